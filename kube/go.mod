@@ -1,0 +1,3 @@
+module github.com/capstan-dev/capstan/kube
+
+go 1.26.0
