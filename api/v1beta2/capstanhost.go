@@ -1,0 +1,337 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
+const HostFinalizer = "capstanhost.infrastructure.capstan.dev"
+
+// SupplierDock is the spec.supplier of hosts that the management plane makes on its own machine.
+const SupplierDock = "dock"
+
+// BootstrapSecretSuffix is appended to a host's name to give the name of the Secret with its bootstrap data: keys value
+// (the data), format (cloud-config) and metadata (JSON of InstanceData).
+const BootstrapSecretSuffix = "-bootstrap"
+
+// IdentityPrefix is put before a host's name to give the name of its ServiceAccount, Role and RoleBinding.
+const IdentityPrefix = "host-"
+
+// CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
+// restored when objects move to another management cluster.
+type CapstanHostSpec struct {
+	// zone is the failure domain that the host is in.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="zone can't be changed: machines were placed by it; delete the host and enroll it again"
+	Zone string `json:"zone,omitempty"`
+
+	// supplier powers the host on when it is claimed, and destroys and makes it again when it is released. Empty: the
+	// host is owned; somebody else runs it and the agent on it.
+	// +optional
+	// +kubebuilder:validation:Enum=dock
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="supplier can't be changed"
+	Supplier string `json:"supplier,omitempty"`
+
+	// unschedulable keeps new claims away. A machine that is on the host stays.
+	// +optional
+	Unschedulable bool `json:"unschedulable,omitempty"`
+
+	// claim says which machine has the host. Set and cleared by the controller only; one update of one object, so a host
+	// has at most one claimant.
+	// +optional
+	Claim *HostClaim `json:"claim,omitempty"`
+}
+
+// HostClaim is the right of one CapstanMachine to a host.
+// +kubebuilder:validation:XValidation:rule="self.machineUID == oldSelf.machineUID && self.machine == oldSelf.machine && self.providerID == oldSelf.providerID",message="a claim can't pass from one machine to another: clear it first"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.released) && oldSelf.released) || (has(self.released) && self.released)",message="a released claim can't be taken back"
+type HostClaim struct {
+	// machine is the name of the CapstanMachine in the host's namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Machine string `json:"machine,omitempty"`
+
+	// machineUID is the uid of the CapstanMachine at the time of the claim; with providerID it identifies the claim.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	MachineUID string `json:"machineUID,omitempty"`
+
+	// cluster is the name of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Cluster string `json:"cluster,omitempty"`
+
+	// providerID of the instance: capstan://<namespace>/<host>/<first 8 of machineUID>.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+
+	// hostname is the name that the machine shall have, and so its Node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Hostname string `json:"hostname,omitempty"`
+
+	// kubernetesVersion is Machine.spec.version: the bundle that the agent installs, for example v1.36.3. Empty: the
+	// bootstrap data brings its own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+
+	// controlPlane is true if the machine belongs to the control plane.
+	// +optional
+	ControlPlane bool `json:"controlPlane,omitempty"`
+
+	// bootstrapReady is true once the host's bootstrap Secret holds the data of this claim.
+	// +optional
+	BootstrapReady bool `json:"bootstrapReady,omitempty"`
+
+	// released is true when the machine goes away: the host is cleaned, and the claim cleared when that is proved.
+	// +optional
+	Released bool `json:"released,omitempty"`
+}
+
+// HostPhase sums up where a host is in its life.
+// +kubebuilder:validation:Enum=Off;Enrolling;Available;Claimed;Bootstrapping;InUse;Cleaning;Quarantined;Offline
+type HostPhase string
+
+// Phases of a host.
+const (
+	// HostOff: a supplied host that nobody claims; it is powered on when claimed.
+	HostOff HostPhase = "Off"
+	// HostEnrolling: no agent has reported yet.
+	HostEnrolling HostPhase = "Enrolling"
+	// HostAvailable: an agent reports and nobody claims the host.
+	HostAvailable HostPhase = "Available"
+	// HostClaimed: claimed; waits for power, agent or bootstrap data.
+	HostClaimed HostPhase = "Claimed"
+	// HostBootstrapping: the agent runs the bootstrap data.
+	HostBootstrapping HostPhase = "Bootstrapping"
+	// HostInUse: the host carries a machine.
+	HostInUse HostPhase = "InUse"
+	// HostCleaning: released; the agent or the supplier cleans it.
+	HostCleaning HostPhase = "Cleaning"
+	// HostQuarantined: cleaning left something behind, see condition Clean.
+	HostQuarantined HostPhase = "Quarantined"
+	// HostOffline: the heartbeat stopped.
+	HostOffline HostPhase = "Offline"
+)
+
+// BootstrapPhase tells how far the agent is with the bootstrap data of a claim.
+// +kubebuilder:validation:Enum=Running;Succeeded;Failed
+type BootstrapPhase string
+
+// Phases of a bootstrap.
+const (
+	// BootstrapRunning: it started.
+	BootstrapRunning BootstrapPhase = "Running"
+	// BootstrapSucceeded: all steps ran.
+	BootstrapSucceeded BootstrapPhase = "Succeeded"
+	// BootstrapFailed: a step failed; final for this claim.
+	BootstrapFailed BootstrapPhase = "Failed"
+)
+
+// BootstrapReport is what the agent says about the bootstrap data of one claim.
+type BootstrapReport struct {
+	// providerID of the claim that this report is about.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+
+	// phase is Running, Succeeded or Failed.
+	// +required
+	Phase BootstrapPhase `json:"phase,omitempty"`
+
+	// step that runs or failed, for example "write_files" or "runcmd 1/2".
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Step string `json:"step,omitempty"`
+
+	// message says what went wrong; it never quotes output or data, which may hold secrets.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// startTime is when the first step started.
+	// +optional
+	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
+
+	// completionTime is when it succeeded or failed.
+	// +optional
+	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
+}
+
+// CleaningReport is what the agent says about cleaning after one claim.
+type CleaningReport struct {
+	// providerID of the claim that this report is about.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+
+	// done is true when cleaning ended.
+	// +optional
+	Done bool `json:"done,omitempty"`
+
+	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet". Empty
+	// with done: the host is proved clean.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	Leftovers []string `json:"leftovers,omitempty"`
+}
+
+// AgentReport is everything that the agent of a host says. Only the agent writes it.
+type AgentReport struct {
+	// version of the agent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Version string `json:"version,omitempty"`
+
+	// bootID changes with each boot of the host.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	BootID string `json:"bootID,omitempty"`
+
+	// operatingSystem, for example "Debian GNU/Linux 12 (bookworm)".
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	OperatingSystem string `json:"operatingSystem,omitempty"`
+
+	// kernel release, for example "6.1.0-18-amd64".
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Kernel string `json:"kernel,omitempty"`
+
+	// architecture as Go names it, for example "amd64".
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Architecture string `json:"architecture,omitempty"`
+
+	// processors is the number of logical processors.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Processors int32 `json:"processors,omitempty"`
+
+	// memoryMiB is the memory in MiB.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+
+	// address is the host's internal IP address.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Address string `json:"address,omitempty"`
+
+	// kubernetesVersions are the bundles that the agent can install, newest first. Empty: it can't tell, any version may work.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
+
+	// bootstrap tells about the bootstrap data of the last claim.
+	// +optional
+	Bootstrap *BootstrapReport `json:"bootstrap,omitempty"`
+
+	// cleaning tells about cleaning after the last released claim.
+	// +optional
+	Cleaning *CleaningReport `json:"cleaning,omitempty"`
+}
+
+// CapstanHostStatus is the observed state of a CapstanHost.
+// +kubebuilder:validation:MinProperties=1
+type CapstanHostStatus struct {
+	// conditions: Ready, HostOnline, Clean.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// phase sums up where the host is in its life. For people; programs look at conditions and spec.claim.
+	// +optional
+	Phase HostPhase `json:"phase,omitempty"`
+
+	// agent is what the agent says; the rest of status is what the controller concludes.
+	// +optional
+	Agent *AgentReport `json:"agent,omitempty"`
+
+	// kubernetesVersions that the host offers: those of the agent, or of the supplier for a host that is off. Empty: any.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
+}
+
+// InstanceData is what bootstrap data may refer to as {{ ds.meta_data.<key> }}; the agent adds local_ipv4.
+type InstanceData struct {
+	// InstanceID identifies this use of the host: the claim's providerID without the scheme.
+	InstanceID string `json:"instance_id"`
+	// LocalHostname is the name of the machine, and so of its Node.
+	LocalHostname string `json:"local_hostname"`
+	// ProviderID is what kubelet must register as Node.spec.providerID (IM-11).
+	ProviderID string `json:"provider_id"`
+	// Host is the name of the CapstanHost.
+	Host string `json:"host"`
+	// Zone is the failure domain of the host.
+	Zone string `json:"zone"`
+}
+
+// CapstanHost is one Linux computer of the inventory.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=capstanhosts,scope=Namespaced,categories=cluster-api,shortName=cph
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io="
+// +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="Where the host is in its life"
+// +kubebuilder:printcolumn:name="Zone",type="string",JSONPath=".spec.zone",description="Failure domain of the host"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".spec.claim.cluster",description="Cluster that has the host"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".spec.claim.machine",description="CapstanMachine that has the host"
+// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".spec.claim.kubernetesVersion",description="Kubernetes version on the host"
+// +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.agent.address",description="Internal IP address",priority=1
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Why it is in this phase",priority=1
+type CapstanHost struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the wanted state.
+	// +required
+	Spec CapstanHostSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state.
+	// +optional
+	Status CapstanHostStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions of the object.
+func (h *CapstanHost) GetConditions() []metav1.Condition { return h.Status.Conditions }
+
+// SetConditions replaces the conditions of the object.
+func (h *CapstanHost) SetConditions(conditions []metav1.Condition) { h.Status.Conditions = conditions }
+
+// CapstanHostList is a list of CapstanHosts.
+// +kubebuilder:object:root=true
+type CapstanHostList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CapstanHost `json:"items"`
+}

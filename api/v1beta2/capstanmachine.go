@@ -1,0 +1,111 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// MachineFinalizer holds a CapstanMachine until its host is clean again (IM-44, IM-60).
+const MachineFinalizer = "capstanmachine.infrastructure.capstan.dev"
+
+// CapstanMachineSpec is the wanted state of a CapstanMachine.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID can't be changed: it names the instance; delete the Machine to get another one"
+type CapstanMachineSpec struct {
+	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). Written by the
+	// controller; equals Node.spec.providerID (IM-11).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+
+	// hostSelector limits placement to hosts with these labels. Default: every host of the namespace.
+	// +optional
+	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
+}
+
+// CapstanMachineInitialization tells how far the first provisioning is.
+// +kubebuilder:validation:MinProperties=1
+type CapstanMachineInitialization struct {
+	// provisioned is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
+	// +optional
+	Provisioned *bool `json:"provisioned,omitempty"`
+}
+
+// CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
+// +kubebuilder:validation:MinProperties=1
+type CapstanMachineStatus struct {
+	// conditions: Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// initialization tells how far the first provisioning is.
+	// +optional
+	Initialization CapstanMachineInitialization `json:"initialization,omitempty,omitzero"`
+
+	// addresses of the host (IM-27).
+	// +optional
+	Addresses clusterv1.MachineAddresses `json:"addresses,omitempty"`
+
+	// failureDomain is the zone of the claimed host (IM-18).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	FailureDomain string `json:"failureDomain,omitempty"`
+
+	// host is the name of the claimed CapstanHost in the same namespace. For information: the claim itself stands in
+	// the host's spec.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
+}
+
+// CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=capstanmachines,scope=Namespaced,categories=cluster-api,shortName=cpm
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this object belongs to"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns this object",priority=1
+// +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Claimed host"
+// +kubebuilder:printcolumn:name="Zone",type="string",JSONPath=".status.failureDomain",description="Zone of the claimed host"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the machine does its work"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why it is or is not ready"
+// +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Identifier of the instance",priority=1
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What is waited for",priority=1
+type CapstanMachine struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the wanted state.
+	// +optional
+	Spec CapstanMachineSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state.
+	// +optional
+	Status CapstanMachineStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions of the object.
+func (m *CapstanMachine) GetConditions() []metav1.Condition { return m.Status.Conditions }
+
+// SetConditions replaces the conditions of the object.
+func (m *CapstanMachine) SetConditions(conditions []metav1.Condition) {
+	m.Status.Conditions = conditions
+}
+
+// CapstanMachineList is a list of CapstanMachines (IM-33).
+// +kubebuilder:object:root=true
+type CapstanMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CapstanMachine `json:"items"`
+}

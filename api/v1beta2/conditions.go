@@ -1,0 +1,91 @@
+package v1beta2
+
+// Condition types. Each names the positive state; Ready sums up the others of its object (IM-30, IC-28).
+const (
+	// ReadyCondition is True while the object does its work: from the end of provisioning until deletion starts.
+	ReadyCondition = "Ready"
+
+	// PausedCondition is True while reconciliation is paused by the Cluster or the annotation (IM-65, IC-43).
+	PausedCondition = "Paused"
+
+	// EndpointReadyCondition of a CapstanCluster: the control plane endpoint is known and something listens there (IC-49).
+	EndpointReadyCondition = "EndpointReady"
+
+	// HostClaimedCondition of a CapstanMachine: a host is claimed for it.
+	HostClaimedCondition = "HostClaimed"
+
+	// BootstrappedCondition of a CapstanMachine: the agent ran the bootstrap data to its end.
+	BootstrappedCondition = "Bootstrapped"
+
+	// HostOnlineCondition of a CapstanMachine and of a CapstanHost: the agent's heartbeat arrives.
+	HostOnlineCondition = "HostOnline"
+
+	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
+	CleanCondition = "Clean"
+)
+
+// Reasons of conditions.
+const (
+	// ReadyReason says that the condition is True because everything it sums up is right.
+	ReadyReason = "Ready"
+
+	// WaitingForOwnerReason: Cluster API has not set the owner reference yet (IM-41, IC-46).
+	WaitingForOwnerReason = "WaitingForOwner"
+
+	// WaitingForClusterInfrastructureReason: the Cluster's infrastructure is not provisioned yet (IM-45).
+	WaitingForClusterInfrastructureReason = "WaitingForClusterInfrastructure"
+
+	// WaitingForBootstrapDataReason: Machine.spec.bootstrap.dataSecretName is not set yet (IM-48).
+	WaitingForBootstrapDataReason = "WaitingForBootstrapData"
+
+	// WaitingForEndpointReason: neither the user nor a balancer has supplied the control plane endpoint (IC-18).
+	WaitingForEndpointReason = "WaitingForEndpoint"
+
+	// EndpointFailedReason: the balancer could not be made or changed.
+	EndpointFailedReason = "EndpointFailed"
+
+	// NoHostMatchesReason: no host of the inventory fits; the message counts why.
+	NoHostMatchesReason = "NoHostMatches"
+
+	// HostClaimedReason: a host is claimed.
+	HostClaimedReason = "HostClaimed"
+
+	// HostStartingReason: the claimed host is being powered on or its agent enrolls.
+	HostStartingReason = "HostStarting"
+
+	// BootstrappingReason: the agent runs the bootstrap data.
+	BootstrappingReason = "Bootstrapping"
+
+	// BootstrapSucceededReason: the bootstrap data ran to its end.
+	BootstrapSucceededReason = "BootstrapSucceeded"
+
+	// BootstrapFailedReason: the bootstrap data failed; it is not tried again, the Machine must be replaced.
+	BootstrapFailedReason = "BootstrapFailed"
+
+	// HostOnlineReason: heartbeats arrive.
+	HostOnlineReason = "HostOnline"
+
+	// HostOfflineReason: no heartbeat for longer than the limit.
+	HostOfflineReason = "HostOffline"
+
+	// HostOffReason: a supplied host is powered off because nobody claims it.
+	HostOffReason = "HostOff"
+
+	// HostGoneReason: the claimed CapstanHost was deleted.
+	HostGoneReason = "HostGone"
+
+	// CleanReason: nothing of an earlier claim is left.
+	CleanReason = "Clean"
+
+	// CleaningReason: the host is being cleaned after a release.
+	CleaningReason = "Cleaning"
+
+	// LeftoversFoundReason: cleaning ended and something is left; the host is quarantined.
+	LeftoversFoundReason = "LeftoversFound"
+
+	// InUseReason: the host carries a machine.
+	InUseReason = "InUse"
+
+	// DeletingReason: the object is being deleted.
+	DeletingReason = "Deleting"
+)

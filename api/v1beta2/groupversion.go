@@ -1,0 +1,27 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	// GroupVersion is the API group and version of this package.
+	GroupVersion = schema.GroupVersion{Group: "infrastructure.capstan.dev", Version: "v1beta2"}
+
+	// AddToScheme adds the types of this package to a scheme.
+	AddToScheme = runtime.NewSchemeBuilder(addKnownTypes).AddToScheme
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion,
+		&CapstanCluster{}, &CapstanClusterList{},
+		&CapstanClusterTemplate{}, &CapstanClusterTemplateList{},
+		&CapstanHost{}, &CapstanHostList{},
+		&CapstanMachine{}, &CapstanMachineList{},
+		&CapstanMachineTemplate{}, &CapstanMachineTemplateList{},
+	)
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
