@@ -1,0 +1,289 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary plays the child: CHILD picks what it does.
+func TestMain(m *testing.M) {
+	switch os.Getenv("CHILD") {
+	case "":
+		os.Exit(m.Run())
+	case "crash":
+		fmt.Println("reading the settings")
+		fmt.Println("cannot open the thing")
+		os.Exit(3)
+	case "serve":
+		stop := make(chan os.Signal, 1)
+		signal.Notify(stop, syscall.SIGTERM)
+		touch(os.Getenv("FILE"))
+		<-stop
+		fmt.Println("bye")
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		touch(os.Getenv("FILE"))
+		time.Sleep(time.Hour)
+	case "chatty":
+		for range 1000 {
+			fmt.Println(strings.Repeat("x", 99))
+		}
+	case "parent": // leaves a grandchild behind in its group
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "CHILD=stubborn")
+		if cmd.Start() != nil {
+			os.Exit(9)
+		}
+		waitFile(os.Getenv("FILE"))
+		fmt.Println("grandchild", cmd.Process.Pid)
+		os.Exit(4)
+	case "supervisor": // runs a child and waits to be killed
+		p := child("stubborn", os.Getenv("FILE"))
+		p.Started = func(pid int) { fmt.Println(pid) }
+		_ = p.Run(context.Background(), nil)
+	}
+}
+
+func touch(path string) { _ = os.WriteFile(path, nil, 0o600) }
+
+func waitFile(path string) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+	}
+}
+
+// child is this binary, ready when file exists.
+func child(what, file string) Process {
+	return Process{
+		Name: what, Path: os.Args[0],
+		Env: append(os.Environ(), "CHILD="+what, "FILE="+file),
+		Probe: func(context.Context) error {
+			_, err := os.Stat(file)
+			return err
+		},
+		StartTimeout: 20 * time.Second,
+	}
+}
+
+// gone waits until the kernel does not know pid any more, or knows it as a zombie that others must collect.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+	}
+	t.Fatalf("process %d still runs", pid)
+}
+
+func TestRunEndsTheChildWithTheContext(t *testing.T) {
+	cases := map[string]struct {
+		what  string
+		grace time.Duration
+	}{
+		"a polite child ends at the first request": {what: "serve", grace: 20 * time.Second},
+		"a stubborn child is killed":               {what: "stubborn", grace: 50 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := child(c.what, filepath.Join(t.TempDir(), "up"))
+			p.Grace = c.grace
+			pid := 0
+			p.Started = func(id int) { pid = id }
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			if err := p.Run(ctx, cancel); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Fatalf("the child was not collected: %v", err)
+			}
+		})
+	}
+}
+
+func TestRunReportsACrash(t *testing.T) {
+	p := child("crash", filepath.Join(t.TempDir(), "never"))
+	p.Log = filepath.Join(t.TempDir(), "log")
+	began := time.Now()
+	err := p.Run(t.Context(), func() { t.Error("a child that crashed was called ready") })
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Ready {
+		t.Fatalf("got %v, want an exit during the start", err)
+	}
+	for _, want := range []string{"during its start", "exit status 3", "cannot open the thing", p.Log} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if took := time.Since(began); took > p.StartTimeout/2 {
+		t.Errorf("the crash was noticed after %s", took)
+	}
+}
+
+func TestRunReportsAChildThatCannotStart(t *testing.T) {
+	p := Process{Name: "nothing", Path: "/does/not/exist"}
+	if err := p.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "check that /does/not/exist exists") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestRunEndsAChildThatIsNeverReady(t *testing.T) {
+	p := child("stubborn", filepath.Join(t.TempDir(), "up"))
+	p.Probe = func(context.Context) error { return errors.New("the door is shut") }
+	p.StartTimeout, p.Grace = 100*time.Millisecond, 10*time.Millisecond
+	pid := 0
+	p.Started = func(id int) { pid = id }
+	err := p.Run(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "the door is shut") || !strings.Contains(err.Error(), "not ready within 100ms") {
+		t.Fatalf("got %v", err)
+	}
+	gone(t, pid)
+}
+
+func TestRunEndsWhatTheChildLeft(t *testing.T) {
+	p := child("parent", filepath.Join(t.TempDir(), "up"))
+	p.Probe = nil
+	err := p.Run(t.Context(), nil)
+	var exit *ExitError
+	if !errors.As(err, &exit) || len(exit.Tail) != 1 {
+		t.Fatalf("got %v", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimPrefix(exit.Tail[0], "grandchild "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pid)
+}
+
+func TestChildDiesWithItsKilledParent(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	file := filepath.Join(t.TempDir(), "up")
+	cmd.Env = append(os.Environ(), "CHILD=supervisor", "FILE="+file)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscanln(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	waitFile(file)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	gone(t, pid)
+}
+
+func TestLogIsBounded(t *testing.T) {
+	p := child("chatty", "")
+	p.Probe, p.Log, p.LogLimit = nil, filepath.Join(t.TempDir(), "log"), 50_000
+	var exit *ExitError
+	if err := p.Run(t.Context(), nil); !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	var total int64
+	for _, path := range []string{p.Log, p.Log + ".1"} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() == 0 || info.Size() > p.LogLimit {
+			t.Errorf("%s has %d bytes", path, info.Size())
+		}
+		total += info.Size()
+	}
+	if total < p.LogLimit/2 {
+		t.Errorf("only %d bytes were kept", total)
+	}
+	if len(exit.Tail) != tailLines {
+		t.Errorf("the tail has %d lines", len(exit.Tail))
+	}
+}
+
+func TestKeepStartsADeadChildAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "up")
+	p := child("serve", file)
+	var pid, starts atomic.Int64
+	p.Started = func(id int) { pid.Store(int64(id)); starts.Add(1) }
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	ready := make(chan struct{}, 8)
+	var deaths atomic.Int64
+	done := make(chan error, 1)
+	go func() {
+		done <- p.Keep(ctx, Backoff{First: time.Millisecond}, Watch{
+			Ready: func() { ready <- struct{}{} },
+			Died:  func(error, time.Duration) { deaths.Add(1) },
+		})
+	}()
+	const kills = 3
+	for range kills {
+		receive(t, ready)
+		_ = os.Remove(file)
+		_ = syscall.Kill(int(pid.Load()), syscall.SIGKILL)
+	}
+	receive(t, ready)
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if deaths.Load() != kills || starts.Load() != kills+1 {
+		t.Errorf("%d deaths and %d starts", deaths.Load(), starts.Load())
+	}
+	gone(t, int(pid.Load()))
+}
+
+func receive(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatal("waited 20 s in vain")
+	}
+}
+
+func TestKeepReturnsAFailureOfTheFirstStart(t *testing.T) {
+	p := child("crash", filepath.Join(t.TempDir(), "never"))
+	var exit *ExitError
+	if err := p.Keep(t.Context(), Backoff{}, Watch{}); !errors.As(err, &exit) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b := Backoff{First: time.Second, Most: 5 * time.Second, Reset: time.Minute}
+	cases := map[string]struct{ last, lived, want time.Duration }{
+		"the first death pauses shortly":               {0, time.Second, time.Second},
+		"each further one doubles the pause":           {2 * time.Second, time.Second, 4 * time.Second},
+		"the pause is bounded":                         {4 * time.Second, 0, 5 * time.Second},
+		"a child that lived long counts as a new one":  {5 * time.Second, time.Minute, time.Second},
+		"a child that was never ready counts as short": {time.Second, 0, 2 * time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := b.next(c.last, c.lived); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	if got := (Backoff{}).next(0, 0); got != 200*time.Millisecond {
+		t.Errorf("the zero value pauses %s", got)
+	}
+}
