@@ -6,15 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var (
-	// GroupVersion is the API group and version of this package.
-	GroupVersion = schema.GroupVersion{Group: "infrastructure.capstan.dev", Version: "v1beta2"}
+// GroupVersion is the API group and version of this package.
+var GroupVersion = schema.GroupVersion{Group: "infrastructure.capstan.dev", Version: "v1beta2"}
 
-	// AddToScheme adds the types of this package to a scheme.
-	AddToScheme = runtime.NewSchemeBuilder(addKnownTypes).AddToScheme
-)
-
-func addKnownTypes(scheme *runtime.Scheme) error {
+// AddToScheme adds the types of this package to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&CapstanCluster{}, &CapstanClusterList{},
 		&CapstanClusterTemplate{}, &CapstanClusterTemplateList{},
