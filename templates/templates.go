@@ -1,0 +1,18 @@
+// Package templates embeds the ClusterClasses and cluster templates of Capstan.
+package templates
+
+import "embed"
+
+// Local is the ClusterClass for local hosts with its templates, in one multi-document YAML without namespaces: whoever
+// applies it chooses one.
+//
+//go:embed clusterclass-capstan-local.yaml
+var Local []byte
+
+// LocalClass is the name of the ClusterClass in Local.
+const LocalClass = "capstan-local"
+
+// Files holds all templates by file name.
+//
+//go:embed *.yaml
+var Files embed.FS

@@ -1,0 +1,141 @@
+// Package layers tests who may import whom: the table at the end of docs/architecture.md.
+package layers
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/capstan-dev/capstan"
+
+// allowed lists, for each top folder, the top folders of ours that it may import besides itself. An empty list: none.
+var allowed = map[string][]string{
+	"api":       {},
+	"runtime":   {},
+	"contract":  {},
+	"internal":  {},
+	"templates": {},
+	"config":    {},
+	"provider":  {"api", "contract"},
+	"agent":     {"api", "internal"},
+	"extension": {"runtime", "api"},
+	"plane":     {"api", "provider", "runtime", "internal", "templates", "config"},
+	"dock":      {"internal"},
+	"cmd":       {"api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"test":      {"api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"hack":      {},
+}
+
+type pkg struct {
+	ImportPath string
+	Name       string
+	Doc        string
+	Imports    []string
+}
+
+// packages lists the packages of the workspace with what they import.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", "./api/...", "./runtime/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var list []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	if len(list) < 5 {
+		t.Fatalf("go list found only %d packages: the test looks in the wrong place", len(list))
+	}
+	return list
+}
+
+// top returns the first folder of one of our packages, and false for others.
+func top(importPath string) (string, bool) {
+	rest, ok := strings.CutPrefix(importPath, module+"/")
+	first, _, _ := strings.Cut(rest, "/")
+	return first, ok
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	for _, p := range packages(t) {
+		from, ok := top(p.ImportPath)
+		if !ok {
+			continue
+		}
+		may, known := allowed[from]
+		if !known {
+			t.Errorf("%s: folder %q is not in the table: decide who may import whom, in docs/architecture.md and here", p.ImportPath, from)
+			continue
+		}
+		for _, imported := range p.Imports {
+			to, ok := top(imported)
+			if !ok || to == from {
+				continue
+			}
+			if !contains(may, to) {
+				t.Errorf("%s imports %s: %s may import only %v", p.ImportPath, imported, from, may)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+func TestNoPackageIsNamedAfterNothing(t *testing.T) {
+	for _, p := range packages(t) {
+		switch path.Base(p.ImportPath) {
+		case "pkg", "util", "utils", "common", "helpers", "types", "models":
+			t.Errorf("%s: name the package after what it does", p.ImportPath)
+		}
+	}
+}
+
+func TestPublishedModulesHaveNoReplace(t *testing.T) {
+	for _, dir := range []string{".", "api", "runtime"} {
+		cmd := exec.Command("go", "mod", "edit", "-json")
+		cmd.Dir = path.Join("../..", dir)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", dir, err)
+		}
+		var mod struct{ Replace []any }
+		if err := json.Unmarshal(out, &mod); err != nil {
+			t.Fatal(err)
+		}
+		if len(mod.Replace) > 0 {
+			t.Errorf("%s/go.mod has replace lines: \"go install\" would refuse it", dir)
+		}
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
