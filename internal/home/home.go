@@ -1,0 +1,132 @@
+// Package home knows where Capstan keeps its files on this machine.
+package home
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// Dir is the home directory of one Capstan installation: everything it keeps is below it.
+type Dir string
+
+// Find returns the home directory: flag if not empty, else CAPSTAN_HOME, else $XDG_DATA_HOME/capstan, else
+// ~/.local/share/capstan. The result is absolute; the directory need not exist.
+func Find(flag string, getenv func(string) string) (Dir, error) {
+	dir := flag
+	if dir == "" {
+		dir = getenv("CAPSTAN_HOME")
+	}
+	if dir == "" {
+		if data := getenv("XDG_DATA_HOME"); data != "" {
+			dir = filepath.Join(data, "capstan")
+		}
+	}
+	if dir == "" {
+		user := getenv("HOME")
+		if user == "" {
+			return "", errors.New("no home directory: HOME is not set; give --home DIR or set CAPSTAN_HOME")
+		}
+		dir = filepath.Join(user, ".local", "share", "capstan")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("finding the home directory: %w", err)
+	}
+	// A unix socket's path has 107 bytes at most, and dock/dock.sock must fit.
+	if len(abs) > 90 {
+		return "", fmt.Errorf("the home directory %s has a path of %d bytes; at most 90 work, because unix sockets are kept in it: give a shorter --home", abs, len(abs))
+	}
+	return Dir(abs), nil
+}
+
+// Kubeconfig is the user's kubeconfig for the management plane.
+func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
+
+// Dock is the directory of the dock.
+func (d Dir) Dock() string { return d.join("dock") }
+
+// Plane is the directory of the management plane.
+func (d Dir) Plane() string { return d.join("plane") }
+
+// Hooks is the file with the lifecycle hook calls.
+func (d Dir) Hooks() string { return d.join("plane", "hooks.jsonl") }
+
+// Ready is the file that the management plane writes once it is ready.
+func (d Dir) Ready() string { return d.join("plane", "ready.json") }
+
+// HostRoot is the root directory of a local host.
+func (d Dir) HostRoot(host string) string { return d.join("dock", "hosts", host, "root") }
+
+// ClusterKubeconfig is the kubeconfig of a workload cluster as this machine reaches it.
+func (d Dir) ClusterKubeconfig(namespace, name string) string {
+	return d.join("clusters", namespace+"_"+name+".kubeconfig")
+}
+
+func (d Dir) join(parts ...string) string {
+	return filepath.Join(append([]string{string(d)}, parts...)...)
+}
+
+// Binaries is the directory with Capstan's binaries, which find each other in it.
+type Binaries string
+
+// FindBinaries returns the directory of the running binary.
+func FindBinaries() (Binaries, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding the directory of this binary: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(self); err == nil {
+		self = real
+	}
+	return Binaries(filepath.Dir(self)), nil
+}
+
+// Path returns the path of one binary, or an error that says how to get it.
+func (b Binaries) Path(name string) (string, error) {
+	path := filepath.Join(string(b), name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is missing beside this binary (%s): run make build", name, path)
+	}
+	return path, nil
+}
+
+// Bundles lists the Kubernetes versions that bundles exist for, newest first.
+func (b Binaries) Bundles() []string {
+	found, _ := filepath.Glob(filepath.Join(string(b), "bundles", "v*", "capstan-kube"))
+	versions := make([]string, 0, len(found))
+	for _, f := range found {
+		versions = append(versions, filepath.Base(filepath.Dir(f)))
+	}
+	sort.Slice(versions, func(i, j int) bool { return Less(versions[j], versions[i]) })
+	return versions
+}
+
+// Kube returns the path of the capstan-kube of a bundle, or an error that lists the bundles there are.
+func (b Binaries) Kube(version string) (string, error) {
+	path := filepath.Join(string(b), "bundles", version, "capstan-kube")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	have := b.Bundles()
+	if len(have) == 0 {
+		return "", fmt.Errorf("no Kubernetes bundle is built (looked for %s): run make build", path)
+	}
+	return "", fmt.Errorf("there is no bundle for Kubernetes %s: there are %s", version, strings.Join(have, ", "))
+}
+
+// Less orders Kubernetes versions like v1.36.3 by their numbers. What is no number counts as zero.
+func Less(a, b string) bool {
+	var an, bn [3]int
+	fmt.Sscanf(a, "v%d.%d.%d", &an[0], &an[1], &an[2])
+	fmt.Sscanf(b, "v%d.%d.%d", &bn[0], &bn[1], &bn[2])
+	for i := range an {
+		if an[i] != bn[i] {
+			return an[i] < bn[i]
+		}
+	}
+	return a < b
+}

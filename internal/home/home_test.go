@@ -1,0 +1,65 @@
+package home
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	for name, c := range map[string]struct {
+		flag string
+		env  map[string]string
+		want string
+		err  string
+	}{
+		"the flag wins":                      {flag: "/a", env: map[string]string{"CAPSTAN_HOME": "/b"}, want: "/a"},
+		"then CAPSTAN_HOME":                  {env: map[string]string{"CAPSTAN_HOME": "/b", "XDG_DATA_HOME": "/c"}, want: "/b"},
+		"then XDG_DATA_HOME":                 {env: map[string]string{"XDG_DATA_HOME": "/c", "HOME": "/h"}, want: "/c/capstan"},
+		"then the user's home":               {env: map[string]string{"HOME": "/h"}, want: "/h/.local/share/capstan"},
+		"nothing set is an error":            {err: "give --home"},
+		"a path too long for unix sockets":   {flag: "/" + strings.Repeat("x", 95), err: "shorter --home"},
+		"a relative flag is made absolute":   {flag: "/a/../b", want: "/b"},
+		"CAPSTAN_HOME may have a final dash": {env: map[string]string{"CAPSTAN_HOME": "/b/"}, want: "/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Find(c.flag, func(k string) string { return c.env[k] })
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("error %v, want one with %q", err, c.err)
+				}
+				return
+			}
+			if err != nil || string(got) != c.want {
+				t.Errorf("Find = %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestBundles(t *testing.T) {
+	dir := t.TempDir()
+	for _, v := range []string{"v1.35.4", "v1.36.3", "v1.36.10", "v1.9.1"} {
+		if err := os.MkdirAll(filepath.Join(dir, "bundles", v), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "bundles", v, "capstan-kube"), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := Binaries(dir)
+	if want, got := []string{"v1.36.10", "v1.36.3", "v1.35.4", "v1.9.1"}, b.Bundles(); !reflect.DeepEqual(got, want) {
+		t.Errorf("Bundles = %v, want %v", got, want)
+	}
+	if _, err := b.Kube("v1.36.3"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Kube("v1.99.0"); err == nil || !strings.Contains(err.Error(), "v1.36.10") {
+		t.Errorf("error %v must list the bundles", err)
+	}
+	if _, err := Binaries(t.TempDir()).Kube("v1.36.3"); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("error %v must say how to build", err)
+	}
+}
