@@ -1,0 +1,197 @@
+// Package manifests holds the objects that make an API server a Cluster API management cluster: the CustomResourceDefinitions and webhook
+// configurations of Cluster API's core, kubeadm bootstrap and kubeadm control plane providers and of Capstan, fitted to a plane whose
+// webhooks run in one process outside of the cluster, and the inventory that makes clusterctl feel at home.
+package manifests
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/config/crd"
+)
+
+//go:embed all:upstream
+var upstream embed.FS
+
+// ErrMissing says that this binary was built without upstream's manifests.
+var ErrMissing = errors.New("built without manifests: run make generate and build again")
+
+// Object is one object as the API server shall have it.
+type Object struct {
+	// Kind, Namespace and Name identify the object; Namespace is empty for cluster-scoped ones.
+	Kind, Namespace, Name string
+	// Collection is the API path to create the object at, Collection+"/"+Name the one to read and change it at.
+	Collection string
+	// JSON is the object. It does not carry the annotation [HashAnnotation].
+	JSON []byte
+}
+
+// HashAnnotation is set on each object that was applied; its value is [Object.Hash]. An object that has it is not applied again.
+const HashAnnotation = "plane.capstan.dev/hash"
+
+// Hash identifies the content of the object.
+func (o Object) Hash() string {
+	sum := sha256.Sum256(o.JSON)
+	return hex.EncodeToString(sum[:16])
+}
+
+// IsCRD reports whether the object is a CustomResourceDefinition.
+func (o Object) IsCRD() bool { return o.Kind == "CustomResourceDefinition" }
+
+// Webhooks says where the webhooks of all controllers are served.
+type Webhooks struct {
+	// Address is host:port. The certificate of the server must be good for host.
+	Address string
+	// CABundle is the PEM of the authority that signed it.
+	CABundle []byte
+}
+
+// url returns where the API server finds path.
+func (w Webhooks) url(path string) string { return "https://" + w.Address + path }
+
+// Version returns the version of Cluster API that the manifests are of, such as v1.14.2. The error is [ErrMissing] or nil.
+func Version() (string, error) {
+	text, err := upstream.ReadFile("upstream/version")
+	if err != nil {
+		return "", ErrMissing
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's.
+func CRDs(webhooks Webhooks) ([]Object, error) {
+	if _, err := Version(); err != nil {
+		return nil, err
+	}
+	var objects []Object
+	for _, p := range providers {
+		files, err := read(p)
+		if err != nil {
+			return nil, err
+		}
+		for name, lines := range files {
+			if name == webhooksFile {
+				continue
+			}
+			for _, line := range lines {
+				object, err := fitCRD(p, line, webhooks)
+				if err != nil {
+					return nil, fmt.Errorf("reading the manifest %s of %s: %w", name, p.label, err)
+				}
+				objects = append(objects, object)
+			}
+		}
+	}
+	// The largest first: they take longest, so that the small ones fill the gaps.
+	slices.SortFunc(objects, func(a, b Object) int {
+		return cmp.Or(cmp.Compare(len(b.JSON), len(a.JSON)), cmp.Compare(a.Name, b.Name))
+	})
+	return objects, nil
+}
+
+// WebhookConfigurations returns the webhook configurations of all providers. extra is YAML with more of them, of Capstan's own provider,
+// in the form that controller-gen writes; it may be empty.
+func WebhookConfigurations(webhooks Webhooks, extra []byte) ([]Object, error) {
+	if _, err := Version(); err != nil {
+		return nil, err
+	}
+	var objects []Object
+	for _, p := range providers {
+		lines, err := documents(p, extra)
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			object, err := fitWebhooks(p, line, webhooks)
+			if err != nil {
+				return nil, fmt.Errorf("reading the webhooks of %s: %w", p.label, err)
+			}
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
+}
+
+// webhooksFile is the name of the file with the webhook configurations of a provider.
+const webhooksFile = "webhooks.json"
+
+// read returns the objects of a provider as JSON, by file name.
+func read(p provider) (map[string][][]byte, error) {
+	if p.folder == "" {
+		return readOurs()
+	}
+	entries, err := upstream.ReadDir("upstream/" + p.folder)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s is missing)", ErrMissing, p.folder)
+	}
+	files := map[string][][]byte{}
+	for _, entry := range entries {
+		data, err := upstream.ReadFile("upstream/" + p.folder + "/" + entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		files[entry.Name()] = bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	}
+	return files, nil
+}
+
+// readOurs is read for Capstan's own CustomResourceDefinitions, which are YAML.
+func readOurs() (map[string][][]byte, error) {
+	files := map[string][][]byte{}
+	paths, err := fs.Glob(crd.Files, "bases/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range paths {
+		data, err := fs.ReadFile(crd.Files, name)
+		if err != nil {
+			return nil, err
+		}
+		object, err := yaml.YAMLToJSON(data)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		files[path.Base(name)] = [][]byte{object}
+	}
+	return files, nil
+}
+
+// documents returns the webhook configurations of a provider as JSON.
+func documents(p provider, extra []byte) ([][]byte, error) {
+	if p.folder != "" {
+		files, err := read(p)
+		return files[webhooksFile], err
+	}
+	var lines [][]byte
+	for _, document := range bytes.Split(extra, []byte("\n---")) {
+		object, err := yaml.YAMLToJSON(document)
+		if err != nil {
+			return nil, fmt.Errorf("reading the webhook configurations of Capstan: %w", err)
+		}
+		if !bytes.Equal(bytes.TrimSpace(object), []byte("null")) {
+			lines = append(lines, object)
+		}
+	}
+	return lines, nil
+}
+
+// encode is json.Marshal for what was decoded from JSON a moment ago.
+func encode(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding what was decoded from JSON: %v", err))
+	}
+	return data
+}

@@ -1,0 +1,215 @@
+// Package pki keeps the keys and certificates of the management plane in a folder, so that they survive restarts: a new authority would
+// change every kubeconfig, every webhook's CA bundle and every token.
+//
+// There are two authorities. "ca" signs the API server, the webhooks and everyone who talks to the API server; "etcd-ca" signs etcd and its
+// only client, so that no user of the API can talk to etcd behind its back. Leaf certificates are made again when they near their end, when their
+// names change, or when they are not of their authority.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+// Lifetimes. Renewal is decided when a certificate is asked for, which is at each start of the plane.
+const (
+	AuthorityLifetime = 10 * 365 * 24 * time.Hour
+	LeafLifetime      = 365 * 24 * time.Hour
+	RenewBefore       = 30 * 24 * time.Hour
+	// backdate makes certificates good at once on machines whose clocks differ a little.
+	backdate = time.Hour
+)
+
+// Folder is a folder of keys and certificates: NAME.crt and NAME.key for each, PEM, readable by the owner alone.
+type Folder struct {
+	// Path is the folder; it is made when missing.
+	Path string
+	// Now tells the time; nil means time.Now. For tests.
+	Now func() time.Time
+}
+
+// Pair is a certificate with its key.
+type Pair struct {
+	// CertFile and KeyFile are where the PEM files are.
+	CertFile, KeyFile string
+	// Cert and Key are the content of these files.
+	Cert, Key []byte
+
+	parsed *x509.Certificate
+	signer *ecdsa.PrivateKey
+}
+
+// Leaf describes a certificate that an authority signs.
+type Leaf struct {
+	// Name is the name of the files, without .crt and .key.
+	Name string
+	// CommonName is the user name of a client.
+	CommonName string
+	// Groups are the groups of a client.
+	Groups []string
+	// Hosts are the DNS names and addresses of a server. A leaf with hosts is good for servers.
+	Hosts []string
+	// Client makes the leaf good for clients.
+	Client bool
+}
+
+// Authority returns the authority called name and makes it when it does not exist. An authority that has ended or cannot be read is an
+// error, not replaced: everything that trusts it would break without a word.
+func (f Folder) Authority(name string) (Pair, error) {
+	if err := os.MkdirAll(f.Path, 0o700); err != nil {
+		return Pair{}, fmt.Errorf("making the folder for keys: %w", err)
+	}
+	certFile, _ := f.files(name)
+	if _, err := os.Stat(certFile); !errors.Is(err, fs.ErrNotExist) {
+		pair, err := f.load(name)
+		if err != nil {
+			return Pair{}, fmt.Errorf("%w; restore it, or remove the folder %s to get a new authority, which ends all kubeconfigs made before", err, f.Path)
+		}
+		if f.now().After(pair.parsed.NotAfter) {
+			return Pair{}, fmt.Errorf("the authority %s ended on %s; remove the folder %s to get a new one, which ends all kubeconfigs made before",
+				certFile, pair.parsed.NotAfter.Format(time.DateOnly), f.Path)
+		}
+		return pair, nil
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "capstan-plane-" + name},
+		NotAfter:              f.now().Add(AuthorityLifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	return f.sign(name, template, Pair{})
+}
+
+// Leaf returns the certificate that leaf describes, signed by ca, and makes it when it is missing, near its end or different.
+func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
+	template := &x509.Certificate{
+		Subject:  pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Groups},
+		NotAfter: f.now().Add(LeafLifetime),
+		KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	if leaf.Client {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	}
+	if len(leaf.Hosts) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	for _, host := range leaf.Hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	if pair, err := f.load(leaf.Name); err == nil && f.good(pair.parsed, template, ca.parsed) {
+		return pair, nil
+	}
+	return f.sign(leaf.Name, template, ca)
+}
+
+// good reports whether a certificate is what template asks for, is signed by ca and lasts long enough.
+func (f Folder) good(have, want, ca *x509.Certificate) bool {
+	return f.now().Add(RenewBefore).Before(have.NotAfter) &&
+		!f.now().Before(have.NotBefore) &&
+		have.CheckSignatureFrom(ca) == nil &&
+		have.Subject.CommonName == want.Subject.CommonName &&
+		slices.Equal(have.Subject.Organization, want.Subject.Organization) &&
+		slices.Equal(have.DNSNames, want.DNSNames) &&
+		slices.EqualFunc(have.IPAddresses, want.IPAddresses, net.IP.Equal) &&
+		slices.Equal(have.ExtKeyUsage, want.ExtKeyUsage)
+}
+
+// sign makes a key and a certificate after template, signed by ca, or by itself when ca is empty, and writes both.
+func (f Folder) sign(name string, template *x509.Certificate, ca Pair) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("making a key: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return Pair{}, fmt.Errorf("making a serial number: %w", err)
+	}
+	template.SerialNumber = serial
+	template.NotBefore = f.now().Add(-backdate)
+	parent, signer := ca.parsed, ca.signer
+	if parent == nil {
+		parent, signer = template, key
+	} else if template.NotAfter.After(parent.NotAfter) {
+		template.NotAfter = parent.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		return Pair{}, fmt.Errorf("signing the certificate %s: %w", name, err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("encoding the key %s: %w", name, err)
+	}
+	certFile, keyFile := f.files(name)
+	// The key comes first: a kill between the two leaves an authority without certificate, which counts as missing, or a leaf whose halves
+	// do not match, which is made again.
+	if err := atomicfile.Write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+		return Pair{}, err
+	}
+	if err := atomicfile.Write(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		return Pair{}, err
+	}
+	return f.load(name)
+}
+
+// load reads a pair and checks that its halves belong together.
+func (f Folder) load(name string) (Pair, error) {
+	pair := Pair{}
+	pair.CertFile, pair.KeyFile = f.files(name)
+	var err error
+	if pair.Cert, err = os.ReadFile(pair.CertFile); err != nil {
+		return Pair{}, fmt.Errorf("reading a certificate: %w", err)
+	}
+	if pair.Key, err = os.ReadFile(pair.KeyFile); err != nil {
+		return Pair{}, fmt.Errorf("reading a key: %w", err)
+	}
+	certBlock, _ := pem.Decode(pair.Cert)
+	keyBlock, _ := pem.Decode(pair.Key)
+	if certBlock == nil || keyBlock == nil {
+		return Pair{}, fmt.Errorf("%s or its key is not PEM", pair.CertFile)
+	}
+	if pair.parsed, err = x509.ParseCertificate(certBlock.Bytes); err != nil {
+		return Pair{}, fmt.Errorf("reading %s: %w", pair.CertFile, err)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
+	if err != nil {
+		return Pair{}, fmt.Errorf("reading %s: %w", pair.KeyFile, err)
+	}
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if !ok || !signer.PublicKey.Equal(pair.parsed.PublicKey) {
+		return Pair{}, fmt.Errorf("%s is not the key of %s", pair.KeyFile, pair.CertFile)
+	}
+	pair.signer = signer
+	return pair, nil
+}
+
+func (f Folder) files(name string) (cert, key string) {
+	return filepath.Join(f.Path, name+".crt"), filepath.Join(f.Path, name+".key")
+}
+
+func (f Folder) now() time.Time {
+	if f.Now != nil {
+		return f.Now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,201 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLeafIsMadeAgainOnlyWhenNeeded(t *testing.T) {
+	base := Leaf{Name: "server", CommonName: "me", Hosts: []string{"localhost", "127.0.0.1"}}
+	cases := map[string]struct {
+		change func(t *testing.T, f *Folder, leaf *Leaf)
+		again  bool
+	}{
+		"nothing changed": {func(*testing.T, *Folder, *Leaf) {}, false},
+		"eleven months later it is still good": {func(_ *testing.T, f *Folder, _ *Leaf) {
+			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore - time.Hour) }
+		}, false},
+		"less than thirty days are left": {func(_ *testing.T, f *Folder, _ *Leaf) {
+			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore + time.Hour) }
+		}, true},
+		"an address was added": {func(_ *testing.T, _ *Folder, l *Leaf) { l.Hosts = append(l.Hosts, "10.231.0.1") }, true},
+		"a name changed":       {func(_ *testing.T, _ *Folder, l *Leaf) { l.Hosts = []string{"other", "127.0.0.1"} }, true},
+		"the user changed":     {func(_ *testing.T, _ *Folder, l *Leaf) { l.CommonName = "you" }, true},
+		"a group was added":    {func(_ *testing.T, _ *Folder, l *Leaf) { l.Groups = []string{"friends"} }, true},
+		"it became a client":   {func(_ *testing.T, _ *Folder, l *Leaf) { l.Client = true }, true},
+		"the key was lost":     {func(t *testing.T, f *Folder, _ *Leaf) { remove(t, f, "server.key") }, true},
+		"the certificate is cut off": {func(t *testing.T, f *Folder, _ *Leaf) {
+			if err := os.Truncate(filepath.Join(f.Path, "server.crt"), 100); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		"another authority signed it": {func(t *testing.T, f *Folder, _ *Leaf) { remove(t, f, "ca.crt") }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			folder := Folder{Path: filepath.Join(t.TempDir(), "pki")}
+			first, leaf := issue(t, folder, base), base
+			c.change(t, &folder, &leaf)
+			second := issue(t, folder, leaf)
+			if again := !bytes.Equal(first.Cert, second.Cert); again != c.again {
+				t.Errorf("made again: %v, want %v", again, c.again)
+			}
+		})
+	}
+}
+
+func issue(t *testing.T, folder Folder, leaf Leaf) Pair {
+	t.Helper()
+	ca, err := folder.Authority("ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := folder.Leaf(ca, leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func remove(t *testing.T, f *Folder, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(f.Path, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAuthorityIsNeverReplaced(t *testing.T) {
+	cases := map[string]struct {
+		change func(t *testing.T, f *Folder)
+		want   string
+	}{
+		"its key was lost":         {func(t *testing.T, f *Folder) { remove(t, f, "ca.key") }, "restore it"},
+		"its certificate is empty": {func(t *testing.T, f *Folder) { truncate(t, f, "ca.crt") }, "not PEM"},
+		"it ended": {func(_ *testing.T, f *Folder) {
+			f.Now = func() time.Time { return time.Now().Add(AuthorityLifetime + time.Hour) }
+		}, "ended on"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			folder := Folder{Path: t.TempDir()}
+			issue(t, folder, Leaf{Name: "x"})
+			c.change(t, &folder)
+			_, err := folder.Authority("ca")
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remove the folder") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func truncate(t *testing.T, f *Folder, name string) {
+	t.Helper()
+	if err := os.Truncate(filepath.Join(f.Path, name), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPlane(t *testing.T) {
+	folder := Folder{Path: filepath.Join(t.TempDir(), "pki")}
+	hosts := []string{"10.231.0.1", "plane.example"}
+	first, err := Ensure(folder, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Ensure(folder, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first.CA.Cert, second.CA.Cert) || !bytes.Equal(first.APIServer.Cert, second.APIServer.Cert) ||
+		!bytes.Equal(first.ServiceAccounts.Key, second.ServiceAccounts.Key) {
+		t.Error("asking twice made new certificates")
+	}
+	entries, err := os.ReadDir(folder.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", entry.Name(), info.Mode())
+		}
+	}
+
+	cases := map[string]struct {
+		server, client Pair
+		ca             Pair
+		host           string
+		ok             bool
+	}{
+		"the admin reaches the API server by its relayed address":    {first.APIServer, first.Admin, first.CA, "127.0.0.1", true},
+		"hosts reach the API server by the bridge":                   {first.APIServer, first.Admin, first.CA, "10.231.0.1", true},
+		"pods would reach the API server by its service":             {first.APIServer, first.Admin, first.CA, "kubernetes.default.svc", true},
+		"an option adds a name":                                      {first.APIServer, first.Admin, first.CA, "plane.example", true},
+		"the API server is not somebody else":                        {first.APIServer, first.Admin, first.CA, "evil.example", false},
+		"the API server reaches etcd":                                {first.Etcd, first.EtcdClient, first.EtcdCA, "127.0.0.1", true},
+		"etcd reaches itself as its peer":                            {first.Etcd, first.Etcd, first.EtcdCA, "127.0.0.1", true},
+		"the admin of the API does not reach etcd":                   {first.Etcd, first.Admin, first.EtcdCA, "127.0.0.1", false},
+		"etcd's client is nobody to the API server":                  {first.APIServer, first.EtcdClient, first.CA, "127.0.0.1", false},
+		"the webhook's certificate is not good for logging in":       {first.APIServer, first.Webhook, first.CA, "127.0.0.1", false},
+		"the runtime client reaches the extension":                   {first.ExtensionServer, first.RuntimeClient, first.CA, "127.0.0.1", true},
+		"the API server reaches the webhook":                         {first.Webhook, first.Admin, first.CA, "127.0.0.1", true},
+		"the API server's certificate is not good for logging in":    {first.APIServer, first.APIServer, first.CA, "127.0.0.1", false},
+		"the service account certificate does not serve":             {first.ServiceAccounts, first.Admin, first.CA, "127.0.0.1", false},
+		"the service account certificate is not good for logging in": {first.APIServer, first.ServiceAccounts, first.CA, "127.0.0.1", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := handshake(t, c.server, c.client, c.ca, c.host)
+			if (err == nil) != c.ok {
+				t.Errorf("got %v, want ok: %v", err, c.ok)
+			}
+		})
+	}
+}
+
+// handshake connects a client to a server that both trust ca, and returns what either of them has against it.
+func handshake(t *testing.T, server, client, ca Pair, host string) error {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.Cert)
+	serverCert, err := tls.X509KeyPair(server.Cert, server.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientCert, err := tls.X509KeyPair(client.Cert, client.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	for _, end := range []net.Conn{a, b} {
+		if err := end.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serverErr := make(chan error, 1)
+	go func() {
+		defer a.Close()
+		conn := tls.Server(a, &tls.Config{
+			Certificates: []tls.Certificate{serverCert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+			SessionTicketsDisabled: true, // nobody would read them, and the pipe has no buffer
+		})
+		_, err := conn.Write([]byte("x"))
+		serverErr <- err
+	}()
+	// The client always shows its certificate, also when the server does not ask for one of its authority. It reads, because it has
+	// finished its part of the handshake before the server judges the certificate.
+	conn := tls.Client(b, &tls.Config{RootCAs: pool, ServerName: host,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &clientCert, nil }})
+	_, err = conn.Read(make([]byte, 1))
+	b.Close()
+	return errors.Join(err, <-serverErr)
+}
