@@ -1,0 +1,56 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/internal/wire"
+)
+
+// checkAnswer looks at what the handler says in a response that was decoded. It also shortens its message, which lands in
+// conditions.
+func checkAnswer(response runtimehooksv1.ResponseObject) error {
+	response.SetMessage(wire.Clip(response.GetMessage(), wire.MaxMessage))
+	switch status := response.GetStatus(); status {
+	case runtimehooksv1.ResponseStatusSuccess:
+	case runtimehooksv1.ResponseStatusFailure:
+		if response.GetMessage() == "" {
+			return &statusError{"it answered Failure without a message; see the extension's log"}
+		}
+		return &statusError{"it answered Failure: " + response.GetMessage()}
+	case "":
+		return &statusError{"its answer has no status; it must be Success or Failure"}
+	default:
+		return &statusError{fmt.Sprintf("it answered with the unknown status %q; it must be Success or Failure", wire.Clip(string(status), 64))}
+	}
+	if retry, ok := response.(runtimehooksv1.RetryResponseObject); ok && retry.GetRetryAfterSeconds() < 0 {
+		return fmt.Errorf("its answer has a retryAfterSeconds of %d; it must not be negative", retry.GetRetryAfterSeconds())
+	}
+	return nil
+}
+
+// joinResponses gives one response for successful ones (CL-11, CL-19).
+func joinResponses(descriptor *hook.Descriptor, responses []runtimehooksv1.ResponseObject) runtimehooksv1.ResponseObject {
+	joined := descriptor.NewResponse()
+	joined.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	var messages []string
+	var shortest int32
+	for _, response := range responses {
+		if message := response.GetMessage(); message != "" {
+			messages = append(messages, message)
+		}
+		if retry, ok := response.(runtimehooksv1.RetryResponseObject); ok {
+			if seconds := retry.GetRetryAfterSeconds(); seconds != 0 && (shortest == 0 || seconds < shortest) {
+				shortest = seconds
+			}
+		}
+	}
+	joined.SetMessage(wire.Clip(strings.Join(messages, ", "), 4*wire.MaxMessage))
+	if retry, ok := joined.(runtimehooksv1.RetryResponseObject); ok {
+		retry.SetRetryAfterSeconds(shortest)
+	}
+	return joined
+}

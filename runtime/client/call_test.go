@@ -1,0 +1,419 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/client"
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/record"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+func TestCallAllExtensionsJoinsAnswers(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.extension("quota", nil,
+		server.Handle(hook.BeforeClusterCreate, "b-wait-30", waits(30*time.Second, "quota is used up")),
+		server.Handle(hook.BeforeClusterCreate, "a-go", says("name is fine")))
+	b.extension("hosts", nil, server.Handle(hook.BeforeClusterCreate, "wait-10", waits(10*time.Second, "no hosts")))
+	b.extension("silent", nil, server.Handle(hook.BeforeClusterCreate, "go", says("")))
+
+	response, err := b.create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("status is %q", response.Status)
+	}
+	if response.RetryAfterSeconds != 10 {
+		t.Errorf("retryAfterSeconds is %d, the shortest that is not zero is 10 (CL-11)", response.RetryAfterSeconds)
+	}
+	if want := "no hosts, name is fine, quota is used up"; response.Message != want {
+		t.Errorf("message is %q, want %q (CL-19)", response.Message, want)
+	}
+	var seen []string
+	for _, call := range b.observed() {
+		seen = append(seen, fmt.Sprintf("%s/%s %s %s %s/%s/%s %q", call.Extension, call.Handler, call.Answer, call.RetryAfter,
+			call.Object.Kind, call.Object.Namespace, call.Object.Name, call.Message))
+		if call.Hook != "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate" || call.Duration <= 0 || call.Time.IsZero() || call.Err != nil {
+			t.Errorf("observed %+v", call)
+		}
+	}
+	want := []string{
+		`hosts/wait-10 Blocked 10s Cluster/default/blue "no hosts"`,
+		`quota/a-go Success 0s Cluster/default/blue "name is fine"`,
+		`quota/b-wait-30 Blocked 30s Cluster/default/blue "quota is used up"`,
+		`silent/go Success 0s Cluster/default/blue ""`,
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("observed\n%s\nwant\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestCallAllExtensionsWithoutHandlersSucceeds(t *testing.T) {
+	b := newBench(t, client.Options{})
+	response, err := b.create(t.Context())
+	if err != nil || response.Status != runtimehooksv1.ResponseStatusSuccess || response.RetryAfterSeconds != 0 {
+		t.Errorf("got %+v, %v", response, err)
+	}
+}
+
+func TestCallAllExtensionsNamesAllFailures(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.extension("one", nil, server.Handle(hook.BeforeClusterCreate, "gate", fails("disk is full")))
+	b.extension("three", nil, server.Handle(hook.BeforeClusterCreate, "gate", fails("no licence")))
+	b.extension("two", nil, server.Handle(hook.BeforeClusterCreate, "gate", says("fine")))
+	response, err := b.create(t.Context())
+	want := `calling handlers of hook BeforeClusterCreate: handler "gate.one": it answered Failure: disk is full; ` +
+		`handler "gate.three": it answered Failure: no licence`
+	if err == nil || err.Error() != want {
+		t.Errorf("error is\n%v\nwant\n%s", err, want)
+	}
+	var call *client.CallError
+	if !errors.As(err, &call) || call.Handler != "gate.one" || call.Hook != hook.BeforeClusterCreate.ID() {
+		t.Errorf("the error does not name the call: %+v", call)
+	}
+	if response.Status != "" || response.Message != "" {
+		t.Errorf("a response was given beside the error: %+v", response)
+	}
+}
+
+// The fourth defect that was seen in other clients: the order of handlers, and so the text of conditions, was random.
+func TestDefectOrderIsAlwaysTheSame(t *testing.T) {
+	b := newBench(t, client.Options{})
+	for _, name := range []string{"e", "c", "a", "d", "b"} {
+		b.extension(name, nil, server.Handle(hook.BeforeClusterCreate, "h", waits(time.Minute, name)))
+	}
+	for range 40 {
+		response, err := b.create(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.Message != "a, b, c, d, e" {
+			t.Fatalf("message is %q", response.Message)
+		}
+		names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster())
+		if err != nil || !slices.Equal(names, []string{"h.a", "h.b", "h.c", "h.d", "h.e"}) {
+			t.Fatalf("handlers are %v, %v", names, err)
+		}
+	}
+}
+
+func TestHandlersAreCalledInParallelAndBounded(t *testing.T) {
+	b := newBench(t, client.Options{Parallel: 3})
+	var now, most atomic.Int32
+	meet := make(chan struct{})
+	slow := func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+			if n == 3 {
+				close(meet) // all three are in
+			}
+		}
+		defer now.Add(-1)
+		select {
+		case <-meet:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for i := range 9 {
+		b.extension(fmt.Sprintf("e%d", i), nil, server.Handle(hook.BeforeClusterCreate, "h", slow))
+	}
+	if _, err := b.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if most.Load() != 3 {
+		t.Errorf("%d calls ran at the same time, 3 are allowed and were asked for", most.Load())
+	}
+}
+
+func TestSettingsOfTheRequestWin(t *testing.T) {
+	b := newBench(t, client.Options{})
+	var mu sync.Mutex
+	got := map[string]map[string]string{}
+	for _, name := range []string{"with", "without"} {
+		b.extension(name, func(config *runtimev1.ExtensionConfig) {
+			if name == "with" {
+				config.Spec.Settings = map[string]string{"site": "config", "color": "blue"}
+			}
+		}, server.Handle(hook.BeforeClusterCreate, "h",
+			func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
+				mu.Lock()
+				defer mu.Unlock()
+				got[name] = request.Settings
+				return nil
+			}))
+	}
+	cluster := testCluster()
+	request := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}
+	request.Settings = map[string]string{"site": "request"}
+	if err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, request, &runtimehooksv1.BeforeClusterCreateResponse{}); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got["with"]) != "map[color:blue site:request]" || fmt.Sprint(got["without"]) != "map[site:request]" {
+		t.Errorf("extensions got settings %v (RC-21)", got)
+	}
+	if len(request.Settings) != 1 || request.Kind != "" {
+		t.Errorf("the caller's request was changed: %+v", request)
+	}
+}
+
+func TestRequestOnTheWire(t *testing.T) {
+	b := newBench(t, client.Options{})
+	type seen struct {
+		method, path, query, contentType string
+		body                             map[string]any
+	}
+	requests := make(chan seen, 1)
+	b.raw(runtimev1.FailurePolicyFail, 7, func(w http.ResponseWriter, r *http.Request) {
+		s := seen{method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, contentType: r.Header.Get("Content-Type")}
+		data, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(data, &s.body)
+		requests <- s
+		body(success)(w, r)
+	})
+	if _, err := b.gate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := <-requests
+	if got.method != "POST" || got.path != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/gate" || got.query != "timeout=7s" {
+		t.Errorf("called %s %s?%s (RX-04, RX-06)", got.method, got.path, got.query)
+	}
+	// The twelfth defect: calls carried no Content-Type.
+	if got.contentType != "application/json" {
+		t.Errorf("Content-Type is %q (RX-05)", got.contentType)
+	}
+	if got.body["apiVersion"] != "hooks.runtime.cluster.x-k8s.io/v1alpha1" || got.body["kind"] != "BeforeClusterCreateRequest" {
+		t.Errorf("the request is a %v %v (LH-01)", got.body["apiVersion"], got.body["kind"])
+	}
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	b := newBench(t, client.Options{})
+	var addresses sync.Map
+	s := b.raw(runtimev1.FailurePolicyFail, 1, func(w http.ResponseWriter, r *http.Request) {
+		addresses.Store(r.RemoteAddr, true)
+		body(success)(w, r)
+	})
+	for i := range 20 {
+		if _, err := b.gate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if i%5 == 0 { // a resync registers the same again
+			b.register(b.config("ext", s.URL), "gate", runtimev1.FailurePolicyFail, 1)
+		}
+	}
+	count := 0
+	addresses.Range(func(any, any) bool { count++; return true })
+	if count != 1 {
+		t.Errorf("%d connections for calls one after the other", count)
+	}
+}
+
+func TestARestartedExtensionCostsNoCall(t *testing.T) {
+	b := newBench(t, client.Options{})
+	s := b.raw(runtimev1.FailurePolicyFail, 5, body(success))
+	for range 10 {
+		if _, err := b.gate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.CloseClientConnections() // the client may find out only while it sends
+	}
+}
+
+func TestNamespaceSelector(t *testing.T) {
+	namespaces := &namespaceReader{labels: map[string]map[string]string{"default": {"env": "prod"}, "test": {}}}
+	b := newBench(t, client.Options{Reader: namespaces})
+	b.extension("all", nil, server.Handle(hook.BeforeClusterCreate, "h", says("all")))
+	for _, name := range []string{"prod-1", "prod-2"} {
+		b.extension(name, func(config *runtimev1.ExtensionConfig) {
+			config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
+		}, server.Handle(hook.BeforeClusterCreate, "h", says(name)))
+	}
+	get := func(namespace string) string {
+		cluster := testCluster()
+		cluster.Namespace = namespace
+		names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster)
+		if err != nil {
+			return err.Error()
+		}
+		return strings.Join(names, " ")
+	}
+	if got := get("default"); got != "h.all h.prod-1 h.prod-2" {
+		t.Errorf("for a namespace that matches: %s", got)
+	}
+	if namespaces.reads.Load() != 1 {
+		t.Errorf("the namespace was read %d times", namespaces.reads.Load())
+	}
+	if got := get("test"); got != "h.all" {
+		t.Errorf("for a namespace that does not match: %s", got)
+	}
+	if got := get(""); got != "h.all" {
+		t.Errorf("for an object of the whole cluster: %s", got)
+	}
+	cluster := testCluster()
+	cluster.Namespace = "test"
+	err := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.prod-1",
+		&runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{})
+	if err == nil || !strings.Contains(err.Error(), `namespaceSelector of ExtensionConfig "prod-1" does not match namespace "test"`) {
+		t.Errorf("a call for a namespace that does not match: %v", err)
+	}
+}
+
+// The tenth defect: the cause of a failed look-up of a namespace was dropped.
+func TestDefectCauseOfNamespaceLookupIsKept(t *testing.T) {
+	b := newBench(t, client.Options{Reader: &namespaceReader{}})
+	b.extension("prod", func(config *runtimev1.ExtensionConfig) {
+		config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
+	}, server.Handle(hook.BeforeClusterCreate, "h", says("")))
+	cluster := testCluster()
+	_, listed := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster)
+	called := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.prod",
+		&runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{})
+	for _, err := range []error{listed, called} {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the cause is lost: %v", err)
+		}
+	}
+}
+
+func TestMisconfigurationIsNeverIgnored(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyIgnore, 1, body(success))
+	cluster := testCluster()
+	request, response := &runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{}
+	call := func(runtimeHook any, object ctrlclient.Object, name string, request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
+		return b.client.CallExtension(t.Context(), runtimeHook, object, name, request, response)
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a handler that does not exist":   {call(runtimehooksv1.BeforeClusterCreate, cluster, "x.ext", request, response), `no extension has a handler "x.ext"`},
+		"a handler of another hook":       {call(runtimehooksv1.BeforeClusterDelete, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{}, &runtimehooksv1.BeforeClusterDeleteResponse{}), "serves another hook"},
+		"a hook that is no function":      {call("BeforeClusterCreate", cluster, "gate.ext", request, response), "can't be a string"},
+		"a nil hook":                      {call(nil, cluster, "gate.ext", request, response), "can't be a <nil>"},
+		"a function that is no hook":      {call(func() {}, cluster, "gate.ext", request, response), "not in the catalog"},
+		"a request of another hook":       {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{}, response), "pass a BeforeClusterCreateRequest"},
+		"a response of another hook":      {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, &runtimehooksv1.BeforeClusterDeleteResponse{}), "pass a BeforeClusterCreateResponse"},
+		"a nil request":                   {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", nil, response), "request is nil"},
+		"a nil response":                  {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, nil), "can't be a <nil>"},
+		"a typed nil response":            {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, (*runtimehooksv1.BeforeClusterCreateResponse)(nil)), "pass a BeforeClusterCreateResponse"},
+		"a nil object":                    {call(runtimehooksv1.BeforeClusterCreate, nil, "gate.ext", request, response), "object that the hook is called for is nil"},
+		"discovery, which has no handler": {call(runtimehooksv1.Discovery, cluster, "gate.ext", request, &runtimehooksv1.DiscoveryResponse{}), "has no handlers to call"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: error is %v, want one with %q", name, c.err, c.want)
+		}
+	}
+	if len(b.observed()) != 0 {
+		t.Errorf("somebody was called: %+v", b.observed())
+	}
+}
+
+func TestNotReadyBeforeWarmUp(t *testing.T) {
+	c, err := client.New(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.IsReady() {
+		t.Error("ready before WarmUp")
+	}
+	if _, err := c.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster()); err == nil {
+		t.Error("handlers were listed before WarmUp")
+	}
+	if err := c.Register(&runtimev1.ExtensionConfig{}); err == nil {
+		t.Error("an extension was registered before WarmUp")
+	}
+	if err := c.WarmUp(nil); err == nil {
+		t.Error("WarmUp without a list succeeded")
+	}
+	if err := c.WarmUp(&runtimev1.ExtensionConfigList{}); err != nil || !c.IsReady() {
+		t.Errorf("WarmUp: %v, ready %t", err, c.IsReady())
+	}
+	if err := c.WarmUp(&runtimev1.ExtensionConfigList{}); err == nil {
+		t.Error("WarmUp succeeded twice")
+	}
+}
+
+func TestUnregisterNeedsTheNameOnly(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyFail, 1, body(success))
+	if err := b.client.Unregister(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}}); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster()); err != nil || len(names) != 0 {
+		t.Errorf("after Unregister: %v, %v (RC-18)", names, err)
+	}
+}
+
+func TestAnyHookThatDoesNotRetryWorks(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.extension("ext", nil, server.Handle(hook.AfterControlPlaneInitialized, "h",
+		func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest, *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+			return nil
+		}))
+	response := &runtimehooksv1.AfterControlPlaneInitializedResponse{}
+	err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.AfterControlPlaneInitialized, testCluster(),
+		&runtimehooksv1.AfterControlPlaneInitializedRequest{}, response)
+	if err != nil || response.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("got %+v, %v", response, err)
+	}
+}
+
+func TestObserverIsToldOfFailures(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.extension("a-fail", nil, server.Handle(hook.BeforeClusterCreate, "h", fails("no")))
+	s := b.ca.Serve(t, body("nonsense"), nil)
+	b.register(b.config("b-ignore", s.URL), "h", runtimev1.FailurePolicyIgnore, 1)
+	if _, err := b.create(t.Context()); err == nil {
+		t.Fatal("a failure was ignored")
+	}
+	calls := b.observed()
+	if len(calls) != 2 || calls[0].Answer != record.Failure || calls[0].Err == nil || calls[0].Message != "no" ||
+		calls[1].Answer != record.Ignored || calls[1].Err == nil {
+		t.Errorf("observed %+v", calls)
+	}
+}
+
+// namespaceReader reads namespaces from a map.
+type namespaceReader struct {
+	labels map[string]map[string]string
+	reads  atomic.Int32
+}
+
+func (r *namespaceReader) Get(_ context.Context, key ctrlclient.ObjectKey, object ctrlclient.Object, _ ...ctrlclient.GetOption) error {
+	r.reads.Add(1)
+	labels, ok := r.labels[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	object.SetLabels(labels)
+	return nil
+}
+
+func (r *namespaceReader) List(context.Context, ctrlclient.ObjectList, ...ctrlclient.ListOption) error {
+	return errors.New("nobody lists")
+}
+
+var _ ctrlclient.Object = &clusterv1.Cluster{}

@@ -1,0 +1,97 @@
+// Package wire turns requests and responses of hooks into bytes and back, with the checks that both sides share.
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// MaxBody is the largest body of a request or a response in bytes. Cluster API documents the same bound (CL-21, RX-43).
+const MaxBody = 20 << 20
+
+// MaxMessage is the longest message of a response in bytes that is passed on. Messages land in conditions, which hold 32 KiB.
+const MaxMessage = 4 << 10
+
+// ContentType of every body (RX-05).
+const ContentType = "application/json"
+
+// ErrTooLarge says that a body is larger than allowed.
+var ErrTooLarge = errors.New("body too large")
+
+// Read reads a whole body of at most limit bytes. A larger one gives ErrTooLarge, after reading no more than the limit. The hint is
+// the announced length, negative if unknown; it is not trusted.
+func Read(body io.Reader, limit, hint int64) ([]byte, error) {
+	if hint > limit {
+		return nil, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
+	}
+	// A peer that announces much and sends nothing must not cost memory.
+	buffer := bytes.NewBuffer(make([]byte, 0, min(max(hint, 0), 64<<10)+bytes.MinRead))
+	n, err := buffer.ReadFrom(io.LimitReader(body, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if n > limit {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	}
+	return buffer.Bytes(), nil
+}
+
+// Encode sets apiVersion and kind of an object and gives it as JSON.
+func Encode(object runtime.Object, apiVersion, kind string) ([]byte, error) {
+	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a %s: %w", kind, err)
+	}
+	return data, nil
+}
+
+// Decode fills an empty object from the JSON of exactly one object. An apiVersion or a kind that is present must be the
+// expected one. Absent ones are accepted: published servers leave them out. On an error the object is half filled: throw it away.
+func Decode(data []byte, object runtime.Object, apiVersion, kind string) error {
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 {
+		return fmt.Errorf("decoding a %s: the body is empty", kind)
+	} else if trimmed[0] != '{' {
+		return fmt.Errorf("decoding a %s: the body is not a JSON object", kind)
+	}
+	if err := json.Unmarshal(data, object); err != nil {
+		return fmt.Errorf("decoding a %s: %w", kind, err)
+	}
+	gotVersion, gotKind := typeOf(object)
+	if gotKind != "" && gotKind != kind {
+		return fmt.Errorf("decoding a %s: the body is a %q", kind, Clip(gotKind, 64))
+	}
+	if gotVersion != "" && gotVersion != apiVersion {
+		return fmt.Errorf("decoding a %s: its apiVersion is %q, expected %q", kind, Clip(gotVersion, 64), apiVersion)
+	}
+	return nil
+}
+
+// typeOf gives apiVersion and kind as they stand in the object. A GroupVersionKind would hide an apiVersion that can't be parsed.
+func typeOf(object runtime.Object) (apiVersion, kind string) {
+	objectKind := object.GetObjectKind()
+	if meta, ok := objectKind.(*metav1.TypeMeta); ok {
+		return meta.APIVersion, meta.Kind
+	}
+	return objectKind.GroupVersionKind().ToAPIVersionAndKind()
+}
+
+// Clip shortens a text to at most limit bytes, at the border of a character.
+func Clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const mark = "…"
+	cut := max(limit-len(mark), 0)
+	for cut > 0 && text[cut]&0xC0 == 0x80 { // in the middle of a UTF-8 sequence
+		cut--
+	}
+	return text[:cut] + mark
+}

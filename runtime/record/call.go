@@ -1,0 +1,106 @@
+// Package record keeps a journal of calls to handlers: one line of JSON for each call, in a file whose size is bounded.
+//
+// [Open] gives a [Journal] to append to. [Read] gives what a journal holds, oldest first, also while somebody appends to it. A
+// crash in the middle of a line costs that line and no other.
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Answer sums up how a call ended.
+type Answer string
+
+// Answers.
+const (
+	// Success: the handler answered Success and does not block.
+	Success Answer = "Success"
+	// Blocked: the handler answered Success with retryAfterSeconds; it is asked again.
+	Blocked Answer = "Blocked"
+	// Failure: the handler answered Failure, or the call failed and its failure policy is Fail.
+	Failure Answer = "Failure"
+	// Ignored: the call failed, and its failure policy is Ignore.
+	Ignored Answer = "Ignored"
+)
+
+// Object names the object that a hook was called for.
+type Object struct {
+	// Kind, for example Cluster.
+	Kind string `json:"kind,omitempty"`
+	// Namespace is empty for an object of the whole cluster.
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the object.
+	Name string `json:"name"`
+}
+
+// Call is one call to one handler.
+type Call struct {
+	// Time is when the call started.
+	Time time.Time
+	// Hook is group/version/Name of the hook in the version that the handler serves.
+	Hook string
+	// Extension is the name of the ExtensionConfig.
+	Extension string
+	// Handler is the name of the handler on the extension's server.
+	Handler string
+	// Object that the hook was called for.
+	Object Object
+	// Answer sums up how the call ended.
+	Answer Answer
+	// RetryAfter is after how long a blocking handler wants to be asked again, as it said; 0 if it does not block.
+	RetryAfter time.Duration
+	// Message of the answer.
+	Message string
+	// Duration of the call.
+	Duration time.Duration
+	// Err is why the call failed; nil if the handler answered Success. After [Read] it holds the text only.
+	Err error
+}
+
+// line is the form of a Call in the file. Names are part of the file format: add, don't rename.
+type line struct {
+	Time              time.Time `json:"time"`
+	Hook              string    `json:"hook"`
+	Extension         string    `json:"extension"`
+	Handler           string    `json:"handler"`
+	Object            Object    `json:"object"`
+	Answer            Answer    `json:"answer"`
+	RetryAfterSeconds float64   `json:"retryAfterSeconds,omitempty"`
+	Message           string    `json:"message,omitempty"`
+	DurationSeconds   float64   `json:"durationSeconds"`
+	Error             string    `json:"error,omitempty"`
+}
+
+// MarshalJSON writes durations in seconds and the error as a text.
+func (c Call) MarshalJSON() ([]byte, error) {
+	l := line{
+		Time: c.Time, Hook: c.Hook, Extension: c.Extension, Handler: c.Handler, Object: c.Object, Answer: c.Answer,
+		RetryAfterSeconds: c.RetryAfter.Seconds(), Message: c.Message, DurationSeconds: c.Duration.Seconds(),
+	}
+	if c.Err != nil {
+		l.Error = c.Err.Error()
+	}
+	return json.Marshal(l)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Call) UnmarshalJSON(data []byte) error {
+	var l line
+	if err := json.Unmarshal(data, &l); err != nil {
+		return err
+	}
+	*c = Call{
+		Time: l.Time, Hook: l.Hook, Extension: l.Extension, Handler: l.Handler, Object: l.Object, Answer: l.Answer,
+		RetryAfter: seconds(l.RetryAfterSeconds), Message: l.Message, Duration: seconds(l.DurationSeconds),
+	}
+	if l.Error != "" {
+		c.Err = errors.New(l.Error)
+	}
+	return nil
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
+}

@@ -1,0 +1,218 @@
+// Package registry holds which handlers the ExtensionConfigs of a management cluster have brought (CL-15).
+//
+// It is filled once with [Registry.WarmUp] and then follows single ExtensionConfigs with [Registry.Put] and [Registry.Remove].
+// Readers never wait: every change makes a new snapshot, so asking for the handlers of a hook costs one map access. The order of
+// handlers is always the same: by ExtensionConfig, then by handler name. Messages of their answers are joined in that order and
+// land in conditions, where a changing order would look like a change.
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+)
+
+// Bounds of the time that a handler may take (CL-02).
+const (
+	// DefaultTimeout holds for a handler that names none.
+	DefaultTimeout = runtimehooksv1.DefaultHandlersTimeoutSeconds * time.Second
+	// MaxTimeout is the most that a handler may name.
+	MaxTimeout = 30 * time.Second
+)
+
+// ErrNotReady says that the registry has not been warmed up: what it holds is not known to be complete.
+var ErrNotReady = errors.New("the registry of extensions is not warmed up yet: try again")
+
+// Handler is one handler of one extension. It never changes.
+type Handler struct {
+	// Name is unique in the management cluster: the name on the extension's server, a dot, the name of the ExtensionConfig (RC-12).
+	Name string
+	// Local is the name on the extension's server.
+	Local string
+	// Hook is the version of the hook that the handler serves.
+	Hook hook.ID
+	// Timeout of one call, always above zero.
+	Timeout time.Duration
+	// IgnoreFailures is true for failure policy Ignore (CL-04).
+	IgnoreFailures bool
+	// Extension is what the handlers of one ExtensionConfig share.
+	Extension *Extension
+}
+
+// Extension is one ExtensionConfig as it was registered. It never changes; registering it again makes a new one.
+type Extension struct {
+	// Name of the ExtensionConfig.
+	Name string
+	// ResourceVersion of the ExtensionConfig.
+	ResourceVersion string
+	// Client says where the extension's server is and how to trust it.
+	Client runtimev1.ClientConfig
+	// Namespaces selects the namespaces whose objects the extension is called for; it is never nil.
+	Namespaces labels.Selector
+	// Settings go into every request, below those that the request has itself (RC-21).
+	Settings map[string]string
+}
+
+// Registry holds the handlers. Make it with [New].
+type Registry struct {
+	change  sync.Mutex // held by writers
+	current atomic.Pointer[snapshot]
+}
+
+type snapshot struct {
+	extensions map[string][]*Handler
+	byName     map[string]*Handler
+	byHook     map[hook.Family][]*Handler
+}
+
+// New gives an empty registry that is not ready.
+func New() *Registry { return &Registry{} }
+
+// Ready tells whether WarmUp has succeeded.
+func (r *Registry) Ready() bool { return r.current.Load() != nil }
+
+// WarmUp fills the registry and makes it ready. It succeeds once. If one ExtensionConfig is not valid, none is
+// registered and it may be called again.
+func (r *Registry) WarmUp(configs []runtimev1.ExtensionConfig) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	if r.Ready() {
+		return errors.New("warming up the registry of extensions: it is warm already")
+	}
+	extensions := make(map[string][]*Handler, len(configs))
+	var errs []error
+	for i := range configs {
+		handlers, err := handlersOf(&configs[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		extensions[configs[i].Name] = handlers
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("warming up the registry of extensions: %w", err)
+	}
+	r.current.Store(snapshotOf(extensions))
+	return nil
+}
+
+// Put registers the handlers in the ExtensionConfig's status, in place of those that it had before.
+func (r *Registry) Put(config *runtimev1.ExtensionConfig) error {
+	if config == nil {
+		return errors.New("registering an extension: the ExtensionConfig is nil")
+	}
+	handlers, err := handlersOf(config)
+	if err != nil {
+		return fmt.Errorf("registering an extension: %w", err)
+	}
+	return r.update(func(extensions map[string][]*Handler) { extensions[config.Name] = handlers })
+}
+
+// Remove forgets the handlers of an ExtensionConfig. Only its name is needed; one that is not registered is no error.
+func (r *Registry) Remove(config string) error {
+	return r.update(func(extensions map[string][]*Handler) { delete(extensions, config) })
+}
+
+func (r *Registry) update(change func(map[string][]*Handler)) error {
+	r.change.Lock()
+	defer r.change.Unlock()
+	now := r.current.Load()
+	if now == nil {
+		return ErrNotReady
+	}
+	extensions := maps.Clone(now.extensions)
+	change(extensions)
+	r.current.Store(snapshotOf(extensions))
+	return nil
+}
+
+// Handlers gives the handlers of all versions of a hook (CL-16), in a stable order. Do not change the slice.
+func (r *Registry) Handlers(family hook.Family) ([]*Handler, error) {
+	now := r.current.Load()
+	if now == nil {
+		return nil, ErrNotReady
+	}
+	return now.byHook[family], nil
+}
+
+// Handler gives the handler with this unique name.
+func (r *Registry) Handler(name string) (*Handler, error) {
+	now := r.current.Load()
+	if now == nil {
+		return nil, ErrNotReady
+	}
+	handler, ok := now.byName[name]
+	if !ok {
+		return nil, fmt.Errorf("no extension has a handler %q: see the status of the ExtensionConfigs for those that exist", name)
+	}
+	return handler, nil
+}
+
+func snapshotOf(extensions map[string][]*Handler) *snapshot {
+	s := &snapshot{extensions: extensions, byName: map[string]*Handler{}, byHook: map[hook.Family][]*Handler{}}
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		for _, handler := range extensions[name] {
+			s.byName[handler.Name] = handler
+			s.byHook[handler.Hook.Family()] = append(s.byHook[handler.Hook.Family()], handler)
+		}
+	}
+	return s
+}
+
+// handlersOf reads an ExtensionConfig, all or nothing. What it gives shares nothing with it.
+func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
+	selector := labels.Everything()
+	if config.Spec.NamespaceSelector != nil { // absent means all namespaces (RC-10)
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(config.Spec.NamespaceSelector); err != nil {
+			return nil, fmt.Errorf("ExtensionConfig %q: reading spec.namespaceSelector: %w", config.Name, err)
+		}
+	}
+	extension := &Extension{
+		Name:            config.Name,
+		ResourceVersion: config.ResourceVersion,
+		Client:          *config.Spec.ClientConfig.DeepCopy(),
+		Namespaces:      selector,
+		Settings:        maps.Clone(config.Spec.Settings),
+	}
+	handlers := make([]*Handler, 0, len(config.Status.Handlers))
+	var errs []error
+	for _, h := range config.Status.Handlers {
+		gv, err := schema.ParseGroupVersion(h.RequestHook.APIVersion)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ExtensionConfig %q: handler %q: reading the hook's apiVersion: %w", config.Name, h.Name, err))
+			continue
+		}
+		handlers = append(handlers, &Handler{
+			Name:           h.Name,
+			Local:          strings.TrimSuffix(h.Name, "."+config.Name),
+			Hook:           hook.ID{Group: gv.Group, Version: gv.Version, Name: h.RequestHook.Hook},
+			Timeout:        timeoutOf(h.TimeoutSeconds),
+			IgnoreFailures: h.FailurePolicy == runtimev1.FailurePolicyIgnore,
+			Extension:      extension,
+		})
+	}
+	slices.SortFunc(handlers, func(a, b *Handler) int { return strings.Compare(a.Name, b.Name) })
+	return handlers, errors.Join(errs...)
+}
+
+// timeoutOf is never above the maximum, whatever stands in a status that somebody edited.
+func timeoutOf(seconds int32) time.Duration {
+	if seconds <= 0 {
+		return DefaultTimeout
+	}
+	return min(time.Duration(seconds)*time.Second, MaxTimeout)
+}

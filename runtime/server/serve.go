@@ -1,0 +1,84 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/capstan-dev/capstan/runtime/registry"
+)
+
+// shutdownTime is how long calls that are being worked on may go on after the end of the context.
+const shutdownTime = 5 * time.Second
+
+// TLS says where to listen and with which certificate.
+type TLS struct {
+	// Address to listen on, host:port. Port 0 takes a free one.
+	Address string
+	// CertFile has the server's certificate and its chain in PEM form. It is read again when it changes.
+	CertFile string
+	// KeyFile has the key of the certificate in PEM form. It is read again when it changes.
+	KeyFile string
+	// ClientCAFile has certificates in PEM form. If set, callers need a certificate of one of them. It is read again when it changes.
+	// Default: callers need none.
+	ClientCAFile string
+	// Log gets what goes wrong with connections and certificates. Default: none.
+	Log *slog.Logger
+	// Ready is called once with the address that is listened on. Default: nothing is called.
+	Ready func(net.Addr)
+}
+
+// Serve serves a handler over TLS until the context ends; then calls that are being worked on get five seconds. It returns nil if the
+// context ended it.
+func Serve(ctx context.Context, options TLS, handler http.Handler) error {
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	if options.CertFile == "" || options.KeyFile == "" {
+		return errors.New("serving hooks: a certificate and its key are needed: hooks are only called over https (RX-01)")
+	}
+	identity, err := newIdentity(options, options.Log)
+	if err != nil {
+		return fmt.Errorf("serving hooks: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", options.Address)
+	if err != nil {
+		return fmt.Errorf("serving hooks: %w", err)
+	}
+	server := &http.Server{
+		Handler:           handler,
+		TLSConfig:         identity.tlsConfig(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       registry.MaxTimeout,
+		WriteTimeout:      registry.MaxTimeout + 15*time.Second, // from the end of the headers: all of reading, waiting and working
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(options.Log.Handler(), slog.LevelWarn),
+	}
+	if options.Ready != nil {
+		options.Ready(listener.Addr())
+	}
+	return run(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
+}
+
+// run serves until the context ends, and returns when everything has ended.
+func run(ctx context.Context, server *http.Server, serve func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- serve() }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving hooks: %w", err)
+	case <-ctx.Done():
+	}
+	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	defer cancel()
+	if err := server.Shutdown(graceful); err != nil {
+		_ = server.Close() // whoever still waits will ask again
+	}
+	<-ended
+	return nil
+}

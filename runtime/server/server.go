@@ -1,0 +1,270 @@
+// Package server answers calls of hooks: typed functions in, a plain http.Handler out.
+//
+//	extension, err := server.New(server.Options{Log: log},
+//		server.Handle(hook.BeforeClusterCreate, "gate", gate.beforeClusterCreate, server.Timeout(5*time.Second)),
+//	)
+//	...
+//	err = server.Serve(ctx, server.TLS{Address: ":9443", CertFile: "tls.crt", KeyFile: "tls.key"}, extension)
+//
+// [New] checks everything that discovery or a call would reject, so what starts also works. Discovery is answered by the server.
+// A handler blocks by returning [Wait], in no other way.
+//
+// Each request is bounded: its size, its time, how many are worked on at once. A handler that panics or does not return in time ends its own call
+// with a status of HTTP and no other; callers apply its failure policy to that. What a handler decides, and what is
+// wrong with a request, comes as an answer with HTTP status 200 (RX-44).
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/internal/wire"
+)
+
+const (
+	// DefaultParallel is how many requests are worked on at the same time.
+	DefaultParallel = 32
+	// waitingFactor times Parallel is how many more may wait for their turn.
+	waitingFactor = 8
+)
+
+// Options of a Server. The zero value works.
+type Options struct {
+	// Log gets one line for each call. Default: none.
+	Log *slog.Logger
+	// Prefix is put before all paths, for example "/extensions"; the ExtensionConfig has it at the end of its URL. Default: none.
+	Prefix string
+	// Parallel is how many requests are worked on at the same time; others wait their turn. It bounds memory: a request has up
+	// to 20 MiB. Default: DefaultParallel.
+	Parallel int
+}
+
+// Server is the http.Handler of an extension. Make it with [New].
+type Server struct {
+	log     *slog.Logger
+	routes  map[string]*Handler // by path
+	turns   chan struct{}
+	waiting chan struct{}
+}
+
+// New makes a server of these handlers. The error names everything that is wrong with them.
+func New(options Options, handlers ...Handler) (*Server, error) {
+	if options.Parallel < 0 {
+		return nil, fmt.Errorf("making a server for hooks: Parallel is %d: it must not be negative", options.Parallel)
+	}
+	prefix := strings.TrimSuffix(options.Prefix, "/")
+	if prefix != "" && !strings.HasPrefix(prefix, "/") {
+		return nil, fmt.Errorf("making a server for hooks: the prefix %q must begin with a slash", options.Prefix)
+	}
+	parallel := cmp.Or(options.Parallel, DefaultParallel)
+	s := &Server{
+		log:     options.Log,
+		routes:  map[string]*Handler{},
+		turns:   make(chan struct{}, parallel),
+		waiting: make(chan struct{}, waitingFactor*parallel),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	names := map[string]bool{}
+	var errs []error
+	for i := range handlers {
+		h := handlers[i] // a copy, that nobody else holds
+		if err := h.check(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if names[h.name] {
+			errs = append(errs, fmt.Errorf("handler %q: another one has the same name: names are unique within a server", h.name))
+			continue
+		}
+		names[h.name] = true
+		s.routes[prefix+h.descriptor.ID.Path(h.name)] = &h
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("making a server for hooks: %w", err)
+	}
+	discovery := discoveryHandler(handlers)
+	s.routes[prefix+discovery.descriptor.ID.Path("")] = &discovery
+	return s, nil
+}
+
+// discoveryHandler answers with the handlers, sorted by name: the answer ends in a status.
+func discoveryHandler(handlers []Handler) Handler {
+	entries := make([]runtimehooksv1.ExtensionHandler, len(handlers))
+	for i := range handlers {
+		entries[i] = handlers[i].entry()
+	}
+	slices.SortFunc(entries, func(a, b runtimehooksv1.ExtensionHandler) int { return cmp.Compare(a.Name, b.Name) })
+	return Handle(hook.Discovery, "", func(_ context.Context, _ *runtimehooksv1.DiscoveryRequest, response *runtimehooksv1.DiscoveryResponse) error {
+		response.Handlers = entries
+		return nil
+	})
+}
+
+// ServeHTTP answers one call.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h, ok := s.routes[r.URL.Path]
+	if !ok {
+		http.Error(w, "there is no handler at this path; POST to the discovery path lists them", http.StatusNotFound)
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "hooks are called with POST", http.StatusMethodNotAllowed)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.budget(r))
+	defer cancel()
+	release, err := s.turn(ctx)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	s.serve(ctx, release, h, w, r)
+}
+
+// budget is how long the call may take: a little less than the caller waits, so that it hears what happened.
+func (h *Handler) budget(r *http.Request) time.Duration {
+	waits := h.waits()
+	if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
+		waits = min(waits, asked)
+	}
+	return waits - min(waits/10, 500*time.Millisecond)
+}
+
+// turn waits until the call may be worked on. The release must be called once.
+func (s *Server) turn(ctx context.Context) (release func(), err error) {
+	release = func() { <-s.turns }
+	select {
+	case s.turns <- struct{}{}:
+		return release, nil
+	default:
+	}
+	select {
+	case s.waiting <- struct{}{}:
+		defer func() { <-s.waiting }()
+	default:
+		return nil, errors.New("too many calls at once: try again later")
+	}
+	select {
+	case s.turns <- struct{}{}:
+		return release, nil
+	case <-ctx.Done():
+		return nil, errors.New("too many calls at once: there was no turn in time")
+	}
+}
+
+// outcome is how a handler's function ended.
+type outcome struct {
+	err      error
+	panicked bool
+}
+
+func (s *Server) serve(ctx context.Context, release func(), h *Handler, w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	log := s.log.With("hook", h.descriptor.ID.Name, "handler", h.name)
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a body that drips must not keep its turn
+	}
+	body, err := wire.Read(http.MaxBytesReader(w, r.Body, wire.MaxBody+1), wire.MaxBody, r.ContentLength)
+	if err != nil {
+		release()
+		status := http.StatusBadRequest
+		if tooLarge := new(http.MaxBytesError); errors.Is(err, wire.ErrTooLarge) || errors.As(err, &tooLarge) {
+			status = http.StatusRequestEntityTooLarge
+			w.Header().Set("Connection", "close") // the rest is not read
+		}
+		log.Warn("A request could not be read", "error", err)
+		http.Error(w, "reading the request: "+err.Error(), status)
+		return
+	}
+	request, err := decode(h, body)
+	if err != nil {
+		release()
+		log.Warn("A request could not be decoded", "error", err)
+		s.answer(w, h, failure(h, err))
+		return
+	}
+	if cluster := clusterOf(request); cluster != nil {
+		log = log.With("cluster", cluster.Namespace+"/"+cluster.Name)
+	}
+	response := h.descriptor.NewResponse()
+	ended := make(chan outcome, 1)
+	go func() {
+		// A handler that goes on after its time keeps its turn: what is worked on stays bounded.
+		defer release()
+		defer func() {
+			if cause := recover(); cause != nil {
+				log.Error("A handler panicked", "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				ended <- outcome{panicked: true}
+			}
+		}()
+		ended <- outcome{err: h.call(ctx, request, response)}
+	}()
+	select {
+	case o := <-ended:
+		if o.panicked {
+			http.Error(w, "the handler broke; see the extension's log", http.StatusInternalServerError)
+			return
+		}
+		answer := conclude(h, response, o.err)
+		logAnswer(ctx, log, answer, time.Since(start))
+		s.answer(w, h, answer)
+	case <-ctx.Done():
+		log.Error("A handler did not return in time", "duration", time.Since(start).String())
+		http.Error(w, "the handler did not return in time", http.StatusGatewayTimeout)
+	}
+}
+
+// conclude makes the answer from what a function returned. Nothing that a failed function left in the response is sent.
+func conclude(h *Handler, response runtimehooksv1.ResponseObject, err error) runtimehooksv1.ResponseObject {
+	retry, canWait := response.(runtimehooksv1.RetryResponseObject)
+	wait := new(waitError)
+	switch {
+	case errors.As(err, &wait) && canWait:
+		retry.SetRetryAfterSeconds(wait.seconds)
+		retry.SetMessage(wait.reason)
+	case errors.As(err, &wait):
+		return failure(h, fmt.Errorf("the handler wants to wait (%s), but hook %s does not allow it", wait.reason, h.descriptor.ID.Name))
+	case err != nil:
+		return failure(h, err)
+	case canWait && retry.GetRetryAfterSeconds() != 0:
+		return failure(h, errors.New("the handler set retryAfterSeconds itself; it must return server.Wait"))
+	}
+	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+	response.SetMessage(wire.Clip(response.GetMessage(), wire.MaxMessage))
+	return response
+}
+
+func failure(h *Handler, err error) runtimehooksv1.ResponseObject {
+	response := h.descriptor.NewResponse()
+	response.SetStatus(runtimehooksv1.ResponseStatusFailure)
+	response.SetMessage(wire.Clip(err.Error(), wire.MaxMessage))
+	return response
+}
+
+func (s *Server) answer(w http.ResponseWriter, h *Handler, response runtimehooksv1.ResponseObject) {
+	data, err := wire.Encode(response, h.descriptor.ID.APIVersion(), h.descriptor.ResponseKind)
+	if err == nil && len(data) > wire.MaxBody {
+		err = fmt.Errorf("the response has %d bytes, %d are allowed", len(data), wire.MaxBody)
+	}
+	if err != nil {
+		s.log.Error("A response could not be sent", "handler", h.name, "error", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", wire.ContentType)
+	_, _ = w.Write(data) // the caller has gone: it will ask again
+}
