@@ -1,0 +1,17 @@
+// Command capstan-extension serves the runtime extension that Capstan ships: a capacity gate for new Clusters, and a record of the
+// other lifecycle hooks in its log. See package extension.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-dev/capstan/extension"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+// version is set by the linker.
+var version string
+
+// readTimeout bounds one request to the API server: callers wait ten seconds for an answer.
+const readTimeout = 8 * time.Second
+
+type flags struct {
+	kubeconfig   string
+	listen       string
+	certFile     string
+	keyFile      string
+	certDir      string
+	clientCAFile string
+	healthz      string
+	version      bool
+}
+
+func (f *flags) parse(args []string, stderr io.Writer) error {
+	set := flag.NewFlagSet("capstan-extension", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the management cluster; default: the service account of the pod")
+	set.StringVar(&f.listen, "listen", "127.0.0.1:9443", "`address` to serve hooks on; port 0 takes a free one, which the log names")
+	set.StringVar(&f.certFile, "cert-file", "", "`file` with the server's certificate in PEM form; read again when it changes")
+	set.StringVar(&f.keyFile, "key-file", "", "`file` with the key of the certificate in PEM form; read again when it changes")
+	set.StringVar(&f.certDir, "cert-dir", "", "`directory` with tls.crt and tls.key, instead of --cert-file and --key-file")
+	set.StringVar(&f.clientCAFile, "client-ca-file", "", "`file` with CAs in PEM form; callers then need a certificate of one of them")
+	set.StringVar(&f.healthz, "healthz", "", "`address` to serve /healthz on over plain HTTP; default: not served")
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: see --help", set.Arg(0))
+	}
+	return f.complete()
+}
+
+func (f *flags) complete() error {
+	if f.version {
+		return nil
+	}
+	if f.certDir != "" {
+		if f.certFile != "" || f.keyFile != "" {
+			return errors.New("--cert-dir does not go with --cert-file and --key-file: give one or the other")
+		}
+		f.certFile, f.keyFile = filepath.Join(f.certDir, "tls.crt"), filepath.Join(f.certDir, "tls.key")
+	}
+	if f.certFile == "" || f.keyFile == "" {
+		return errors.New("the server needs a certificate: give --cert-file and --key-file, or --cert-dir")
+	}
+	return nil
+}
+
+// run is the whole program. It gives the exit code: 0 when the context ended it, 1 when it failed, 2 when it was called wrongly.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var f flags
+	if err := f.parse(args, stderr); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
+		fmt.Fprintf(stderr, "capstan-extension: %v\n", err)
+		return 2
+	}
+	if f.version {
+		fmt.Fprintln(stdout, "capstan-extension", versionText())
+		return 0
+	}
+	logger := slog.New(slog.NewJSONHandler(stderr, nil))
+	log.SetLogger(logr.FromSlogHandler(logger.Handler())) // for the client's library
+	if err := serve(ctx, f, logger); err != nil {
+		logger.Error("The extension ends", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, f flags, logger *slog.Logger) error {
+	config, err := restConfig(f.kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme, err := extension.Scheme()
+	if err != nil {
+		return fmt.Errorf("registering types: %w", err)
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("making a client of the management cluster: %w", err)
+	}
+	handler, err := extension.New(extension.Options{Reader: reader, Log: logger})
+	if err != nil {
+		return err
+	}
+	stopHealth, err := serveHealth(ctx, f.healthz)
+	if err != nil {
+		return err
+	}
+	defer stopHealth()
+	return server.Serve(ctx, server.TLS{
+		Address: f.listen, CertFile: f.certFile, KeyFile: f.keyFile, ClientCAFile: f.clientCAFile, Log: logger,
+		Ready: func(address net.Addr) {
+			logger.Info("Serving hooks", "address", address.String(), "version", versionText())
+		},
+	}, handler)
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading how to reach the management cluster (--kubeconfig): %w", err)
+	}
+	config.Timeout = readTimeout
+	config.UserAgent = "capstan-extension/" + versionText()
+	config.QPS, config.Burst = -1, -1 // the gate makes a handful of requests, one after the other
+	return config, nil
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

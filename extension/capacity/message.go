@@ -1,0 +1,106 @@
+package capacity
+
+import (
+	"fmt"
+	"strings"
+)
+
+// explain names what is missing: hosts altogether, or hosts in a zone.
+func explain(hosts []Host, inventory inventory, promised, needs []Need) string {
+	if all := describe(hosts, inventory, promised, "", needs); all.available < all.needed {
+		return all.short()
+	}
+	for _, need := range needs {
+		if need.Zone == "" {
+			continue
+		}
+		if there := describe(hosts, inventory, promised, need.Zone, needs); there.available < there.needed {
+			return there.short()
+		}
+	}
+	// Each sort alone can be had, all together can't: others are promised hosts here or there.
+	all := describe(hosts, inventory, promised, "", needs)
+	return fmt.Sprintf("%s, but not all of them in the zones that it asks for: add hosts there, or change the failure domains", all.text())
+}
+
+// picture is the state of the hosts in one zone, or in all.
+type picture struct {
+	zone      string // empty: all
+	needed    int
+	available int
+	hosts     int
+	why       []string // why the others can't be had
+}
+
+func describe(hosts []Host, inventory inventory, promised []Need, zone string, needs []Need) picture {
+	p := picture{zone: zone}
+	version := ""
+	for _, need := range needs {
+		if zone == "" || need.Zone == zone {
+			p.needed += need.Hosts
+			version = need.Version
+		}
+	}
+	counts := map[State]int{}
+	unfit := 0
+	for _, h := range hosts {
+		if zone != "" && h.Zone != zone {
+			continue
+		}
+		p.hosts++
+		counts[h.State]++
+		if h.State == Free && !h.offers(version) {
+			unfit++
+		}
+	}
+	p.available = inventory.available(promised, zone, version)
+	count := func(n int, what string) {
+		if n > 0 {
+			p.why = append(p.why, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	count(counts[Claimed], string(Claimed))
+	count(counts[Free]-unfit-p.available, "promised to other clusters")
+	for _, state := range states[1:] {
+		count(counts[state], string(state))
+	}
+	count(unfit, "without Kubernetes "+version)
+	return p
+}
+
+// text gives the numbers, for example "cluster needs 6 hosts, 4 of 8 are free (3 claimed, 1 offline)".
+func (p picture) text() string {
+	where, there := "", ""
+	if p.zone != "" {
+		where, there = " in "+p.zone, " there"
+	}
+	needs := fmt.Sprintf("cluster needs %s%s", plural(p.needed), where)
+	if p.hosts == 0 {
+		return needs + ", there are none"
+	}
+	verb := "are"
+	if p.available == 1 {
+		verb = "is"
+	}
+	free := fmt.Sprintf("%d of %d%s %s free", p.available, p.hosts, there, verb)
+	if len(p.why) > 0 {
+		free += " (" + strings.Join(p.why, ", ") + ")"
+	}
+	return needs + ", " + free
+}
+
+func (p picture) fits() string { return p.text() }
+
+func (p picture) short() string {
+	if p.zone != "" {
+		return p.text() + ": add hosts there, or change the failure domains"
+	}
+	return p.text() + ": add hosts, or make the cluster smaller"
+}
+
+func plural(hosts int) string {
+	if hosts == 1 {
+		return "1 host"
+	}
+	return fmt.Sprintf("%d hosts", hosts)
+}

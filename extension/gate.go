@@ -1,0 +1,104 @@
+package extension
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/extension/capacity"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+const (
+	// retryAfter is how soon a Cluster that does not fit is asked about again.
+	retryAfter = 5 * time.Second
+	// admittedFor is how long the gate remembers whom it let through. Cluster API shows it on the Cluster within a second; if it
+	// does not, because another extension blocks, it asks again and the time starts again.
+	admittedFor = time.Minute
+)
+
+// Gate is the capacity gate of BeforeClusterCreate. Make it with [NewGate].
+//
+// It lists what it needs at each call, from the API server and not from a cache: the answer has to take into account which
+// hosts were claimed and which Clusters were let through a moment ago, and a cache may lag behind just that. Calls are rare: one for each
+// Cluster that is created, and one every five seconds while one waits. Lists are bounded.
+//
+// Calls are decided one after the other, and whom the gate lets through it remembers until that shows on the Cluster, so
+// that two Clusters created at once do not both get the same hosts.
+type Gate struct {
+	reader   client.Reader
+	now      func() time.Time
+	turn     chan struct{}            // held while deciding
+	admitted map[clusterKey]time.Time // guarded by turn
+}
+
+// clusterKey tells a Cluster from one that had its name before.
+type clusterKey struct {
+	name client.ObjectKey
+	uid  string
+}
+
+func keyOf(cluster *clusterv1.Cluster) clusterKey {
+	return clusterKey{name: client.ObjectKeyFromObject(cluster), uid: string(cluster.UID)}
+}
+
+// NewGate makes a gate.
+func NewGate(reader client.Reader) *Gate {
+	return &Gate{reader: reader, now: time.Now, turn: make(chan struct{}, 1), admitted: map[clusterKey]time.Time{}}
+}
+
+// BeforeClusterCreate lets a Cluster through if the hosts of its namespace can hold it, and blocks it otherwise. Clusters whose
+// machines are not Capstan's pass.
+func (g *Gate) BeforeClusterCreate(ctx context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return errors.New("counting hosts for other clusters took too long: the management cluster may be overloaded")
+	}
+	cluster := &request.Cluster
+	snapshot, err := read(ctx, g.reader, cluster.Namespace)
+	if err != nil {
+		return err
+	}
+	wanted, ours, err := snapshot.wanted(ctx, cluster)
+	if err != nil || !ours {
+		return err
+	}
+	g.forget()
+	others, err := snapshot.others(ctx, cluster, g.isAdmitted)
+	if err != nil {
+		return err
+	}
+	decision := capacity.Decide(snapshot.hosts, others, wanted)
+	if !decision.Fits {
+		delete(g.admitted, keyOf(cluster))
+		return server.Wait(retryAfter, decision.Message)
+	}
+	g.admitted[keyOf(cluster)] = g.now()
+	response.Message = decision.Message
+	return nil
+}
+
+func (g *Gate) isAdmitted(cluster *clusterv1.Cluster) bool {
+	_, ok := g.admitted[keyOf(cluster)]
+	return ok
+}
+
+func (g *Gate) forget() {
+	for key, since := range g.admitted {
+		if g.now().Sub(since) > admittedFor {
+			delete(g.admitted, key)
+		}
+	}
+}
+
+// errTooMany says that a list is longer than the gate reads.
+func errTooMany(what string) error {
+	return fmt.Errorf("the namespace has more than %d %s: the capacity gate counts no more than that", maxObjects, what)
+}

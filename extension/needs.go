@@ -1,0 +1,76 @@
+package extension
+
+import (
+	"strconv"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/capacity"
+)
+
+// needs counts the hosts that a Cluster's topology asks for: those of its machines that are Capstan's by its class.
+func needs(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []capacity.Need {
+	topology := &cluster.Spec.Topology
+	version := topology.Version
+	var needs []capacity.Need
+	if isTemplateOurs(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef) {
+		needs = append(needs, capacity.Need{Version: version, Hosts: replicas(topology.ControlPlane.Replicas, nil)})
+	}
+	for _, md := range topology.Workers.MachineDeployments {
+		for _, c := range class.Spec.Workers.MachineDeployments {
+			if c.Class != md.Class || !isTemplateOurs(c.Infrastructure.TemplateRef) {
+				continue
+			}
+			zone := md.FailureDomain
+			if zone == "" {
+				zone = c.FailureDomain
+			}
+			needs = append(needs, capacity.Need{Zone: zone, Version: version, Hosts: replicas(md.Replicas, md.Metadata.Annotations)})
+		}
+	}
+	for _, mp := range topology.Workers.MachinePools {
+		for _, c := range class.Spec.Workers.MachinePools {
+			if c.Class != mp.Class || !isTemplateOurs(c.Infrastructure.TemplateRef) {
+				continue
+			}
+			zones := mp.FailureDomains
+			if len(zones) == 0 {
+				zones = c.FailureDomains
+			}
+			need := capacity.Need{Version: version, Hosts: replicas(mp.Replicas, mp.Metadata.Annotations)}
+			if len(zones) == 1 { // with several, each machine may be in any of them
+				need.Zone = zones[0]
+			}
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
+
+// replicas gives the number of machines at the start: as written, else the least that the autoscaler keeps, else 1.
+func replicas(written *int32, annotations map[string]string) int {
+	if written != nil {
+		return int(*written)
+	}
+	if least, err := strconv.Atoi(annotations[clusterv1.AutoscalerMinSizeAnnotation]); err == nil && least >= 0 {
+		return least
+	}
+	return 1
+}
+
+func isOurs(class *clusterv1.ClusterClass) bool {
+	ours := isTemplateOurs(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef)
+	for _, c := range class.Spec.Workers.MachineDeployments {
+		ours = ours || isTemplateOurs(c.Infrastructure.TemplateRef)
+	}
+	for _, c := range class.Spec.Workers.MachinePools {
+		ours = ours || isTemplateOurs(c.Infrastructure.TemplateRef)
+	}
+	return ours
+}
+
+func isTemplateOurs(ref clusterv1.ClusterClassTemplateReference) bool {
+	return strings.HasPrefix(ref.APIVersion, infrav1.GroupVersion.Group+"/")
+}

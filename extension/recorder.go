@@ -1,0 +1,51 @@
+package extension
+
+import (
+	"context"
+	"log/slog"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+)
+
+// recorder lets hooks through and logs what they announce; that they were called is logged by the server.
+type recorder struct {
+	log *slog.Logger
+}
+
+func (r recorder) record(ctx context.Context, cluster *clusterv1.Cluster, event string, values ...any) error {
+	r.log.InfoContext(ctx, event, append([]any{"cluster", cluster.Namespace + "/" + cluster.Name}, values...)...)
+	return nil
+}
+
+func (r recorder) afterControlPlaneInitialized(ctx context.Context, request *runtimehooksv1.AfterControlPlaneInitializedRequest, _ *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+	return r.record(ctx, &request.Cluster, "The control plane answers for the first time")
+}
+
+func (r recorder) beforeClusterUpgrade(ctx context.Context, request *runtimehooksv1.BeforeClusterUpgradeRequest, _ *runtimehooksv1.BeforeClusterUpgradeResponse) error {
+	return r.record(ctx, &request.Cluster, "An upgrade begins", "from", request.FromKubernetesVersion, "to", request.ToKubernetesVersion)
+}
+
+func (r recorder) beforeControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.BeforeControlPlaneUpgradeRequest, _ *runtimehooksv1.BeforeControlPlaneUpgradeResponse) error {
+	return r.record(ctx, &request.Cluster, "The control plane takes a version", "from", request.FromKubernetesVersion, "to", request.ToKubernetesVersion)
+}
+
+func (r recorder) afterControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.AfterControlPlaneUpgradeRequest, _ *runtimehooksv1.AfterControlPlaneUpgradeResponse) error {
+	return r.record(ctx, &request.Cluster, "The control plane has a version", "version", request.KubernetesVersion)
+}
+
+func (r recorder) beforeWorkersUpgrade(ctx context.Context, request *runtimehooksv1.BeforeWorkersUpgradeRequest, _ *runtimehooksv1.BeforeWorkersUpgradeResponse) error {
+	return r.record(ctx, &request.Cluster, "The workers take a version", "from", request.FromKubernetesVersion, "to", request.ToKubernetesVersion)
+}
+
+func (r recorder) afterWorkersUpgrade(ctx context.Context, request *runtimehooksv1.AfterWorkersUpgradeRequest, _ *runtimehooksv1.AfterWorkersUpgradeResponse) error {
+	return r.record(ctx, &request.Cluster, "The workers have a version", "version", request.KubernetesVersion)
+}
+
+func (r recorder) afterClusterUpgrade(ctx context.Context, request *runtimehooksv1.AfterClusterUpgradeRequest, _ *runtimehooksv1.AfterClusterUpgradeResponse) error {
+	return r.record(ctx, &request.Cluster, "An upgrade has ended", "version", request.KubernetesVersion)
+}
+
+func (r recorder) beforeClusterDelete(ctx context.Context, request *runtimehooksv1.BeforeClusterDeleteRequest, _ *runtimehooksv1.BeforeClusterDeleteResponse) error {
+	return r.record(ctx, &request.Cluster, "A cluster is being deleted")
+}
