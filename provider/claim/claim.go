@@ -1,0 +1,125 @@
+// Package claim knows what the claim of a host means: which host a machine holds, what its instance is called, and what the
+// agent reported about it. Pure functions; the reconcilers write.
+package claim
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// uidPart is how many characters of a machine's uid tell two uses of one host apart.
+const uidPart = 8
+
+// ProviderID returns the identifier of the instance that a machine makes of a host: capstan://<namespace>/<host>/<first 8 of uid>.
+func ProviderID(namespace, host string, machine types.UID) string {
+	return fmt.Sprintf("capstan://%s/%s/%s", namespace, host, machine[:min(len(machine), uidPart)])
+}
+
+// New returns the claim of a machine to a host.
+func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *clusterv1.Machine) *infrav1.HostClaim {
+	return &infrav1.HostClaim{
+		Machine:           capstan.Name,
+		MachineUID:        string(capstan.UID),
+		Cluster:           machine.Spec.ClusterName,
+		ProviderID:        ProviderID(host.Namespace, host.Name, capstan.UID),
+		Hostname:          capstan.Name,
+		KubernetesVersion: machine.Spec.Version,
+		ControlPlane:      util.IsControlPlaneMachine(machine),
+	}
+}
+
+// InstanceData returns what the bootstrap data of the host's claim may refer to.
+func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
+	c := host.Spec.Claim
+	return infrav1.InstanceData{
+		InstanceID:    c.ProviderID[len("capstan://"):],
+		LocalHostname: c.Hostname,
+		ProviderID:    c.ProviderID,
+		Host:          host.Name,
+		Zone:          host.Spec.Zone,
+	}
+}
+
+// Held returns the hosts that a machine holds, the one to keep first. There is more than one only if two controllers ran at
+// once. A claim belongs to the machine by its uid, or by the provider id once the machine has one: a machine that was moved to
+// another management cluster has a new uid, but keeps its spec (IM-63).
+func Held(hosts []infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
+	var held []*infrav1.CapstanHost
+	for i := range hosts {
+		if Holds(&hosts[i], capstan) {
+			held = append(held, &hosts[i])
+		}
+	}
+	slices.SortFunc(held, func(a, b *infrav1.CapstanHost) int {
+		return cmp.Or(
+			-compareBool(a.Spec.Claim.ProviderID == capstan.Spec.ProviderID, b.Spec.Claim.ProviderID == capstan.Spec.ProviderID),
+			compareBool(a.Spec.Claim.Released, b.Spec.Claim.Released),
+			-compareBool(a.Spec.Claim.BootstrapReady, b.Spec.Claim.BootstrapReady),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return held
+}
+
+// Holds reports whether the host's claim is the machine's.
+func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
+	c := host.Spec.Claim
+	return c != nil && (c.MachineUID == string(capstan.UID) ||
+		capstan.Spec.ProviderID != "" && c.ProviderID == capstan.Spec.ProviderID)
+}
+
+// Bootstrap returns what the agent reported about the bootstrap data of the host's claim, or nil: nothing yet. Reports about
+// earlier claims do not count.
+func Bootstrap(host *infrav1.CapstanHost) *infrav1.BootstrapReport {
+	if host.Spec.Claim == nil || host.Status.Agent == nil {
+		return nil
+	}
+	if r := host.Status.Agent.Bootstrap; r != nil && r.ProviderID == host.Spec.Claim.ProviderID {
+		return r
+	}
+	return nil
+}
+
+// Cleaning returns what the agent reported about cleaning after the host's claim, or nil: nothing yet.
+func Cleaning(host *infrav1.CapstanHost) *infrav1.CleaningReport {
+	if host.Spec.Claim == nil || host.Status.Agent == nil {
+		return nil
+	}
+	if r := host.Status.Agent.Cleaning; r != nil && r.ProviderID == host.Spec.Claim.ProviderID {
+		return r
+	}
+	return nil
+}
+
+// Address returns the address that the host's agent reported, or nothing if it reported none, or one that no other computer can use. The
+// agent is trusted for its own host only, so what is no plain unicast IP address is not passed on.
+func Address(host *infrav1.CapstanHost) string {
+	if host.Status.Agent == nil {
+		return ""
+	}
+	a, err := netip.ParseAddr(host.Status.Agent.Address)
+	if err != nil || !a.IsGlobalUnicast() || a.Zone() != "" {
+		return ""
+	}
+	return a.String()
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}

@@ -1,0 +1,117 @@
+package claim
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func host(name string, c *infrav1.HostClaim) infrav1.CapstanHost {
+	return infrav1.CapstanHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       infrav1.CapstanHostSpec{Zone: "zone-a", Claim: c},
+	}
+}
+
+func TestNewNamesTheInstance(t *testing.T) {
+	h := host("host-01", nil)
+	capstan := &infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-abc", UID: "0123456789ab"}}
+	machine := &clusterv1.Machine{Spec: clusterv1.MachineSpec{ClusterName: "demo", Version: "v1.36.3"}}
+	machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+
+	h.Spec.Claim = New(&h, capstan, machine)
+	want := infrav1.HostClaim{
+		Machine: "demo-abc", MachineUID: "0123456789ab", Cluster: "demo", ProviderID: "capstan://default/host-01/01234567",
+		Hostname: "demo-abc", KubernetesVersion: "v1.36.3", ControlPlane: true,
+	}
+	if *h.Spec.Claim != want {
+		t.Errorf("claim %+v\nwant  %+v", *h.Spec.Claim, want)
+	}
+	data := infrav1.InstanceData{
+		InstanceID: "default/host-01/01234567", LocalHostname: "demo-abc", ProviderID: want.ProviderID, Host: "host-01", Zone: "zone-a",
+	}
+	if got := InstanceData(&h); got != data {
+		t.Errorf("instance data %+v\nwant          %+v", got, data)
+	}
+}
+
+func TestHeld(t *testing.T) {
+	byUID := func(id string, ready, released bool) *infrav1.HostClaim {
+		return &infrav1.HostClaim{MachineUID: "me", ProviderID: id, BootstrapReady: ready, Released: released}
+	}
+	for name, c := range map[string]struct {
+		hosts      []infrav1.CapstanHost
+		providerID string
+		want       []string
+	}{
+		"no claim": {hosts: []infrav1.CapstanHost{host("a", nil)}},
+		"the claim of another machine": {
+			hosts: []infrav1.CapstanHost{host("a", &infrav1.HostClaim{MachineUID: "you", ProviderID: "p"})},
+		},
+		"a claim without provider id does not belong to a machine without one": {
+			hosts: []infrav1.CapstanHost{host("a", &infrav1.HostClaim{MachineUID: "you"})},
+		},
+		"a claim by uid": {
+			hosts: []infrav1.CapstanHost{host("a", nil), host("b", byUID("p", false, false))}, want: []string{"b"},
+		},
+		"a claim by provider id after a move, IM-63": {
+			hosts:      []infrav1.CapstanHost{host("a", &infrav1.HostClaim{MachineUID: "before the move", ProviderID: "p"})},
+			providerID: "p", want: []string{"a"},
+		},
+		"the host that the machine says comes first": {
+			hosts:      []infrav1.CapstanHost{host("a", byUID("q", true, false)), host("b", byUID("p", false, false))},
+			providerID: "p", want: []string{"b", "a"},
+		},
+		"a host that has its bootstrap data comes before one that has not": {
+			hosts: []infrav1.CapstanHost{host("a", byUID("p", false, false)), host("b", byUID("q", true, false))}, want: []string{"b", "a"},
+		},
+		"a released host comes last": {
+			hosts: []infrav1.CapstanHost{host("a", byUID("p", true, true)), host("b", byUID("q", false, false))}, want: []string{"b", "a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			capstan := &infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Spec: infrav1.CapstanMachineSpec{ProviderID: c.providerID}}
+			var got []string
+			for _, h := range Held(c.hosts, capstan) {
+				got = append(got, h.Name)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("held %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestReportsCountForTheirClaimOnly(t *testing.T) {
+	h := host("host-01", &infrav1.HostClaim{ProviderID: "now"})
+	if Bootstrap(&h) != nil || Cleaning(&h) != nil {
+		t.Error("a report without an agent")
+	}
+	h.Status.Agent = &infrav1.AgentReport{
+		Bootstrap: &infrav1.BootstrapReport{ProviderID: "before"}, Cleaning: &infrav1.CleaningReport{ProviderID: "before"},
+	}
+	if Bootstrap(&h) != nil || Cleaning(&h) != nil {
+		t.Error("a report about an earlier claim was taken for this one")
+	}
+	h.Status.Agent.Bootstrap.ProviderID, h.Status.Agent.Cleaning.ProviderID = "now", "now"
+	if Bootstrap(&h) == nil || Cleaning(&h) == nil {
+		t.Error("the report about this claim was not found")
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for reported, want := range map[string]string{
+		"10.231.1.4": "10.231.1.4", "fd00::1": "fd00::1",
+		"": "", "127.0.0.1": "", "0.0.0.0": "", "::": "", "169.254.1.1": "", "fe80::1%eth0": "", "10.231.1.4:6443": "", "api.example.com": "",
+	} {
+		h := host("host-01", nil)
+		h.Status.Agent = &infrav1.AgentReport{Address: reported}
+		if got := Address(&h); got != want {
+			t.Errorf("reported %q gives %q, want %q", reported, got, want)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package watchfilter limits controllers to the objects that carry a label, so that several instances of the provider share a
+// management cluster without touching each other's objects (IC-40, IM-66).
+package watchfilter
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Filter is the wanted value of label cluster.x-k8s.io/watch-filter. The empty Filter lets every object pass.
+type Filter string
+
+// Matches reports whether the object is for this instance of the provider.
+func (f Filter) Matches(object client.Object) bool {
+	return f == "" || object.GetLabels()[clusterv1.WatchLabel] == string(f)
+}
