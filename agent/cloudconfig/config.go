@@ -1,0 +1,119 @@
+package cloudconfig
+
+import "io/fs"
+
+// Config is what cloud-config asks for. The zero value asks for nothing.
+type Config struct {
+	// BootCommands are run first, before anything else exists.
+	BootCommands []Command
+	// Files are written in this order; those with Defer after users exist.
+	Files []File
+	// Disks are partitioned, then Filesystems made, then Mounts mounted.
+	Disks       []Disk
+	Filesystems []Filesystem
+	Mounts      []Mount
+	// Users are created after files are written.
+	Users []User
+	// NTP is nil if the data says nothing about time servers.
+	NTP *NTP
+	// Commands are run last.
+	Commands []Command
+}
+
+// Command is one command of bootcmd or runcmd.
+type Command struct {
+	// Script is the command as text for a POSIX shell. A command given as a list is quoted, so that the shell takes each part as it is.
+	Script string
+}
+
+// File is one entry of write_files.
+type File struct {
+	// Path is absolute.
+	Path string
+	// Content is decoded.
+	Content []byte
+	// Owner and Group are names or numbers; empty means root, and an empty Group the group called as the owner.
+	Owner, Group string
+	// Mode has permission bits and setuid, setgid, sticky; default 0644.
+	Mode fs.FileMode
+	// Append adds to what is there instead of replacing it.
+	Append bool
+	// Defer writes the file after users are created.
+	Defer bool
+}
+
+// Disk is one entry of disk_setup.
+type Disk struct {
+	// Device is the path of the disk.
+	Device string
+	// Table is "mbr" or "gpt".
+	Table string
+	// Parts are the partitions; empty leaves the disk as it is.
+	Parts []Part
+	// Overwrite partitions the disk though there is something on it.
+	Overwrite bool
+}
+
+// Part is one partition.
+type Part struct {
+	// Percent of the disk, 1 to 100.
+	Percent int
+	// Type is the code of the partition's type, such as 83 or a GUID; empty for Linux data.
+	Type string
+}
+
+// Filesystem is one entry of fs_setup.
+type Filesystem struct {
+	// Device is the path of the disk or partition.
+	Device string
+	// Type is such as ext4, xfs or swap.
+	Type string
+	// Label may be empty.
+	Label string
+	// Partition is empty or "none" for the device itself, "auto" or "any" for the first partition that suits, or a number.
+	Partition string
+	// Overwrite makes the file system though there is one.
+	Overwrite bool
+	// Replace is a type of file system that may be overwritten.
+	Replace string
+	// Options are further options of mkfs.
+	Options []string
+}
+
+// Mount is one entry of mounts, as a line of fstab.
+type Mount struct {
+	// Source is a device, "LABEL=x", "UUID=x" or whatever the type of file system takes.
+	Source string
+	// Point is the absolute path of the mount point, or "none" for swap.
+	Point string
+	// Type and Options have the defaults "auto" and "defaults,nofail".
+	Type, Options string
+	// Dump and Pass have the defaults "0" and "2".
+	Dump, Pass string
+}
+
+// User is one entry of users.
+type User struct {
+	Name, Gecos, HomeDir, Shell, PrimaryGroup string
+	// Groups are the further groups.
+	Groups []string
+	// Inactive is the number of days after which an expired password disables the account; empty for never.
+	Inactive string
+	// HashedPassword is as in /etc/shadow; empty for none.
+	HashedPassword string
+	// LockPassword forbids logging in by password.
+	LockPassword bool
+	// Sudo are rules of sudoers, without the user's name.
+	Sudo []string
+	// SSHKeys are lines of authorized_keys.
+	SSHKeys []string
+}
+
+// NTP is the section ntp.
+type NTP struct {
+	Enabled        bool
+	Servers, Pools []string
+}
+
+// Sentinel is the file that the data itself writes once kubeadm succeeded (contract of Cluster API's bootstrap providers).
+const Sentinel = "/run/cluster-api/bootstrap-success.complete"

@@ -1,0 +1,141 @@
+package cloudconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capstan-dev/capstan/agent/fault"
+)
+
+// reader takes values out of a YAML document. It keeps the first error and goes on with zero values. It does not use yaml's own decoding
+// because that quotes the data in its errors, and takes an unquoted 0644 for a number.
+type reader struct{ err error }
+
+// fail keeps an error about a node.
+func (r *reader) fail(n *yaml.Node, format string, args ...any) {
+	if r.err == nil {
+		r.err = fault.New(nil, "line %d of the bootstrap data: %s", n.Line, fmt.Sprintf(format, args...))
+	}
+}
+
+// isNull reports whether n has no value. "<nil>" is what the kubeadm bootstrap provider writes for a value that is not set.
+func isNull(n *yaml.Node) bool {
+	n = deref(n)
+	return n.Kind == yaml.ScalarNode && (n.Tag == "!!null" || n.Value == "<nil>")
+}
+
+// deref follows an alias.
+func deref(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias // an anchor is never an alias itself
+	}
+	return n
+}
+
+// fields reads a mapping: each key by its function.
+func (r *reader) fields(n *yaml.Node, what string, known map[string]func(*yaml.Node)) {
+	n = deref(n)
+	if n.Kind != yaml.MappingNode {
+		if !isNull(n) {
+			r.fail(n, "%s must be a mapping of keys and values", what)
+		}
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		read, ok := known[key.Value]
+		if !ok {
+			var names []string
+			for name := range known {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			r.fail(key, "%s has a key that is not supported; the keys are %s", what, strings.Join(names, ", "))
+			continue
+		}
+		if seen[key.Value] {
+			r.fail(key, "%s has the key %s twice", what, key.Value)
+			continue
+		}
+		seen[key.Value] = true
+		if !isNull(value) {
+			read(deref(value))
+		}
+	}
+}
+
+// list returns the entries of a list.
+func (r *reader) list(n *yaml.Node, what string) []*yaml.Node {
+	n = deref(n)
+	if n.Kind != yaml.SequenceNode {
+		r.fail(n, "%s must be a list", what)
+		return nil
+	}
+	entries := make([]*yaml.Node, 0, len(n.Content))
+	for _, entry := range n.Content {
+		entries = append(entries, deref(entry))
+	}
+	return entries
+}
+
+// each reads a list of mappings into list.
+func each[T any](r *reader, n *yaml.Node, what string, list *[]T, read func(*yaml.Node) T) {
+	for _, entry := range r.list(n, what) {
+		if !isNull(entry) {
+			*list = append(*list, read(entry))
+		}
+	}
+}
+
+// text returns a single value as it is written.
+func (r *reader) text(n *yaml.Node, what string) string {
+	n = deref(n)
+	if n.Kind != yaml.ScalarNode {
+		r.fail(n, "%s must be a text", what)
+		return ""
+	}
+	if isNull(n) {
+		return ""
+	}
+	if n.Tag == "!!binary" {
+		var decoded string
+		if err := n.Decode(&decoded); err != nil {
+			r.fail(n, "%s is not valid base64", what)
+		}
+		return decoded
+	}
+	return n.Value
+}
+
+// texts returns a list of single values.
+func (r *reader) texts(n *yaml.Node, what string) []string {
+	var list []string
+	for _, entry := range r.list(n, what) {
+		list = append(list, r.text(entry, what))
+	}
+	return list
+}
+
+// words returns a list that may also be one text with separators.
+func (r *reader) words(n *yaml.Node, what, separators string) []string {
+	if deref(n).Kind == yaml.SequenceNode {
+		return r.texts(n, what)
+	}
+	return strings.FieldsFunc(r.text(n, what), func(c rune) bool { return strings.ContainsRune(separators, c) })
+}
+
+// flag returns a truth value, in any of YAML 1.1's spellings.
+func (r *reader) flag(n *yaml.Node, what string) bool {
+	switch strings.ToLower(r.text(n, what)) {
+	case "true", "yes", "on", "y", "1":
+		return true
+	case "false", "no", "off", "n", "0", "":
+		return false
+	}
+	r.fail(n, "%s must be true or false", what)
+	return false
+}

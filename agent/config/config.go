@@ -1,0 +1,128 @@
+// Package config reads the agent's configuration file.
+package config
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Defaults of what the file leaves out.
+const (
+	DefaultPath       = "/etc/capstan/agent.yaml"
+	DefaultBundlesDir = "/opt/capstan/bundles"
+	DefaultStateDir   = "/var/lib/capstan"
+)
+
+// sizeLimit bounds the file, in bytes.
+const sizeLimit = 1 << 20
+
+// Config says which host this is, and which management cluster it belongs to.
+type Config struct {
+	// Server is the URL of the management cluster's API server, https. Required.
+	Server string `yaml:"server"`
+	// CAData are the certificates (PEM, or base64 of PEM as in a kubeconfig) that sign the server's certificate. Required: the agent runs
+	// what the server hands out as root, so it never trusts a server by chance.
+	CAData string `yaml:"caData"`
+	// Namespace and Host name the CapstanHost. Required.
+	Namespace string `yaml:"namespace"`
+	Host      string `yaml:"host"`
+	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent gets its own with it at once.
+	Token string `yaml:"token"`
+	// BundlesDir has a folder for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
+	BundlesDir string `yaml:"bundlesDir"`
+	// StateDir is where the agent keeps its token and journal. Default /var/lib/capstan.
+	StateDir string `yaml:"stateDir"`
+	// Local is true on hosts that are namespaces of another machine: they have a host name of their own, but neither disks nor a clock.
+	Local bool `yaml:"local"`
+}
+
+// name is a DNS label or subdomain, as names of API objects are; it becomes part of URLs.
+var name = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
+
+// Read reads and checks the file at path, which only its owner may read, as it holds a credential.
+func Read(path string) (Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the configuration: %w; enroll the host, which writes it", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
+		return Config{}, fmt.Errorf("reading %s: it holds a credential but its mode is %#o; run: chmod 0600 %s", path, perm, path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, sizeLimit))
+	if err != nil {
+		return Config{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	c, err := Parse(data)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse reads a configuration and fills in the defaults. It rejects unknown keys.
+func Parse(data []byte) (Config, error) {
+	c := Config{BundlesDir: DefaultBundlesDir, StateDir: DefaultStateDir}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, err
+	}
+	c.Server = strings.TrimRight(c.Server, "/")
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	u, err := url.Parse(c.Server)
+	switch {
+	case c.Server == "":
+		return errors.New("server is missing: the URL of the management cluster's API server")
+	case err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil:
+		return errors.New("server must be a URL like https://10.0.0.1:6443")
+	case !name.MatchString(c.Namespace):
+		return errors.New("namespace must be the name of the CapstanHost's namespace")
+	case !name.MatchString(c.Host):
+		return errors.New("host must be the name of the CapstanHost")
+	case !filepath.IsAbs(c.BundlesDir) || !filepath.IsAbs(c.StateDir):
+		return errors.New("bundlesDir and stateDir must be absolute paths")
+	}
+	_, err = c.Roots()
+	return err
+}
+
+// Roots returns the certificates that sign the server's certificate.
+func (c *Config) Roots() (*x509.CertPool, error) {
+	pem := []byte(c.CAData)
+	if !strings.Contains(c.CAData, "-----BEGIN") {
+		var err error
+		if pem, err = base64.StdEncoding.DecodeString(strings.TrimSpace(c.CAData)); err != nil {
+			return nil, errors.New("caData must be PEM, or base64 of PEM")
+		}
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("caData has no certificate: it must be the certificate authority of the server, in PEM or base64 of PEM")
+	}
+	return pool, nil
+}
+
+// TokenPath is where the agent keeps the token that it got by itself.
+func (c *Config) TokenPath() string { return filepath.Join(c.StateDir, "token") }
+
+// JournalDir is where the journals are.
+func (c *Config) JournalDir() string { return filepath.Join(c.StateDir, "journal") }

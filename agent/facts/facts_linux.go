@@ -1,0 +1,131 @@
+// Package facts finds out what a host is: its system, size and address.
+package facts
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// localBoot has the boot ID of a local host: /run is new with each of its boots, while the kernel's ID is that of the machine around it.
+const localBoot = "/run/capstan/boot-id"
+
+// Collect returns the facts for the agent's report. server is the URL that the agent talks to; local says that the host is a namespace of
+// another machine. What can't be found out stays empty, except for the boot ID and the address, without which a host is of no use.
+func Collect(server string, local bool) (v1beta2.AgentReport, error) {
+	report := v1beta2.AgentReport{
+		OperatingSystem: operatingSystem("/etc/os-release", "/usr/lib/os-release"),
+		Kernel:          kernel(),
+		Architecture:    runtime.GOARCH,
+		Processors:      int32(min(runtime.NumCPU(), 1<<20)),
+		MemoryMiB:       memoryMiB("/proc/meminfo"),
+	}
+	var err error
+	if report.BootID, err = bootID(local); err != nil {
+		return report, err
+	}
+	report.Address, err = Address(server)
+	return report, err
+}
+
+func bootID(local bool) (string, error) {
+	path := "/proc/sys/kernel/random/boot_id"
+	if local {
+		path = localBoot
+	}
+	data, err := os.ReadFile(path)
+	if local && errors.Is(err, fs.ErrNotExist) {
+		data = []byte(rand.Text())
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			err = os.WriteFile(path, data, 0o644)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding out the boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// Address returns the IP address that the host has on its way to other hosts: that of its default route, as the kubelet chooses it, or else
+// that of its route to the server.
+func Address(server string) (string, error) {
+	// Connecting a UDP socket sends nothing: it only makes the kernel choose a route. The addresses are from the ranges for documentation.
+	for _, target := range []string{"192.0.2.1:9", "[2001:db8::1]:9", hostPort(server)} {
+		if conn, err := net.Dial("udp", target); err == nil {
+			address := conn.LocalAddr().(*net.UDPAddr).IP
+			conn.Close()
+			if !address.IsLoopback() && !address.IsUnspecified() {
+				return address.String(), nil
+			}
+		}
+	}
+	return "", errors.New("finding out the host's address: it has neither a default route nor one to the management cluster")
+}
+
+func hostPort(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+func operatingSystem(paths ...string) string {
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(data)) {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
+				return cut(strings.Trim(value, `"'`), 256)
+			}
+		}
+	}
+	return ""
+}
+
+func kernel() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return cut(unix.ByteSliceToString(name.Release[:]), 128)
+}
+
+func memoryMiB(path string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) >= 2 && fields[0] == "MemTotal:" {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+// cut shortens s to what the API accepts.
+func cut(s string, limit int) string { return s[:min(len(s), limit)] }

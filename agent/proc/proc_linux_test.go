@@ -1,0 +1,82 @@
+package proc
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// start runs a shell script and waits for its first line.
+func start(t *testing.T, script, variable string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.Env = append(os.Environ(), variable)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func TestEndFindsProcessesByTheirEnvironment(t *testing.T) {
+	cases := map[string]struct {
+		script string
+		grace  time.Duration
+	}{
+		"one that ends when asked":              {"echo up; exec sleep 600", 10 * time.Second},
+		"one that does not":                     {"trap '' TERM; echo up; while :; do sleep 600; done", 50 * time.Millisecond},
+		"one that left its parent's session":    {"setsid sleep 600 & echo up; wait", 10 * time.Second},
+		"one that starts others when it is hit": {"trap 'sleep 600 & sleep 600 &' TERM; echo up; while :; do sleep 600; done", 50 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			variable := "PROC_TEST=" + t.TempDir()
+			match := func(p Process) bool { return p.HasEnv(variable) }
+			start(t, c.script, variable)
+			if list, err := Select(match); err != nil || len(list) == 0 {
+				t.Fatalf("found %v, %v", list, err)
+			}
+			left, err := End(t.Context(), match, c.grace, 30*time.Second)
+			if err != nil || len(left) > 0 {
+				t.Fatalf("left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestSelectDoesNotFindOthers(t *testing.T) {
+	start(t, "echo up; exec sleep 600", "PROC_TEST=a-longer-name")
+	list, err := Select(func(p Process) bool { return p.HasEnv("PROC_TEST=a") })
+	if err != nil || len(list) > 0 {
+		t.Fatalf("found %v, %v", list, err)
+	}
+}
+
+func TestListKnowsThePrograms(t *testing.T) {
+	cmd := start(t, "echo up; while :; do sleep 600; done", "A=b")
+	list, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list {
+		if p.PID == os.Getpid() {
+			t.Error("the list has this process itself")
+		}
+		if p.PID == cmd.Process.Pid {
+			if p.Name != "sh" || p.Exe == "" {
+				t.Errorf("got %+v", p)
+			}
+			return
+		}
+	}
+	t.Error("the child is not in the list")
+}
