@@ -1,0 +1,151 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/initd"
+	"github.com/capstan-dev/capstan/dock/inside"
+	"github.com/capstan-dev/capstan/dock/outside"
+	"github.com/capstan-dev/capstan/dock/probe"
+)
+
+// The main goroutine stays on the main thread: PID 1 of a dock ends when the thread that started it does.
+func init() { runtime.LockOSThread() }
+
+const usage = `usage:
+  capstan-dock run --home HOME --bin-dir DIR    run a dock in the foreground
+  capstan-dock check [--home HOME] [--json]     say what keeps a dock from working on this machine
+Called as systemctl, journalctl, hostnamectl, poweroff, reboot or shutdown it is that command of a local host.
+`
+
+// Commands that only this program itself uses.
+const (
+	insideCommand = "inside"       // PID 1 of a dock
+	initCommand   = "init"         // PID 1 of a host
+	probeCommand  = "check-inside" // in the namespaces of a check
+)
+
+func run(args []string, out, errOut io.Writer) int {
+	name := filepath.Base(args[0])
+	if code, known := initd.Applet(name, args[1:], out, errOut); known {
+		return code
+	}
+	if len(args) < 2 {
+		fmt.Fprint(errOut, usage)
+		return 2
+	}
+	command, rest := args[1], args[2:]
+	switch command {
+	case "run":
+		return runDock(rest, errOut)
+	case "check":
+		return runCheck(rest, out, errOut)
+	case insideCommand:
+		return runInside(rest, errOut)
+	case initCommand:
+		return initd.Run()
+	case probeCommand:
+		if err := probe.Inside(); err != nil {
+			fmt.Fprintln(errOut, err)
+			return 1
+		}
+		return 0
+	}
+	if code, known := initd.Applet(command, rest, out, errOut); known {
+		return code
+	}
+	fmt.Fprint(errOut, usage)
+	return 2
+}
+
+func flags(name string, errOut io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("capstan-dock "+name, flag.ContinueOnError)
+	f.SetOutput(errOut)
+	return f
+}
+
+func runDock(args []string, errOut io.Writer) int {
+	f := flags("run", errOut)
+	home := f.String("home", "", "home directory of Capstan, absolute")
+	binDir := f.String("bin-dir", "", "folder with Capstan's binaries, absolute")
+	if f.Parse(args) != nil {
+		return 2
+	}
+	logger := log.New(errOut, "dock: ", log.LstdFlags|log.Lmsgprefix)
+	if !filepath.IsAbs(*home) || !filepath.IsAbs(*binDir) {
+		logger.Print("--home and --bin-dir must be absolute paths")
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	err := outside.Run(ctx, outside.Config{
+		Dir:    dock.Dir(*home),
+		Inside: []string{insideCommand, *home, *binDir, strconv.FormatBool(outside.Rootless())},
+		Log:    logger,
+	})
+	switch {
+	case errors.Is(err, outside.ErrLocked):
+		logger.Print(err)
+		return outside.ExitLocked
+	case err != nil:
+		logger.Print(err)
+		return outside.ExitFailed
+	}
+	return 0
+}
+
+func runInside(args []string, errOut io.Writer) int {
+	logger := log.New(errOut, "dock: ", log.LstdFlags|log.Lmsgprefix)
+	if len(args) != 3 {
+		logger.Print("this command is started by `capstan-dock run` only")
+		return 2
+	}
+	if err := inside.Run(inside.Config{Home: args[0], BinDir: args[1], Rootless: args[2] == "true", Log: logger}); err != nil {
+		logger.Print(err)
+		return 1
+	}
+	return 0
+}
+
+func runCheck(args []string, out, errOut io.Writer) int {
+	f := flags("check", errOut)
+	home := f.String("home", "/", "home directory of Capstan; it need not exist")
+	minFree := f.Uint64("min-free", 1<<30, "bytes that must be free on its disk")
+	inotify := f.Int("inotify", 48, "inotify instances that must be free for this user")
+	asJSON := f.Bool("json", false, "print problems as JSON")
+	if f.Parse(args) != nil {
+		return 2
+	}
+	problems := probe.Check(context.Background(), probe.Config{
+		Home: *home, MinFree: *minFree, Instances: *inotify, Inside: []string{probeCommand},
+	})
+	if *asJSON {
+		if err := json.NewEncoder(out).Encode(problems); err != nil {
+			fmt.Fprintln(errOut, err)
+			return 1
+		}
+		return 0
+	}
+	for _, p := range problems {
+		fmt.Fprintln(out, p)
+	}
+	if len(problems) > 0 {
+		return 1
+	}
+	fmt.Fprintln(out, "nothing keeps a dock from working on this machine")
+	return 0
+}

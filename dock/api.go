@@ -1,0 +1,120 @@
+package dock
+
+import (
+	"io/fs"
+	"path/filepath"
+	"time"
+)
+
+// HostSpec describes a host for EnsureHost.
+type HostSpec struct {
+	// Name is a DNS label of at most 63 bytes, and the first host name.
+	Name string `json:"name"`
+	// Files are written before the host starts, also over existing ones. They are not touched while it runs.
+	Files []File `json:"files,omitempty"`
+	// Env (NAME=VALUE) is added to the environment of every service of the host. It takes effect at the next start.
+	Env []string `json:"env,omitempty"`
+}
+
+// File is a file of a host.
+type File struct {
+	Path string      `json:"path"` // absolute, as the host sees it
+	Mode fs.FileMode `json:"mode"` // permission bits; 0 means 0600
+	Data []byte      `json:"data"`
+}
+
+// HostState says what a host is doing.
+type HostState string
+
+// The states of a host.
+const (
+	HostStopped  HostState = "Stopped"
+	HostStarting HostState = "Starting"
+	HostRunning  HostState = "Running"
+	HostStopping HostState = "Stopping"
+	HostFailed   HostState = "Failed" // it could not start, or ended by itself; it is started again after a while
+	HostDeleting HostState = "Deleting"
+)
+
+// Host is a local host as it is now.
+type Host struct {
+	Name    string    `json:"name"`
+	Address string    `json:"address"` // IPv4 in the dock; kept until the host is deleted
+	State   HostState `json:"state"`
+	// PID is its first process as the machine sees it, 0 if it doesn't run.
+	PID      int       `json:"pid,omitempty"`
+	Since    time.Time `json:"since"`              // of the state
+	Restarts int       `json:"restarts,omitempty"` // after it ended by itself, since the dock was started
+	Error    string    `json:"error,omitempty"`    // of the last start, or why it ended
+	Root     string    `json:"root"`               // its root directory on the machine
+}
+
+// Balancer is a TCP load balancer with an address of its own.
+type Balancer struct {
+	Name     string   `json:"name"`
+	Address  string   `json:"address"` // IPv4 in the dock; kept until the balancer is deleted
+	Port     int      `json:"port"`    // always BalancerPort
+	Backends []string `json:"backends"`
+	Down     []string `json:"down,omitempty"` // those backends that did not accept the last time
+	// Relay is where the machine reaches the balancer: "127.0.0.1:PORT". The port is kept until the balancer is deleted.
+	Relay string `json:"relay"`
+	Error string `json:"error,omitempty"` // why it does not work at the moment
+}
+
+// BalancerPort is the port of every balancer.
+const BalancerPort = 6443
+
+// Relay carries TCP from a port of the machine's loopback interface to an address in the dock.
+type Relay struct {
+	Name   string `json:"name"`
+	Local  string `json:"local"`  // "127.0.0.1:PORT"; the port is kept until the relay is deleted
+	Target string `json:"target"` // "ADDRESS:PORT" in the dock
+	Error  string `json:"error,omitempty"`
+}
+
+// Unit is a process that the dock keeps running in its own namespaces, such as the management plane.
+type Unit struct {
+	Name string   `json:"name"` // a DNS label
+	Argv []string `json:"argv"` // Argv[0] is an absolute path
+	// Env (NAME=VALUE) is added to PATH, HOME, USER and LANG of the dock.
+	Env     []string `json:"env,omitempty"`
+	Dir     string   `json:"dir,omitempty"`     // "" is /
+	LogFile string   `json:"logFile,omitempty"` // output is appended, bounded; "" is HOME/dock/NAME.log
+	// Grace is how long the unit may take to end after SIGTERM; 0 means 20 s.
+	Grace time.Duration `json:"grace,omitempty"`
+}
+
+// UnitStatus is a unit as it is now.
+type UnitStatus struct {
+	Unit
+	Running  bool      `json:"running"`
+	PID      int       `json:"pid,omitempty"` // as the machine sees it
+	Since    time.Time `json:"since"`
+	Restarts int       `json:"restarts,omitempty"` // since the unit was started
+	LastExit string    `json:"lastExit,omitempty"` // "exited with status 1", "was killed by signal: killed"
+}
+
+// Status is all that a dock holds.
+type Status struct {
+	PID       int          `json:"pid"`      // of the dock's first process inside, as the machine sees it
+	Rootless  bool         `json:"rootless"` // it has a user namespace
+	Started   time.Time    `json:"started"`
+	BinDir    string       `json:"binDir"`
+	Gateway   string       `json:"gateway"` // the dock's own address, as hosts see it
+	Hosts     []Host       `json:"hosts"`
+	Balancers []Balancer   `json:"balancers"`
+	Relays    []Relay      `json:"relays"` // without those of balancers
+	Units     []UnitStatus `json:"units"`
+}
+
+// Gateway is the dock's own address as its hosts see it; the plane's API server listens there.
+const Gateway = "10.231.0.1"
+
+// Dir is the folder of the dock in a home directory.
+func Dir(home string) string { return filepath.Join(home, "dock") }
+
+// HostDir is the folder of a host; "root" in it is its root directory and "console.log" what its PID 1 prints.
+func HostDir(home, name string) string { return filepath.Join(Dir(home), "hosts", name) }
+
+// UnitLog is the default log file of a unit.
+func UnitLog(home, name string) string { return filepath.Join(Dir(home), name+".log") }

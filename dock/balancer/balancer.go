@@ -1,0 +1,228 @@
+// Package balancer carries TCP connections from a listener to the next of its backends that accepts. A relay is a balancer with
+// one backend.
+package balancer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits; all are per balancer.
+const (
+	// MaxConns is how many connections are carried at the same time. Further ones are closed at once.
+	MaxConns = 4096
+	// DialTimeout bounds how long one backend may take to accept.
+	DialTimeout = time.Second
+
+	firstProbe = 100 * time.Millisecond // after a backend went down
+	lastProbe  = 2 * time.Second        // delays are doubled up to this
+)
+
+// Balancer serves one listener until Close.
+type Balancer struct {
+	listener net.Listener
+	dialer   net.Dialer
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	slots    chan struct{}
+
+	mu       sync.Mutex
+	backends []*backend
+	next     int
+	closed   bool
+}
+
+// backend is one address; down says that the last dial failed and that a probe is under way.
+type backend struct {
+	addr   string
+	ctx    context.Context // ends when the backend is removed
+	cancel context.CancelFunc
+	down   atomic.Bool
+}
+
+// Serve starts to accept on l, which it owns from now on, for backends ("address:port"). The last SetBackends decides.
+func Serve(l net.Listener, backends ...string) *Balancer {
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &Balancer{
+		listener: l,
+		ctx:      ctx,
+		cancel:   cancel,
+		slots:    make(chan struct{}, MaxConns),
+		// A host that is gone sends no FIN: notice within 12 s, or watches through it hang.
+		dialer: net.Dialer{Timeout: DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 6 * time.Second, Interval: 2 * time.Second, Count: 3,
+		}},
+	}
+	b.SetBackends(backends...)
+	b.running.Go(b.accept)
+	return b
+}
+
+// Addr is the listener's address.
+func (b *Balancer) Addr() net.Addr { return b.listener.Addr() }
+
+// SetBackends replaces the backends. Connections to those that are no longer named are closed; the others go on.
+func (b *Balancer) SetBackends(addrs ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	var kept []*backend
+	for _, addr := range addrs {
+		if slices.ContainsFunc(kept, func(k *backend) bool { return k.addr == addr }) {
+			continue
+		}
+		i := slices.IndexFunc(b.backends, func(k *backend) bool { return k.addr == addr })
+		if i >= 0 {
+			kept = append(kept, b.backends[i])
+			continue
+		}
+		ctx, cancel := context.WithCancel(b.ctx)
+		kept = append(kept, &backend{addr: addr, ctx: ctx, cancel: cancel})
+	}
+	for _, old := range b.backends {
+		if !slices.Contains(kept, old) {
+			old.cancel()
+		}
+	}
+	b.backends = kept
+}
+
+// Backends lists the backends, and which of them are believed to be down.
+func (b *Balancer) Backends() (all, down []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range b.backends {
+		all = append(all, k.addr)
+		if k.down.Load() {
+			down = append(down, k.addr)
+		}
+	}
+	return all, down
+}
+
+// Close stops accepting, closes all connections, and returns when every goroutine of the balancer has ended.
+func (b *Balancer) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.listener.Close()
+	b.running.Wait()
+}
+
+func (b *Balancer) accept() {
+	for pause := time.Duration(0); ; {
+		conn, err := b.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of file descriptors or memory, most likely: try again when some connections have ended.
+			if pause = min(max(2*pause, 5*time.Millisecond), time.Second); !sleep(b.ctx, pause) {
+				return
+			}
+			continue
+		}
+		pause = 0
+		select {
+		case b.slots <- struct{}{}:
+		default:
+			conn.Close()
+			continue
+		}
+		b.running.Go(func() {
+			defer func() { <-b.slots }()
+			b.carry(conn)
+		})
+	}
+}
+
+func (b *Balancer) carry(client net.Conn) {
+	defer client.Close()
+	server, k := b.dial()
+	if server == nil {
+		return
+	}
+	defer server.Close()
+	stop := context.AfterFunc(k.ctx, func() {
+		client.Close()
+		server.Close()
+	})
+	defer stop()
+	join(client, server)
+}
+
+// dial tries each backend at most once: first those that are up in turn; then, as what is known about the others may be stale, those too.
+func (b *Balancer) dial() (net.Conn, *backend) {
+	for _, k := range b.order() {
+		conn, err := b.dialer.DialContext(k.ctx, "tcp", k.addr)
+		if err == nil {
+			k.down.Store(false)
+			return conn, k
+		}
+		b.markDown(k)
+		if b.ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// order is round-robin, the backends that are down moved to the end.
+func (b *Balancer) order() []*backend {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.backends) == 0 {
+		return nil
+	}
+	b.next = (b.next + 1) % len(b.backends)
+	var up, down []*backend
+	for i := range b.backends {
+		if k := b.backends[(b.next+i)%len(b.backends)]; k.down.Load() {
+			down = append(down, k)
+		} else {
+			up = append(up, k)
+		}
+	}
+	return append(up, down...)
+}
+
+// markDown probes the backend until it accepts again or is removed, so that clients need not find out at the price of a dial timeout.
+func (b *Balancer) markDown(k *backend) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || k.ctx.Err() != nil || k.down.Swap(true) {
+		return
+	}
+	b.running.Go(func() {
+		for pause := firstProbe; sleep(k.ctx, pause); pause = min(2*pause, lastProbe) {
+			if !k.down.Load() {
+				return // a client got through meanwhile
+			}
+			if conn, err := b.dialer.DialContext(k.ctx, "tcp", k.addr); err == nil {
+				conn.Close()
+				k.down.Store(false)
+				return
+			}
+		}
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,193 @@
+package dock
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// maxAnswer bounds an answer of the dock, in bytes.
+const maxAnswer = 16 << 20
+
+// Client talks to the dock of one home directory. It is safe for concurrent use, and connects at each call.
+type Client struct {
+	home string
+	http *http.Client
+}
+
+// Connect gives a client for the dock in home, which need not run yet: calls say ErrNotRunning then. Close it when it is not used any more.
+func Connect(home string) *Client {
+	return &Client{home: home, http: &http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
+		DisableKeepAlives: true, // calls are rare, and a kept connection would outlive a dock that is restarted
+	}}}
+}
+
+// Close lets go of what the client holds.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// dial goes through /proc/self/fd: the path of a unix socket may have 107 bytes only, and home directories are longer at times.
+func dial(ctx context.Context, home string) (net.Conn, error) {
+	dir, err := os.Open(Dir(home))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	d := net.Dialer{Timeout: 5 * time.Second}
+	return d.DialContext(ctx, "unix", filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), "dock.sock"))
+}
+
+// Status describes the dock and all in it.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return ask[Status](ctx, c, "GET", "status", nil)
+}
+
+// Shutdown stops all units and hosts in good order, and then the dock itself; it returns when that has ended. What should run is still
+// recorded: the next Start brings it back.
+func (c *Client) Shutdown(ctx context.Context) error {
+	if err := tell(ctx, c, "POST", "shutdown", nil); err != nil {
+		return err
+	}
+	return waitUnlocked(ctx, c.home)
+}
+
+// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it does. A host that runs is left as it is.
+func (c *Client) EnsureHost(ctx context.Context, spec HostSpec) (Host, error) {
+	return ask[Host](ctx, c, "PUT", "hosts/"+url.PathEscape(spec.Name), spec)
+}
+
+// StartHost starts a stopped host and waits until it runs.
+func (c *Client) StartHost(ctx context.Context, name string) error { return c.host(ctx, name, "start") }
+
+// StopHost powers a host off in good order and waits for its end. It stays off until StartHost or EnsureHost.
+func (c *Client) StopHost(ctx context.Context, name string) error { return c.host(ctx, name, "stop") }
+
+// RebootHost is StopHost and StartHost.
+func (c *Client) RebootHost(ctx context.Context, name string) error {
+	return c.host(ctx, name, "reboot")
+}
+
+func (c *Client) host(ctx context.Context, name, verb string) error {
+	return tell(ctx, c, "POST", "hosts/"+url.PathEscape(name)+"/"+verb, nil)
+}
+
+// DeleteHost ends all processes of a host, and removes its link and its root directory. A host that doesn't exist is no error.
+// When it returns without an error, nothing of the host is left.
+func (c *Client) DeleteHost(ctx context.Context, name string) error {
+	return tell(ctx, c, "DELETE", "hosts/"+url.PathEscape(name), nil)
+}
+
+// ListHosts lists all hosts, sorted by name.
+func (c *Client) ListHosts(ctx context.Context) ([]Host, error) {
+	s, err := c.Status(ctx)
+	return s.Hosts, err
+}
+
+// EnsureBalancer creates the balancer, without backends, if it is missing.
+func (c *Client) EnsureBalancer(ctx context.Context, name string) (Balancer, error) {
+	return ask[Balancer](ctx, c, "PUT", "balancers/"+url.PathEscape(name), nil)
+}
+
+// SetBackends replaces the backends ("ADDRESS:PORT") of a balancer. Connections to backends that are no longer named are closed.
+func (c *Client) SetBackends(ctx context.Context, name string, backends []string) error {
+	return tell(ctx, c, "PUT", "balancers/"+url.PathEscape(name)+"/backends", backends)
+}
+
+// DeleteBalancer closes all connections and frees address and port. A balancer that doesn't exist is no error.
+func (c *Client) DeleteBalancer(ctx context.Context, name string) error {
+	return tell(ctx, c, "DELETE", "balancers/"+url.PathEscape(name), nil)
+}
+
+// ListBalancers lists all balancers, sorted by name.
+func (c *Client) ListBalancers(ctx context.Context) ([]Balancer, error) {
+	s, err := c.Status(ctx)
+	return s.Balancers, err
+}
+
+// EnsureRelay makes a relay to target ("ADDRESS:PORT" in the dock) if it is missing, and gives its end on the machine, "127.0.0.1:PORT". The port
+// is chosen once; if another process has taken it since, that is an error with CodePortTaken: kubeconfigs that name it would be wrong.
+func (c *Client) EnsureRelay(ctx context.Context, name, target string) (string, error) {
+	r, err := ask[Relay](ctx, c, "PUT", "relays/"+url.PathEscape(name), target)
+	return r.Local, err
+}
+
+// DeleteRelay closes a relay and its connections, and frees its port. A relay that doesn't exist is no error.
+func (c *Client) DeleteRelay(ctx context.Context, name string) error {
+	return tell(ctx, c, "DELETE", "relays/"+url.PathEscape(name), nil)
+}
+
+// EnsureUnit starts a unit, or restarts it if it runs with another specification. When it returns, the process was started; whether
+// it works is for the caller to find out.
+func (c *Client) EnsureUnit(ctx context.Context, u Unit) (UnitStatus, error) {
+	return ask[UnitStatus](ctx, c, "PUT", "units/"+url.PathEscape(u.Name), u)
+}
+
+// StopUnit ends a unit (SIGTERM, then SIGKILL after its grace period) with all that it started, and forgets it. A unit that doesn't
+// exist is no error.
+func (c *Client) StopUnit(ctx context.Context, name string) error {
+	return tell(ctx, c, "DELETE", "units/"+url.PathEscape(name), nil)
+}
+
+// ListUnits lists all units, sorted by name.
+func (c *Client) ListUnits(ctx context.Context) ([]UnitStatus, error) {
+	s, err := c.Status(ctx)
+	return s.Units, err
+}
+
+// tell is ask for calls without an answer.
+func tell(ctx context.Context, c *Client, method, path string, body any) error {
+	_, err := ask[struct{}](ctx, c, method, path, body)
+	return err
+}
+
+// ask makes one call; its error is an *Error if the dock refuses.
+func ask[T any](ctx context.Context, c *Client, method, path string, body any) (answer T, err error) {
+	var data []byte
+	if body != nil {
+		if data, err = json.Marshal(body); err != nil {
+			return answer, fmt.Errorf("asking the dock: %w", err)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://dock/v1/"+path, bytes.NewReader(data))
+	if err != nil {
+		return answer, fmt.Errorf("asking the dock: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return answer, fmt.Errorf("%w for %s: start it with `capstan up`", ErrNotRunning, c.home)
+	}
+	if err != nil {
+		return answer, fmt.Errorf("asking the dock: %w", err)
+	}
+	defer resp.Body.Close()
+	data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer, fmt.Errorf("reading the dock's answer: %w", err)
+	}
+	if resp.StatusCode >= 300 {
+		e := &Error{}
+		if json.Unmarshal(data, e) != nil || e.Message == "" {
+			e = &Error{Code: CodeFailed, Message: fmt.Sprintf("the dock answers %s: %s", resp.Status, data)}
+		}
+		return answer, e
+	}
+	if len(data) == 0 {
+		return answer, nil
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return answer, fmt.Errorf("reading the dock's answer: %w", err)
+	}
+	return answer, nil
+}

@@ -1,0 +1,237 @@
+//go:build linux
+
+// Package handoff lets a process in the dock's network namespace listen on the machine's loopback interface: a process that is still outside
+// opens the listener, and passes it in over a socket pair. There is no further hop for the connections.
+package handoff
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxMessage bounds a message, in bytes.
+const maxMessage = 4 << 10
+
+// answerLimit bounds the wait for a listener.
+const answerLimit = 10 * time.Second
+
+// request asks for a listener on 127.0.0.1; Port 0 asks to choose one.
+type request struct {
+	Port int `json:"port"`
+}
+
+type answer struct {
+	Port  int    `json:"port,omitempty"`
+	Taken bool   `json:"taken,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// TakenError says that another process listens on the port.
+type TakenError struct {
+	Port    int
+	Message string
+}
+
+// Error gives the message.
+func (e *TakenError) Error() string { return e.Message }
+
+// Pair makes both ends: outer for Serve, and inner for the child process, which gives it to Open.
+func Pair() (outer *net.UnixConn, inner *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a socket pair: %w", err)
+	}
+	inner = os.NewFile(uintptr(fds[1]), "handoff-inner")
+	file := os.NewFile(uintptr(fds[0]), "handoff-outer")
+	outer, err = connOf(file)
+	if err != nil {
+		inner.Close()
+		return nil, nil, err
+	}
+	return outer, inner, nil
+}
+
+// connOf takes over file.
+func connOf(file *os.File) (*net.UnixConn, error) {
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, fmt.Errorf("using a socket pair: %w", err)
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, errors.New("using a socket pair: not a unix socket")
+	}
+	return unixConn, nil
+}
+
+// Serve answers requests until the other end is closed.
+func Serve(conn *net.UnixConn) error {
+	buf := make([]byte, maxMessage)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil || n == 0 {
+			return err
+		}
+		var r request
+		if err := json.Unmarshal(buf[:n], &r); err != nil {
+			return fmt.Errorf("reading a request for a listener: %w", err)
+		}
+		if err := reply(conn, r); err != nil {
+			return err
+		}
+	}
+}
+
+func reply(conn *net.UnixConn, r request) error {
+	var a answer
+	var rights []byte
+	l, err := listen(r.Port)
+	switch {
+	case err == nil:
+		defer l.Close()
+		file, err := l.File()
+		if err != nil {
+			a.Error = err.Error()
+			break
+		}
+		defer file.Close()
+		a.Port = l.Addr().(*net.TCPAddr).Port
+		rights = unix.UnixRights(int(file.Fd()))
+	case errors.Is(err, syscall.EADDRINUSE):
+		a.Taken, a.Port, a.Error = true, r.Port, err.Error()
+	default:
+		a.Error = err.Error()
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("answering a request for a listener: %w", err)
+	}
+	if _, _, err := conn.WriteMsgUnix(data, rights, nil); err != nil {
+		return fmt.Errorf("answering a request for a listener: %w", err)
+	}
+	return nil
+}
+
+// Client asks for listeners. It is safe for concurrent use.
+type Client struct {
+	conn *net.UnixConn
+	mu   sync.Mutex // one question at a time
+
+	answers chan received
+	gone    chan struct{}
+}
+
+type received struct {
+	data []byte
+	fds  []int
+}
+
+// Open takes over the inner end.
+func Open(inner *os.File) (*Client, error) {
+	conn, err := connOf(inner)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{conn: conn, answers: make(chan received, 1), gone: make(chan struct{})}
+	go c.read()
+	return c, nil
+}
+
+// Gone is closed when the outer process has ended.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
+// Close ends the client.
+func (c *Client) Close() {
+	c.conn.Close()
+	<-c.gone
+}
+
+func (c *Client) read() {
+	defer close(c.gone)
+	for {
+		buf, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+		n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
+		if err != nil || n == 0 {
+			return
+		}
+		c.answers <- received{buf[:n], rightsOf(oob[:oobn])}
+	}
+}
+
+func rightsOf(oob []byte) []int {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	var fds []int
+	for _, m := range messages {
+		if more, err := unix.ParseUnixRights(&m); err == nil {
+			fds = append(fds, more...)
+		}
+	}
+	return fds // close-on-exec already: net asks for that
+}
+
+// Listen gives a listener on the machine's 127.0.0.1. With port 0 a free one is chosen, outside of the range from which the kernel takes the ports
+// of outgoing connections, so that it is likely to be free at the next start too. The error is a *TakenError if port is in use.
+func (c *Client) Listen(port int) (net.Listener, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	data, err := json.Marshal(request{Port: port})
+	if err != nil {
+		return nil, fmt.Errorf("asking for a listener: %w", err)
+	}
+	if _, err := c.conn.Write(data); err != nil {
+		return nil, fmt.Errorf("asking for a listener: %w", err)
+	}
+	timer := time.NewTimer(answerLimit)
+	defer timer.Stop()
+	select {
+	case r := <-c.answers:
+		return listenerOf(r)
+	case <-c.gone:
+		return nil, errors.New("asking for a listener: the outer process of the dock has ended")
+	case <-timer.C:
+		c.conn.Close() // a late answer would be taken for that of the next question
+		return nil, fmt.Errorf("asking for a listener: no answer from the outer process of the dock in %v", answerLimit)
+	}
+}
+
+func listenerOf(r received) (net.Listener, error) {
+	var files []*os.File
+	for _, fd := range r.fds {
+		files = append(files, os.NewFile(uintptr(fd), "listener"))
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	var a answer
+	if err := json.Unmarshal(r.data, &a); err != nil {
+		return nil, fmt.Errorf("asking for a listener: %w", err)
+	}
+	switch {
+	case a.Taken:
+		return nil, &TakenError{Port: a.Port, Message: a.Error}
+	case a.Error != "":
+		return nil, errors.New(a.Error)
+	case len(files) != 1:
+		return nil, fmt.Errorf("asking for a listener: got %d file descriptors", len(files))
+	}
+	l, err := net.FileListener(files[0])
+	if err != nil {
+		return nil, fmt.Errorf("using a listener: %w", err)
+	}
+	return l, nil
+}

@@ -1,0 +1,299 @@
+//go:build linux
+
+// Package initd is PID 1 of a local host. It completes the host's root directory and network, runs a subset of systemd's services, and answers
+// systemctl, journalctl, hostnamectl, poweroff and reboot.
+//
+// The dock starts it in new namespaces with one end of a socket pair as file descriptor 3, lays the network cable to it, and sends a
+// Spec; it answers with a Report when the host is up or can't be. SIGTERM powers the host off.
+package initd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/dock/network"
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/rootfs"
+	unitfile "github.com/capstan-dev/capstan/dock/unit"
+)
+
+// SpecFD is the file descriptor on which PID 1 gets its Spec and sends its Report.
+const SpecFD = 3
+
+// RebootCode is the exit status by which PID 1 asks the dock to start the host again. After a power off it is 0.
+const RebootCode = 10
+
+// Spec is what PID 1 needs to know.
+type Spec struct {
+	Name    string     // of the host; its host name unless /etc/hostname says otherwise
+	Root    string     // its root directory, as the dock sees it
+	BinDir  string     // becomes /opt/capstan/bin
+	Address netip.Addr // in the dock's network
+	Env     []string   // NAME=VALUE, of every service
+	BootID  string     // a UUID
+}
+
+// Report is the answer to a Spec.
+type Report struct {
+	Error   string // "" when the host is up
+	NoSpace bool   // it failed because the disk is full
+}
+
+// Run is the whole life of PID 1; it returns the exit status.
+func Run() int {
+	debug.SetGCPercent(50) // one such process for each host: memory matters more than speed
+	debug.SetMemoryLimit(32 << 20)
+	logger := log.New(os.Stderr, "init: ", log.LstdFlags|log.Lmsgprefix)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	// Caught and dropped: a signal that is ignored would be so in every service too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+
+	channel := os.NewFile(SpecFD, "spec")
+	if channel == nil || os.Getpid() != 1 {
+		logger.Print("this command is PID 1 of a local host and is started by the dock only")
+		return 2
+	}
+	unix.CloseOnExec(SpecFD)
+	h, err := boot(channel, logger)
+	report := Report{}
+	if err != nil {
+		report.Error, report.NoSpace = err.Error(), errors.Is(err, syscall.ENOSPC)
+		logger.Print(err)
+	}
+	json.NewEncoder(channel).Encode(report)
+	channel.Close()
+	if err != nil {
+		return 1
+	}
+	go h.manager.StartEnabled(context.Background())
+	reboot := false
+	select {
+	case <-signals:
+	case reboot = <-h.power:
+	}
+	return h.shutdown(reboot)
+}
+
+type host struct {
+	spec    Spec
+	log     *log.Logger
+	reaper  *reap.Reaper
+	manager *Manager
+	control net.Listener
+	power   chan bool // true asks for a reboot
+}
+
+func boot(channel io.Reader, logger *log.Logger) (*host, error) {
+	h := &host{log: logger, power: make(chan bool, 1)}
+	if err := json.NewDecoder(channel).Decode(&h.spec); err != nil {
+		return nil, fmt.Errorf("reading what host this is: %w", err)
+	}
+	unix.Umask(0o022)
+	if err := h.mount(); err != nil {
+		return nil, err
+	}
+	if err := h.connect(); err != nil {
+		return nil, err
+	}
+	if err := h.prepare(); err != nil {
+		return nil, err
+	}
+	if err := dropCapabilities(); err != nil {
+		return nil, err
+	}
+	var err error
+	if h.control, err = listen(); err != nil {
+		return nil, err
+	}
+	h.reaper = reap.New()
+	env := append([]string{"PATH=" + rootfs.Path, "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8"}, h.spec.Env...)
+	h.manager = NewManager(Config{Reaper: h.reaper, Log: logger, UnitDirs: unitfile.Dirs, LogDir: "/var/log", Env: env})
+	go serve(h.control, h.answer)
+	return h, nil
+}
+
+func (h *host) mount() error {
+	if err := rootfs.Isolate(); err != nil {
+		return err
+	}
+	machine, err := rootfs.Inspect("/")
+	if err != nil {
+		return err
+	}
+	plan := rootfs.Plan(machine, rootfs.Options{BinDir: h.spec.BinDir, BootID: h.spec.BootID})
+	if err := rootfs.Apply(h.spec.Root, plan); err != nil {
+		return err
+	}
+	return rootfs.Pivot(h.spec.Root)
+}
+
+func (h *host) connect() error {
+	kernel, err := network.Open()
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	return network.Apply(kernel, network.PlanHost(h.spec.Address))
+}
+
+// prepare sets what a boot sets: host name, name resolution, empty /tmp.
+func (h *host) prepare() error {
+	name := h.spec.Name
+	if data, err := os.ReadFile("/etc/hostname"); err == nil && strings.TrimSpace(string(data)) != "" {
+		name = strings.TrimSpace(string(data))
+	}
+	if err := h.setHostname(name); err != nil {
+		return err
+	}
+	// There is no name server in the dock; this makes look-ups fail at once.
+	if _, err := os.Stat("/etc/resolv.conf"); errors.Is(err, os.ErrNotExist) {
+		text := fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:1\n", network.Gateway)
+		if err := os.WriteFile("/etc/resolv.conf", []byte(text), 0o644); err != nil {
+			return fmt.Errorf("booting: %w", err)
+		}
+	}
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("booting: %w", err)
+		}
+		if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+			return fmt.Errorf("booting: %w", err)
+		}
+	}
+	entries, err := os.ReadDir("/tmp")
+	if err != nil {
+		return fmt.Errorf("booting: emptying /tmp: %w", err)
+	}
+	for _, e := range entries {
+		if err := rootfs.Remove(filepath.Join("/tmp", e.Name())); err != nil {
+			return fmt.Errorf("booting: emptying /tmp: %w", err)
+		}
+	}
+	return nil
+}
+
+// setHostname sets the name now and for later boots.
+func (h *host) setHostname(name string) error {
+	if len(name) == 0 || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != "" {
+		return fmt.Errorf("setting the host name: %q is not a host name", name)
+	}
+	if err := unix.Sethostname([]byte(name)); err != nil {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	if err := replaceFile("/etc/hostname", name+"\n"); err != nil {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	old, err := os.ReadFile("/etc/hosts")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	if text := hostsFile(string(old), h.spec.Address, name); text != string(old) {
+		if err := replaceFile("/etc/hosts", text); err != nil {
+			return fmt.Errorf("setting the host name: %w", err)
+		}
+	}
+	return nil
+}
+
+func replaceFile(path, text string) error {
+	temp := path + ".capstan-new"
+	if err := os.WriteFile(temp, []byte(text), 0o644); err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// hostsMark is at the end of the line of /etc/hosts that is ours; all other lines are left alone.
+const hostsMark = "# this host"
+
+// hostsFile gives /etc/hosts with the line for this host replaced.
+func hostsFile(old string, address netip.Addr, name string) string {
+	if old == "" {
+		old = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+	}
+	var b strings.Builder
+	for _, line := range strings.SplitAfter(old, "\n") {
+		if !strings.HasSuffix(strings.TrimSpace(line), hostsMark) {
+			b.WriteString(line)
+		}
+	}
+	if !strings.HasSuffix(b.String(), "\n") {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s %s %s\n", address, name, hostsMark)
+	return b.String()
+}
+
+// answer is what the control socket serves.
+func (h *host) answer(args []string) Reply {
+	switch args[0] {
+	case "systemctl":
+		return h.manager.Systemctl(args[1:], h.powerOff)
+	case "hostnamectl":
+		if err := h.setHostname(args[1]); err != nil {
+			return Reply{Err: err.Error() + "\n", Code: 1}
+		}
+		return Reply{}
+	}
+	return Reply{Err: fmt.Sprintf("PID 1 of this host does not know %q\n", args[0]), Code: 1}
+}
+
+func (h *host) powerOff(reboot bool) {
+	select {
+	case h.power <- reboot:
+	default: // it is on its way already
+	}
+}
+
+// rest is how long processes that belong to no service have after SIGTERM, at power off.
+const rest = 3 * time.Second
+
+func (h *host) shutdown(reboot bool) int {
+	h.log.Print("shutting down")
+	h.manager.StopAll()
+	// What is left are children of services that outlive them, as the containers of a CRI server.
+	unix.Kill(-1, unix.SIGTERM)
+	for limit := time.Now().Add(rest); unix.Kill(-1, 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			unix.Kill(-1, unix.SIGKILL)
+			break
+		}
+	}
+	h.control.Close()
+	if reboot {
+		return RebootCode
+	}
+	return 0
+}
+
+// dropCapabilities takes from all children what belongs to the machine as a whole. In a user namespace it changes nothing; without one, root in a
+// host could load modules into the machine's kernel, set its clock or reach its disks.
+func dropCapabilities() error {
+	for _, c := range []uintptr{
+		unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_TIME, unix.CAP_MKNOD, unix.CAP_AUDIT_CONTROL, unix.CAP_AUDIT_READ, unix.CAP_MAC_OVERRIDE,
+		unix.CAP_MAC_ADMIN, unix.CAP_SYSLOG, unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND, unix.CAP_PERFMON, unix.CAP_BPF,
+	} {
+		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		if errno != 0 && errno != unix.EINVAL && errno != unix.EPERM { // EINVAL: this kernel doesn't know it
+			return fmt.Errorf("dropping capability %d: %w", c, errno)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+//go:build linux
+
+package initd
+
+import (
+	"context"
+	"errors"
+	"log"
+	"path/filepath"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/unit"
+)
+
+// maxLog is the size in bytes at which a unit's log is rotated.
+const maxLog = 4 << 20
+
+// Manager runs the services of a host.
+type Manager struct {
+	reaper *reap.Reaper
+	log    *log.Logger
+	dirs   []string // with unit files; links for enabling go to the first
+	logDir string
+	env    []string // of every service
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	services map[string]*service
+	closed   bool
+}
+
+// Config is what a Manager needs.
+type Config struct {
+	Reaper   *reap.Reaper
+	Log      *log.Logger
+	UnitDirs []string
+	LogDir   string
+	Env      []string
+}
+
+// NewManager makes a Manager that runs nothing yet. End it with StopAll.
+func NewManager(c Config) *Manager {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Manager{
+		reaper: c.Reaper, log: c.Log, dirs: c.UnitDirs, logDir: c.LogDir, env: c.Env,
+		ctx: ctx, cancel: cancel, services: map[string]*service{},
+	}
+}
+
+// LogPath is the log of a unit.
+func (m *Manager) LogPath(name string) string {
+	return filepath.Join(m.logDir, unit.ShortName(name)+".log")
+}
+
+// errShutdown is why nothing is started any more.
+var errShutdown = errors.New("the host is shutting down")
+
+// service gives the service of an existing unit; names that nobody has a unit file for are not kept.
+func (m *Manager) service(name string) (*service, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errShutdown
+	}
+	if s := m.services[name]; s != nil {
+		return s, nil
+	}
+	u, err := unit.Load(name, m.dirs)
+	if err != nil {
+		return nil, err
+	}
+	if len(u.Ignored) > 0 {
+		m.log.Printf("%s: these have no effect on a local host: %v", name, u.Ignored)
+	}
+	s := &service{name: name, m: m, state: Inactive, sub: "dead", result: "success", since: time.Now()}
+	m.services[name] = s
+	return s, nil
+}
+
+// Start starts a service and waits until it is active or has failed.
+func (m *Manager) Start(ctx context.Context, name string) error {
+	s, err := m.service(name)
+	if err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+// Stop stops a service and waits for its end.
+func (m *Manager) Stop(ctx context.Context, name string) error {
+	s, err := m.service(name)
+	if err != nil {
+		return err
+	}
+	return s.Stop(ctx)
+}
+
+// Restart stops and starts a service.
+func (m *Manager) Restart(ctx context.Context, name string) error {
+	if err := m.Stop(ctx, name); err != nil {
+		return err
+	}
+	return m.Start(ctx, name)
+}
+
+// Status is a copy of what is known of a service.
+type Status struct {
+	Name     string
+	State    State
+	Sub      string
+	Result   string
+	PID      int
+	Exit     string // how the last main process ended, in words
+	Code     int
+	Restarts int
+	Since    time.Time
+}
+
+// Status says how a service is; its unit need not exist any more, if it was started once.
+func (m *Manager) Status(name string) (Status, error) {
+	s, err := m.service(name)
+	if err != nil {
+		return Status{}, err
+	}
+	return s.status(), nil
+}
+
+func (s *service) status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{s.name, s.state, s.sub, s.result, s.pid, s.exit, s.code, s.restarts, s.since}
+}
+
+// List gives the services that were used since the boot, sorted.
+func (m *Manager) List() []Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Status
+	for _, s := range m.services {
+		out = append(out, s.status())
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out
+}
+
+// StartEnabled starts what is enabled, in the order of After; it waits for oneshots and for the first attempt of the others. Failures are
+// logged, and don't keep the rest from starting.
+func (m *Manager) StartEnabled(ctx context.Context) {
+	names, err := unit.WantedAtBoot(m.dirs[0])
+	if err != nil {
+		m.log.Print(err)
+		return
+	}
+	var units []*unit.Unit
+	for _, name := range names {
+		u, err := unit.Load(name, m.dirs)
+		if err != nil {
+			m.log.Printf("%s is enabled but can't be started: %v", name, err)
+			continue
+		}
+		units = append(units, u)
+	}
+	for _, name := range order(units) {
+		if err := m.Start(ctx, name); err != nil {
+			m.log.Printf("starting %s: %v", name, err)
+		}
+	}
+}
+
+// order sorts units so that each comes behind those it names in After. Those in a circle come last, as given.
+func order(units []*unit.Unit) []string {
+	waiting := map[string]bool{}
+	for _, u := range units {
+		waiting[u.Name] = true
+	}
+	var out []string
+	for len(waiting) > 0 {
+		before := len(out)
+		for _, u := range units {
+			if waiting[u.Name] && !anyOf(waiting, u.After, u.Name) {
+				delete(waiting, u.Name)
+				out = append(out, u.Name)
+			}
+		}
+		if len(out) == before {
+			for _, u := range units {
+				if waiting[u.Name] {
+					out = append(out, u.Name)
+				}
+			}
+			return out
+		}
+	}
+	return out
+}
+
+func anyOf(set map[string]bool, names []string, but string) bool {
+	for _, n := range names {
+		if n != but && set[n] {
+			return true
+		}
+	}
+	return false
+}
+
+// StopAll stops every service at the same time, for good.
+func (m *Manager) StopAll() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.cancel()
+	m.running.Wait()
+}

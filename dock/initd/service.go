@@ -1,0 +1,405 @@
+//go:build linux
+
+package initd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock/logfile"
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/supervise"
+	"github.com/capstan-dev/capstan/dock/unit"
+)
+
+// State is systemd's ActiveState of a service.
+type State string
+
+// The states of a service.
+const (
+	Inactive     State = "inactive"
+	Activating   State = "activating" // also while it waits for its restart
+	Active       State = "active"
+	Deactivating State = "deactivating"
+	Failed       State = "failed"
+)
+
+// Delays between restarts: the unit's RestartSec a few times, then growing, so that a service that can't start costs little.
+const (
+	freeRestarts    = 20
+	maxRestartDelay = 10 * time.Second
+)
+
+// service is one unit over its starts and stops. Its goroutine exists from start to stop.
+type service struct {
+	name string
+	m    *Manager
+
+	mu       sync.Mutex
+	state    State
+	sub      string // systemd's SubState
+	result   string // "success", or why it failed
+	pid      int
+	exit     string // how the last main process ended
+	code     int    // its exit status, or the number of the signal
+	restarts int
+	since    time.Time
+	run      *run // nil unless started
+	output   *os.File
+	unit     *unit.Unit // as of the last start
+}
+
+// run is one start to stop.
+type run struct {
+	cancel context.CancelFunc
+	ctx    context.Context
+	kick   chan struct{} // a start was asked for while waiting to restart
+	first  chan struct{} // closed when the first attempt has succeeded or failed
+	err    error         // of the first attempt, valid once first is closed
+	ended  chan struct{}
+}
+
+// Start starts the service if it isn't started, and waits until it is active or has failed.
+func (s *service) Start(ctx context.Context) error {
+	u, err := unit.Load(s.name, s.m.dirs)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for s.run != nil && s.run.ctx.Err() != nil { // it is being stopped: start it when that is done
+		r := s.run
+		s.mu.Unlock()
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to stop: %w", s.name, ctx.Err())
+		}
+		s.mu.Lock()
+	}
+	r := s.run
+	switch {
+	case r == nil:
+		if s.output == nil {
+			if s.output, err = s.m.openLog(s.name); err != nil {
+				s.mu.Unlock()
+				return err
+			}
+		}
+		runCtx, cancel := context.WithCancel(s.m.ctx)
+		r = &run{ctx: runCtx, cancel: cancel, kick: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{})}
+		s.run, s.unit, s.restarts = r, u, 0
+		s.m.running.Add(1)
+		go s.loop(r, u)
+	case s.sub == "auto-restart":
+		s.unit = u
+		select {
+		case r.kick <- struct{}{}:
+		default:
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-r.first:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s to start: %w", s.name, ctx.Err())
+	}
+}
+
+// Stop stops the service and waits for its end.
+func (s *service) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	r := s.run
+	if r == nil && s.state == Failed {
+		s.state, s.sub = Inactive, "dead"
+	}
+	s.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	r.cancel()
+	select {
+	case <-r.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s to stop: %w", s.name, ctx.Err())
+	}
+}
+
+func (s *service) set(state State, sub string, pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state != s.state {
+		s.since = time.Now()
+	}
+	s.state, s.sub, s.pid = state, sub, pid
+}
+
+func (s *service) loop(r *run, u *unit.Unit) {
+	defer s.m.running.Done()
+	backoff := supervise.Backoff{First: max(u.RestartSec, 10*time.Millisecond), Max: max(u.RestartSec, maxRestartDelay), Free: freeRestarts}
+	for {
+		began := time.Now()
+		end := s.once(r, u)
+		select {
+		case <-r.first:
+		default:
+			r.err = end.err
+			close(r.first)
+		}
+		if r.ctx.Err() != nil || !end.restart(u) {
+			s.finish(r, end)
+			return
+		}
+		s.mu.Lock()
+		s.restarts++
+		s.mu.Unlock()
+		delay := backoff.Next(time.Since(began))
+		s.set(Activating, "auto-restart", 0)
+		s.m.log.Printf("%s %s; it is started again in %v", s.name, end, delay)
+		timer := time.NewTimer(delay)
+		select {
+		case <-timer.C:
+		case <-r.kick:
+			backoff.Reset()
+		case <-r.ctx.Done():
+		}
+		timer.Stop()
+		if r.ctx.Err() != nil {
+			s.finish(r, ending{})
+			return
+		}
+		// The unit file may have been changed in the meantime.
+		if again, err := unit.Load(s.name, s.m.dirs); err == nil {
+			u = again
+			s.mu.Lock()
+			s.unit = u
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *service) finish(r *run, end ending) {
+	state, sub := Inactive, "dead"
+	s.mu.Lock()
+	s.result = "success"
+	if r.ctx.Err() == nil && end.failed() {
+		state, sub, s.result = Failed, "failed", end.result()
+	}
+	s.run = nil
+	s.mu.Unlock()
+	s.set(state, sub, 0)
+	if state == Failed {
+		s.m.log.Printf("%s %s", s.name, end)
+	}
+	close(r.ended)
+}
+
+// ending is how one attempt ended.
+type ending struct {
+	err    error // it didn't get as far as running
+	ran    bool
+	status syscall.WaitStatus
+}
+
+func (e ending) failed() bool {
+	if e.err != nil {
+		return true
+	}
+	clean := e.status.Signaled() && (e.status.Signal() == syscall.SIGTERM || e.status.Signal() == syscall.SIGINT ||
+		e.status.Signal() == syscall.SIGHUP || e.status.Signal() == syscall.SIGPIPE)
+	return e.ran && !clean && e.status != 0
+}
+
+func (e ending) result() string {
+	switch {
+	case e.err != nil:
+		return "resources"
+	case e.status.Signaled():
+		return "signal"
+	}
+	return "exit-code"
+}
+
+func (e ending) String() string {
+	if e.err != nil {
+		return "could not be started: " + e.err.Error()
+	}
+	return reap.Describe(e.status)
+}
+
+func (e ending) restart(u *unit.Unit) bool {
+	if u.Type == "oneshot" && !e.failed() {
+		return false
+	}
+	switch u.Restart {
+	case "always":
+		return true
+	case "on-success":
+		return !e.failed()
+	case "on-failure":
+		return e.failed()
+	case "on-abnormal", "on-abort":
+		return e.err == nil && e.status.Signaled() && e.failed()
+	}
+	return false
+}
+
+// once runs the service one time, until it ends or is stopped.
+func (s *service) once(r *run, u *unit.Unit) ending {
+	s.set(Activating, "start-pre", 0)
+	env, err := u.Env(s.m.env)
+	if err != nil {
+		return ending{err: err}
+	}
+	for _, c := range u.ExecStartPre {
+		if err := s.command(r.ctx, u, c, env, u.TimeoutStart); err != nil {
+			return ending{err: fmt.Errorf("ExecStartPre: %w", err)}
+		}
+	}
+	if u.Type == "oneshot" {
+		return s.oneshot(r, u, env)
+	}
+	c := u.ExecStart[0]
+	p, err := supervise.Start(s.m.reaper, supervise.Command{Argv: c.Expand(env), Env: env, Dir: u.WorkingDirectory, Output: s.output})
+	if err != nil {
+		return ending{err: err}
+	}
+	s.set(Active, "running", p.Pid)
+	select {
+	case <-r.first:
+	default:
+		close(r.first)
+	}
+	select {
+	case <-p.Done():
+	case <-r.ctx.Done():
+		s.stop(u, p, env)
+	}
+	status := p.Status()
+	s.ended(status)
+	if mode := supervise.Mode(u.KillMode); mode != supervise.MainProcess && mode != "none" {
+		if err := p.KillRest(); err != nil {
+			s.m.log.Printf("%s: %v", s.name, err)
+		}
+	}
+	if c.IgnoreFailure {
+		status = 0
+	}
+	return ending{ran: true, status: status}
+}
+
+func (s *service) stop(u *unit.Unit, p *supervise.Process, env []string) {
+	s.set(Deactivating, "stop-sigterm", p.Pid)
+	ctx := context.Background()
+	for _, c := range u.ExecStop {
+		env := append(append([]string(nil), env...), "MAINPID="+strconv.Itoa(p.Pid))
+		if err := s.command(ctx, u, c, env, u.TimeoutStop); err != nil {
+			s.m.log.Printf("%s: ExecStop: %v", s.name, err)
+		}
+	}
+	grace := u.TimeoutStop
+	if grace == 0 {
+		grace = time.Minute // "infinity" would be a wait without bound
+	}
+	if err := p.Stop(grace, supervise.Mode(u.KillMode)); err != nil {
+		s.m.log.Printf("stopping %s: %v", s.name, err)
+	}
+}
+
+func (s *service) ended(status syscall.WaitStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exit = reap.Describe(status)
+	if s.code = status.ExitStatus(); status.Signaled() {
+		s.code = int(status.Signal())
+	}
+}
+
+func (s *service) oneshot(r *run, u *unit.Unit, env []string) ending {
+	s.set(Activating, "start", 0)
+	for _, c := range u.ExecStart {
+		if err := s.command(r.ctx, u, c, env, u.TimeoutStart); err != nil {
+			var exit exitError
+			if errors.As(err, &exit) {
+				s.ended(exit.status)
+				return ending{err: err, ran: true, status: exit.status}
+			}
+			return ending{err: err}
+		}
+	}
+	if !u.RemainAfterExit {
+		return ending{ran: true}
+	}
+	s.set(Active, "exited", 0)
+	select {
+	case <-r.first:
+	default:
+		close(r.first)
+	}
+	<-r.ctx.Done()
+	return ending{ran: true}
+}
+
+type exitError struct {
+	argv0  string
+	status syscall.WaitStatus
+}
+
+func (e exitError) Error() string { return e.argv0 + " " + reap.Describe(e.status) }
+
+// command runs one command to its end, within limit (0: none), unless the service is stopped before.
+func (s *service) command(ctx context.Context, u *unit.Unit, c unit.Command, env []string, limit time.Duration) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	argv := c.Expand(env)
+	p, err := supervise.Start(s.m.reaper, supervise.Command{Argv: argv, Env: env, Dir: u.WorkingDirectory, Output: s.output})
+	if err != nil {
+		return ignore(c, err)
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		if err := p.Stop(time.Second, supervise.WholeGroup); err != nil {
+			return err
+		}
+		if s.m.ctx.Err() == nil {
+			return fmt.Errorf("%s was ended: %w", argv[0], ctx.Err())
+		}
+	}
+	if status := p.Status(); status != 0 {
+		return ignore(c, exitError{argv[0], status})
+	}
+	return nil
+}
+
+func ignore(c unit.Command, err error) error {
+	if c.IgnoreFailure {
+		return nil
+	}
+	return err
+}
+
+// openLog gives the write end of the pipe that leads to the unit's log file. It is kept for the next start: what survives a stop of
+// the service may still write.
+func (m *Manager) openLog(name string) (*os.File, error) {
+	file, err := logfile.Open(m.LogPath(name), maxLog)
+	if err != nil {
+		return nil, err
+	}
+	in, _, err := logfile.Pipe(file)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return in, nil
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package inside
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/initd"
+	"github.com/capstan-dev/capstan/dock/logfile"
+	"github.com/capstan-dev/capstan/dock/network"
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/rootfs"
+)
+
+const (
+	bootLimit    = 30 * time.Second // from the first process to its report
+	powerOffWait = 25 * time.Second // from SIGTERM to SIGKILL
+	maxConsole   = 1 << 20          // bytes of a host's console log
+)
+
+// boot makes the root directory if it is missing, and starts the host's first process; it returns when that reports the host to be up.
+func (e *engine) boot(h *host) (*reap.Child, error) {
+	e.boots <- struct{}{}
+	defer func() { <-e.boots }()
+	h.set(dock.HostStarting, 0)
+	h.mu.Lock()
+	files, want := h.files, h.want
+	h.mu.Unlock()
+	dir := dock.HostDir(e.Home, h.name)
+	root := filepath.Join(dir, "root")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of host %s: %w", h.name, err)
+	}
+	if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
+		skeleton := rootfs.Skeleton{Name: h.name, MachineID: rootfs.NewMachineID(), OSName: rootfs.MachineOSName()}
+		if err := rootfs.Write(root, skeleton); err != nil {
+			return nil, err
+		}
+	}
+	if err := rootfs.Put(root, files); err != nil {
+		return nil, err
+	}
+	child, channel, err := e.spawn(h.name, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer channel.Close()
+	err = network.Apply(e.kernel, network.PlanLink(want.Address, child.Pid))
+	if err == nil {
+		err = introduce(channel, initd.Spec{
+			Name: h.name, Root: root, BinDir: e.BinDir, Address: want.Address, Env: want.Env, BootID: newUUID(),
+		})
+	}
+	if err != nil {
+		child.Signal(syscall.SIGKILL)
+		<-child.Done()
+		e.unlink(h)
+		return nil, fmt.Errorf("starting host %s: %w (its console log is %s)", h.name, err, filepath.Join(dir, "console.log"))
+	}
+	h.mu.Lock()
+	h.files, h.lastErr = nil, ""
+	h.mu.Unlock()
+	return child, nil
+}
+
+// spawn starts PID 1 of the host in new namespaces; channel is the other end of its SpecFD.
+func (e *engine) spawn(name, dir string) (*reap.Child, net.Conn, error) {
+	log, err := logfile.Open(filepath.Join(dir, "console.log"), maxConsole)
+	if err != nil {
+		return nil, nil, err
+	}
+	console, copied, err := logfile.Pipe(log)
+	if err != nil {
+		log.Close()
+		return nil, nil, err
+	}
+	defer console.Close()
+	go func() {
+		<-copied
+		log.Close()
+	}()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
+	}
+	defer null.Close()
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
+	}
+	defer theirs.Close()
+	flags := uintptr(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC)
+	if _, err := os.Stat("/proc/self/ns/cgroup"); err == nil {
+		flags |= syscall.CLONE_NEWCGROUP
+	}
+	child, err := e.reaper.Start("/proc/self/exe", []string{"capstan-dock", "init"}, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + name},
+		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
+		Sys:   &syscall.SysProcAttr{Cloneflags: flags, Setsid: true},
+	})
+	if err != nil {
+		ours.Close()
+		return nil, nil, fmt.Errorf("making the namespaces of host %s: %w", name, err)
+	}
+	return child, ours, nil
+}
+
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	file := os.NewFile(uintptr(fds[0]), "host")
+	defer file.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "dock")
+	if ours, err = net.FileConn(file); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// introduce tells PID 1 what host it is, and waits for its report.
+func introduce(channel net.Conn, spec initd.Spec) error {
+	channel.SetDeadline(time.Now().Add(bootLimit))
+	if err := json.NewEncoder(channel).Encode(spec); err != nil {
+		return fmt.Errorf("telling PID 1 what to do: %w", err)
+	}
+	var report initd.Report
+	if err := json.NewDecoder(channel).Decode(&report); err != nil {
+		return fmt.Errorf("waiting for the report of PID 1: %w", err)
+	}
+	if report.Error != "" {
+		if report.NoSpace {
+			return fmt.Errorf("%s: %w", report.Error, syscall.ENOSPC)
+		}
+		return errors.New(report.Error)
+	}
+	return nil
+}
+
+// powerOff ends the host in good order, or not after powerOffWait.
+func (e *engine) powerOff(h *host, run *reap.Child) {
+	h.set(dock.HostStopping, run.Pid)
+	if err := run.Signal(syscall.SIGTERM); err != nil {
+		e.Log.Printf("host %s: %v", h.name, err)
+	}
+	timer := time.NewTimer(powerOffWait)
+	defer timer.Stop()
+	select {
+	case <-run.Done():
+	case <-timer.C:
+		e.Log.Printf("host %s does not power off in %v: killing it", h.name, powerOffWait)
+		if err := run.Signal(syscall.SIGKILL); err != nil {
+			e.Log.Printf("host %s: %v", h.name, err)
+		}
+		<-run.Done()
+	}
+	e.unlink(h)
+}
+
+// unlink removes the host's network cable; all its processes have ended.
+func (e *engine) unlink(h *host) error {
+	err := network.Apply(e.kernel, network.PlanUnlink(h.want.Address))
+	if err != nil {
+		e.Log.Printf("host %s: %v", h.name, err)
+	}
+	return err
+}
+
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	s := hex.EncodeToString(b[:])
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}

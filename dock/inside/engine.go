@@ -1,0 +1,171 @@
+//go:build linux
+
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/handoff"
+	"github.com/capstan-dev/capstan/dock/network"
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/state"
+)
+
+// engine holds all that is in the dock. What should be is in the state file; what is, in the maps here.
+type engine struct {
+	Config
+	engineParts
+	dir     string // HOME/dock
+	started time.Time
+	boots   chan struct{} // bounds how many hosts boot at the same time
+
+	shutdownAsked chan struct{}
+	askOnce       sync.Once
+
+	unitCalls sync.Mutex // one call about units at a time
+
+	mu        sync.Mutex // guards what follows; never held while waiting for a process
+	want      *state.State
+	closing   bool
+	hosts     map[string]*host
+	units     map[string]*unit
+	relays    map[string]*forward // also those of balancers
+	balancers map[string]*forward
+}
+
+type engineParts struct {
+	reaper      *reap.Reaper
+	kernel      network.Kernel
+	listeners   listeners
+	machineProc *os.File
+}
+
+// listeners opens listeners on the machine's loopback interface; see package handoff.
+type listeners interface {
+	Listen(port int) (net.Listener, error)
+}
+
+// maxBoots is how many hosts boot at the same time; more would only wait for each other's processor time.
+const maxBoots = 4
+
+// newEngine brings back what the state file says should be.
+func newEngine(c Config, p engineParts) (*engine, error) {
+	e := &engine{
+		Config: c, engineParts: p,
+		dir: dock.Dir(c.Home), started: time.Now(), boots: make(chan struct{}, maxBoots), shutdownAsked: make(chan struct{}),
+		hosts: map[string]*host{}, units: map[string]*unit{}, relays: map[string]*forward{}, balancers: map[string]*forward{},
+	}
+	var err error
+	if e.want, err = state.Load(e.statePath()); err != nil {
+		return nil, err
+	}
+	for name, b := range e.want.Balancers {
+		e.balancers[name] = e.startBalancer(name, b)
+	}
+	for name, r := range e.want.Relays {
+		e.relays[name] = e.startRelay(name, r)
+	}
+	for name, u := range e.want.Units {
+		e.units[name] = e.startUnit(name, u)
+	}
+	for name, h := range e.want.Hosts {
+		e.hosts[name] = e.startHost(name, h, nil)
+	}
+	return e, nil
+}
+
+func (e *engine) statePath() string { return filepath.Join(e.dir, "state.json") }
+
+// change lets f change a copy of the wanted state, and makes it the wanted state once it is on disk. On an error all is as before. e.mu is held.
+func (e *engine) change(f func(*state.State) error) error {
+	if e.closing {
+		return errClosing
+	}
+	next := e.want.Clone()
+	if err := f(next); err != nil {
+		return err
+	}
+	if err := next.Save(e.statePath()); err != nil {
+		return classify(err)
+	}
+	e.want = next
+	return nil
+}
+
+var errClosing = &dock.Error{Code: dock.CodeShuttingDown, Message: "the dock is shutting down: start it again with `capstan up`"}
+
+// shutdown ends everything in good order: all at the same time, as each has its own limits.
+func (e *engine) shutdown() {
+	e.mu.Lock()
+	e.closing = true
+	var wait []func()
+	for _, u := range e.units {
+		wait = append(wait, u.close)
+	}
+	for _, h := range e.hosts {
+		wait = append(wait, h.close)
+	}
+	for _, r := range e.relays {
+		wait = append(wait, r.close)
+	}
+	for _, b := range e.balancers {
+		wait = append(wait, b.close)
+	}
+	e.mu.Unlock()
+	var all sync.WaitGroup
+	for _, f := range wait {
+		all.Go(f)
+	}
+	all.Wait()
+}
+
+func (e *engine) askShutdown() { e.askOnce.Do(func() { close(e.shutdownAsked) }) }
+
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// checkName keeps names from becoming parts of paths that they must not be.
+func checkName(kind, name string) error {
+	if !label.MatchString(name) {
+		return invalid("%q is no name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and not begin or end with a dash", name, kind)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return &dock.Error{Code: dock.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(kind, name string) error {
+	return &dock.Error{Code: dock.CodeNotFound, Message: fmt.Sprintf("there is no %s called %s", kind, name)}
+}
+
+// classify gives every error that leaves the dock a code.
+func classify(err error) error {
+	var typed *dock.Error
+	var taken *handoff.TakenError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &typed):
+		return err
+	case errors.As(err, &taken):
+		return &dock.Error{Code: dock.CodePortTaken, Message: err.Error()}
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &dock.Error{Code: dock.CodeNoSpace, Message: err.Error() + ": free some space on that disk and try again"}
+	case errors.Is(err, network.ErrExhausted):
+		return &dock.Error{Code: dock.CodeExhausted, Message: err.Error()}
+	case errors.Is(err, fs.ErrInvalid):
+		return &dock.Error{Code: dock.CodeInvalid, Message: err.Error()}
+	}
+	return &dock.Error{Code: dock.CodeFailed, Message: err.Error()}
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package inside
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock/balancer"
+)
+
+// forward is a balancer whose listener may not be available yet: it keeps trying, and everything else works meanwhile.
+type forward struct {
+	open func() (net.Listener, error)
+
+	mu       sync.Mutex
+	backends []string
+	run      *balancer.Balancer // nil while there is no listener
+	err      error              // why there is none
+	closed   bool
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// Delays between tries to open a listener.
+const (
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// newForward tries at once, and goes on trying in the background if that fails.
+func newForward(open func() (net.Listener, error), backends ...string) *forward {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &forward{open: open, backends: backends, cancel: cancel, ended: make(chan struct{})}
+	if f.try() == nil {
+		close(f.ended)
+		return f
+	}
+	go func() {
+		defer close(f.ended)
+		for pause := firstRetry; sleep(ctx, pause) && f.try() != nil; pause = min(2*pause, lastRetry) {
+		}
+	}()
+	return f
+}
+
+// try opens the listener unless that is done, and says why it can't.
+func (f *forward) try() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed || f.run != nil {
+		return nil
+	}
+	l, err := f.open()
+	if f.err = err; err == nil {
+		f.run = balancer.Serve(l, f.backends...)
+	}
+	return err
+}
+
+func (f *forward) setBackends(backends []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.backends = backends
+	if f.run != nil {
+		f.run.SetBackends(backends...)
+	}
+}
+
+// status says which backends are down, and why there is no listener.
+func (f *forward) status() (down []string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.run != nil {
+		_, down = f.run.Backends()
+	}
+	return down, f.err
+}
+
+// close returns when the port is free and all goroutines have ended.
+func (f *forward) close() {
+	f.cancel()
+	f.mu.Lock()
+	f.closed = true
+	run := f.run
+	f.mu.Unlock()
+	<-f.ended
+	if run != nil {
+		run.Close()
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

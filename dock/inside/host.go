@@ -1,0 +1,309 @@
+//go:build linux
+
+package inside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/initd"
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/rootfs"
+	"github.com/capstan-dev/capstan/dock/state"
+	"github.com/capstan-dev/capstan/dock/supervise"
+)
+
+// goal is what somebody wants of a host.
+type goal int
+
+const (
+	wantStopped goal = iota
+	wantRunning
+	wantReboot  // once; then wantRunning
+	wantDeleted // for good
+	wantClosed  // the dock is on its way to end
+)
+
+// host is driven by one goroutine, loop, which brings it from what it is to the goal. Whoever changes the goal can wait until that has tried.
+type host struct {
+	name    string
+	address string
+	want    state.Host
+
+	mu       sync.Mutex
+	goal     goal
+	files    []rootfs.File // to be written before the next start
+	asked    int           // counts calls of ask
+	tried    int           // the last of them that loop has dealt with
+	err      error         // of that
+	changed  chan struct{} // closed, and replaced, at each change of what follows or of tried
+	state    dock.HostState
+	since    time.Time
+	pid      int
+	restarts int
+	lastErr  string
+
+	wake  chan struct{} // has room for one
+	ended chan struct{} // loop has returned
+}
+
+// startHost begins to drive a host that is in the state file.
+func (e *engine) startHost(name string, want state.Host, files []rootfs.File) *host {
+	h := &host{
+		name: name, address: want.Address.String(), want: want, files: files, state: dock.HostStopped, since: time.Now(),
+		changed: make(chan struct{}), wake: make(chan struct{}, 1), ended: make(chan struct{}), asked: 1,
+	}
+	switch {
+	case want.Deleting:
+		h.goal = wantDeleted
+	case want.Run:
+		h.goal = wantRunning
+	}
+	go e.drive(h)
+	return h
+}
+
+// ask sets the goal; await the number it returns.
+func (h *host) ask(g goal) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.goal != wantDeleted && h.goal != wantClosed || g == wantClosed {
+		h.goal = g
+	}
+	h.asked++
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+	return h.asked
+}
+
+// await waits until loop has dealt with ask number n, and gives the outcome.
+func (h *host) await(ctx context.Context, n int) error {
+	for {
+		h.mu.Lock()
+		changed, done, err := h.changed, h.tried >= n, h.err
+		h.mu.Unlock()
+		if done {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-h.ended:
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.err
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for host %s: %w", h.name, ctx.Err())
+		}
+	}
+}
+
+func (h *host) notify() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *host) set(s dock.HostState, pid int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != s {
+		h.since = time.Now()
+	}
+	h.state, h.pid = s, pid
+	h.notify()
+}
+
+// dealt records that everything asked up to number n was tried.
+func (h *host) dealt(n int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tried, h.err = n, err
+	if err != nil {
+		h.lastErr = err.Error()
+	}
+	h.notify()
+}
+
+func (h *host) next() (goal, int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.goal
+	if g == wantReboot {
+		h.goal = wantRunning
+	}
+	return g, h.asked
+}
+
+func (h *host) close() {
+	h.ask(wantClosed)
+	<-h.ended
+}
+
+// Delays between starts of a host that can't start or ends by itself.
+const (
+	firstHostDelay = 500 * time.Millisecond
+	lastHostDelay  = 30 * time.Second
+)
+
+// drive is the loop of a host.
+func (e *engine) drive(h *host) {
+	defer close(h.ended)
+	backoff := supervise.Backoff{First: firstHostDelay, Max: lastHostDelay}
+	var run *reap.Child // nil unless it runs
+	var began time.Time
+	for {
+		g, n := h.next()
+		var retry <-chan time.Time
+		switch g {
+		case wantDeleted:
+			if e.delete(h, run, n, &backoff) {
+				return
+			}
+			run = nil
+			retry = time.After(backoff.Next(0))
+		case wantStopped, wantClosed, wantReboot:
+			if run != nil {
+				e.powerOff(h, run)
+				run = nil
+			}
+			h.set(dock.HostStopped, 0)
+			if g == wantClosed {
+				h.dealt(n, errClosing)
+				return
+			}
+			if g == wantReboot {
+				continue
+			}
+			h.dealt(n, nil)
+		case wantRunning:
+			if run == nil {
+				var err error
+				began = time.Now()
+				if run, err = e.boot(h); err != nil {
+					delay := backoff.Next(time.Since(began))
+					e.Log.Printf("host %s does not start: %v; next try in %v", h.name, err, delay)
+					h.set(dock.HostFailed, 0)
+					h.dealt(n, classify(err))
+					retry = time.After(delay)
+					break
+				}
+				h.set(dock.HostRunning, run.Pid)
+			}
+			h.dealt(n, nil)
+		}
+		var gone <-chan struct{}
+		if run != nil {
+			gone = run.Done()
+		}
+		select {
+		case <-h.wake:
+		case <-retry:
+		case <-gone:
+			if delay := e.hostEnded(h, run.Status(), time.Since(began), &backoff); delay > 0 {
+				e.waitOrWake(h, delay)
+			}
+			run = nil
+		}
+	}
+}
+
+// hostEnded deals with a host whose PID 1 ended without being told to; it says how long to wait before the next start.
+func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration, backoff *supervise.Backoff) time.Duration {
+	e.unlink(h)
+	switch {
+	case status.Exited() && status.ExitStatus() == 0:
+		// Somebody in the host said "poweroff". It stays off, also when the dock is started again.
+		e.Log.Printf("host %s was powered off from within", h.name)
+		h.set(dock.HostStopped, 0)
+		if err := e.record(h, false); err != nil {
+			e.Log.Printf("recording that host %s is off: %v", h.name, err)
+		}
+		h.mu.Lock()
+		if h.goal == wantRunning {
+			h.goal = wantStopped
+		}
+		h.mu.Unlock()
+		return 0
+	case status.Exited() && status.ExitStatus() == initd.RebootCode:
+		e.Log.Printf("host %s reboots", h.name)
+		h.set(dock.HostStopped, 0)
+		return 0
+	}
+	delay := backoff.Next(ran)
+	message := fmt.Sprintf("its PID 1 %s", reap.Describe(status))
+	e.Log.Printf("host %s: %s; it is started again in %v", h.name, message, delay)
+	h.mu.Lock()
+	h.restarts++
+	h.lastErr = message
+	h.mu.Unlock()
+	h.set(dock.HostFailed, 0)
+	return delay
+}
+
+func (e *engine) waitOrWake(h *host, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.wake:
+	}
+}
+
+// record writes down whether a host should run.
+func (e *engine) record(h *host, run bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return nil // what should run was recorded before
+	}
+	return e.recordLocked(h.name, run)
+}
+
+func (e *engine) recordLocked(name string, run bool) error {
+	have, exists := e.want.Hosts[name]
+	if !exists {
+		return notFound("host", name)
+	}
+	if have.Run == run {
+		return nil
+	}
+	have.Run = run
+	return e.change(func(s *state.State) error { s.Hosts[name] = have; return nil })
+}
+
+// delete ends the host and removes all of it; it says whether that is done.
+func (e *engine) delete(h *host, run *reap.Child, n int, backoff *supervise.Backoff) bool {
+	h.set(dock.HostDeleting, 0)
+	if run != nil {
+		// Its data goes, so there is nothing to end in good order. PID 1 counts as ended only when all others in its namespace have.
+		if err := run.Signal(syscall.SIGKILL); err != nil {
+			e.Log.Printf("host %s: %v", h.name, err)
+		}
+		<-run.Done()
+	}
+	err := errors.Join(e.unlink(h), rootfs.Remove(dock.HostDir(e.Home, h.name)))
+	if err == nil {
+		err = e.forget(h)
+	}
+	if err != nil {
+		e.Log.Printf("deleting host %s: %v", h.name, err)
+	}
+	h.dealt(n, classify(err))
+	return err == nil
+}
+
+func (e *engine) forget(h *host) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.change(func(s *state.State) error { delete(s.Hosts, h.name); return nil }); err != nil {
+		return err
+	}
+	delete(e.hosts, h.name)
+	return nil
+}

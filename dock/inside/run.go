@@ -1,0 +1,103 @@
+//go:build linux
+
+// Package inside is PID 1 of a dock's namespaces. It makes the dock's network, runs hosts, balancers, relays and units, and serves the
+// dock's API on a unix socket.
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/dock/handoff"
+	"github.com/capstan-dev/capstan/dock/network"
+	"github.com/capstan-dev/capstan/dock/outside"
+	"github.com/capstan-dev/capstan/dock/reap"
+)
+
+// Config is what Run needs.
+type Config struct {
+	Home     string // HOME; the dock's part is HOME/dock
+	BinDir   string // with our binaries, "bundles" in it
+	Rootless bool
+	Log      *log.Logger
+}
+
+// Run is the whole life of PID 1 inside. It returns after everything in the dock has ended; an error means that the dock could not be made.
+func Run(c Config) error {
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(48 << 20)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	// Caught and dropped: a signal that is ignored would be so in every unit too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	if os.Getpid() != 1 {
+		return errors.New("this command is PID 1 of a dock and is started by `capstan-dock run` only")
+	}
+	unix.CloseOnExec(outside.HandoffFD)
+	unix.CloseOnExec(outside.LockFD)
+	machineProc, err := os.Open("/proc")
+	if err != nil {
+		return fmt.Errorf("opening the machine's /proc: %w", err)
+	}
+	listeners, err := handoff.Open(os.NewFile(outside.HandoffFD, "handoff"))
+	if err != nil {
+		return err
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	kernel, err := network.Open()
+	if err != nil {
+		return err
+	}
+	if err := network.Apply(kernel, network.PlanDock()); err != nil {
+		return err
+	}
+	e, err := newEngine(c, engineParts{
+		reaper: reap.New(), kernel: kernel, listeners: listeners, machineProc: machineProc,
+	})
+	if err != nil {
+		return err
+	}
+	server, err := serve(e, filepath.Join(c.Home, "dock"))
+	if err != nil {
+		return err
+	}
+	c.Log.Print("the dock is up")
+	select {
+	case s := <-signals:
+		c.Log.Printf("shutting down: got signal %v", s)
+	case <-e.shutdownAsked:
+		c.Log.Print("shutting down: asked to")
+	case <-listeners.Gone():
+		// The outer process was killed, and this one will be in a moment.
+		return errors.New("the outer process of the dock has ended")
+	}
+	e.shutdown()
+	server.Close()
+	return nil
+}
+
+// prepare makes mounts private and gives the namespaces a /proc and a name of their own.
+func prepare() error {
+	// Slave, not private: when the machine unmounts a disk, it must not stay mounted here.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("making the dock's mounts private: %w", err)
+	}
+	// In a container where parts of /proc are masked the kernel refuses; the machine's /proc does then.
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("mounting the dock's /proc: %w", err)
+	}
+	if err := unix.Sethostname([]byte("capstan-dock")); err != nil {
+		return fmt.Errorf("naming the dock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+// Package logfile writes log files that can't grow without bound: a file that is full is kept once, as NAME.1.
+package logfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// DefaultMax is the size in bytes at which a file is rotated unless Open is told otherwise. With the kept one, a log takes at
+// most twice as much.
+const DefaultMax = 8 << 20
+
+// File is an append-only log file of bounded size. It is safe for concurrent use.
+type File struct {
+	path string
+	max  int64
+
+	mu     sync.Mutex
+	file   *os.File // nil while it can't be opened
+	size   int64
+	closed bool
+}
+
+// Open opens path for appending, and makes it (0600) and its directory (0700) if they are missing. max is in bytes; 0 means DefaultMax.
+func Open(path string, max int64) (*File, error) {
+	if max <= 0 {
+		max = DefaultMax
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of log %s: %w", path, err)
+	}
+	f := &File{path: path, max: max}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *File) open() error {
+	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening log %s: %w", f.path, err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return fmt.Errorf("reading the size of log %s: %w", f.path, err)
+	}
+	f.file, f.size = file, info.Size()
+	return nil
+}
+
+// Write appends p. It always reports success: a full disk loses log lines, and must not end or block the process that
+// writes them.
+func (f *File) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.size > 0 && f.size+int64(len(p)) > f.max {
+		f.rotate()
+	}
+	if f.closed || (f.file == nil && f.open() != nil) {
+		return len(p), nil
+	}
+	n, _ := f.file.Write(p)
+	f.size += int64(n)
+	return len(p), nil
+}
+
+// rotate goes on with the old file if it can't be renamed, emptied so that the bound holds.
+func (f *File) rotate() {
+	if err := os.Rename(f.path, f.path+".1"); err != nil {
+		if f.file != nil && f.file.Truncate(0) == nil {
+			f.size = 0
+		}
+		return
+	}
+	f.file.Close()
+	f.file, f.size = nil, 0
+}
+
+// Close closes the file. Writes after it are lost.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if f.file == nil {
+		return nil
+	}
+	err := f.file.Close()
+	f.file, f.size = nil, 0
+	return err
+}
+
+// Pipe returns the write end of a pipe for a child's output, and copies what arrives to w until all holders of the write
+// end have closed it; then done is closed. The caller closes its own copy once its children are started for the last time.
+func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
+	r, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a pipe for log output: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer r.Close()
+		buf := make([]byte, 4<<10) // small: there is one for each unit of each host
+		for {
+			n, err := r.Read(buf)
+			if n > 0 {
+				w.Write(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return in, ended, nil
+}

@@ -1,0 +1,69 @@
+// Package network plans and makes the network of the dock: one bridge in one network namespace, a veth pair for each running
+// host, and an address of its own for each balancer. Plans are pure; Apply puts them into a Kernel.
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// The addresses in the dock. Nothing outside of it sees them.
+var (
+	Gateway = netip.MustParseAddr("10.231.0.1") // of the bridge; the plane listens here too
+	Subnet  = netip.MustParsePrefix("10.231.0.0/16")
+
+	Hosts     = Range{netip.MustParseAddr("10.231.1.1"), netip.MustParseAddr("10.231.15.254")}
+	Balancers = Range{netip.MustParseAddr("10.231.16.1"), netip.MustParseAddr("10.231.254.254")}
+)
+
+// Bridge is the name of the bridge in the dock, and HostLink the name of a host's interface inside of it.
+const (
+	Bridge   = "capstan0"
+	HostLink = "eth0"
+)
+
+// Range is a range of addresses, both ends included.
+type Range struct{ First, Last netip.Addr }
+
+// ErrExhausted is returned by Next if all addresses are in use.
+var ErrExhausted = errors.New("all addresses of the range are in use")
+
+// Next gives the first address after last that is not used, from the start again at the end. Going on from the last one means that the address
+// of something that was just deleted is not given to the next: its peers may still try to reach it. An invalid last begins at First.
+func (r Range) Next(last netip.Addr, used map[netip.Addr]bool) (netip.Addr, error) {
+	a := r.First
+	if r.contains(last) && last != r.Last {
+		a = last.Next()
+	}
+	for start := a; ; {
+		if b := a.As4(); !used[a] && b[3] != 0 && b[3] != 255 {
+			return a, nil
+		}
+		if a = a.Next(); !r.contains(a) {
+			a = r.First
+		}
+		if a == start {
+			return netip.Addr{}, fmt.Errorf("%w: %v to %v", ErrExhausted, r.First, r.Last)
+		}
+	}
+}
+
+func (r Range) contains(a netip.Addr) bool {
+	return a.IsValid() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
+
+// MAC is derived from the address, so that a host which comes back with its old address has its old MAC too, and nobody
+// holds a stale ARP entry.
+func MAC(a netip.Addr) net.HardwareAddr {
+	b := a.As4()
+	return net.HardwareAddr{0x02, 0xca, b[0], b[1], b[2], b[3]}
+}
+
+// LinkName is the name of the dock's end of a host's veth pair: unique for each address, and within the 15 bytes that Linux
+// gives to names.
+func LinkName(a netip.Addr) string {
+	b := a.As4()
+	return fmt.Sprintf("host-%d-%d", b[2], b[3])
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package outside
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked means that a dock runs in this home directory already.
+var ErrLocked = errors.New("a dock runs in this home directory already")
+
+// lock takes the lock that a running dock holds. PID 1 inside inherits the file, so that the lock is free only when both are gone.
+func lock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the dock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
+		}
+		return nil, fmt.Errorf("locking the dock: %w", err)
+	}
+	return f, nil
+}
+
+// process identifies a process: ids are used again, an id with a start time is not.
+type process struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"` // in clock ticks since boot
+	Boot  string `json:"boot"`  // the machine's boot id
+}
+
+func identify(pid int) (process, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, err
+	}
+	// The name, in parentheses, may contain anything.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 20 {
+		return process{}, fmt.Errorf("reading the start time of process %d: %q", pid, data)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return process{}, err
+	}
+	return process{PID: pid, Start: fields[19], Boot: strings.TrimSpace(string(boot))}, nil
+}
+
+func (p process) write(path string) error {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// awaitPrevious waits until the first process of a dock that was killed is gone. The kernel kills all processes in its namespaces before that
+// process counts as ended, but may give the lock back a little earlier.
+func awaitPrevious(path string, limit time.Duration) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for what a previous dock left: %w", err)
+	}
+	var p process
+	if json.Unmarshal(data, &p) != nil || p.PID <= 0 {
+		return nil // written half, at the start of a dock that was killed then
+	}
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for what a previous dock left: %w", err)
+	}
+	defer unix.Close(fd)
+	if now, err := identify(p.PID); err != nil || now != p {
+		return nil // another process has that id by now
+	}
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(limit); ; {
+		n, err := unix.Poll(poll, int(max(time.Until(deadline), 0)/time.Millisecond))
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("waiting for the end of a previous dock: %w", err)
+		case !time.Now().Before(deadline):
+			return fmt.Errorf("process %d of a previous dock does not end: end it with `kill -9 %d`", p.PID, p.PID)
+		}
+	}
+}

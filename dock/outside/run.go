@@ -1,0 +1,156 @@
+//go:build linux
+
+// Package outside is the outer process of a dock. It makes the namespaces with PID 1 in them, opens listeners on the machine's loopback interface for it,
+// and ends with it.
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock/handoff"
+)
+
+// Exit statuses of `capstan-dock run`.
+const (
+	ExitFailed = 1
+	ExitLocked = 75 // a dock runs already (EX_TEMPFAIL)
+)
+
+// File descriptors that PID 1 inside gets.
+const (
+	HandoffFD = 3
+	LockFD    = 4
+)
+
+// previousLimit is how long the processes of a killed dock may take to disappear.
+const previousLimit = 20 * time.Second
+
+// stopLimit is how long everything inside may take to end in good order.
+const stopLimit = 60 * time.Second
+
+// Config is what Run needs.
+type Config struct {
+	Dir    string   // HOME/dock
+	Inside []string // arguments of this same program that make it PID 1 inside
+	Log    *log.Logger
+}
+
+// Run makes the dock and returns when it has ended. The end of ctx ends it in good order. The calling goroutine must be locked to the
+// main thread: when the thread that started PID 1 ends, so does PID 1.
+func Run(ctx context.Context, c Config) error {
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(16 << 20)
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return fmt.Errorf("making the dock's directory: %w", err)
+	}
+	held, err := lock(c.Dir)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	record := filepath.Join(c.Dir, "process.json")
+	if err := awaitPrevious(record, previousLimit); err != nil {
+		return err
+	}
+	outer, inner, err := handoff.Pair()
+	if err != nil {
+		return err
+	}
+	defer outer.Close()
+	cmd := exec.Command("/proc/self/exe", c.Inside...)
+	cmd.Args[0] = "capstan-dock"
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{inner, held}
+	cmd.SysProcAttr = attributes()
+	err = cmd.Start()
+	inner.Close()
+	if err != nil {
+		return explain(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := handoff.Serve(outer); err != nil {
+			c.Log.Printf("serving listeners: %v", err)
+		}
+	}()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if p, err := identify(cmd.Process.Pid); err == nil {
+		if err := p.write(record); err != nil {
+			c.Log.Printf("recording the dock's first process: %v", err)
+		}
+	}
+	err = await(ctx, cmd, ended)
+	outer.Close()
+	<-served
+	return err
+}
+
+func await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
+	stopping := false
+	var limit <-chan time.Time
+	done := ctx.Done()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil && !stopping {
+				return fmt.Errorf("the dock's first process ended: %w", err)
+			}
+			return nil
+		case <-done:
+			done, stopping = nil, true
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return fmt.Errorf("ending the dock: %w", err)
+			}
+			timer := time.NewTimer(stopLimit)
+			defer timer.Stop()
+			limit = timer.C
+		case <-limit:
+			limit = nil
+			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return fmt.Errorf("ending the dock: %w", err)
+			}
+		}
+	}
+}
+
+// attributes puts the child into new namespaces. Root needs no user namespace; all others get one in which they are root, and which knows no other user.
+func attributes() *syscall.SysProcAttr {
+	runtime.LockOSThread()
+	a := Namespaces(Rootless())
+	a.Pdeathsig = syscall.SIGKILL
+	return a
+}
+
+// Namespaces are those of a dock.
+func Namespaces(rootless bool) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Setsid:     true,
+	}
+	if rootless {
+		a.Cloneflags |= syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return a
+}
+
+func explain(err error) error {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EACCES) {
+		return fmt.Errorf("making the dock's namespaces: %w: `capstan-dock check` says which setting forbids it", err)
+	}
+	return fmt.Errorf("making the dock's namespaces: %w", err)
+}

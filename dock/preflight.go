@@ -1,0 +1,43 @@
+//go:build linux
+
+package dock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// preflightLimit bounds the whole check.
+const preflightLimit = 20 * time.Second
+
+// Preflight finds out what keeps a dock from working on this machine, by trying what a dock does in namespaces that are thrown away. It makes
+// nothing. The error wraps one *Problem for each thing that is missing, each with the command that changes it.
+func Preflight(ctx context.Context, o Options) error {
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, preflightLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, o.Binary, "check", "--json", "--home", o.Home,
+		"--min-free", strconv.FormatUint(o.MinFree, 10), "--inotify", strconv.Itoa(o.InotifyInstances))
+	cmd.WaitDelay = time.Second
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var problems []*Problem
+	if jsonErr := json.Unmarshal(out, &problems); jsonErr != nil {
+		return fmt.Errorf("checking this machine: %w: %s", errors.Join(err, jsonErr), stderr.String())
+	}
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,135 @@
+package rootfs
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind says how a Mount comes about.
+type Kind string
+
+// The kinds of mounts.
+const (
+	Bind   Kind = "bind"   // Source, with all mounts below it
+	FS     Kind = "fs"     // a new file system of type Source
+	Link   Kind = "link"   // no mount: a symbolic link to Source
+	Text   Kind = "text"   // no mount: a file that holds Source
+	Folder Kind = "folder" // no mount: an empty directory
+)
+
+// Mount is one step in the making of the root.
+type Mount struct {
+	Kind     Kind
+	Source   string
+	Target   string // absolute, as the host sees it
+	Data     string // options of the file system
+	Own      bool   // Source is a path of the host, not of the machine
+	ReadOnly bool   // with all mounts below
+	Writable bool   // although Source is mounted read-only
+	Optional bool   // it may fail: the host works without
+
+	// Instead is done if this one fails.
+	Instead []Mount
+}
+
+// String is one line for logs, errors and golden files.
+func (m Mount) String() string {
+	s := fmt.Sprintf("%s %s", m.Kind, m.Target)
+	if m.Source != "" {
+		s += " from " + strings.ReplaceAll(strings.TrimSpace(m.Source), "\n", " ")
+	}
+	if m.Data != "" {
+		s += " " + m.Data
+	}
+	if m.Own {
+		s += " (own)"
+	}
+	if m.ReadOnly {
+		s += " ro"
+	}
+	if m.Writable {
+		s += " rw"
+	}
+	if m.Optional {
+		s += " optional"
+	}
+	for _, i := range m.Instead {
+		s += " | " + i.String()
+	}
+	return s
+}
+
+// Options for Plan.
+type Options struct {
+	BinDir string // becomes /opt/capstan/bin, its folder "bundles" becomes /opt/capstan/bundles
+	BootID string // becomes /proc/sys/kernel/random/boot_id: a new one for each boot, or a kubelet doesn't notice a reboot
+}
+
+// controllers make a plain directory look like cgroup v2 to kubeadm's system check. Nothing is really limited.
+const controllers = "cpuset cpu io memory hugetlb pids rdma freezer devices\n"
+
+// Plan lists what to do, in order, to complete a host's root directory on machine m.
+func Plan(m Machine, o Options) []Mount {
+	var plan []Mount
+	for _, e := range m.Entries {
+		if e.Link != "" {
+			plan = append(plan, Mount{Kind: Link, Source: e.Link, Target: e.Path})
+			continue
+		}
+		plan = append(plan, Mount{Kind: Bind, Source: e.Path, Target: e.Path, ReadOnly: true, Optional: strings.HasPrefix(e.Path, "/etc/") || e.Path == "/boot"})
+	}
+	plan = append(plan,
+		Mount{Kind: Bind, Source: o.BinDir, Target: "/opt/capstan/bin", ReadOnly: true},
+		Mount{Kind: Bind, Source: o.BinDir + "/bundles", Target: "/opt/capstan/bundles", ReadOnly: true, Optional: true},
+		Mount{Kind: FS, Source: "tmpfs", Target: "/run", Data: "mode=755,size=64m"},
+		Mount{Kind: Folder, Target: "/run/lock"},
+	)
+	plan = append(plan, planDev()...)
+	plan = append(plan, planProc(o)...)
+	return append(plan, planSys()...)
+}
+
+func planDev() []Mount {
+	plan := []Mount{{Kind: FS, Source: "tmpfs", Target: "/dev", Data: "mode=755,size=1m"}}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		plan = append(plan, Mount{Kind: Bind, Source: "/dev/" + name, Target: "/dev/" + name})
+	}
+	return append(plan,
+		Mount{Kind: FS, Source: "devpts", Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=0620", Optional: true},
+		Mount{Kind: Link, Source: "pts/ptmx", Target: "/dev/ptmx"},
+		Mount{Kind: FS, Source: "tmpfs", Target: "/dev/shm", Data: "mode=1777,size=64m"},
+		Mount{Kind: Link, Source: "null", Target: "/dev/kmsg"},
+		Mount{Kind: Link, Source: "/proc/self/fd", Target: "/dev/fd"},
+		Mount{Kind: Link, Source: "/proc/self/fd/0", Target: "/dev/stdin"},
+		Mount{Kind: Link, Source: "/proc/self/fd/1", Target: "/dev/stdout"},
+		Mount{Kind: Link, Source: "/proc/self/fd/2", Target: "/dev/stderr"},
+	)
+}
+
+// planProc mounts a /proc of the host's own PID namespace, or the dock's where parts of that are masked (in a container): then the
+// kernel refuses a new one. What belongs to the machine as a whole is read-only.
+func planProc(o Options) []Mount {
+	plan := []Mount{{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}}}
+	for _, path := range []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"} {
+		plan = append(plan, Mount{Kind: Bind, Source: path, Target: path, Own: true, ReadOnly: true, Optional: true})
+	}
+	// The sysctls of the network are the host's own.
+	plan = append(plan, Mount{Kind: Bind, Source: "/proc/sys/net", Target: "/proc/sys/net", Own: true, Writable: true})
+	if o.BootID != "" {
+		plan = append(plan,
+			Mount{Kind: Text, Source: o.BootID + "\n", Target: "/run/boot_id"},
+			Mount{Kind: Bind, Source: "/run/boot_id", Target: "/proc/sys/kernel/random/boot_id", Own: true, ReadOnly: true, Optional: true})
+	}
+	return plan
+}
+
+// planSys shows the devices of the host's own network namespace where the kernel allows it.
+func planSys() []Mount {
+	return []Mount{
+		{Kind: FS, Source: "sysfs", Target: "/sys", ReadOnly: true, Instead: []Mount{{Kind: Bind, Source: "/sys", Target: "/sys", ReadOnly: true}}},
+		{Kind: FS, Source: "tmpfs", Target: "/sys/fs/cgroup", Data: "mode=755,size=1m"},
+		{Kind: Text, Source: controllers, Target: "/sys/fs/cgroup/cgroup.controllers"},
+		{Kind: Text, Source: "\n", Target: "/sys/fs/cgroup/cgroup.subtree_control"},
+		{Kind: Text, Source: "\n", Target: "/sys/fs/cgroup/cgroup.procs"},
+	}
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package dock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Options say where a dock is and what it is made of.
+type Options struct {
+	// Home is the home directory of Capstan, absolute. The dock's part is HOME/dock.
+	Home string
+	// BinDir is the folder with Capstan's binaries, absolute; hosts see it as /opt/capstan/bin, and its folder "bundles" as /opt/capstan/bundles.
+	BinDir string
+	// Binary is capstan-dock; "" means BinDir/capstan-dock.
+	Binary string
+
+	// MinFree is how many bytes must be free on the disk of Home; 0 means 1 GiB.
+	MinFree uint64
+	// InotifyInstances is how many of them must be free for this user; 0 means 48: enough for the plane, a control plane and two workers. A control plane
+	// takes 18, a worker 5.
+	InotifyInstances int
+}
+
+// Limits of Start.
+const (
+	startLimit = time.Minute
+	maxLog     = 4 << 20 // bytes of dock.log at which Start puts it aside
+)
+
+// exitLocked is the exit status of `capstan-dock run` if another holds the lock.
+const exitLocked = 75
+
+func (o Options) check() (Options, error) {
+	if !filepath.IsAbs(o.Home) || !filepath.IsAbs(o.BinDir) {
+		return o, fmt.Errorf("starting the dock: home directory %q and folder of binaries %q must be absolute paths", o.Home, o.BinDir)
+	}
+	if o.Binary == "" {
+		o.Binary = filepath.Join(o.BinDir, "capstan-dock")
+	}
+	if o.MinFree == 0 {
+		o.MinFree = 1 << 30
+	}
+	if o.InotifyInstances == 0 {
+		o.InotifyInstances = 48
+	}
+	if _, err := os.Stat(o.Binary); err != nil {
+		return o, fmt.Errorf("starting the dock: %w: build it with `make build`, or install all binaries into one folder", err)
+	}
+	return o, nil
+}
+
+// Start makes sure that a dock runs in the background, and returns a client for it when it answers. If one runs already, it is left as it is, and only one is
+// made if several ask at the same time. What the machine lacks is found out before anything is made: the error then wraps a *Problem for
+// each thing. If the dock ends while it starts, the error tells the last lines of HOME/dock/dock.log. Hosts that should run are started in
+// the background; see Status.
+func Start(ctx context.Context, o Options) (*Client, error) {
+	o, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	client := Connect(o.Home)
+	if _, err := client.Status(ctx); err == nil {
+		return client, nil
+	}
+	if err := Preflight(ctx, o); err != nil {
+		return nil, err
+	}
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := startOne(ctx, o, client)
+		if err == nil {
+			return client, nil
+		}
+		if !errors.Is(err, errLocked) {
+			return nil, err
+		}
+		// Another is starting, or on its way to end.
+		if !pauseFor(ctx, pause) {
+			return nil, fmt.Errorf("starting the dock: another process holds %s, but no dock answers: %w", filepath.Join(Dir(o.Home), "lock"), ctx.Err())
+		}
+		if _, err := client.Status(ctx); err == nil {
+			return client, nil
+		}
+	}
+}
+
+var errLocked = errors.New("another dock holds the lock")
+
+// startOne starts a dock and waits until one answers, this or another.
+func startOne(ctx context.Context, o Options, client *Client) error {
+	path := filepath.Join(Dir(o.Home), "dock.log")
+	log, begin, err := openLog(path)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(o.Binary, "run", "--home", o.Home, "--bin-dir", o.BinDir)
+	cmd.Dir = "/"
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the dock: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		if _, err := client.Status(ctx); err == nil {
+			return nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case err := <-ended:
+			timer.Stop()
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.ExitCode() == exitLocked {
+				return errLocked
+			}
+			return fmt.Errorf("the dock ended while it started: %s (all of it is in %s)", lastLines(path, begin), path)
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("waiting for the dock to answer: %w; its log is %s", ctx.Err(), path)
+		}
+	}
+}
+
+func openLog(path string) (log *os.File, size int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, 0, fmt.Errorf("making the dock's directory: %w", err)
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
+		if err := os.Rename(path, path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, 0, fmt.Errorf("putting the dock's log aside: %w", err)
+		}
+	}
+	log, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, 0, fmt.Errorf("opening the dock's log: %w", err)
+	}
+	info, err := log.Stat()
+	if err != nil {
+		log.Close()
+		return nil, 0, fmt.Errorf("opening the dock's log: %w", err)
+	}
+	return log, info.Size(), nil
+}
+
+// lastLines gives the end of what was written to the log behind begin.
+func lastLines(path string, begin int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "no log: " + err.Error()
+	}
+	defer f.Close()
+	const most = 4 << 10
+	if info, err := f.Stat(); err == nil {
+		begin = max(begin, info.Size()-most)
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, begin, most))
+	if err != nil || len(data) == 0 {
+		return "it logged nothing"
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "; ")
+}
+
+// waitUnlocked waits until no dock holds the lock of home.
+func waitUnlocked(ctx context.Context, home string) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	f, err := os.Open(filepath.Join(Dir(home), "lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for the end of the dock: %w", err)
+	}
+	defer f.Close()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+		if err == nil {
+			return nil // closing the file gives the lock back
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("waiting for the end of the dock: %w", err)
+		}
+		if !pauseFor(ctx, pause) {
+			return fmt.Errorf("waiting for the end of the dock: %w; its log is %s", ctx.Err(), filepath.Join(Dir(home), "dock.log"))
+		}
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

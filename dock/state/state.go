@@ -1,0 +1,135 @@
+// Package state keeps what a dock holds in one file that is never seen half written.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Version of the file's format.
+const Version = 1
+
+// State is what should be. It holds no pointers to share: Clone copies all that may be changed.
+type State struct {
+	Version      int                 `json:"version"`
+	Hosts        map[string]Host     `json:"hosts"`
+	Balancers    map[string]Balancer `json:"balancers"`
+	Relays       map[string]Relay    `json:"relays"`
+	Units        map[string]Unit     `json:"units"`
+	LastHost     netip.Addr          `json:"lastHost"`     // the address given last
+	LastBalancer netip.Addr          `json:"lastBalancer"` // the address given last
+}
+
+// Host is a host that exists.
+type Host struct {
+	Address  netip.Addr `json:"address"`
+	Run      bool       `json:"run"`                // it should run
+	Deleting bool       `json:"deleting,omitempty"` // it is being deleted, and comes back in no case
+	Env      []string   `json:"env,omitempty"`
+}
+
+// Balancer is a balancer that exists. Its relay is in Relays, under BalancerRelay.
+type Balancer struct {
+	Address  netip.Addr `json:"address"`
+	Backends []string   `json:"backends"`
+}
+
+// Relay is a relay that exists.
+type Relay struct {
+	Port   int    `json:"port"`
+	Target string `json:"target"`
+}
+
+// Unit is a unit that should run; the fields are those of dock.Unit.
+type Unit struct {
+	Argv    []string      `json:"argv"`
+	Env     []string      `json:"env,omitempty"`
+	Dir     string        `json:"dir,omitempty"`
+	LogFile string        `json:"logFile,omitempty"`
+	Grace   time.Duration `json:"grace,omitempty"`
+}
+
+// Equal says whether a process of one unit would do for the other.
+func (u Unit) Equal(v Unit) bool {
+	return slices.Equal(u.Argv, v.Argv) && slices.Equal(u.Env, v.Env) && u.Dir == v.Dir && u.LogFile == v.LogFile && u.Grace == v.Grace
+}
+
+// BalancerRelay is the name of a balancer's relay. No other relay can have it: it is no DNS label.
+func BalancerRelay(balancer string) string { return "balancer/" + balancer }
+
+// New is the state of a dock that holds nothing.
+func New() *State {
+	return &State{Version: Version, Hosts: map[string]Host{}, Balancers: map[string]Balancer{}, Relays: map[string]Relay{}, Units: map[string]Unit{}}
+}
+
+// Clone copies s; slices in it are replaced, never changed in place.
+func (s *State) Clone() *State {
+	c := *s
+	c.Hosts, c.Balancers, c.Relays, c.Units = maps.Clone(s.Hosts), maps.Clone(s.Balancers), maps.Clone(s.Relays), maps.Clone(s.Units)
+	return &c
+}
+
+// Load reads the file at path; a missing one is a New state.
+func Load(path string) (*State, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return New(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the dock's state: %w", err)
+	}
+	s := New()
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("reading the dock's state: %s is damaged (%w): repair it, or remove everything with `capstan down --delete`", path, err)
+	}
+	if s.Version != Version {
+		return nil, fmt.Errorf("reading the dock's state: %s has version %d, this program knows %d: use the program that wrote it", path, s.Version, Version)
+	}
+	return s, nil
+}
+
+// Save replaces the file at path. After a crash, or on an error, the old or the new state is there, whole.
+func (s *State) Save(path string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the dock's state: %w", err)
+	}
+	temp := path + ".new"
+	if err := writeSynced(temp, append(data, '\n')); err != nil {
+		os.Remove(temp)
+		return fmt.Errorf("writing the dock's state: %w", err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		os.Remove(temp)
+		return fmt.Errorf("writing the dock's state: %w", err)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("writing the dock's state: %w", err)
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("writing the dock's state: %w", err)
+	}
+	return nil
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,177 @@
+//go:build linux
+
+// Package supervise runs commands under a PID 1: each in a session of its own, ended together with all that it started,
+// and started again with growing delays if it is to be kept running.
+package supervise
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock/reap"
+)
+
+// Command is what to run.
+type Command struct {
+	Argv   []string // Argv[0] without a slash is looked up in PATH of Env
+	Env    []string // all of the environment; of equal names the last wins
+	Dir    string   // "" is /
+	Output *os.File // standard output and error; nil discards
+}
+
+// Process is a running Command.
+type Process struct {
+	*reap.Child
+	// Started is when it was started.
+	Started time.Time
+
+	mark string
+}
+
+// Start starts the command. Its standard input is empty.
+func Start(r *reap.Reaper, c Command) (*Process, error) {
+	if len(c.Argv) == 0 {
+		return nil, errors.New("starting a command: it has no words")
+	}
+	path, err := lookup(c.Argv[0], c.Env)
+	if err != nil {
+		return nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", path, err)
+	}
+	defer null.Close()
+	output := c.Output
+	if output == nil {
+		output = null
+	}
+	mark := newMark()
+	dir := c.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	child, err := r.Start(path, c.Argv, &syscall.ProcAttr{
+		Dir:   dir,
+		Env:   last(append(append([]string(nil), c.Env...), markName+"="+mark)),
+		Files: []uintptr{null.Fd(), output.Fd(), output.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Process{Child: child, Started: time.Now(), mark: mark}, nil
+}
+
+// Mode says which processes Stop ends beside the main one; the values are systemd's KillMode.
+type Mode string
+
+// The modes that Stop knows; any other is as WholeGroup.
+const (
+	WholeGroup  Mode = "control-group" // SIGTERM, later SIGKILL, to all
+	MixedGroup  Mode = "mixed"         // SIGTERM to the main process, SIGKILL to all that are left of the others
+	MainProcess Mode = "process"       // only the main process
+)
+
+// Stop ends the process and, depending on mode, all that it started: SIGTERM, then SIGKILL after grace. It returns when they are
+// gone; what survives SIGKILL for 5 seconds (a process that waits for a disk) is an error.
+func (p *Process) Stop(grace time.Duration, mode Mode) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if mode != MainProcess && mode != MixedGroup {
+		signalAll(members(p.mark, p.Pid), syscall.SIGTERM)
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+	case <-timer.C:
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+		select {
+		case <-p.Done():
+		case <-time.After(killWait):
+			return fmt.Errorf("process %d does not end, %v after SIGKILL", p.Pid, killWait)
+		}
+	}
+	if mode == MainProcess {
+		return nil
+	}
+	return p.KillRest()
+}
+
+// killWait is how long a process may take to disappear after SIGKILL.
+const killWait = 5 * time.Second
+
+// KillRest ends with SIGKILL what is left of the descendants of a process that has ended itself, and waits for their end.
+func (p *Process) KillRest() error {
+	deadline := time.Now().Add(killWait)
+	for pause := time.Millisecond; ; pause *= 2 {
+		rest := members(p.mark, p.Pid)
+		if len(rest) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %v do not end, %v after SIGKILL", rest, killWait)
+		}
+		signalAll(rest, syscall.SIGKILL)
+		time.Sleep(pause)
+	}
+}
+
+func signalAll(pids []int, sig syscall.Signal) {
+	for _, pid := range pids {
+		syscall.Kill(pid, sig) // it may have ended since
+	}
+}
+
+// lookup finds a program as a shell would, but in the PATH of env.
+func lookup(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path := ""
+	for _, pair := range env {
+		if v, ok := strings.CutPrefix(pair, "PATH="); ok {
+			path = v
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		full := filepath.Join(dir, name)
+		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("starting %s: %w in PATH %s", name, fs.ErrNotExist, path)
+}
+
+// last keeps the last of equal names: getenv would give the first.
+func last(env []string) []string {
+	seen := map[string]bool{}
+	out := make([]string, 0, len(env))
+	for i := len(env) - 1; i >= 0; i-- {
+		name, _, ok := strings.Cut(env[i], "=")
+		if !ok || seen[name] {
+			continue
+		}
+		seen[name] = true
+		out = append(out, env[i])
+	}
+	return out
+}
+
+func newMark() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
