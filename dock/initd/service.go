@@ -162,7 +162,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		s.mu.Unlock()
 		delay := backoff.Next(time.Since(began))
 		s.set(Activating, "auto-restart", 0)
-		s.m.log.Printf("%s %s; it is started again in %v", s.name, end, delay)
+		s.note("%s; it is started again in %v", end, delay)
 		timer := time.NewTimer(delay)
 		select {
 		case <-timer.C:
@@ -185,6 +185,13 @@ func (s *service) loop(r *run, u *unit.Unit) {
 	}
 }
 
+// note writes to the console and to the service's own log, where people look first.
+func (s *service) note(format string, args ...any) {
+	text := s.name + " " + fmt.Sprintf(format, args...)
+	s.m.log.Print(text)
+	fmt.Fprintf(s.output, "%s init: %s\n", time.Now().Format(time.RFC3339), text)
+}
+
 func (s *service) finish(r *run, end ending) {
 	state, sub := Inactive, "dead"
 	s.mu.Lock()
@@ -196,7 +203,7 @@ func (s *service) finish(r *run, end ending) {
 	s.mu.Unlock()
 	s.set(state, sub, 0)
 	if state == Failed {
-		s.m.log.Printf("%s %s", s.name, end)
+		s.note("%s", end)
 	}
 	close(r.ended)
 }

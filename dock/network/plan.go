@@ -73,6 +73,7 @@ func PlanUnlink(a netip.Addr) []Op { return []Op{deleteLink{LinkName(a)}} }
 // PlanHost plans the namespace of the host with address a, from within it and after PlanLink.
 func PlanHost(a netip.Addr) []Op {
 	return append(common(),
+		sysctl{"ipv6/conf/" + HostLink + "/disable_ipv6", "1", true}, // the link is older than the default above
 		address{HostLink, netip.PrefixFrom(a, Subnet.Bits())},
 		up{HostLink},
 		route{HostLink, Gateway},
