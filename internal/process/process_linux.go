@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -257,17 +256,4 @@ func (p Process) logLimit() int64 {
 		return DefaultLogLimit
 	}
 	return p.LogLimit
-}
-
-// Executable returns the path of an executable called name that lies beside this program.
-func Executable(name string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("finding the path of this program: %w", err)
-	}
-	path := filepath.Join(filepath.Dir(self), name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("finding %s beside %s: %w", name, self, err)
-	}
-	return path, nil
 }

@@ -75,6 +75,18 @@ func Ensure(folder Folder, hosts []string) (*Plane, error) {
 	return p, nil
 }
 
+// Load returns the authority and the administrator's certificate of a plane that exists, for making kubeconfigs; it makes nothing.
+func Load(folder Folder) (*Plane, error) {
+	p := &Plane{}
+	for name, pair := range map[string]*Pair{"ca": &p.CA, "admin": &p.Admin} {
+		var err error
+		if *pair, err = folder.load(name); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
 // unique returns the values in their order, without repetitions.
 func unique(values []string) []string {
 	var out []string

@@ -1,0 +1,84 @@
+//go:build linux
+
+package plane
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/process"
+)
+
+// admissionOff are admission plugins that are on by default and judge Pods, volumes, Ingresses and the like, which nothing runs in a management plane.
+// Each would watch types that are never used.
+var admissionOff = []string{
+	"DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger", "PersistentVolumeClaimResize", "PodSecurity",
+	"PodTopologyLabels", "Priority", "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
+}
+
+// apiServer returns the plane's API server.
+func (p *plane) apiServer() process.Process {
+	keys := p.PKI
+	args := []string{
+		"--bind-address=" + p.opts.Bind,
+		"--advertise-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(p.Ports.APIServer),
+		// No Service leads to this API server: nothing runs in its cluster.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.231.240.0/24",
+		"--etcd-servers=https://" + loopback(p.Ports.Etcd),
+		"--etcd-cafile=" + keys.EtcdCA.CertFile,
+		"--etcd-certfile=" + keys.EtcdClient.CertFile,
+		"--etcd-keyfile=" + keys.EtcdClient.KeyFile,
+		"--client-ca-file=" + keys.CA.CertFile,
+		"--tls-cert-file=" + keys.APIServer.CertFile,
+		"--tls-private-key-file=" + keys.APIServer.KeyFile,
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + keys.ServiceAccounts.CertFile,
+		"--service-account-signing-key-file=" + keys.ServiceAccounts.KeyFile,
+		"--anonymous-auth=false",
+		// No Node registers here, so there is nothing for the Node authorizer to decide.
+		"--authorization-mode=RBAC",
+		"--disable-admission-plugins=" + strings.Join(admissionOff, ","),
+		"--profiling=false",
+		"--allow-privileged=true",
+	}
+	if p.opts.Audit != "" {
+		args = append(args,
+			"--audit-policy-file="+filepath.Join(p.Dir, auditPolicyFile),
+			"--audit-log-path="+p.opts.Audit,
+			"--audit-log-maxsize=100",
+			"--audit-log-maxbackup=1",
+		)
+	}
+	proc := p.child("apiserver", "kube-apiserver", args...)
+	// Its heap is mostly schemas and caches: half the garbage costs a little time and saves a third of its memory.
+	proc.Env = append(proc.Env, "GOGC=50")
+	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
+	return proc
+}
+
+// auditPolicyFile is the name of the audit policy in the plane's folder.
+const auditPolicyFile = "audit-policy.yaml"
+
+// auditPolicy records who asked for what when, and not what was in it.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Metadata
+`
+
+// writeAuditPolicy writes the audit policy, if there is to be an audit log.
+func (p *plane) writeAuditPolicy() error {
+	if p.opts.Audit == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(p.opts.Audit), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(p.Dir, auditPolicyFile), []byte(auditPolicy), 0o600)
+}

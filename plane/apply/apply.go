@@ -1,0 +1,207 @@
+// Package apply brings the plane's own objects into its API server, and leaves alone what is there already: each object carries a hash of
+// its content, so a warm start reads some lists of names and writes nothing.
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/capstan-dev/capstan/plane/manifests"
+)
+
+// FieldManager is the name that the plane's objects are written under.
+const FieldManager = "capstan-plane"
+
+// parallel is how many requests are under way at the same time.
+const parallel = 4
+
+// Client writes objects as they are, without decoding them.
+type Client struct{ rest *rest.RESTClient }
+
+// New returns a client for the API server that config reaches.
+func New(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	return &Client{rest: client}, nil
+}
+
+// Ensure makes the API server have the objects and returns how many were written. What fails for a reason that passes is tried again until
+// ctx ends. Labels and annotations that others have set are kept.
+func (c *Client) Ensure(ctx context.Context, objects []manifests.Object) (written int, err error) {
+	have, err := c.hashes(ctx, objects)
+	if err != nil {
+		return 0, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, object := range objects {
+		hash, exists := have[key(object.Collection, object.Name)]
+		if exists && hash == object.Hash() {
+			continue
+		}
+		written++
+		group.Go(func() error {
+			err := again(ctx, func(ctx context.Context) error { return c.ensure(ctx, object, exists) })
+			if err != nil {
+				return fmt.Errorf("applying %s %s: %w", object.Kind, object.Name, err)
+			}
+			return nil
+		})
+	}
+	return written, group.Wait()
+}
+
+func key(collection, name string) string { return collection + "/" + name }
+
+// hashes returns the hash annotation of all objects in the collections of objects.
+func (c *Client) hashes(ctx context.Context, objects []manifests.Object) (map[string]string, error) {
+	have := map[string]string{}
+	listed := map[string]bool{}
+	for _, object := range objects {
+		if listed[object.Collection] {
+			continue
+		}
+		listed[object.Collection] = true
+		err := again(ctx, func(ctx context.Context) error {
+			data, err := c.rest.Get().AbsPath(object.Collection).
+				SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
+			if err != nil {
+				return err
+			}
+			var list metav1.PartialObjectMetadataList
+			if err := json.Unmarshal(data, &list); err != nil {
+				return err
+			}
+			for _, item := range list.Items {
+				have[key(object.Collection, item.Name)] = item.Annotations[manifests.HashAnnotation]
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", object.Collection, err)
+		}
+	}
+	return have, nil
+}
+
+// ensure writes one object: as a new one, or over the one that exists.
+func (c *Client) ensure(ctx context.Context, object manifests.Object, exists bool) error {
+	if !exists {
+		body, err := stamp(object, nil)
+		if err != nil {
+			return err
+		}
+		err = c.rest.Post().AbsPath(object.Collection).Param("fieldManager", FieldManager).
+			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	path := key(object.Collection, object.Name)
+	data, err := c.rest.Get().AbsPath(path).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	var old metav1.PartialObjectMetadata
+	if err := json.Unmarshal(data, &old); err != nil {
+		return err
+	}
+	body, err := stamp(object, &old.ObjectMeta)
+	if err != nil {
+		return err
+	}
+	return c.rest.Put().AbsPath(path).Param("fieldManager", FieldManager).
+		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+}
+
+// stamp returns the object with its hash. If there is an old one, its version and the labels and annotations that others set are taken over.
+func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
+	var raw map[string]json.RawMessage
+	var metadata map[string]any
+	if err := errors.Join(json.Unmarshal(object.JSON, &raw), json.Unmarshal(raw["metadata"], &metadata)); err != nil {
+		return nil, err
+	}
+	labels, annotations := child(metadata, "labels"), child(metadata, "annotations")
+	if old != nil {
+		metadata["resourceVersion"] = old.ResourceVersion
+		keep(labels, old.Labels)
+		keep(annotations, old.Annotations)
+	} else if object.IsCRD() {
+		// A new definition has no objects in an older version: the controller that would look for them need not.
+		annotations["crd-migration.cluster.x-k8s.io/observed-generation"] = "1"
+	}
+	annotations[manifests.HashAnnotation] = object.Hash()
+	data, err := json.Marshal(metadata)
+	if err != nil {
+		return nil, err
+	}
+	raw["metadata"] = data
+	return json.Marshal(raw)
+}
+
+// child returns the map at key of parent, which it makes if there is none.
+func child(parent map[string]any, key string) map[string]any {
+	m, _ := parent[key].(map[string]any)
+	if m == nil {
+		m = map[string]any{}
+		parent[key] = m
+	}
+	return m
+}
+
+// keep copies what is in old and not in m.
+func keep(m map[string]any, old map[string]string) {
+	for k, v := range old {
+		if _, ours := m[k]; !ours {
+			m[k] = v
+		}
+	}
+}
+
+// again calls do until it works, fails for good, or ctx ends, with growing pauses.
+func again(ctx context.Context, do func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.6, Cap: time.Second, Steps: 1 << 20}
+	for {
+		err := do(ctx)
+		if err == nil || !passes(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// passes reports whether an error may go away by itself: the server starts, is busy, or somebody else wrote at the same time.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusConflict, http.StatusTooManyRequests, http.StatusForbidden, http.StatusNotFound:
+		// Forbidden and not found: roles and definitions are being made in these seconds.
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
+}

@@ -1,0 +1,95 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterclass"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourceset"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourcesetbinding"
+	"sigs.k8s.io/cluster-api/core/reconcilers/extensionconfig"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinepool"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
+	topologymachinedeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
+	topologymachineset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
+)
+
+// Grace periods, as upstream sets them.
+const (
+	connectionGrace = 50 * time.Second
+	conditionsGrace = 5 * time.Minute
+)
+
+// core adds the reconcilers of Cluster API itself.
+func (s *setter) core(ctx context.Context) error {
+	c, r := s.GetClient(), s.GetAPIReader()
+	for kind, err := range map[string]error{
+		"Cluster": (&cluster.Reconciler{
+			Client: c, APIReader: r, ClusterCache: s.deps.ClusterCache, RemoteConnectionGracePeriod: connectionGrace,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"Machine": (&machine.Reconciler{
+			Client: c, APIReader: r, ClusterCache: s.deps.ClusterCache, RuntimeClient: s.deps.RuntimeClient,
+			RemoteConditionsGracePeriod: conditionsGrace,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"MachineSet": (&machineset.Reconciler{
+			Client: c, APIReader: r, ClusterCache: s.deps.ClusterCache,
+			PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"MachineDeployment": (&machinedeployment.Reconciler{
+			Client: c, APIReader: r, RuntimeClient: s.deps.RuntimeClient,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"MachinePool": (&machinepool.Reconciler{
+			Client: c, APIReader: r, ClusterCache: s.deps.ClusterCache,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"MachineHealthCheck": (&machinehealthcheck.Reconciler{
+			Client: c, ClusterCache: s.deps.ClusterCache,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"ClusterResourceSet": (&clusterresourceset.Reconciler{
+			Client: c, ClusterCache: s.deps.ClusterCache,
+		}).SetupWithManager(ctx, s.Manager, s.options(), s.secretNames),
+		"ClusterResourceSetBinding": (&clusterresourcesetbinding.Reconciler{
+			Client: c,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		// The kubeadm control plane manager has a second, read-only one, for a registry of its own; here they share one.
+		"ExtensionConfig": (&extensionconfig.Reconciler{
+			Client: c, APIReader: r, RuntimeClient: s.deps.RuntimeClient, PartialSecretCache: s.secretNames,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+	} {
+		if err != nil {
+			return fmt.Errorf("adding the controller of %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// topology adds the reconcilers of ClusterClasses.
+func (s *setter) topology(ctx context.Context) error {
+	c, r := s.GetClient(), s.GetAPIReader()
+	for kind, err := range map[string]error{
+		"ClusterClass": (&clusterclass.Reconciler{
+			Client: c, RuntimeClient: s.deps.RuntimeClient,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"Cluster": (&topologycluster.Reconciler{
+			Client: c, APIReader: r, RuntimeClient: s.deps.RuntimeClient, ClusterCache: s.deps.ClusterCache,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"MachineDeployment": (&topologymachinedeployment.Reconciler{
+			Client: c, APIReader: r,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+		"MachineSet": (&topologymachineset.Reconciler{
+			Client: c, APIReader: r,
+		}).SetupWithManager(ctx, s.Manager, s.options()),
+	} {
+		if err != nil {
+			return fmt.Errorf("adding the topology controller of %s: %w", kind, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+)
+
+// migrator adds the controller that rewrites stored objects after an update of the CustomResourceDefinitions. Each of upstream's managers
+// has one for its own types; there can be one of that name here, for all types.
+func (s *setter) migrator(ctx context.Context) error {
+	byStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
+	bySpec := crdmigrator.ByObjectConfig{}
+	err := (&crdmigrator.CRDMigrator{
+		Client:    s.GetClient(),
+		APIReader: s.GetAPIReader(),
+		Config: map[client.Object]crdmigrator.ByObjectConfig{
+			&addonsv1.ClusterResourceSet{}:                byStatus,
+			&addonsv1.ClusterResourceSetBinding{}:         bySpec,
+			&bootstrapv1.KubeadmConfig{}:                  byStatus,
+			&bootstrapv1.KubeadmConfigTemplate{}:          bySpec,
+			&clusterv1.Cluster{}:                          byStatus,
+			&clusterv1.ClusterClass{}:                     byStatus,
+			&clusterv1.Machine{}:                          byStatus,
+			&clusterv1.MachineDeployment{}:                byStatus,
+			&clusterv1.MachineDrainRule{}:                 bySpec,
+			&clusterv1.MachineHealthCheck{}:               byStatus,
+			&clusterv1.MachinePool{}:                      byStatus,
+			&clusterv1.MachineSet{}:                       byStatus,
+			&controlplanev1.KubeadmControlPlane{}:         byStatus,
+			&controlplanev1.KubeadmControlPlaneTemplate{}: bySpec,
+			&ipamv1.IPAddress{}:                           bySpec,
+			&ipamv1.IPAddressClaim{}:                      byStatus,
+			&runtimev1.ExtensionConfig{}:                  byStatus,
+		},
+	}).SetupWithManager(ctx, s.Manager, controller.Options{MaxConcurrentReconciles: 1})
+	if err != nil {
+		return fmt.Errorf("adding the migration of stored objects: %w", err)
+	}
+	return nil
+}

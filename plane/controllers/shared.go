@@ -1,0 +1,70 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/setup"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// setter adds controllers to a manager; its methods are the steps.
+type setter struct {
+	ctrl.Manager
+	concurrency int
+	deps        Deps
+	// secretNames watches the metadata of all Secrets, for the controllers that must see those of no cluster.
+	secretNames cache.Cache
+}
+
+// shared makes what all controllers use: one connection to each workload cluster, one reader of Secrets, one runtime client.
+func (s *setter) shared(ctx context.Context, opts Options) error {
+	var err error
+	if s.deps.SecretReader, err = setup.CreateSecretCachingClient(s.Manager); err != nil {
+		return fmt.Errorf("making the client that reads Secrets: %w", err)
+	}
+
+	// Core's options hold all that the others need: theirs only trim more.
+	connections := setup.ClusterCacheClientOptions(name, 100, 200)
+	s.deps.ClusterCache, err = clustercache.SetupWithManager(ctx, s.Manager, clustercache.Options{
+		SecretClient: s.deps.SecretReader,
+		Cache:        setup.ClusterCacheCacheOptions(),
+		Client:       connections,
+	}, s.options())
+	if err != nil {
+		return fmt.Errorf("adding the cluster cache: %w", err)
+	}
+	retry, ok := s.deps.ClusterCache.(interface{ SetConnectionCreationRetryInterval(time.Duration) })
+	if !ok {
+		return errors.New("the cluster cache of this version of Cluster API has no settable retry interval: creating clusters would take 30 s longer")
+	}
+	retry.SetConnectionCreationRetryInterval(opts.ConnectRetry)
+
+	inner, err := opts.RuntimeClient(ctx, s.Manager)
+	if err != nil {
+		return fmt.Errorf("making the runtime client: %w", err)
+	}
+	s.deps.RuntimeClient = patient{inner}
+
+	s.secretNames, err = cache.New(s.GetConfig(), cache.Options{
+		Scheme: s.GetScheme(), Mapper: s.GetRESTMapper(), HTTPClient: s.GetHTTPClient(),
+		SyncPeriod: ptr.To(syncPeriod),
+		ByObject: map[client.Object]cache.ByObject{
+			&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}: {Transform: cache.TransformStripManagedFields()},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("making the cache of Secret names: %w", err)
+	}
+	if err := s.Add(s.secretNames); err != nil {
+		return fmt.Errorf("adding the cache of Secret names: %w", err)
+	}
+	return nil
+}

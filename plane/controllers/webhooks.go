@@ -1,0 +1,48 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	bootstrapadmission "sigs.k8s.io/cluster-api/bootstrap/kubeadm/webhooks/admission"
+	controlplaneadmission "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/admission"
+	controlplaneconversion "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/conversion"
+	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
+	coreconversion "sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// webhooks adds the webhooks of all three providers.
+func (s *setter) webhooks(context.Context) error {
+	getter := apiVersions{reader: s.GetClient()}.latest
+	coreconversion.SetAPIVersionGetter(getter)
+	controlplaneconversion.SetAPIVersionGetter(getter)
+
+	c := s.GetClient()
+	for kind, w := range map[string]interface{ SetupWebhookWithManager(ctrl.Manager) error }{
+		"ClusterClass":              &coreadmission.ClusterClass{Client: c},
+		"Cluster":                   &coreadmission.Cluster{Client: c, ClusterCacheReader: s.deps.ClusterCache},
+		"Machine":                   &coreadmission.Machine{},
+		"MachineSet":                &coreadmission.MachineSet{},
+		"MachineDeployment":         &coreadmission.MachineDeployment{},
+		"MachineDrainRule":          &coreadmission.MachineDrainRule{},
+		"MachinePool":               &coreadmission.MachinePool{},
+		"MachineHealthCheck":        &coreadmission.MachineHealthCheck{},
+		"ClusterResourceSet":        &coreadmission.ClusterResourceSet{},
+		"ClusterResourceSetBinding": &coreadmission.ClusterResourceSetBinding{},
+		"ExtensionConfig":           &coreadmission.ExtensionConfig{},
+		// Not from the cache, which would then hold all claims.
+		"IPAddress":                   &coreadmission.IPAddress{Client: s.GetAPIReader()},
+		"IPAddressClaim":              &coreadmission.IPAddressClaim{},
+		"KubeadmConfig":               &bootstrapadmission.KubeadmConfig{},
+		"KubeadmConfigTemplate":       &bootstrapadmission.KubeadmConfigTemplate{},
+		"KubeadmControlPlane":         &controlplaneadmission.KubeadmControlPlane{},
+		"KubeadmControlPlane's scale": &controlplaneadmission.ScaleValidator{Client: c},
+		"KubeadmControlPlaneTemplate": &controlplaneadmission.KubeadmControlPlaneTemplate{},
+	} {
+		if err := w.SetupWebhookWithManager(s.Manager); err != nil {
+			return fmt.Errorf("adding the webhook of %s: %w", kind, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+//go:build linux
+
+package plane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/process"
+	"github.com/capstan-dev/capstan/plane/pki"
+)
+
+// etcd returns the plane's only etcd member. It listens on loopback, for the API server's certificate alone.
+func (p *plane) etcd() process.Process {
+	client, peer := "https://"+loopback(p.Ports.Etcd), "https://"+loopback(p.Ports.EtcdPeer)
+	keys := p.PKI
+	proc := p.child("etcd", "etcd",
+		"--name=plane",
+		"--data-dir="+filepath.Join(p.Dir, etcdDir),
+		"--listen-client-urls="+client,
+		"--advertise-client-urls="+client,
+		"--listen-peer-urls="+peer,
+		"--initial-advertise-peer-urls="+peer,
+		"--initial-cluster=plane="+peer,
+		"--client-cert-auth",
+		"--trusted-ca-file="+keys.EtcdCA.CertFile,
+		"--cert-file="+keys.Etcd.CertFile,
+		"--key-file="+keys.Etcd.KeyFile,
+		"--peer-client-cert-auth",
+		"--peer-trusted-ca-file="+keys.EtcdCA.CertFile,
+		"--peer-cert-file="+keys.Etcd.CertFile,
+		"--peer-key-file="+keys.Etcd.KeyFile,
+		"--tls-min-version=TLS1.2",
+		// The API server's watch caches learn by these messages how fresh they are.
+		"--watch-progress-notify-interval=5s",
+		// One member never elects: it waits a whole election time-out at each start in vain.
+		"--heartbeat-interval=50",
+		"--election-timeout=250",
+		"--snapshot-count=10000",
+		"--log-level=warn",
+	)
+	proc.Probe = probe(client+"/health", keys.EtcdCA, keys.EtcdClient)
+	return proc
+}
+
+// probe returns a function that reports nil when a GET of url is answered with status 200.
+func probe(url string, ca, client pki.Pair) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cert, err := tls.X509KeyPair(client.Cert, client.Key)
+		if err != nil {
+			return fmt.Errorf("reading a client certificate: %w", err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(ca.Cert)
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+		defer transport.CloseIdleConnections()
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			body, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
+			return fmt.Errorf("%s answers %s: %s", url, resp.Status, body)
+		}
+		return nil
+	}
+}

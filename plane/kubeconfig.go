@@ -1,0 +1,77 @@
+//go:build linux
+
+package plane
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/plane/pki"
+)
+
+// Names of the files and folders in the plane's folder.
+const (
+	pkiDir              = "pki"
+	etcdDir             = "etcd"
+	logsDir             = "logs"
+	managerKubeconfig   = "manager.kubeconfig"
+	extensionKubeconfig = "extension.kubeconfig"
+	kcmKubeconfig       = "controller-manager.kubeconfig"
+)
+
+// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's folder, where a plane must have been started once;
+// server is the URL by which the user reaches the API server, such as https://127.0.0.1:40123.
+func UserKubeconfig(dir, server string) ([]byte, error) {
+	keys, err := pki.Load(pki.Folder{Path: filepath.Join(dir, pkiDir)})
+	if err != nil {
+		return nil, fmt.Errorf("reading the keys of the plane: %w; start the plane first", err)
+	}
+	return kubeconfig(server, "capstan", keys.CA, keys.Admin)
+}
+
+// kubeconfig renders a kubeconfig with everything inside.
+func kubeconfig(server, name string, ca, client pki.Pair) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca.Cert}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: "default"}
+	config.CurrentContext = name
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a kubeconfig: %w", err)
+	}
+	return data, nil
+}
+
+// writeKubeconfigs writes the kubeconfigs of the plane's own processes.
+func writeKubeconfigs(info Info) error {
+	for name, client := range map[string]pki.Pair{
+		managerKubeconfig:   info.PKI.Manager,
+		extensionKubeconfig: info.PKI.Extension,
+		kcmKubeconfig:       info.PKI.ControllerManager,
+	} {
+		data, err := kubeconfig(info.Server, "plane", info.PKI.CA, client)
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(filepath.Join(info.Dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restConfig reaches the API server as client.
+func restConfig(info Info, client pki.Pair) *rest.Config {
+	return &rest.Config{
+		Host: info.Server,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: info.PKI.CA.Cert, CertData: client.Cert, KeyData: client.Key,
+		},
+	}
+}

@@ -1,0 +1,54 @@
+package plane_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capstan-dev/capstan/plane"
+	callclient "github.com/capstan-dev/capstan/runtime/client"
+)
+
+// A plane works once in a process, and the tests kill it: the test binary plays the plane, in processes of their own.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("PLANE_DIR"); dir != "" {
+		if err := serve(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serve runs a plane until it gets SIGTERM.
+func serve(dir string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return plane.Run(ctx, plane.Options{
+		Dir:   dir,
+		Kube:  os.Getenv("PLANE_KUBE"),
+		Audit: os.Getenv("PLANE_AUDIT"),
+		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, _ plane.Info) (runtimeclient.Client, error) {
+			return callclient.New(callclient.Options{Reader: mgr.GetClient()})
+		},
+		Seed: func(plane.Info) ([][]byte, error) { return [][]byte{[]byte(strings.ReplaceAll(seeded, "\t", "  "))}, nil },
+	})
+}
+
+// seeded is what the planes of these tests start with.
+const seeded = `
+apiVersion: v1
+kind: ConfigMap
+metadata:
+	name: seeded
+data:
+	key: value
+`

@@ -1,0 +1,312 @@
+//go:build linux
+
+// Package plane is the embedded management plane: etcd, kube-apiserver and kube-controller-manager as child processes, and all controllers and
+// webhooks of Cluster API and Capstan in this process.
+//
+// [Run] starts it and blocks. Everything that lasts is in one folder:
+//
+//	pki/                     keys and certificates, made once
+//	etcd/                    the data
+//	logs/                    what the child processes say, bounded
+//	manager.kubeconfig       for use where the plane runs; so are extension.kubeconfig and controller-manager.kubeconfig
+//	ports.json               the ports in use
+//	status.json, ready.json  how far it is: package progress
+//	lock                     held while the plane or a child of it lives
+//
+// Parts start in the order of their needs, as early as they can, and end in the opposite order. A child that dies is started again; the
+// manager survives that. If the plane is killed, its children die with it.
+package plane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/internal/process"
+	"github.com/capstan-dev/capstan/plane/apply"
+	"github.com/capstan-dev/capstan/plane/controllers"
+	"github.com/capstan-dev/capstan/plane/manifests"
+	"github.com/capstan-dev/capstan/plane/pki"
+	"github.com/capstan-dev/capstan/plane/progress"
+)
+
+// plane is one run.
+type plane struct {
+	Info
+	opts     Options
+	progress *progress.Writer
+	lock     *os.File
+	stack    *stack
+}
+
+// used tells that this process has run a plane.
+var used atomic.Bool
+
+// Run starts a plane, blocks until ctx ends, and ends it. It returns nil if the plane worked until then. It works once in a process, because
+// Cluster API keeps feature gates and metrics in global variables.
+func Run(ctx context.Context, opts Options) (err error) {
+	if err := opts.complete(); err != nil {
+		return err
+	}
+	if used.Swap(true) {
+		return errors.New("starting the plane: this process has run one before; start a new process")
+	}
+	ctrl.SetLogger(klog.Background())
+	p := &plane{Info: Info{Dir: opts.Dir, Logs: filepath.Join(opts.Dir, logsDir)}, opts: opts, stack: newStack()}
+	if err := os.MkdirAll(p.Logs, 0o700); err != nil {
+		return fmt.Errorf("making the folder of the plane: %w", err)
+	}
+	if p.lock, err = lock(ctx, p.Dir, lockWait); err != nil {
+		return err
+	}
+	defer p.lock.Close()
+	if p.progress, err = progress.Begin(p.Dir); err != nil {
+		return err
+	}
+	defer func() { p.progress.End(err) }()
+	defer func() { err = errors.Join(err, p.stack.end()) }()
+
+	if err := p.start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // ended while it started: that is what was asked for
+		}
+		return fmt.Errorf("starting the plane: %w", err)
+	}
+	if err := p.progress.Ready(); err != nil {
+		return err
+	}
+	klog.Background().Info("The plane is ready", "server", p.Server)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-p.stack.failed:
+		return err
+	}
+}
+
+// start starts everything and returns when all of it works.
+func (p *plane) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.opts.StartTimeout,
+		fmt.Errorf("it was not ready within %s; see the logs in %s", p.opts.StartTimeout, p.Logs))
+	defer cancel()
+	if err := p.keys(); err != nil {
+		return err
+	}
+	definitions, err := p.definitions()
+	if err != nil {
+		return err
+	}
+	// Both at the same time: the API server needs longer to come to the point where it asks etcd than etcd to answer.
+	etcd := p.keep(progress.PhaseEtcd, p.etcd())
+	apiServer := p.keep(progress.PhaseAPIServer, p.apiServer())
+	if err := p.wait(ctx, etcd, apiServer); err != nil {
+		return err
+	}
+	if err := p.define(ctx, definitions); err != nil {
+		return err
+	}
+	kcm := p.keep(progress.PhaseControllerManager, p.controllerManager())
+	manager, err := p.manager(ctx)
+	if err != nil {
+		return err
+	}
+	waits := []<-chan struct{}{kcm, manager.ready}
+	for _, child := range p.children() {
+		waits = append(waits, p.keep(child.Name, child))
+	}
+	if err := p.wait(ctx, waits...); err != nil {
+		return err
+	}
+	return p.seed(ctx, manager)
+}
+
+// keys makes certificates and kubeconfigs and chooses ports.
+func (p *plane) keys() (err error) {
+	end := p.progress.Phase(progress.PhaseKeys)
+	if p.PKI, err = pki.Ensure(pki.Folder{Path: filepath.Join(p.Dir, pkiDir)}, p.opts.Hosts); err != nil {
+		return err
+	}
+	if p.Ports, err = choosePorts(p.Dir, p.opts.Bind, p.opts.Ports); err != nil {
+		return err
+	}
+	p.Server = "https://" + loopback(p.Ports.APIServer)
+	p.ManagerKubeconfig, p.ExtensionKubeconfig = filepath.Join(p.Dir, managerKubeconfig), filepath.Join(p.Dir, extensionKubeconfig)
+	if err := errors.Join(writeKubeconfigs(p.Info), p.writeAuditPolicy()); err != nil {
+		return err
+	}
+	version, err := manifests.Version()
+	if err != nil {
+		return err
+	}
+	end("")
+	return p.progress.Update(func(s *progress.State) { s.Server, s.ClusterAPI = p.Server, version })
+}
+
+// definitions are all objects that make a management cluster of an API server.
+type definitions struct {
+	// crds come first; inventory needs them.
+	crds, others, inventory []manifests.Object
+}
+
+func (p *plane) definitions() (d definitions, err error) {
+	webhooks := manifests.Webhooks{Address: loopback(p.Ports.Webhook), CABundle: p.PKI.CA.Cert}
+	if d.crds, err = manifests.CRDs(webhooks); err != nil {
+		return d, err
+	}
+	access, err := manifests.Access()
+	if err != nil {
+		return d, err
+	}
+	configurations, err := manifests.WebhookConfigurations(webhooks, p.opts.Webhooks)
+	if err != nil {
+		return d, err
+	}
+	d.others = append(access, configurations...)
+	d.inventory, err = manifests.Inventory(p.opts.Version)
+	return d, err
+}
+
+// define applies the definitions.
+func (p *plane) define(ctx context.Context, d definitions) error {
+	end := p.progress.Phase(progress.PhaseCRDs)
+	client, err := apply.New(restConfig(p.Info, p.PKI.Admin))
+	if err != nil {
+		return err
+	}
+	var written [3]int
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		if written[0], err = client.Ensure(gctx, d.crds); err != nil {
+			return err
+		}
+		return client.Served(gctx, d.crds)
+	})
+	group.Go(func() (err error) {
+		written[1], err = client.Ensure(gctx, d.others)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if written[2], err = client.Ensure(ctx, d.inventory); err != nil {
+		return err
+	}
+	end(fmt.Sprintf("%d of %d objects written", written[0]+written[1]+written[2], len(d.crds)+len(d.others)+len(d.inventory)))
+	return nil
+}
+
+// running is a manager that was started.
+type running struct {
+	*controllers.Controllers
+	ready <-chan struct{}
+}
+
+// manager sets up all controllers and starts them.
+func (p *plane) manager(ctx context.Context) (*running, error) {
+	end := p.progress.Phase(progress.PhaseManager)
+	certificate, err := tls.X509KeyPair(p.PKI.Webhook.Cert, p.PKI.Webhook.Key)
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate of the webhooks: %w", err)
+	}
+	// Not the context of the start: what is made here lives on. It ends with the process.
+	c, err := controllers.New(context.WithoutCancel(ctx), controllers.Options{
+		Config:             restConfig(p.Info, p.PKI.Manager),
+		WebhookHost:        "127.0.0.1",
+		WebhookPort:        p.Ports.Webhook,
+		WebhookCertificate: certificate,
+		MetricsAddress:     p.opts.MetricsAddress,
+		Concurrency:        p.opts.Concurrency,
+		ConnectRetry:       p.opts.ConnectRetry,
+		Scheme:             p.opts.Scheme,
+		RuntimeClient:      p.runtimeClient,
+		Setup:              p.opts.Setup,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ready := make(chan struct{})
+	p.stack.start("the manager", func(ctx context.Context) error {
+		return c.Run(ctx, func() { end(""); close(ready) })
+	})
+	return &running{Controllers: c, ready: ready}, nil
+}
+
+// seed applies the objects that the plane starts with.
+func (p *plane) seed(ctx context.Context, manager *running) error {
+	end := p.progress.Phase(progress.PhaseSeed)
+	if p.opts.Seed == nil {
+		end("")
+		return nil
+	}
+	documents, err := p.opts.Seed(p.Info)
+	if err != nil {
+		return err
+	}
+	c, err := manager.Client()
+	if err != nil {
+		return err
+	}
+	admin, err := client.New(restConfig(p.Info, p.PKI.Admin), client.Options{Scheme: c.Scheme(), Mapper: c.RESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	written, err := seed(ctx, admin, documents)
+	if err != nil {
+		return err
+	}
+	end(fmt.Sprintf("%d objects written", written))
+	return nil
+}
+
+// wait returns when all channels are closed, and an error if a part fails or ctx ends before.
+func (p *plane) wait(ctx context.Context, channels ...<-chan struct{}) error {
+	for _, c := range channels {
+		select {
+		case <-c:
+		case err := <-p.stack.failed:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// keep starts a child, keeps it, and records the phase of its start. The channel is closed when the child is ready for the first time.
+func (p *plane) keep(phase string, child process.Process) <-chan struct{} {
+	ready := make(chan struct{})
+	end := p.progress.Phase(phase)
+	var first atomic.Bool
+	child.Started = func(pid int) {
+		p.progress.Component(child.Name, func(c *progress.Component) { c.Pid = pid })
+	}
+	p.stack.start(child.Name, func(ctx context.Context) error {
+		return child.Keep(ctx, process.Backoff{}, process.Watch{
+			Ready: func() {
+				p.progress.Component(child.Name, func(c *progress.Component) { c.Up = true })
+				if !first.Swap(true) {
+					end("")
+					close(ready)
+				}
+			},
+			Died: func(err error, pause time.Duration) {
+				klog.Background().Error(err, "A process died and is started again", "process", child.Name, "pause", pause)
+				p.progress.Component(child.Name, func(c *progress.Component) {
+					c.Up, c.Pid, c.LastExit = false, 0, err.Error()
+					c.Restarts++
+				})
+			},
+		})
+	})
+	return ready
+}

@@ -1,0 +1,61 @@
+//go:build linux
+
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// stack runs parts that depend on those started before them. It ends them in the opposite order, each only when the ones above it are gone.
+type stack struct {
+	parts []part
+	// failed gets the first part that ended although nobody asked it to.
+	failed chan error
+}
+
+type part struct {
+	name   string
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func newStack() *stack { return &stack{failed: make(chan error, 1)} }
+
+// start runs a part until it ends by itself or the stack is ended. The part's context is not that of its starter: it outlives it, until its
+// turn to end comes.
+func (s *stack) start(name string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := part{name: name, cancel: cancel, done: make(chan error, 1)}
+	s.parts = append(s.parts, p)
+	go func() {
+		err := run(ctx)
+		if ctx.Err() == nil {
+			failure := err
+			if failure == nil {
+				failure = errors.New("it ended by itself")
+			}
+			select {
+			case s.failed <- fmt.Errorf("%s: %w", name, failure):
+			default:
+			}
+			err = nil // told already
+		}
+		p.done <- err
+	}()
+}
+
+// end ends all parts, the last first, and returns what went wrong meanwhile.
+func (s *stack) end() error {
+	var errs []error
+	for i := len(s.parts) - 1; i >= 0; i-- {
+		p := s.parts[i]
+		p.cancel()
+		if err := <-p.done; err != nil {
+			errs = append(errs, fmt.Errorf("ending %s: %w", p.name, err))
+		}
+	}
+	s.parts = nil
+	return errors.Join(errs...)
+}
