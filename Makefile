@@ -7,32 +7,71 @@ export GOFLAGS := -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
-BUNDLE := bin/bundles/$(KUBERNETES_VERSION)/capstan-kube
-LDFLAGS := -s -w
+LDFLAGS := -s -w -X main.version=$(VERSION)
+BINARIES := capstan capstan-agent capstan-dock capstan-extension
+GO_FOLDERS := api agent cmd config dock extension hack internal kube plane provider runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
-RACE := $(shell command -v gcc >/dev/null 2>&1 && echo -race)
+RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
+# Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
+HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$
 
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: manifests kube ## build everything into bin/
+	@mkdir -p bin
+	@for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done
+
+.PHONY: kube
+kube: ## build the bundle of the default Kubernetes version (the first build takes some minutes)
+	@kube/build $(KUBERNETES_VERSION) bin/bundles
+
+.PHONY: kube-previous
+kube-previous: ## build a bundle of the Kubernetes minor before, for upgrades
+	@kube/build "$$(cat kube/PREVIOUS_VERSION)" bin/bundles
+
+.PHONY: manifests
+manifests: ## copy upstream's definitions from the Go module (not committed)
+	@go run ./hack/manifests
 
 bin/tools/controller-gen: hack/tools/go.mod hack/tools/go.sum
 	@echo "→ building controller-gen"
 	@cd hack/tools && GOWORK=off go build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 .PHONY: generate
-generate: bin/tools/controller-gen ## make generated files again (deep copies, CRDs, upstream's manifests)
+generate: manifests bin/tools/controller-gen ## make generated files again (deep copies, CRDs, upstream's definitions)
 	@echo "→ generating"
 	@cd api && ../bin/tools/controller-gen object paths=./...
 	@cd api && ../bin/tools/controller-gen crd paths=./... output:crd:dir=../config/crd/bases
 
 .PHONY: lint
-lint: ## vet and formatting
-	@out=$$(gofmt -l api agent cmd config dock extension hack internal plane provider runtime templates test); if [ -n "$$out" ]; then echo "not gofmt-ed (run gofmt -w): $$out"; exit 1; fi
-	go vet ./... ./api/... ./runtime/...
+lint: manifests ## formatting and vet
+	@echo "→ gofmt, go vet"
+	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run gofmt -w): $$out"; exit 1; fi
+	@go vet ./... ./api/... ./runtime/...
+
+.PHONY: demo
+demo: build ## build, start the management plane, make a cluster, show it
+	@hack/demo
 
 .PHONY: test
-test: generate lint ## all tests
-	@echo "→ testing (the first run compiles for some minutes)"
-	CGO_ENABLED=$(RACE_CGO) go test $(RACE) ./... ./api/... ./runtime/...
+test: generate lint build ## all tests: unit, API, end to end with real clusters
+	@echo "→ generated files are up to date"
+	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config || { echo "run make generate and commit the result"; exit 1; }; fi
+	@echo "→ unit tests$(if $(RACE), with the race detector,)"
+	@cd kube && GOWORK=off go test ./...
+	@CGO_ENABLED=$(RACE_CGO) go test $(RACE) $$(go list ./... ./api/... ./runtime/... | grep -vE '$(HEAVY)')
+	@echo "→ heavy tests, end to end"
+	@go test -timeout 40m $$(go list ./... | grep -E '$(HEAVY)')
+	@echo "All tests passed. Next: make demo"
+
+.PHONY: bench
+bench: build ## measure: plane, clusters, scaling, memory; where the time goes
+	@go run ./hack/bench
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin .cache plane/manifests/upstream/[a-z]*

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) kubectlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl [--cluster NAME] ARGS...",
+		Short: "kubectl, built in: for the management plane, or for a cluster with --cluster NAME",
+		Example: `  capstan kubectl get clusters,machines,capstanhosts
+  capstan kubectl --cluster demo get nodes`,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, args, err := a.takeOwnFlags(args)
+			if err != nil {
+				return err
+			}
+			if err := cmd.Root().PersistentPreRunE(cmd, nil); err != nil {
+				return err
+			}
+			bundles := a.bin.Bundles()
+			if len(bundles) == 0 {
+				return hint("run: make build", "no Kubernetes bundle is built in %s/bundles", a.bin)
+			}
+			kube, err := a.bin.Kube(bundles[0])
+			if err != nil {
+				return err
+			}
+			kubeconfig := a.home.Kubeconfig()
+			if cluster != "" {
+				if kubeconfig, err = a.clusterKubeconfig(cmd.Context(), cluster); err != nil {
+					return err
+				}
+			} else if _, err := os.Stat(kubeconfig); err != nil && wantsServer(args) {
+				return hint("run: capstan up", "no management plane in %s", a.home)
+			}
+			kubectl := exec.Command(kube, append([]string{"kubectl"}, args...)...)
+			kubectl.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+			kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = a.in, a.out, a.err
+			err = kubectl.Run()
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				return exitCode(exit.ExitCode())
+			}
+			return err
+		},
+	}
+}
+
+// takeOwnFlags takes --cluster and --home from the front of the arguments: all else is kubectl's.
+func (a *app) takeOwnFlags(args []string) (cluster string, rest []string, err error) {
+	for len(args) > 0 {
+		name, value, inline := strings.Cut(args[0], "=")
+		var target *string
+		switch name {
+		case "--cluster":
+			target = &cluster
+		case "--home":
+			target = &a.homeFlag
+		default:
+			return cluster, args, nil
+		}
+		args = args[1:]
+		if !inline {
+			if len(args) == 0 {
+				return "", nil, hint("for example: capstan kubectl "+name+" NAME get nodes", "%s needs a value", name)
+			}
+			value, args = args[0], args[1:]
+		}
+		*target = value
+	}
+	return cluster, args, nil
+}
+
+// wantsServer is false for the commands of kubectl that talk to no server.
+func wantsServer(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	switch args[0] {
+	case "completion", "help", "kustomize", "options", "--help", "-h":
+		return false
+	}
+	return true
+}

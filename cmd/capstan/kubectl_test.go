@@ -1,0 +1,34 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestTakeOwnFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		args    []string
+		cluster string
+		home    string
+		rest    []string
+		fails   bool
+	}{
+		"all is kubectl's":             {args: []string{"get", "nodes", "--cluster", "x"}, rest: []string{"get", "nodes", "--cluster", "x"}},
+		"a cluster in front":           {args: []string{"--cluster", "demo", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"}},
+		"with an equals sign":          {args: []string{"--cluster=demo", "get"}, cluster: "demo", rest: []string{"get"}},
+		"with a home":                  {args: []string{"--home", "/h", "--cluster=demo", "get"}, cluster: "demo", home: "/h", rest: []string{"get"}},
+		"a missing value is an error":  {args: []string{"--cluster"}, fails: true},
+		"nothing at all prints a help": {rest: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &app{}
+			cluster, rest, err := a.takeOwnFlags(c.args)
+			if (err != nil) != c.fails {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && (cluster != c.cluster || a.homeFlag != c.home || !reflect.DeepEqual(rest, c.rest)) {
+				t.Errorf("got %q %q %q, want %q %q %q", cluster, a.homeFlag, rest, c.cluster, c.home, c.rest)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/extension"
+	"github.com/capstan-dev/capstan/internal/process"
+	"github.com/capstan-dev/capstan/plane"
+	"github.com/capstan-dev/capstan/plane/controllers"
+	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/inventory"
+	"github.com/capstan-dev/capstan/provider/supply"
+	"github.com/capstan-dev/capstan/runtime/client"
+	"github.com/capstan-dev/capstan/runtime/record"
+	"github.com/capstan-dev/capstan/templates"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// zones are the failure domains that local hosts are spread over.
+var zones = []string{"zone-a", "zone-b", "zone-c"}
+
+// planeCommand is the management plane process itself. The dock runs it; people use "up".
+func (a *app) planeCommand() *cobra.Command {
+	var server string
+	var hosts int
+	cmd := &cobra.Command{
+		Use: "plane", Short: "Run the management plane in this process (started by up)", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.runPlane(cmd.Context(), server, hosts)
+		},
+	}
+	cmd.Flags().StringVar(&server, "server", "", "URL by which the user reaches the API server")
+	cmd.Flags().IntVar(&hosts, "hosts", 0, "number of local hosts in the inventory")
+	return cmd
+}
+
+func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
+	bundles := a.bin.Bundles()
+	if len(bundles) == 0 {
+		return hint("run: make build", "no Kubernetes bundle is built in %s/bundles", a.bin)
+	}
+	kube, err := a.bin.Kube(bundles[0])
+	if err != nil {
+		return err
+	}
+	extensionBinary, err := a.bin.Path("capstan-extension")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.home.Plane(), 0o700); err != nil {
+		return fmt.Errorf("making the plane's directory: %w", err)
+	}
+	journal, err := record.Open(a.home.Hooks(), 0)
+	if err != nil {
+		return err
+	}
+	docked := a.dock()
+	defer docked.Close()
+	err = plane.Run(ctx, plane.Options{
+		Dir:     a.home.Plane(),
+		Kube:    kube,
+		Bind:    "0.0.0.0", // of the dock's own network: agents come from the hosts
+		Hosts:   []string{dock.Gateway},
+		Ports:   plane.DockPorts,
+		Audit:   os.Getenv("CAPSTAN_AUDIT_LOG"),
+		Version: version,
+		Scheme:  []func(*runtime.Scheme) error{infrav1.AddToScheme},
+		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
+			certificate, err := tls.X509KeyPair(info.PKI.RuntimeClient.Cert, info.PKI.RuntimeClient.Key)
+			if err != nil {
+				return nil, fmt.Errorf("reading the runtime client's certificate: %w", err)
+			}
+			log := ctrl.Log.WithName("hooks")
+			return client.New(client.Options{
+				Reader:        mgr.GetClient(),
+				MaxRetryAfter: hookRetry,
+				Certificate:   func() (*tls.Certificate, error) { return &certificate, nil },
+				Observer: func(call record.Call) {
+					if err := journal.Append(call); err != nil {
+						log.Error(err, "A hook call was not recorded", "hook", call.Hook)
+					}
+				},
+			})
+		},
+		Setup: []controllers.Setup{func(ctx context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
+			return a.setupProvider(ctx, mgr, docked, hosts)
+		}},
+		Children: func(info plane.Info) []process.Process {
+			return []process.Process{extensionProcess(extensionBinary, info)}
+		},
+		Seed: func(info plane.Info) ([][]byte, error) { return a.seed(info, server) },
+	})
+	return errors.Join(err, journal.Close())
+}
+
+// seed gives the objects that a plane starts with, and the user the way in: the keys exist by now.
+func (a *app) seed(info plane.Info, server string) ([][]byte, error) {
+	config, err := yaml.Marshal(extension.Config(fmt.Sprintf("https://127.0.0.1:%d", info.Ports.Extension), info.PKI.CA.Cert))
+	if err != nil {
+		return nil, fmt.Errorf("encoding the extension's configuration: %w", err)
+	}
+	kubeconfig, err := plane.UserKubeconfig(info.Dir, server)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeSecret(a.home.Kubeconfig(), kubeconfig); err != nil {
+		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return [][]byte{templates.Local, config}, nil
+}
+
+// extensionProcess is our runtime extension, with an identity of its own; it answers to the manager only.
+func extensionProcess(binary string, info plane.Info) process.Process {
+	return process.Process{
+		Name: "extension",
+		Path: binary,
+		Args: []string{
+			"capstan-extension", "--kubeconfig", info.ExtensionKubeconfig,
+			"--listen", fmt.Sprintf("127.0.0.1:%d", info.Ports.Extension),
+			"--cert-file", info.PKI.ExtensionServer.CertFile, "--key-file", info.PKI.ExtensionServer.KeyFile,
+			"--client-ca-file", info.PKI.CA.CertFile,
+		},
+	}
+}
+
+// setupProvider adds our controllers, with the dock as the supplier of hosts and balancers.
+func (a *app) setupProvider(ctx context.Context, mgr ctrl.Manager, docked *dock.Client, hosts int) error {
+	ca := mgr.GetConfig().CAData
+	if err := provider.Setup(ctx, mgr, provider.Options{
+		Balancer:    localBalancer{docked},
+		Supplier:    localSupplier{docked, a.bin},
+		AgentServer: supply.AgentServer{URL: agentServer(), CAData: ca},
+	}); err != nil {
+		return err
+	}
+	return mgr.Add(registerHosts{mgr, a.namespace, hosts})
+}
+
+// registerHosts keeps the inventory at its size, once after the start.
+type registerHosts struct {
+	mgr       ctrl.Manager
+	namespace string
+	hosts     int
+}
+
+func (r registerHosts) Start(ctx context.Context) error {
+	return inventory.Ensure(ctx, r.mgr.GetClient(), r.namespace, r.hosts, zones)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/internal/steps"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// app is what all commands share: where things are and where to write.
+type app struct {
+	homeFlag  string
+	namespace string
+	in        io.Reader
+	out       io.Writer // results
+	err       io.Writer // progress and everything else
+	home      home.Dir
+	bin       home.Binaries
+}
+
+// hinted is an error with advice: what to do next.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// hint returns an error made from format and args, with advice.
+func hint(advice, format string, args ...any) error {
+	return hinted{fmt.Errorf(format, args...), advice}
+}
+
+// exitCode is an error that only carries the exit code of a program run for the user, which has said what is wrong itself.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// run is main without the process: it returns the exit code.
+func run(args []string, in io.Reader, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The same binary is kubectl when it is called so: a plug-in-free way to have it in PATH.
+	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == "kubectl" {
+		args = append([]string{"kubectl"}, args...)
+	}
+	a := &app{in: in, out: out, err: errOut}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	var code exitCode
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &code):
+		return int(code)
+	}
+	fmt.Fprintf(errOut, "Error: %v\n", err)
+	var h hinted
+	if errors.As(err, &h) {
+		fmt.Fprintf(errOut, "Hint: %s\n", h.hint)
+	}
+	return 1
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "capstan",
+		Short: "Turns Linux machines you own into Kubernetes clusters, through Cluster API",
+		Long: `Capstan turns Linux machines you own into Kubernetes clusters, through Cluster API.
+
+  capstan up                            start the management plane on this machine
+  capstan cluster create demo           make a cluster: 1 control plane, 2 workers
+  capstan cluster describe demo         see it: machines, hosts, conditions, hooks
+  capstan kubectl --cluster demo get nodes
+  capstan down --delete                 end everything and remove it`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			dir, err := home.Find(a.homeFlag, os.Getenv)
+			if err != nil {
+				return err
+			}
+			a.home = dir
+			a.bin, err = home.FindBinaries()
+			return err
+		},
+	}
+	root.PersistentFlags().StringVar(&a.homeFlag, "home", "", "directory that holds everything (default: CAPSTAN_HOME, else ~/.local/share/capstan)")
+	root.PersistentFlags().StringVarP(&a.namespace, "namespace", "n", "default", "namespace of clusters and hosts")
+	root.AddGroup(
+		&cobra.Group{ID: "plane", Title: "The management plane:"},
+		&cobra.Group{ID: "work", Title: "Clusters and hosts:"},
+	)
+	for _, c := range []*cobra.Command{a.upCommand(), a.downCommand(), a.statusCommand()} {
+		c.GroupID = "plane"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{a.clusterCommand(), a.hostCommand(), a.hookCommand(), a.kubectlCommand()} {
+		c.GroupID = "work"
+		root.AddCommand(c)
+	}
+	root.AddCommand(a.planeCommand())
+	return root
+}
+
+// steps returns a printer of progress on stderr.
+func (a *app) steps() *steps.Printer { return steps.New(a.err) }
+
+// next prints what a user may type next.
+func (a *app) next(lines ...string) {
+	fmt.Fprintln(a.err, "\nNext:")
+	for _, l := range lines {
+		fmt.Fprintf(a.err, "  %s\n", l)
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+func TestMeasure(t *testing.T) {
+	cluster := func(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
+		c := clusterRequest{name: "demo", namespace: "default", controlPlane: 1, workers: 1}.cluster()
+		for _, f := range change {
+			f(c)
+		}
+		return c
+	}
+	refs := func(c *clusterv1.Cluster) {
+		c.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "g", Kind: "k", Name: "n"}
+	}
+	provisioned := func(c *clusterv1.Cluster) {
+		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.1", Port: 6443}
+		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	}
+	initialized := func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = ptr.To(true) }
+	blocked := func(c *clusterv1.Cluster) {
+		c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, Message: "cluster needs 6 hosts"}}
+	}
+	machine := func(name string, ready bool) clusterv1.Machine {
+		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		status := metav1.ConditionFalse
+		if ready {
+			status = metav1.ConditionTrue
+			m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
+		}
+		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeReadyCondition, Status: status, Message: "kubelet is starting"}}
+		return m
+	}
+	deleting := machine("old", true)
+	deleting.DeletionTimestamp = ptr.To(metav1.Now())
+	for name, c := range map[string]struct {
+		cluster  *clusterv1.Cluster
+		machines []clusterv1.Machine
+		want     progress
+	}{
+		"a blocking hook is what is waited for first": {cluster(blocked), nil, progress{stepHooks, "cluster needs 6 hosts"}},
+		"then the endpoint":                           {cluster(refs), nil, progress{stepEndpoint, ""}},
+		"then the control plane":                      {cluster(refs, provisioned), nil, progress{stepControlPlane, "waiting for machines"}},
+		"then each Node": {
+			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", false)},
+			progress{stepNodes, "1 of 2; b: kubelet is starting"},
+		},
+		"a machine that goes away is waited for too": {
+			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true), deleting},
+			progress{stepNodes, "2 of 2; old is being deleted"},
+		},
+		"a missing machine is waited for": {
+			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true)},
+			progress{stepNodes, "1 of 2; waiting for machines"},
+		},
+		"all Nodes Ready is the end": {
+			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true)}, progress{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := measure(c.cluster, c.machines); got != c.want {
+				t.Errorf("measure = %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}

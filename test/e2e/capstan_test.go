@@ -1,0 +1,172 @@
+// Package e2e runs the built binaries as a user would: real etcd, kube-apiserver, kubeadm and kubelets, on this machine.
+//
+// All tests share one management plane, started by TestMain in a directory of its own, because starting it is not what most
+// of them are about. TestMain ends it, and fails if anything of it is left: a process, a mount, a file.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	capstan string // path of the built binary
+	homeDir string // home directory of the shared management plane
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	bin, err := filepath.Abs("../../bin/capstan")
+	if err == nil {
+		_, err = os.Stat(bin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: bin/capstan is not built: run make build")
+		return 1
+	}
+	capstan = bin
+	homeDir, err = os.MkdirTemp("", "capstan-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if out, err := command(ctx, "up", "--hosts", "10").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: capstan up: %v\n%s", err, out)
+		dumpLogs()
+		_ = command(context.Background(), "down", "--delete").Run()
+		return 1
+	}
+	code := m.Run()
+	if code != 0 {
+		dumpLogs()
+	}
+	if out, err := command(ctx, "down", "--delete").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: capstan down --delete: %v\n%s", err, out)
+		code = 1
+	}
+	for _, left := range leftovers() {
+		fmt.Fprintln(os.Stderr, "e2e: left behind:", left)
+		code = 1
+	}
+	return code
+}
+
+// dumpLogs prints the last lines of the logs of the plane and the dock.
+func dumpLogs() {
+	logs, _ := filepath.Glob(filepath.Join(homeDir, "plane", "logs", "*.log"))
+	for _, log := range append(logs, filepath.Join(homeDir, "dock", "dock.log")) {
+		data, err := os.ReadFile(log)
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+		fmt.Fprintf(os.Stderr, "--- %s\n%s\n", filepath.Base(log), strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+}
+
+// leftovers names what is left of the management plane: processes and mounts that mention its directory, and the directory.
+func leftovers() []string {
+	var left []string
+	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range processes {
+		data, err := os.ReadFile(p)
+		if err == nil && bytes.Contains(data, []byte(homeDir)) {
+			left = append(left, "process "+strings.ReplaceAll(string(data), "\x00", " "))
+		}
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for _, line := range strings.Split(string(mounts), "\n") {
+		if strings.Contains(line, homeDir) {
+			left = append(left, "mount "+line)
+		}
+	}
+	if _, err := os.Stat(homeDir); !errors.Is(err, os.ErrNotExist) {
+		left = append(left, "directory "+homeDir)
+	}
+	return left
+}
+
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, capstan, args...)
+	cmd.Env = append(os.Environ(), "CAPSTAN_HOME="+homeDir)
+	return cmd
+}
+
+// try runs capstan and returns what it printed to stdout and to stderr.
+func try(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	cmd := command(ctx, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	start := time.Now()
+	err = cmd.Run()
+	t.Logf("capstan %s: %s", strings.Join(args, " "), time.Since(start).Round(100*time.Millisecond))
+	return out.String(), errOut.String(), err
+}
+
+// must runs capstan and fails the test if it fails.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, err := try(t, args...)
+	if err != nil {
+		tree, _, _ := try(t, "kubectl", "get", "clusters,machines,capstanmachines,capstanhosts", "-o", "wide")
+		t.Fatalf("capstan %s: %v\n%s\n%s\n%s", strings.Join(args, " "), err, stdout, stderr, tree)
+	}
+	return stdout
+}
+
+// mustFail runs capstan, which must fail with these words on stderr.
+func mustFail(t *testing.T, want string, args ...string) {
+	t.Helper()
+	_, stderr, err := try(t, args...)
+	if err == nil {
+		t.Errorf("capstan %s: no error, want one with %q", strings.Join(args, " "), want)
+	} else if !strings.Contains(stderr, want) {
+		t.Errorf("capstan %s: error\n%swant one with %q", strings.Join(args, " "), stderr, want)
+	}
+}
+
+// decode runs capstan with -o json and decodes what it prints.
+func decode[T any](t *testing.T, args ...string) T {
+	t.Helper()
+	var value T
+	out := must(t, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(out), &value); err != nil {
+		t.Fatalf("capstan %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return value
+}
+
+// eventually waits until check returns no error, two minutes at most.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
