@@ -39,7 +39,9 @@ func serve(dir string) error {
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, _ plane.Info) (runtimeclient.Client, error) {
 			return callclient.New(callclient.Options{Reader: mgr.GetClient()})
 		},
-		Seed: func(plane.Info) ([][]byte, error) { return [][]byte{[]byte(strings.ReplaceAll(seeded, "\t", "  "))}, nil },
+		Seed: func(plane.Info) ([][]byte, error) {
+			return [][]byte{[]byte(strings.ReplaceAll(seeded, "\t", "  "))}, nil
+		},
 	})
 }
 
