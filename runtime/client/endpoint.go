@@ -111,10 +111,12 @@ func (e *endpoint) exchange(ctx context.Context, served *hook.Descriptor, handle
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{timeout})
 	defer cancel()
 	data, err := e.post(ctx, served.ID.Path(handler), timeout, body)
+	// Says it better than what the transport makes of it. A body that seems to end just then is late too: a server that notices that
+	// the connection is being closed may end it properly.
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause // says it better than what the transport makes of it
-		}
 		return stable(err)
 	}
 	return wire.Decode(data, response, served.ID.APIVersion(), served.ResponseKind)

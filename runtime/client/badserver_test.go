@@ -1,0 +1,403 @@
+package client_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	goruntime "runtime"
+	"strings"
+	"testing"
+	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/capstan-dev/capstan/runtime/client"
+	"github.com/capstan-dev/capstan/runtime/internal/testtls"
+	"github.com/capstan-dev/capstan/runtime/record"
+)
+
+// hang answers only when the caller has gone.
+func hang(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+// flood sends a body that never ends.
+func flood(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	_, _ = io.WriteString(w, `{"message":"`)
+	padding := strings.Repeat("x", 1<<20)
+	for r.Context().Err() == nil {
+		if _, err := io.WriteString(w, padding); err != nil {
+			return
+		}
+	}
+}
+
+// drip sends a byte at a time with pauses, below any limit of size.
+func drip(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticker.C:
+			_, _ = io.WriteString(w, " ")
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// reset answers with a TCP reset.
+func reset(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	if tcp, ok := conn.(*tls.Conn).NetConn().(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+	}
+}
+
+// cut announces more than it sends.
+func cut(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Length", "1000")
+	_, _ = io.WriteString(w, success)
+}
+
+// huge answers Success in 64 MiB.
+func huge(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	_, _ = io.WriteString(w, `{"status":"Success","message":"`)
+	padding := strings.Repeat("x", 1<<20)
+	for range 64 {
+		if _, err := io.WriteString(w, padding); err != nil {
+			return
+		}
+	}
+	_, _ = io.WriteString(w, `"}`)
+}
+
+func status(code int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		http.Error(w, text, code)
+	}
+}
+
+// Each of these is a failed call: an error under Fail, an empty Success under Ignore (CL-04), and in no case is anything of the
+// body used. The first, second and sixth of the seen defects are among them.
+func TestBadServers(t *testing.T) {
+	const head = `"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterCreateResponse","status":"Success"`
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"it hangs":                     {hang, "gave no answer within 1s"},
+		"it drips":                     {drip, "gave no answer within 1s"},
+		"it sends without end":         {flood, "body too large"},
+		"it resets the connection":     {reset, "connection reset by peer"},
+		"it ends the body early":       {cut, "unexpected EOF"},
+		"it answers Success in 64 MiB": {huge, "body too large"},
+		"it redirects": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://127.0.0.1:1/", http.StatusFound)
+		}, "HTTP status 302 instead of 200"},
+		"it answers 500 with a text":         {status(500, "database is down"), `HTTP status 500 instead of 200: "database is down"`},
+		"it answers 204":                     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, "HTTP status 204 instead of 200"},
+		"it answers 404 in 64 MiB":           {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404); huge(w, r) }, "HTTP status 404 instead of 200"},
+		"an empty body":                      {body(""), "the body is empty"},
+		"no JSON":                            {body("hello"), "not a JSON object"},
+		"a JSON list":                        {body("[]"), "not a JSON object"},
+		"null":                               {body("null"), "not a JSON object"},
+		"half of an object":                  {body(`{"status":"Success","retryAfterSeconds":60`), "unexpected end of JSON input"},
+		"a retry and then a wrong type":      {body(`{"retryAfterSeconds":60,"message":"stop","status":{}}`), "cannot unmarshal object"},
+		"trailing bytes":                     {body(success + "x"), "invalid character 'x' after top-level value"},
+		"two objects":                        {body(success + success), "after top-level value"},
+		"another kind":                       {body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterDeleteResponse","status":"Success"}`), `the body is a "BeforeClusterDeleteResponse"`},
+		"the kind of the request":            {body(`{"kind":"BeforeClusterCreateRequest","status":"Success"}`), `the body is a "BeforeClusterCreateRequest"`},
+		"another apiVersion":                 {body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1","kind":"BeforeClusterCreateResponse","status":"Success"}`), `its apiVersion is "hooks.runtime.cluster.x-k8s.io/v1"`},
+		"an apiVersion that is none":         {body(`{"apiVersion":"a/b/c","kind":"BeforeClusterCreateResponse","status":"Success"}`), `its apiVersion is "a/b/c"`},
+		"a negative retryAfterSeconds":       {body(`{` + head + `,"retryAfterSeconds":-5}`), "retryAfterSeconds of -5"},
+		"a retryAfterSeconds beyond 32 bits": {body(`{` + head + `,"retryAfterSeconds":99999999999}`), "cannot unmarshal number 99999999999"},
+		"a retryAfterSeconds of a fraction":  {body(`{` + head + `,"retryAfterSeconds":1.5}`), "cannot unmarshal number 1.5"},
+		"very deep JSON":                     {body(`{"x":` + strings.Repeat("[", 1<<20) + `}`), "exceeded max depth"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, policy := range []runtimev1.FailurePolicy{runtimev1.FailurePolicyFail, runtimev1.FailurePolicyIgnore} {
+				b := newBench(t, client.Options{})
+				timeout := int32(10)
+				if strings.Contains(c.want, "within 1s") {
+					timeout = 1
+				}
+				b.raw(policy, timeout, c.handler)
+				response := &runtimehooksv1.BeforeClusterCreateResponse{}
+				response.Message = "untouched"
+				err := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster(), "gate.ext",
+					&runtimehooksv1.BeforeClusterCreateRequest{}, response)
+				call := b.observed()[0]
+				if policy == runtimev1.FailurePolicyFail {
+					if err == nil || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("Fail: error is %v, want one with %q", err, c.want)
+					}
+					if response.Message != "untouched" || response.Status != "" || response.RetryAfterSeconds != 0 {
+						t.Errorf("Fail: the response was touched: %+v", response)
+					}
+					if call.Answer != record.Failure || !errors.Is(err, call.Err) {
+						t.Errorf("Fail: observed %+v", call)
+					}
+					continue
+				}
+				if err != nil {
+					t.Errorf("Ignore: %v", err)
+				}
+				if response.Status != runtimehooksv1.ResponseStatusSuccess || response.Message != "" || response.RetryAfterSeconds != 0 {
+					t.Errorf("Ignore: something of the body was used: %+v", response)
+				}
+				if call.Answer != record.Ignored || call.Err == nil || !strings.Contains(call.Err.Error(), c.want) {
+					t.Errorf("Ignore: observed %+v", call)
+				}
+			}
+		})
+	}
+}
+
+// What the handler says itself is an error whatever the policy (CL-05, CL-20).
+func TestAnswersThatNoPolicyExcuses(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"Failure with a message":    {`{"status":"Failure","message":"no licence"}`, "it answered Failure: no licence"},
+		"Failure without a message": {`{"status":"Failure"}`, "Failure without a message"},
+		"no status":                 {`{"message":"well"}`, "no status"},
+		"an empty object":           {`{}`, "no status"},
+		"an unknown status":         {`{"status":"Maybe"}`, `unknown status "Maybe"`},
+	} {
+		for _, policy := range []runtimev1.FailurePolicy{runtimev1.FailurePolicyFail, runtimev1.FailurePolicyIgnore} {
+			t.Run(fmt.Sprintf("%s, policy %s", name, policy), func(t *testing.T) {
+				b := newBench(t, client.Options{})
+				b.raw(policy, 1, body(c.body))
+				_, err := b.gate(t.Context())
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error is %v, want one with %q", err, c.want)
+				}
+				if call := b.observed()[0]; call.Answer != record.Failure {
+					t.Errorf("observed %+v", call)
+				}
+			})
+		}
+	}
+}
+
+// Published servers leave out apiVersion and kind.
+func TestAnswersWithoutKindAreAccepted(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyFail, 1, body(`{"status":"Success","message":"go","later":"field"}`+"\n"))
+	response, err := b.gate(t.Context())
+	if err != nil || response.Message != "go" {
+		t.Errorf("got %+v, %v", response, err)
+	}
+}
+
+// The eleventh defect: a long retryAfterSeconds could not be shortened, because callers do not ask again before it ends.
+func TestDefectLongWaitsAreCut(t *testing.T) {
+	for name, c := range map[string]struct {
+		said string
+		want int32
+	}{
+		"68 years": {"2147483647", 300},
+		"one hour": {"3600", 300},
+		"a minute": {"60", 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, client.Options{})
+			b.raw(runtimev1.FailurePolicyFail, 1, body(`{"status":"Success","retryAfterSeconds":`+c.said+`}`))
+			response, err := b.create(t.Context())
+			if err != nil || response.RetryAfterSeconds != c.want {
+				t.Errorf("got %+v, %v, want a wait of %d s", response, err, c.want)
+			}
+			if call := b.observed()[0]; fmt.Sprintf("%.0f", call.RetryAfter.Seconds()) != c.said {
+				t.Errorf("the record says %s, the extension said %s", call.RetryAfter, c.said)
+			}
+		})
+	}
+}
+
+func TestLongMessagesAreCut(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyFail, 1, body(`{"status":"Success","message":"`+strings.Repeat("ä", 1<<20)+`"}`))
+	response, err := b.create(t.Context())
+	if err != nil || len(response.Message) > 4<<10 || !strings.HasSuffix(response.Message, "ä…") {
+		t.Errorf("the message has %d bytes, error %v", len(response.Message), err)
+	}
+}
+
+// The first defect: the bound on bodies held only for answers that were errors anyway.
+func TestDefectMemoryIsBounded(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyFail, 5, huge)
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	if _, err := b.gate(t.Context()); err == nil {
+		t.Fatal("64 MiB were accepted")
+	}
+	goruntime.ReadMemStats(&after)
+	// A buffer that doubles up to the bound of 20 MiB, and its halves before.
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 96<<20 {
+		t.Errorf("%d MiB were allocated for a body of which 20 MiB are allowed", grown>>20)
+	}
+}
+
+// The third defect: under Ignore the end of the caller's own context passed for a success.
+func TestDefectCallersContextIsAnErrorUnderIgnore(t *testing.T) {
+	entered := make(chan struct{}, 1)
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyIgnore, 30, func(w http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		hang(w, r)
+	})
+	cause := errors.New("the controller stops")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-entered
+		cancel(cause)
+	}()
+	if response, err := b.create(ctx); !errors.Is(err, cause) {
+		t.Errorf("cancelled in the middle: %+v, %v", response, err)
+	}
+	if response, err := b.gate(ctx); !errors.Is(err, cause) {
+		t.Errorf("cancelled before: %+v, %v", response, err)
+	}
+	expired, cancelExpired := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancelExpired()
+	if response, err := b.create(expired); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("expired: %+v, %v", response, err)
+	}
+}
+
+// Twenty handlers must not take twenty times as long as one may.
+func TestOneDeadlineForAllHandlers(t *testing.T) {
+	b := newBench(t, client.Options{Parallel: 2, Deadline: 100 * time.Millisecond})
+	s := b.ca.Serve(t, http.HandlerFunc(hang), nil)
+	for i := range 6 {
+		b.register(b.config(fmt.Sprintf("e%d", i), s.URL), "h", runtimev1.FailurePolicyIgnore, 30)
+	}
+	start := time.Now()
+	_, err := b.create(t.Context())
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+	if err == nil || !strings.Contains(err.Error(), `handler "h.e5": the deadline for all handlers of the hook together has passed`) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// Texts of errors end in conditions: the same failure must give the same text, without ports and times.
+func TestErrorsAreStable(t *testing.T) {
+	stranger := func(s *httptest.Server) {
+		s.TLS.Certificates = []tls.Certificate{testtls.NewAuthority(t).Certificate(t, nil)}
+	}
+	closed := func(b *bench) {
+		s := b.ca.Serve(b.t, body(success), nil)
+		s.Close()
+		b.register(b.config("ext", s.URL), "gate", runtimev1.FailurePolicyFail, 1)
+	}
+	for name, c := range map[string]struct {
+		start func(*bench)
+		want  string
+	}{
+		"nobody listens":  {closed, "dial 127.0.0.1:PORT: connect: connection refused"},
+		"it resets":       {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, reset) }, "read 127.0.0.1:PORT: read: connection reset by peer"},
+		"it hangs":        {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it gave no answer within 1s"},
+		"unknown CA":      {func(b *bench) { b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), stranger) }, "tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		"it is no server": {notTLS, "read"},
+		"the certificate has expired": {func(b *bench) {
+			b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), func(s *httptest.Server) {
+				s.TLS.Certificates = []tls.Certificate{b.ca.Certificate(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })}
+			})
+		}, "its certificate is only valid from"},
+		"the certificate is for another name": {func(b *bench) {
+			b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), func(s *httptest.Server) {
+				s.TLS.Certificates = []tls.Certificate{b.ca.Certificate(t, func(c *x509.Certificate) { c.IPAddresses = nil; c.DNSNames = []string{"other"} })}
+			})
+		}, "cannot validate certificate for 127.0.0.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, client.Options{})
+			c.start(b)
+			_, first := b.gate(t.Context())
+			<-time.After(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // texts with the time of day differ now
+			_, second := b.gate(t.Context())
+			if first == nil || second == nil || first.Error() != second.Error() {
+				t.Fatalf("the error changed:\n%v\n%v", first, second)
+			}
+			text := first.Error()
+			if i := strings.Index(text, "127.0.0.1:"); i >= 0 && strings.Contains(c.want, "PORT") {
+				end := i + strings.IndexAny(text[i+10:], ": ") + 10
+				text = text[:i] + "127.0.0.1:PORT" + text[end:]
+			}
+			if !strings.Contains(text, c.want) {
+				t.Errorf("error is %q, want one with %q", text, c.want)
+			}
+			if strings.Contains(first.Error(), "->") || strings.Contains(first.Error(), "https://") {
+				t.Errorf("error %q has a port or a URL", first)
+			}
+		})
+	}
+}
+
+// notTLS starts a server that talks something else.
+func notTLS(b *bench) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			_, _ = io.ReadFull(conn, make([]byte, 5))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	}()
+	b.t.Cleanup(func() {
+		_ = listener.Close()
+		<-done
+	})
+	b.register(b.config("ext", "https://"+listener.Addr().String()), "gate", runtimev1.FailurePolicyFail, 1)
+}
+
+func TestClientCertificate(t *testing.T) {
+	ca := testtls.NewAuthority(t)
+	own := ca.Certificate(t, nil)
+	b := newBench(t, client.Options{Certificate: func() (*tls.Certificate, error) { return &own, nil }})
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.PEM)
+	ask := func(s *httptest.Server) { s.TLS.ClientAuth, s.TLS.ClientCAs = tls.RequireAndVerifyClientCert, pool }
+	b.rawServer(runtimev1.FailurePolicyFail, 5, body(success), ask)
+	if _, err := b.gate(t.Context()); err != nil {
+		t.Errorf("with a certificate: %v", err)
+	}
+	without := newBench(t, client.Options{})
+	without.rawServer(runtimev1.FailurePolicyFail, 5, body(success), ask)
+	if _, err := without.gate(t.Context()); err == nil {
+		t.Error("without a certificate the call went through")
+	}
+}
