@@ -1,0 +1,74 @@
+package main
+
+import (
+	"io"
+	"os"
+	_ "time/tzdata" // time zones of CronJobs, on machines that have no zoneinfo
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's authentication plug-ins
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric
+	"k8s.io/component-base/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubeadm "k8s.io/kubernetes/cmd/kubeadm/app"
+	kubeadmerrors "k8s.io/kubernetes/cmd/kubeadm/app/util/errors"
+
+	"github.com/capstan-dev/capstan/kube/cri"
+	"github.com/capstan-dev/capstan/kube/kubelet"
+)
+
+// An applet is one program: it gets its arguments without its name and returns its exit code.
+type applet func(args []string, stdout, stderr io.Writer) int
+
+// applets are the programs by name. It is filled by init because "versions" lists it.
+var applets map[string]applet
+
+func init() {
+	applets = map[string]applet{
+		"etcd":                    runEtcd,
+		"kube-apiserver":          component(apiserver.NewAPIServerCommand),
+		"kube-controller-manager": component(controllermanager.NewControllerManagerCommand),
+		"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+		"kubelet":                 component(kubelet.NewCommand),
+		"kubeadm":                 runKubeadm,
+		"kubectl":                 runKubectl,
+		"versions":                runVersions,
+	}
+	applets["cri"] = runCRI
+}
+
+// component is an applet that is a cobra command of a Kubernetes component.
+func component(command func() *cobra.Command) applet {
+	return func([]string, io.Writer, io.Writer) int { return cli.Run(command()) }
+}
+
+func runCRI(args []string, _, stderr io.Writer) int {
+	return cri.Main(version.Get().GitVersion, names(), args, stderr)
+}
+
+func runEtcd([]string, io.Writer, io.Writer) int {
+	etcdmain.Main(os.Args)
+	return 0
+}
+
+func runKubeadm([]string, io.Writer, io.Writer) int {
+	kubeadmerrors.HandleError(kubeadm.Run())
+	return 0
+}
+
+func runKubectl([]string, io.Writer, io.Writer) int {
+	logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
+	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+	return 0
+}

@@ -1,0 +1,96 @@
+package cri
+
+import (
+	"context"
+	"hash/fnv"
+	"net/netip"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// fallbackCIDR is where pods get addresses while the node's own range isn't known: the range for benchmarks of RFC 2544, which is
+// routed nowhere. Pod addresses of hollow pods answer nobody in any case.
+const fallbackCIDR = "198.18.0.0/15"
+
+// addressTries bounds the search for a free address in a range.
+const addressTries = 1 << 12
+
+// UpdateRuntimeConfig takes the node's pod range, which the kubelet tells when it knows it.
+func (s *Server) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+	var cidrs []string
+	for cidr := range strings.SplitSeq(req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr(), ",") {
+		if _, err := netip.ParsePrefix(strings.TrimSpace(cidr)); err == nil {
+			cidrs = append(cidrs, strings.TrimSpace(cidr))
+		}
+	}
+	if len(cidrs) == 0 {
+		return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.store.saveList("pod-cidrs", cidrs); err != nil {
+		return nil, err
+	}
+	s.podCIDRs = cidrs
+	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+}
+
+// freeAddresses returns an address for the pod from each range; the caller holds the server's lock.
+func (s *Server) freeAddresses(pod string) []string {
+	taken := map[string]bool{}
+	for _, sb := range s.sandboxes {
+		if sb.Ready {
+			for _, ip := range sb.IPs {
+				taken[ip] = true
+			}
+		}
+	}
+	cidrs := s.podCIDRs
+	if len(cidrs) == 0 {
+		return []string{hashedAddress(fallbackCIDR, pod)}
+	}
+	var ips []string
+	for _, cidr := range cidrs {
+		ip := freeAddress(cidr, taken)
+		if ip == "" {
+			ip = hashedAddress(fallbackCIDR, pod)
+		}
+		ips = append(ips, ip)
+	}
+	return ips
+}
+
+// freeAddress returns the lowest address of a range that isn't taken, from the third one on: the first two are the network's and, by custom, its
+// gateway's. Empty when there is none.
+func freeAddress(cidr string, taken map[string]bool) string {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return ""
+	}
+	ip := prefix.Masked().Addr().Next().Next()
+	for range addressTries {
+		// The last address of a range is its broadcast address.
+		if !ip.IsValid() || !prefix.Contains(ip) || !prefix.Contains(ip.Next()) {
+			return ""
+		}
+		if !taken[ip.String()] {
+			return ip.String()
+		}
+		ip = ip.Next()
+	}
+	return ""
+}
+
+// hashedAddress returns the address of an IPv4 range that belongs to the pod, the same one each time.
+func hashedAddress(cidr, pod string) string {
+	prefix := netip.MustParsePrefix(cidr).Masked()
+	h := fnv.New32a()
+	h.Write([]byte(pod))
+	size := uint32(1) << (32 - prefix.Bits())
+	offset := 2 + h.Sum32()%(size-3)
+	b := prefix.Addr().As4()
+	n := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	n += offset
+	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}).String()
+}

@@ -1,0 +1,80 @@
+package cri
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/component"
+)
+
+// defaultPath is the PATH of components and of what is executed in their containers.
+const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Bundles finds the binary of a component.
+type Bundles struct {
+	// Dir holds one directory for each bundle, named by its Kubernetes version: Dir/v1.36.3/capstan-kube.
+	Dir string
+	// Own is the binary that this server is part of, and OwnVersion its Kubernetes version.
+	Own, OwnVersion string
+	// Applets are the names that a bundle's binary answers to.
+	Applets []string
+}
+
+// Find returns the path of the binary for an image: the bundle of the image's version. etcd has versions of its own, and any bundle's reads
+// the data of the one before, so it comes from this server's bundle.
+func (b Bundles) Find(image component.Image) (string, error) {
+	if image.Name == "etcd" || image.Tag == b.OwnVersion {
+		return b.Own, nil
+	}
+	binary := filepath.Join(b.Dir, filepath.Base(image.Tag), "capstan-kube")
+	if _, err := os.Stat(binary); err != nil {
+		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use a version that is there",
+			image.Name, image.Tag, b.OwnVersion, b.Dir)
+	}
+	return binary, nil
+}
+
+// commandLine returns the command line of a component: what the container asks for, which must be the component itself.
+func commandLine(image component.Image, config *runtimeapi.ContainerConfig) ([]string, error) {
+	args := slices.Concat(config.Command, config.Args)
+	if len(config.Command) == 0 {
+		return append([]string{image.Name}, args...), nil
+	}
+	if path.Base(config.Command[0]) != image.Name {
+		return nil, fmt.Errorf("command %q is not in this host's image of %s, which has only the component itself", config.Command[0], image.Name)
+	}
+	args[0] = image.Name // the name picks the applet
+	return args, nil
+}
+
+// environment merges the server's settings for a component with the container's own, which win.
+func environment(settings []string, envs []*runtimeapi.KeyValue) []string {
+	env := append([]string{defaultPath}, settings...)
+	for _, e := range envs {
+		name := e.Key + "="
+		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name) })
+		env = append(env, name+string(e.Value)) // bytes since v1.36, text before
+	}
+	return env
+}
+
+// ownFiles are files that the kubelet mounts into every container; a component uses the host's instead.
+var ownFiles = []string{"/etc/hosts", "/dev/termination-log"}
+
+// checkMounts refuses what a process in the host's own filesystem wouldn't find: a mount at another path than the host's.
+func checkMounts(mounts []*runtimeapi.Mount) error {
+	for _, m := range mounts {
+		if slices.Contains(ownFiles, m.ContainerPath) || path.Clean(m.ContainerPath) == path.Clean(m.HostPath) {
+			continue
+		}
+		return fmt.Errorf("the mount of %s at %s can't be done: components run in the host's own filesystem, so mount it at the path that it has on the host",
+			m.HostPath, m.ContainerPath)
+	}
+	return nil
+}

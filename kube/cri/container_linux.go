@@ -1,0 +1,218 @@
+package cri
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/component"
+)
+
+// CreateContainer records a container. One that can't run as asked is refused here, with the reason.
+func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	config := req.GetConfig()
+	if config.GetMetadata() == nil || config.GetImage() == nil {
+		return nil, status.Error(codes.InvalidArgument, "the container has no metadata or no image")
+	}
+	ref := config.Image.Image
+	if known := s.reference(ref); known != "" {
+		ref = known // it was given by id
+	}
+	c := &container{
+		ID:        newID(),
+		Sandbox:   req.PodSandboxId,
+		ImageID:   imageID(ref),
+		State:     runtimeapi.ContainerState_CONTAINER_CREATED,
+		CreatedAt: time.Now().UnixNano(),
+		config:    config,
+	}
+	if config.LogPath != "" && req.GetSandboxConfig().GetLogDirectory() != "" {
+		c.LogPath = filepath.Join(req.SandboxConfig.LogDirectory, config.LogPath)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sb := s.sandboxes[req.PodSandboxId]
+	if sb == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no sandbox %s", req.PodSandboxId)
+	}
+	if !sb.Ready {
+		return nil, status.Errorf(codes.FailedPrecondition, "sandbox %s was stopped", sb.ID)
+	}
+	if _, runs := component.Runs(ref, sb.config.Annotations); runs {
+		if err := checkMounts(config.Mounts); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
+	if err := s.rememberImage(ref); err != nil {
+		return nil, err
+	}
+	if err := s.store.saveContainer(c); err != nil {
+		return nil, err
+	}
+	s.containers[c.ID] = c
+	s.emit(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, c.ID, sb)
+	return &runtimeapi.CreateContainerResponse{ContainerId: c.ID}, nil
+}
+
+// StartContainer starts a container.
+func (s *Server) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	c, err := s.find(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(c); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+// StopContainer ends a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called again.
+func (s *Server) StopContainer(_ context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	s.mu.RLock()
+	c := s.containers[req.ContainerId]
+	s.mu.RUnlock()
+	if c == nil {
+		return &runtimeapi.StopContainerResponse{}, nil
+	}
+	if err := s.stop(c, time.Duration(max(req.Timeout, 0))*time.Second); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+// RemoveContainer removes a container, ending it first if need be. It may be called again.
+func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+	s.mu.RLock()
+	c := s.containers[req.ContainerId]
+	s.mu.RUnlock()
+	if c == nil {
+		return &runtimeapi.RemoveContainerResponse{}, nil
+	}
+	if err := s.stop(c, 0); err != nil {
+		return nil, err
+	}
+	if err := s.remove(c); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.RemoveContainerResponse{}, nil
+}
+
+// ContainerStatus reports a container.
+func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := s.containers[req.ContainerId]
+	if c == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no container %s", req.ContainerId)
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: containerStatus(c)}, nil
+}
+
+// ListContainers lists containers.
+func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	resp := &runtimeapi.ListContainersResponse{}
+	for _, c := range s.containers {
+		f := req.GetFilter()
+		if f.GetId() != "" && f.GetId() != c.ID ||
+			f.GetPodSandboxId() != "" && f.GetPodSandboxId() != c.Sandbox ||
+			f.GetState() != nil && f.GetState().State != c.State ||
+			!selects(f.GetLabelSelector(), c.config.Labels) {
+			continue
+		}
+		resp.Containers = append(resp.Containers, &runtimeapi.Container{
+			Id:           c.ID,
+			PodSandboxId: c.Sandbox,
+			Metadata:     c.config.Metadata,
+			Image:        c.config.Image,
+			ImageRef:     c.ImageID,
+			ImageId:      c.ImageID,
+			State:        c.State,
+			CreatedAt:    c.CreatedAt,
+			Labels:       c.config.Labels,
+			Annotations:  c.config.Annotations,
+		})
+	}
+	return resp, nil
+}
+
+// UpdateContainerResources records the new resources; nothing enforces them.
+func (s *Server) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	c, err := s.find(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.config.Linux == nil {
+		c.config.Linux = &runtimeapi.LinuxContainerConfig{}
+	}
+	c.config.Linux.Resources = req.Linux
+	if err := s.store.saveContainer(c); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
+}
+
+// ReopenContainerLog opens the log anew, after the kubelet moved it away.
+func (s *Server) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+	c, err := s.find(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	state, log := c.State, c.log
+	s.mu.RUnlock()
+	if state != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s does not run", c.ID)
+	}
+	if log != nil {
+		if err := log.Reopen(); err != nil {
+			return nil, err
+		}
+	}
+	return &runtimeapi.ReopenContainerLogResponse{}, nil
+}
+
+// containerStatus reports a container; the caller holds the server's lock.
+func containerStatus(c *container) *runtimeapi.ContainerStatus {
+	st := &runtimeapi.ContainerStatus{
+		Id:          c.ID,
+		Metadata:    c.config.Metadata,
+		State:       c.State,
+		CreatedAt:   c.CreatedAt,
+		StartedAt:   c.StartedAt,
+		FinishedAt:  c.FinishedAt,
+		ExitCode:    c.ExitCode,
+		Image:       c.config.Image,
+		ImageRef:    c.ImageID,
+		ImageId:     c.ImageID,
+		Reason:      c.Reason,
+		Message:     c.Message,
+		Labels:      c.config.Labels,
+		Annotations: c.config.Annotations,
+		Mounts:      c.config.Mounts,
+		LogPath:     c.LogPath,
+		StopSignal:  c.config.StopSignal,
+	}
+	if resources := c.config.GetLinux().GetResources(); resources != nil {
+		st.Resources = &runtimeapi.ContainerResources{Linux: resources}
+	}
+	return st
+}
+
+// stopSignal is the signal that the container asks to be stopped by, SIGTERM when it doesn't.
+func stopSignal(c *container) unix.Signal {
+	if name := c.config.StopSignal; name != runtimeapi.Signal_RUNTIME_DEFAULT {
+		if signal := unix.SignalNum(name.String()); signal != 0 {
+			return signal
+		}
+	}
+	return unix.SIGTERM
+}

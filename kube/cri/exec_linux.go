@@ -1,0 +1,204 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/capstan-dev/capstan/kube/component"
+)
+
+// Bounds of executed commands.
+const (
+	defaultExecTimeout = 10 * time.Minute
+	maxExecOutput      = 16 << 20 // bytes of each stream of ExecSync, as other runtimes cut it
+	killDelay          = 2 * time.Second
+)
+
+// ExecSync executes a command and returns its output.
+func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+	c, err := s.real(req.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	timeout := time.Duration(req.Timeout) * time.Second
+	if timeout <= 0 {
+		timeout = defaultExecTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	cmd, err := s.command(ctx, c, req.Cmd)
+	if err != nil {
+		return nil, err
+	}
+	var out, errOut limited
+	err = runOnPipes(cmd, nil, &out, &errOut)
+	if ctx.Err() != nil {
+		return nil, status.Errorf(codes.DeadlineExceeded, "command %q did not end within %s", req.Cmd, timeout)
+	}
+	resp := &runtimeapi.ExecSyncResponse{Stdout: out.Bytes(), Stderr: errOut.Bytes()}
+	var exit utilexec.ExitError
+	if errors.As(err, &exit) {
+		resp.ExitCode = int32(exit.ExitStatus())
+		return resp, nil
+	}
+	return resp, err
+}
+
+// command prepares a command of a container: in the host's filesystem, with the container's environment. The component's own name, and that of
+// any other applet of the bundle, means the bundle's binary. ctx bounds it: it is asked to end, and killed soon after.
+func (s *Server) command(ctx context.Context, c *container, args []string) (*exec.Cmd, error) {
+	if len(args) == 0 {
+		return nil, status.Error(codes.InvalidArgument, "there is no command")
+	}
+	image, _ := component.Match(s.reference(c.ImageID))
+	s.mu.RLock()
+	env, dir := environment(nil, c.config.Envs), c.config.WorkingDir
+	s.mu.RUnlock()
+
+	path, name := "", filepath.Base(args[0])
+	if slices.Contains(s.opts.Bundles.Applets, name) {
+		binary, err := s.opts.Bundles.Find(image)
+		if err != nil {
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+		path = binary
+	} else if path = lookPath(args[0], env); path == "" {
+		return nil, status.Errorf(codes.NotFound, "command %q is not on this host", args[0])
+	}
+	if dir == "" {
+		dir = "/"
+	}
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args = append([]string{args[0]}, args[1:]...)
+	cmd.Env = env
+	cmd.Dir = dir
+	// A session of its own, so that what the command starts can be ended with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = killDelay
+	return cmd, nil
+}
+
+// lookPath finds a command by the PATH of env.
+func lookPath(name string, env []string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	for _, entry := range env {
+		list, ok := strings.CutPrefix(entry, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			path := filepath.Join(dir, name)
+			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// runOnPipes runs a command with its streams; nil streams are empty.
+func runOnPipes(cmd *exec.Cmd, in io.Reader, out, errOut io.Writer) error {
+	cmd.Stdout, cmd.Stderr = out, errOut
+	if in != nil {
+		// Not cmd.Stdin, for which Wait would wait: the client may never end it.
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			return fmt.Errorf("making standard input: %w", err)
+		}
+		go func() {
+			io.Copy(stdin, in)
+			stdin.Close()
+		}()
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("executing %s: %w", cmd.Path, err)
+	}
+	return exitError(cmd.Wait())
+}
+
+// runOnTerminal runs a command on a pseudo terminal.
+func runOnTerminal(cmd *exec.Cmd, in io.Reader, out io.Writer, resize <-chan terminalSize) error {
+	cmd.SysProcAttr.Setctty = true
+	terminal, err := pty.Start(cmd)
+	if err != nil {
+		return fmt.Errorf("executing %s on a terminal: %w", cmd.Path, err)
+	}
+	defer terminal.Close()
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case size, ok := <-resize:
+				if !ok {
+					return
+				}
+				pty.Setsize(terminal, &pty.Winsize{Cols: size.Width, Rows: size.Height})
+			}
+		}
+	}()
+	if in != nil {
+		go io.Copy(terminal, in)
+	}
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		if out != nil {
+			io.Copy(out, terminal)
+		} else {
+			io.Copy(io.Discard, terminal)
+		}
+	}()
+	err = cmd.Wait()
+	close(ended)
+	select {
+	case <-copied:
+	case <-time.After(killDelay): // something in the background holds the terminal
+	}
+	return exitError(err)
+}
+
+// exitError gives an exit code the form that the streaming library understands.
+func exitError(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code := exit.ExitCode()
+		if code < 0 {
+			code = 128 + int(exit.Sys().(syscall.WaitStatus).Signal())
+		}
+		return utilexec.CodeExitError{Err: err, Code: code}
+	}
+	return err
+}
+
+// limited keeps the first maxExecOutput bytes.
+type limited struct{ bytes.Buffer }
+
+// Write implements io.Writer; it takes everything and keeps what fits.
+func (l *limited) Write(p []byte) (int, error) {
+	if room := maxExecOutput - l.Len(); room < len(p) {
+		l.Buffer.Write(p[:max(room, 0)])
+		return len(p), nil
+	}
+	return l.Buffer.Write(p)
+}

@@ -1,0 +1,151 @@
+package cri
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/component"
+)
+
+// maxImages bounds the list of images that were asked for.
+const maxImages = 1000
+
+// hollowUser is the user that a hollow image claims to run as, so that pods that must not run as root are accepted.
+const hollowUser = 65532
+
+// imageID returns the id of an image: all images are there, so it is made of the reference.
+func imageID(ref string) string {
+	if strings.HasPrefix(ref, "sha256:") {
+		return ref
+	}
+	sum := sha256.Sum256([]byte(ref))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// reference returns the reference of an image that is known by id, empty if it isn't.
+func (s *Server) reference(id string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.images[id]
+}
+
+// rememberImage notes that an image was asked for; the caller holds the server's lock.
+func (s *Server) rememberImage(ref string) error {
+	id := imageID(ref)
+	if s.images[id] != "" {
+		return nil
+	}
+	if len(s.images) >= maxImages {
+		s.forgetUnused()
+	}
+	s.images[id] = ref
+	return s.saveImages()
+}
+
+// forgetUnused drops all images that no container uses.
+func (s *Server) forgetUnused() {
+	used := map[string]bool{}
+	for _, c := range s.containers {
+		used[c.ImageID] = true
+	}
+	maps.DeleteFunc(s.images, func(id, _ string) bool { return !used[id] })
+}
+
+func (s *Server) saveImages() error {
+	return s.store.saveList("images", slices.Sorted(maps.Values(s.images)))
+}
+
+// ListImages lists the images that were asked for.
+func (s *Server) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	resp := &runtimeapi.ListImagesResponse{}
+	want := req.GetFilter().GetImage().GetImage()
+	for id, ref := range s.images {
+		if want == "" || want == ref || want == id {
+			resp.Images = append(resp.Images, image(ref))
+		}
+	}
+	return resp, nil
+}
+
+// ImageStatus reports an image; every image is there.
+func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+	ref := req.GetImage().GetImage()
+	if known := s.reference(ref); known != "" {
+		ref = known
+	}
+	if ref == "" || strings.HasPrefix(ref, "sha256:") {
+		return &runtimeapi.ImageStatusResponse{}, nil // an id that nobody was given
+	}
+	return &runtimeapi.ImageStatusResponse{Image: image(ref)}, nil
+}
+
+// PullImage succeeds at once.
+func (s *Server) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+	ref := req.GetImage().GetImage()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.rememberImage(ref); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.PullImageResponse{ImageRef: imageID(ref)}, nil
+}
+
+// RemoveImage takes an image off the list. It may be called again.
+func (s *Server) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
+	id := imageID(req.GetImage().GetImage())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.containers {
+		if c.ImageID == id {
+			return &runtimeapi.RemoveImageResponse{}, nil // its containers need the reference
+		}
+	}
+	delete(s.images, id)
+	return &runtimeapi.RemoveImageResponse{}, s.saveImages()
+}
+
+// ImageFsInfo reports the filesystem of the state directory, of which images use nothing.
+func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+	usage := &runtimeapi.FilesystemUsage{
+		Timestamp:  time.Now().UnixNano(),
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: s.opts.State},
+		UsedBytes:  &runtimeapi.UInt64Value{},
+		InodesUsed: &runtimeapi.UInt64Value{},
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(s.opts.State, &st); err == nil {
+		usage.InodesUsed.Value = st.Files - st.Ffree
+	}
+	usages := []*runtimeapi.FilesystemUsage{usage}
+	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: usages, ContainerFilesystems: usages}, nil
+}
+
+// image describes an image.
+func image(ref string) *runtimeapi.Image {
+	img := &runtimeapi.Image{
+		Id:   imageID(ref),
+		Size: 1, // it must not be 0
+		Spec: &runtimeapi.ImageSpec{Image: ref},
+	}
+	if strings.Contains(ref, "@") {
+		img.RepoDigests = []string{ref}
+	} else {
+		img.RepoTags = []string{ref}
+	}
+	user := int64(hollowUser)
+	if _, ok := component.Match(ref); ok {
+		user = 0
+	}
+	img.Uid = &runtimeapi.Int64Value{Value: user}
+	return img
+}

@@ -1,0 +1,184 @@
+// Package logfile writes container logs in the format that the kubelet reads (one line per line of output, with time, stream and a tag that
+// says whether the line is whole: "2006-01-02T15:04:05.999999999Z stdout F message"), and reopens the file when the kubelet rotated it.
+package logfile
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Stream is one of a container's two outputs.
+type Stream string
+
+// The streams of a container.
+const (
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+// MaxLine is the length in bytes at which a line is cut into parts, as other runtimes do.
+const MaxLine = 16 << 10
+
+// followBuffer is how many chunks a follower may lag behind before it loses some.
+const followBuffer = 64
+
+// Log is the log of one container. Its methods may be called concurrently. A nil file (empty path) discards what is written.
+type Log struct {
+	path string
+	now  func() time.Time
+
+	mu        sync.Mutex
+	file      *os.File
+	closed    bool
+	followers map[chan Chunk]struct{}
+}
+
+// Chunk is output as a follower gets it.
+type Chunk struct {
+	Stream Stream
+	Data   []byte
+}
+
+// Open opens the log at path, making its directory. What is there is kept and appended to. An empty path discards everything.
+func Open(path string) (*Log, error) {
+	l := &Log{path: path, now: time.Now, followers: map[chan Chunk]struct{}{}}
+	if err := l.Reopen(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Reopen opens the path anew, after the file was moved away. On failure the old file stays in use.
+func (l *Log) Reopen() error {
+	if l.path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(l.path), 0o755); err != nil {
+		return fmt.Errorf("making the log directory: %w", err)
+	}
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errors.Join(os.ErrClosed, f.Close())
+	}
+	old := l.file
+	l.file = f
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// Close closes the file and ends all followers. Later writes are discarded.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	for f := range l.followers {
+		close(f)
+	}
+	l.followers = nil
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// Follow returns what is written from now on, until stop is called or the log is closed, which closes the channel. Who reads too slowly
+// loses chunks, as a container must never wait for a spectator.
+func (l *Log) Follow() (chunks <-chan Chunk, stop func()) {
+	f := make(chan Chunk, followBuffer)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		close(f)
+		return f, func() {}
+	}
+	l.followers[f] = struct{}{}
+	return f, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if _, ok := l.followers[f]; ok {
+			delete(l.followers, f)
+			close(f)
+		}
+	}
+}
+
+// Line writes one whole line.
+func (l *Log) Line(s Stream, line string) error { return l.write(s, []byte(line), true) }
+
+// Copy reads r to its end and writes what it reads, line by line; lines longer than MaxLine in parts. It reads on when writing fails, as on
+// a full disk, because the container would hang in its own write otherwise; the first such error is returned at the end.
+func (l *Log) Copy(s Stream, r io.Reader) error {
+	br := bufio.NewReaderSize(r, MaxLine)
+	var failed error
+	for {
+		line, err := br.ReadSlice('\n')
+		if len(line) > 0 {
+			text, whole := bytes.CutSuffix(line, []byte{'\n'})
+			// The last line of all is whole even without an end of line.
+			whole = whole || (err != nil && !errors.Is(err, bufio.ErrBufferFull))
+			if werr := l.write(s, text, whole); failed == nil {
+				failed = werr
+			}
+		}
+		switch {
+		case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF):
+			return failed
+		default:
+			return errors.Join(failed, fmt.Errorf("reading %s: %w", s, err))
+		}
+	}
+}
+
+func (l *Log) write(s Stream, text []byte, whole bool) error {
+	tag := byte('P')
+	if whole {
+		tag = 'F'
+	}
+	entry := make([]byte, 0, len(text)+48)
+	entry = l.now().UTC().AppendFormat(entry, time.RFC3339Nano)
+	entry = append(entry, ' ')
+	entry = append(entry, s...)
+	entry = append(entry, ' ', tag, ' ')
+	entry = append(entry, text...)
+	entry = append(entry, '\n')
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.followers) > 0 {
+		data := bytes.Clone(text)
+		if whole {
+			data = append(data, '\n')
+		}
+		for f := range l.followers {
+			select {
+			case f <- Chunk{s, data}:
+			default:
+			}
+		}
+	}
+	if l.file == nil || l.closed {
+		return nil
+	}
+	if _, err := l.file.Write(entry); err != nil {
+		return fmt.Errorf("writing the log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Defaults of the command's flags.
+const (
+	DefaultListen  = "unix:///run/containerd/containerd.sock"
+	DefaultState   = "/var/lib/capstan/cri"
+	DefaultBundles = "/opt/capstan/bundles"
+)
+
+// defaultEnv is the environment of components when --env says nothing: less memory for a little more processor time.
+var defaultEnv = map[string][]string{
+	"etcd":                    {"GOGC=50"},
+	"kube-apiserver":          {"GOGC=50"},
+	"kube-controller-manager": {"GOGC=50"},
+	"kube-scheduler":          {"GOGC=50"},
+}
+
+// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. version is the Kubernetes version of the binary, applets are the
+// names that the binary answers to.
+func Main(version string, applets, args []string, stderr io.Writer) int {
+	if err := run(args, version, applets, stderr); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		fmt.Fprintln(stderr, "cri:", err)
+		return 1
+	}
+	return 0
+}
+
+func run(args []string, version string, applets []string, stderr io.Writer) error {
+	env := maps.Clone(defaultEnv)
+	flags := flag.NewFlagSet("cri", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	listen := flags.String("listen", DefaultListen, "`address` to serve at, a unix socket")
+	state := flags.String("state", DefaultState, "`directory` of all state")
+	bundles := flags.String("bundles", DefaultBundles, "`directory` with a directory for each bundle, named by its Kubernetes version")
+	flags.Func("env", "environment of a component as `COMPONENT=NAME=VALUE[,NAME=VALUE...]`, in place of its defaults; may be repeated", func(s string) error {
+		name, vars, err := parseEnv(s)
+		env[name] = vars
+		return err
+	})
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unknown argument %q: cri takes only flags", flags.Arg(0))
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this binary: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	server, err := New(Options{
+		State:   *state,
+		Bundles: Bundles{Dir: *bundles, Own: own, OwnVersion: version, Applets: applets},
+		Env:     env,
+		Log:     slog.New(slog.NewTextHandler(stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := listenUnix(*listen)
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return errors.Join(server.Serve(ctx, listener), server.Close())
+}
+
+// parseEnv parses COMPONENT=NAME=VALUE,NAME=VALUE; nothing after the first "=" means no environment.
+func parseEnv(s string) (component string, vars []string, err error) {
+	component, list, ok := strings.Cut(s, "=")
+	if _, known := defaultEnv[component]; !ok || !known {
+		return component, nil, fmt.Errorf("write COMPONENT=NAME=VALUE with a component of %s", strings.Join(slices.Sorted(maps.Keys(defaultEnv)), ", "))
+	}
+	for entry := range strings.SplitSeq(list, ",") {
+		if entry == "" {
+			continue
+		}
+		if !strings.Contains(entry, "=") {
+			return component, nil, fmt.Errorf("%q is not NAME=VALUE", entry)
+		}
+		vars = append(vars, entry)
+	}
+	return component, vars, nil
+}
+
+// listenUnix listens at the address, replacing the socket of a server that is gone (New has made sure that there is no other one).
+func listenUnix(address string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok || !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("--listen %s: give an absolute path as unix:///path", address)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the socket's directory: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing the old socket: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return listener, os.Chmod(path, 0o600)
+}

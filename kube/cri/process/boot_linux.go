@@ -1,0 +1,48 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Boot returns a text that names this run of the host: the machine's boot and the start of PID 1 of this PID namespace. The namespace's own
+// number won't do, as the kernel gives it out again.
+func Boot() (string, error) {
+	machine, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("finding the boot id (is /proc mounted?): %w", err)
+	}
+	own, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return "", fmt.Errorf("finding the PID namespace: %w", err)
+	}
+	// Under a /proc of our own this is the first entry, under an outer one it is somewhere.
+	for _, entry := range append([]string{"1"}, pids()...) {
+		if namespace, err := os.Readlink("/proc/" + entry + "/ns/pid"); err != nil || namespace != own {
+			continue
+		}
+		if innermost(readAtMost("/proc/"+entry+"/status", environmentLimit), "NSpid:") != 1 {
+			continue
+		}
+		if started := startTime(readAtMost("/proc/"+entry+"/stat", environmentLimit)); started != "" {
+			return strings.TrimSpace(string(machine)) + " " + started, nil
+		}
+	}
+	return "", errors.New("finding PID 1 of this host: its entry in /proc can't be read")
+}
+
+// startTime returns the time a process was started, in ticks since the machine's boot: field 22 of /proc/PID/stat. The second field, a name in
+// parentheses, may hold anything.
+func startTime(stat []byte) string {
+	after := strings.LastIndexByte(string(stat), ')')
+	if after < 0 {
+		return ""
+	}
+	fields := strings.Fields(string(stat[after+1:]))
+	if len(fields) < 20 {
+		return ""
+	}
+	return fields[19]
+}

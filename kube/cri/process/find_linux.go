@@ -1,0 +1,95 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// environmentLimit bounds how much of a process's environment is read.
+const environmentLimit = 1 << 20
+
+// Find returns the numbers of all running processes that Start started, by token, as this process's PID namespace counts them. Their
+// children have the token too, but not a session of their own.
+func Find() (map[string]int, error) {
+	entries := pids()
+	if len(entries) == 0 {
+		return nil, errors.New("looking for processes: /proc is not mounted")
+	}
+	found := map[string]int{}
+	for _, entry := range entries {
+		// A process may end at any moment, and others' can't be read: neither is ours.
+		token := tokenOf(readAtMost("/proc/"+entry+"/environ", environmentLimit))
+		if token == "" {
+			continue
+		}
+		status := readAtMost("/proc/"+entry+"/status", environmentLimit)
+		if pid := innermost(status, "NSpid:"); pid > 0 && pid == innermost(status, "NSsid:") {
+			found[token] = pid
+		}
+	}
+	return found, nil
+}
+
+// pids returns the entries of /proc that are processes.
+func pids() []string {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	entries, _ := dir.Readdirnames(-1) // what could be read
+	return slices.DeleteFunc(entries, func(entry string) bool {
+		_, err := strconv.Atoi(entry)
+		return err != nil
+	})
+}
+
+// tokenOf finds the token in an environment as /proc/PID/environ gives it.
+func tokenOf(environ []byte) string {
+	for variable := range bytes.SplitSeq(environ, []byte{0}) {
+		if token, ok := bytes.CutPrefix(variable, []byte(TokenVariable+"=")); ok {
+			return string(token)
+		}
+	}
+	return ""
+}
+
+// innermost returns the last number of a line like NSpid of /proc/PID/status, 0 if there is none. /proc may be that of an outer PID namespace
+// (where an own one can't be mounted); the line then has the number in each namespace down to the process's own.
+func innermost(status []byte, field string) int {
+	for line := range strings.Lines(string(status)) {
+		numbers, ok := strings.CutPrefix(line, field)
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(numbers)
+		if len(fields) == 0 {
+			return 0
+		}
+		pid, err := strconv.Atoi(fields[len(fields)-1])
+		if err != nil {
+			return 0
+		}
+		return pid
+	}
+	return 0
+}
+
+// readAtMost reads a file up to limit bytes, nothing when it can't be read.
+func readAtMost(path string, limit int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil
+	}
+	return data
+}

@@ -1,0 +1,251 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/component"
+	"github.com/capstan-dev/capstan/kube/cri/logfile"
+	"github.com/capstan-dev/capstan/kube/cri/process"
+)
+
+// outputWait is how long to read on after a process has ended, in case that something it started still holds its output.
+const outputWait = time.Second
+
+// start starts a container that was created.
+func (s *Server) start(c *container) error {
+	c.op.Lock()
+	defer c.op.Unlock()
+	s.mu.RLock()
+	state, sb := c.State, s.sandboxes[c.Sandbox]
+	var annotations map[string]string
+	if sb != nil {
+		annotations = sb.config.Annotations
+	}
+	gone := sb == nil || !sb.Ready || s.containers[c.ID] == nil
+	s.mu.RUnlock()
+	if gone {
+		return status.Errorf(codes.FailedPrecondition, "the sandbox of container %s was stopped", c.ID)
+	}
+	if state != runtimeapi.ContainerState_CONTAINER_CREATED {
+		return status.Errorf(codes.FailedPrecondition, "container %s was started before", c.ID)
+	}
+	log, err := logfile.Open(c.LogPath)
+	if err != nil {
+		return err
+	}
+	if image, runs := component.Runs(s.reference(c.ImageID), annotations); runs {
+		err = s.startComponent(c, image, log)
+	} else {
+		err = s.startHollow(c, sb, log)
+	}
+	if err != nil {
+		log.Close()
+		return fmt.Errorf("starting container %s: %w", c.name(), err)
+	}
+	return nil
+}
+
+// startHollow makes a container look as if it ran, or as if it had done its work.
+func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error {
+	if err := log.Line(logfile.Stdout, "This container is hollow: on this host only control plane components run, "+c.config.GetImage().GetImage()+" does not."); err != nil {
+		return err
+	}
+	if err := log.Close(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now().UnixNano()
+	c.StartedAt = now
+	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
+	ends := slices.Contains(strings.Split(sb.config.Annotations[component.EndsAnnotation], ","), c.config.GetMetadata().GetName())
+	if ends {
+		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		c.FinishedAt = now
+		c.Reason = "Completed"
+	}
+	if err := s.store.saveContainer(c); err != nil {
+		return err
+	}
+	s.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, sb)
+	if ends {
+		s.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, sb)
+	}
+	return nil
+}
+
+// startComponent starts the process of a component.
+func (s *Server) startComponent(c *container, image component.Image, log *logfile.Log) error {
+	binary, err := s.opts.Bundles.Find(image)
+	if err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	args, err := commandLine(image, c.config)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	var readers, writers [2]*os.File
+	started := false
+	for i, name := range []string{"stdout", "stderr"} {
+		if readers[i], writers[i], err = process.Pipe(filepath.Join(s.store.containerDir(c.ID), name)); err != nil {
+			return err
+		}
+		defer writers[i].Close()
+		defer func() {
+			if !started {
+				readers[i].Close()
+			}
+		}()
+	}
+	p, err := process.Start(process.Spec{
+		Token:  s.token(c.ID),
+		Path:   binary,
+		Args:   args,
+		Env:    environment(s.opts.Env[image.Name], c.config.Envs),
+		Dir:    c.config.WorkingDir,
+		Stdout: writers[0],
+		Stderr: writers[1],
+	})
+	if err != nil {
+		return err
+	}
+	started = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.process, c.log, c.PID = p, log, p.PID()
+	c.StartedAt = time.Now().UnixNano()
+	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
+	s.supervise(c, readers)
+	// When this fails the kubelet tries to start the container again, is told that it was started, and finds it running.
+	if err := s.store.saveContainer(c); err != nil {
+		return err
+	}
+	s.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.ID, s.sandboxes[c.Sandbox])
+	return nil
+}
+
+// supervise copies the output of a container's process to its log and records its end, in the background, until Close.
+func (s *Server) supervise(c *container, readers [2]*os.File) {
+	p, log := c.process, c.log
+	c.ended = make(chan struct{})
+	copied := make(chan struct{}, len(readers))
+	for i, stream := range []logfile.Stream{logfile.Stdout, logfile.Stderr} {
+		s.supervisors.Go(func() {
+			log.Copy(stream, readers[i]) // what can't be logged is lost; the component goes on
+			copied <- struct{}{}
+		})
+	}
+	s.supervisors.Go(func() {
+		exited := false
+		select {
+		case <-p.Done():
+			exited = true
+			ctx, cancel := context.WithTimeout(context.Background(), outputWait)
+			for range readers {
+				select {
+				case <-copied:
+				case <-ctx.Done():
+				}
+			}
+			cancel()
+		case <-s.closing:
+		}
+		for _, r := range readers {
+			r.Close() // ends the copying
+		}
+		log.Close()
+		if exited {
+			p.Close()
+			s.exited(c, p.Exit())
+		}
+	})
+}
+
+// exited records the end of a container's process.
+func (s *Server) exited(c *container, exit process.Exit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(c.ended)
+	c.process, c.log = nil, nil
+	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	c.FinishedAt = exit.At.UnixNano()
+	c.ExitCode = exit.Code
+	c.Reason = "Completed"
+	if exit.Code != 0 {
+		c.Reason = "Error"
+	}
+	s.log.Info("component ended", "container", c.name(), "exitCode", exit.Code)
+	if err := s.store.saveContainer(c); err != nil {
+		s.log.Error("recording the end of a container", "container", c.name(), "error", err)
+	}
+	s.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, s.sandboxes[c.Sandbox])
+}
+
+// stop ends a container and returns when its end is recorded.
+func (s *Server) stop(c *container, grace time.Duration) error {
+	c.op.Lock()
+	defer c.op.Unlock()
+	s.mu.RLock()
+	p, ended := c.process, c.ended
+	s.mu.RUnlock()
+	if p != nil {
+		if err := p.Stop(stopSignal(c), grace); err != nil {
+			return err
+		}
+		select {
+		case <-ended: // the supervisor needs at most outputWait
+			return nil
+		case <-s.closing:
+			return status.Error(codes.Unavailable, "the server is closing")
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.State == runtimeapi.ContainerState_CONTAINER_EXITED || s.containers[c.ID] == nil {
+		return nil
+	}
+	running := c.State == runtimeapi.ContainerState_CONTAINER_RUNNING
+	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	c.FinishedAt = time.Now().UnixNano()
+	if c.StartedAt == 0 {
+		c.StartedAt = c.FinishedAt
+	}
+	c.Reason = "Completed"
+	if err := s.store.saveContainer(c); err != nil {
+		return err
+	}
+	if running {
+		s.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, s.sandboxes[c.Sandbox])
+	}
+	return nil
+}
+
+// remove forgets a container that was stopped, and removes its files except for its log, which is the kubelet's.
+func (s *Server) remove(c *container) error {
+	c.op.Lock()
+	defer c.op.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.containers[c.ID] == nil {
+		return nil
+	}
+	if c.process != nil {
+		return status.Errorf(codes.FailedPrecondition, "container %s runs", c.ID)
+	}
+	if err := s.store.removeContainer(c.ID); err != nil {
+		return err
+	}
+	delete(s.containers, c.ID)
+	s.emit(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, c.ID, s.sandboxes[c.Sandbox])
+	return nil
+}

@@ -1,0 +1,161 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// tick is the unit of processor time in /proc/PID/stat.
+const tick = 10 * time.Millisecond
+
+// usage is what a process uses; zero for hollow containers.
+type usage struct {
+	cpu    time.Duration // since its start
+	memory uint64        // resident bytes
+}
+
+// ContainerStats reports what one container uses.
+func (s *Server) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := s.containers[req.ContainerId]
+	if c == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no container %s", req.ContainerId)
+	}
+	return &runtimeapi.ContainerStatsResponse{Stats: s.containerStats(c)}, nil
+}
+
+// ListContainerStats reports what the running containers use.
+func (s *Server) ListContainerStats(_ context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	resp := &runtimeapi.ListContainerStatsResponse{}
+	f := req.GetFilter()
+	for _, c := range s.containers {
+		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING &&
+			(f.GetId() == "" || f.GetId() == c.ID) &&
+			(f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.Sandbox) &&
+			selects(f.GetLabelSelector(), c.config.Labels) {
+			resp.Stats = append(resp.Stats, s.containerStats(c))
+		}
+	}
+	return resp, nil
+}
+
+// PodSandboxStats reports what the containers of one pod use.
+func (s *Server) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	sb := s.sandboxes[req.PodSandboxId]
+	if sb == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no sandbox %s", req.PodSandboxId)
+	}
+	return &runtimeapi.PodSandboxStatsResponse{Stats: s.sandboxStats(sb)}, nil
+}
+
+// ListPodSandboxStats reports what the containers of running pods use.
+func (s *Server) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	resp := &runtimeapi.ListPodSandboxStatsResponse{}
+	f := req.GetFilter()
+	for _, sb := range s.sandboxes {
+		if sb.Ready && (f.GetId() == "" || f.GetId() == sb.ID) && selects(f.GetLabelSelector(), sb.config.Labels) {
+			resp.Stats = append(resp.Stats, s.sandboxStats(sb))
+		}
+	}
+	return resp, nil
+}
+
+func (s *Server) containerStats(c *container) *runtimeapi.ContainerStats {
+	now := time.Now().UnixNano()
+	u := s.usage(c)
+	return &runtimeapi.ContainerStats{
+		Attributes: &runtimeapi.ContainerAttributes{
+			Id: c.ID, Metadata: c.config.Metadata, Labels: c.config.Labels, Annotations: c.config.Annotations,
+		},
+		Cpu:    cpuUsage(now, u),
+		Memory: memoryUsage(now, u),
+		WritableLayer: &runtimeapi.FilesystemUsage{
+			Timestamp:  now,
+			FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: s.opts.State},
+			UsedBytes:  &runtimeapi.UInt64Value{},
+			InodesUsed: &runtimeapi.UInt64Value{},
+		},
+	}
+}
+
+func (s *Server) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
+	now := time.Now().UnixNano()
+	var total usage
+	var containers []*runtimeapi.ContainerStats
+	for _, c := range s.containers {
+		if c.Sandbox != sb.ID || c.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		u := s.usage(c)
+		total.cpu += u.cpu
+		total.memory += u.memory
+		containers = append(containers, s.containerStats(c))
+	}
+	return &runtimeapi.PodSandboxStats{
+		Attributes: &runtimeapi.PodSandboxAttributes{
+			Id: sb.ID, Metadata: sb.config.Metadata, Labels: sb.config.Labels, Annotations: sb.config.Annotations,
+		},
+		Linux: &runtimeapi.LinuxPodSandboxStats{
+			Cpu:        cpuUsage(now, total),
+			Memory:     memoryUsage(now, total),
+			Process:    &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: &runtimeapi.UInt64Value{Value: uint64(len(containers))}},
+			Containers: containers,
+		},
+	}
+}
+
+func cpuUsage(now int64, u usage) *runtimeapi.CpuUsage {
+	return &runtimeapi.CpuUsage{Timestamp: now, UsageCoreNanoSeconds: &runtimeapi.UInt64Value{Value: uint64(u.cpu)}}
+}
+
+func memoryUsage(now int64, u usage) *runtimeapi.MemoryUsage {
+	return &runtimeapi.MemoryUsage{
+		Timestamp:       now,
+		WorkingSetBytes: &runtimeapi.UInt64Value{Value: u.memory},
+		UsageBytes:      &runtimeapi.UInt64Value{Value: u.memory},
+		RssBytes:        &runtimeapi.UInt64Value{Value: u.memory},
+	}
+}
+
+// usage reads what the process of a container uses; nothing when it has none, or when /proc counts processes otherwise.
+func (s *Server) usage(c *container) usage {
+	if c.process == nil || !s.ownProc {
+		return usage{}
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.process.PID()))
+	if err != nil {
+		return usage{}
+	}
+	return parseUsage(string(stat))
+}
+
+// parseUsage reads user and system time (fields 14 and 15) and resident pages (field 24) of /proc/PID/stat.
+func parseUsage(stat string) usage {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 22 {
+		return usage{}
+	}
+	number := func(i int) uint64 {
+		n, _ := strconv.ParseUint(fields[i-3], 10, 64) // the kernel writes numbers
+		return n
+	}
+	return usage{
+		cpu:    time.Duration(number(14)+number(15)) * tick,
+		memory: number(24) * uint64(os.Getpagesize()),
+	}
+}

@@ -1,0 +1,219 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/cri/logfile"
+)
+
+// Bounds of streams.
+const (
+	headerTimeout = 10 * time.Second
+	dialTimeout   = 10 * time.Second
+)
+
+// streams serves exec, attach and port-forward: the kubelet asks for a URL by gRPC (with a random token, for one use) and connects to it. It
+// listens on a loopback port of the host.
+type streams struct {
+	lib  streamServer
+	http *http.Server
+	done chan struct{}
+
+	ctx    context.Context // of everything that is executed or forwarded
+	cancel context.CancelFunc
+	active sync.WaitGroup
+}
+
+func newStreams(s *Server) (*streams, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for streams (is the loopback interface up?): %w", err)
+	}
+	st := &streams{done: make(chan struct{})}
+	st.ctx, st.cancel = context.WithCancel(context.Background())
+	config := defaultStreamConfig
+	config.Addr = listener.Addr().String()
+	config.BaseURL = &url.URL{Scheme: "http", Host: config.Addr}
+	if st.lib, err = newStreamServer(config, &streamRuntime{s, st}); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("making the stream server: %w", err)
+	}
+	st.http = &http.Server{Handler: st.lib, ReadHeaderTimeout: headerTimeout}
+	go func() {
+		defer close(st.done)
+		st.http.Serve(listener) // until close
+	}()
+	return st, nil
+}
+
+// close ends all streams and waits for what they run.
+func (st *streams) close() {
+	st.cancel()
+	st.http.Close()
+	<-st.done
+	st.active.Wait()
+}
+
+// begin returns the context for one stream, which ends with the request or with the server.
+func (st *streams) begin(request context.Context) (context.Context, func()) {
+	st.active.Add(1)
+	ctx, cancel := context.WithCancel(st.ctx)
+	stop := context.AfterFunc(request, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		st.active.Done()
+	}
+}
+
+// Exec prepares the execution of a command in a component's container.
+func (s *Server) Exec(_ context.Context, req *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
+	if _, err := s.real(req.ContainerId); err != nil {
+		return nil, err
+	}
+	return s.streams.lib.GetExec(req)
+}
+
+// Attach prepares following a component's output.
+func (s *Server) Attach(_ context.Context, req *runtimeapi.AttachRequest) (*runtimeapi.AttachResponse, error) {
+	if _, err := s.real(req.ContainerId); err != nil {
+		return nil, err
+	}
+	return s.streams.lib.GetAttach(req)
+}
+
+// PortForward prepares connections to a port of a pod, which must have the host's network.
+func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+	s.mu.RLock()
+	sb := s.sandboxes[req.PodSandboxId]
+	s.mu.RUnlock()
+	switch {
+	case sb == nil || !sb.Ready:
+		return nil, status.Errorf(codes.NotFound, "there is no running sandbox %s", req.PodSandboxId)
+	case !sb.hostNetwork():
+		return nil, status.Error(codes.FailedPrecondition, "the pod is hollow: nothing listens in it")
+	}
+	return s.streams.lib.GetPortForward(req)
+}
+
+// real returns a container that has a process.
+func (s *Server) real(id string) (*container, error) {
+	c, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case c.State != runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s does not run", c.name())
+	case c.process == nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s is hollow: there is no process in it", c.name())
+	}
+	return c, nil
+}
+
+// streamRuntime is what the streaming library calls.
+type streamRuntime struct {
+	server  *Server
+	streams *streams
+}
+
+// Exec executes a command.
+func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan terminalSize) error {
+	c, err := r.server.real(id)
+	if err != nil {
+		return err
+	}
+	ctx, end := r.streams.begin(ctx)
+	defer end()
+	cmd, err := r.server.command(ctx, c, command)
+	if err != nil {
+		return err
+	}
+	if tty {
+		return runOnTerminal(cmd, in, out, resize)
+	}
+	return runOnPipes(cmd, in, out, errOut)
+}
+
+// Attach follows the output of a container from now on. Components read no input.
+func (r *streamRuntime) Attach(ctx context.Context, id string, _ io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan terminalSize) error {
+	c, err := r.server.real(id)
+	if err != nil {
+		return err
+	}
+	ctx, end := r.streams.begin(ctx)
+	defer end()
+	r.server.mu.RLock()
+	log := c.log
+	r.server.mu.RUnlock()
+	if log == nil {
+		return nil // it ended just now
+	}
+	chunks, stop := log.Follow()
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case chunk, ok := <-chunks:
+			if !ok {
+				return nil
+			}
+			w := out
+			if chunk.Stream == logfile.Stderr {
+				w = errOut
+			}
+			if w == nil {
+				continue
+			}
+			if _, err := w.Write(chunk.Data); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// PortForward connects the stream with a port of the host's loopback interface.
+func (r *streamRuntime) PortForward(ctx context.Context, _ string, port int32, stream io.ReadWriteCloser) error {
+	ctx, end := r.streams.begin(ctx)
+	defer end()
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
+	if err != nil {
+		return fmt.Errorf("connecting to port %d: %w", port, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() {
+		conn.Close()
+		stream.Close()
+	})
+	defer stop()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		io.Copy(conn, stream)
+		conn.(*net.TCPConn).CloseWrite()
+	}()
+	_, err = io.Copy(stream, conn)
+	stream.Close() // ends the other direction
+	<-sent
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

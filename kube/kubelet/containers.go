@@ -1,0 +1,61 @@
+package kubelet
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+)
+
+// containers is a container manager without cgroups: the kubelet's own stub, with a capacity of ephemeral storage that is true. It also
+// learns at its start how to ask for the Node, which tells when pods of the API may be accepted.
+type containers struct {
+	cm.ContainerManager
+	machine *machine
+
+	mu      sync.Mutex
+	getNode cm.GetNodeFunc
+}
+
+func newContainers(m *machine) *containers {
+	return &containers{ContainerManager: cm.NewStubContainerManager(), machine: m}
+}
+
+// Start is called by the kubelet as soon as the container runtime answers.
+func (c *containers) Start(ctx context.Context, node *v1.Node, active cm.ActivePodsFunc, getNode cm.GetNodeFunc, ready config.SourcesReady, pods status.PodStatusProvider, runtime internalapi.RuntimeService, localStorage bool) error {
+	c.mu.Lock()
+	c.getNode = getNode
+	c.mu.Unlock()
+	return c.ContainerManager.Start(ctx, node, active, getNode, ready, pods, runtime, localStorage)
+}
+
+// GetCapacity returns the size of the host's disk as ephemeral storage; processors and memory come from machine.
+func (c *containers) GetCapacity(localStorage bool) v1.ResourceList {
+	if !localStorage {
+		return v1.ResourceList{}
+	}
+	fs, err := c.machine.RootFsInfo()
+	if err != nil {
+		return v1.ResourceList{}
+	}
+	return cadvisor.EphemeralStorageCapacityFromFsInfo(fs)
+}
+
+// nodeSynced reports whether the kubelet has the Node as the API server has it. Pods must not be admitted before, as a Node without the
+// labels that others gave it would turn pods away.
+func (c *containers) nodeSynced(ctx context.Context) bool {
+	c.mu.Lock()
+	getNode := c.getNode
+	c.mu.Unlock()
+	if getNode == nil {
+		return false
+	}
+	node, err := getNode(ctx)
+	// Until its informer has the Node the kubelet makes one up, which has no resource version.
+	return err == nil && node.ResourceVersion != ""
+}

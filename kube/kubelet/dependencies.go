@@ -1,0 +1,90 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	nodeutil "k8s.io/component-helpers/node/util"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	upstream "k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/config"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/util/oom"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+	"k8s.io/mount-utils"
+)
+
+// nodePoll is how often to look whether the Node is known, before pods of the API are accepted.
+const nodePoll = 100 * time.Millisecond
+
+// dependencies returns what the kubelet is made of: the stock parts but for those that need cgroups, mounts or a machine of its own.
+func dependencies(ctx context.Context, server *options.KubeletServer) (*upstream.Dependencies, error) {
+	deps, err := app.UnsecuredDependencies(ctx, server, utilfeature.DefaultFeatureGate)
+	if err != nil {
+		return nil, fmt.Errorf("making the kubelet's parts: %w", err)
+	}
+	if err := os.MkdirAll(server.RootDirectory, 0o750); err != nil {
+		return nil, fmt.Errorf("making the kubelet's directory: %w", err)
+	}
+	host := &machine{root: server.RootDirectory, started: time.Now()}
+	manager := newContainers(host)
+	deps.CAdvisorInterface = host
+	deps.ContainerManager = manager
+	deps.Mounter = mount.NewFakeMounter(nil)
+	deps.Subpather = &subpath.FakeSubpath{}
+
+	hostname, err := nodeutil.GetHostname(server.HostnameOverride)
+	if err != nil {
+		return nil, fmt.Errorf("finding the Node's name: %w", err)
+	}
+	// Run adjusts its own OOM score when the clients and the event recorder exist and before the kubelet itself is made. That is the
+	// only moment at which the sources of pods can be put in place.
+	deps.OOMAdjuster = &oom.OOMAdjuster{
+		ApplyOOMScoreAdj: func(int, int) error {
+			if deps.PodConfig == nil {
+				connect(ctx, server, deps, manager, types.NodeName(hostname))
+			}
+			return nil
+		},
+		ApplyOOMScoreAdjContainer: func(string, int, int) error { return nil },
+	}
+	return deps, nil
+}
+
+// connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both rewritten on their way.
+func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers, node types.NodeName) {
+	logger := klog.FromContext(ctx)
+	pods := config.NewPodConfig(deps.Recorder, deps.PodStartupLatencyTracker)
+	if path := server.StaticPodPath; path != "" {
+		out := rewriting(ctx, kubetypes.FileSource, pods.Channel(ctx, kubetypes.FileSource))
+		config.NewSourceFile(logger, path, node, server.FileCheckFrequency.Duration, out)
+	}
+	if url := server.StaticPodURL; url != "" {
+		header := http.Header(server.StaticPodURLHeader)
+		out := rewriting(ctx, kubetypes.HTTPSource, pods.Channel(ctx, kubetypes.HTTPSource))
+		config.NewSourceURL(logger, url, header, node, server.HTTPCheckFrequency.Duration, out)
+	}
+	if deps.KubeClient != nil {
+		bePatient(deps.KubeClient)
+		bePatient(deps.HeartbeatClient)
+		out := rewriting(ctx, kubetypes.ApiserverSource, pods.Channel(ctx, kubetypes.ApiserverSource))
+		go func() {
+			for !manager.nodeSynced(ctx) {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(nodePoll):
+				}
+			}
+			config.NewSourceApiserver(logger, deps.KubeClient, node, func() bool { return true }, out)
+		}()
+	}
+	deps.PodConfig = pods
+}

@@ -1,0 +1,91 @@
+package kubelet
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Bounds of the wait for an API server that isn't there yet.
+const (
+	patience = 10 * time.Second
+	retryMin = 20 * time.Millisecond
+	retryMax = 250 * time.Millisecond
+)
+
+// patient is a transport that, when nobody listens at the API server's address, tries again for a while before it reports so.
+//
+// The kubelet of a control plane starts before its API server. Its informers and its registration then back off to many seconds each, and
+// the whole start-up waits for them. Asking again soon costs a refused connection on the same host.
+type patient struct {
+	next  http.RoundTripper
+	limit time.Duration
+}
+
+// bePatient makes all requests of a client patient. It must be called before the client is used.
+func bePatient(client kubernetes.Interface) {
+	rc, ok := client.CoreV1().RESTClient().(*rest.RESTClient)
+	if !ok || rc == nil || rc.Client == nil {
+		return // some other client: requests fail as they always did
+	}
+	// All API groups of a clientset share this HTTP client.
+	next := rc.Client.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	rc.Client.Transport = &patient{next: next, limit: patience}
+}
+
+// WrappedRoundTripper lets client-go find the connections below.
+func (p *patient) WrappedRoundTripper() http.RoundTripper { return p.next }
+
+// RoundTrip implements http.RoundTripper.
+func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
+	deadline := time.Now().Add(p.limit)
+	for pause := retryMin; ; pause = min(2*pause, retryMax) {
+		resp, err := p.next.RoundTrip(req)
+		if err == nil || !again(req, err) || time.Now().Add(pause).After(deadline) {
+			return resp, err
+		}
+		select {
+		case <-req.Context().Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+		if req, err = rewound(req); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// again reports whether a request that failed with err had no effect and can be sent again.
+func again(req *http.Request, err error) bool {
+	if req.Body != nil && req.GetBody == nil {
+		return false
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return true
+	}
+	// A load balancer without a living backend accepts and hangs up. Only a request that reads may be sent again then.
+	reads := req.Method == http.MethodGet || req.Method == http.MethodHead
+	return reads && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET))
+}
+
+// rewound returns the request with its body at the beginning.
+func rewound(req *http.Request) (*http.Request, error) {
+	if req.Body == nil {
+		return req, nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.Body = body
+	return req, nil
+}

@@ -1,0 +1,63 @@
+package kubelet
+
+import (
+	"time"
+
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/utils/ptr"
+)
+
+// HollowLabel is the label, with value "true", of every Node whose kubelet is this one.
+const HollowLabel = "capstan.dev/hollow"
+
+// fit changes what a host without cgroups, iptables and a machine of its own can't do; everything else stays as the user wrote it. It runs
+// after flags and configuration file were read and before they are validated, so that configurations as kubeadm writes them need no change.
+func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration) {
+	if flags.NodeLabels == nil {
+		flags.NodeLabels = map[string]string{}
+	}
+	flags.NodeLabels[HollowLabel] = "true"
+
+	// No cgroups.
+	config.CgroupsPerQOS = false
+	config.CgroupRoot = ""
+	config.EnforceNodeAllocatable = nil
+	config.KubeReservedCgroup = ""
+	config.SystemReservedCgroup = ""
+	config.SystemCgroups = ""
+	config.KubeletCgroups = ""
+	config.FailCgroupV1 = false
+	config.SingleProcessOOMKill = nil
+	config.MemorySwap = kubeletconfig.MemorySwapConfiguration{}
+
+	// The kernel, its swap and its packet filter belong to the machine.
+	config.FailSwapOn = false
+	config.ProtectKernelDefaults = false
+	config.MakeIPTablesUtilChains = false
+
+	// The disk and the memory are the machine's too, and hollow containers use neither: evicting them would free nothing.
+	config.EvictionHard = map[string]string{
+		"memory.available":   "0%",
+		"nodefs.available":   "0%",
+		"nodefs.inodesFree":  "0%",
+		"imagefs.available":  "0%",
+		"imagefs.inodesFree": "0%",
+	}
+	config.EvictionSoft = nil
+	config.EvictionSoftGracePeriod = nil
+	config.EvictionMinimumReclaim = nil
+	config.MergeDefaultEvictionSettings = false
+	config.ImageGCHighThresholdPercent = 100
+	config.ImageGCLowThresholdPercent = 99
+
+	// Nothing is pulled, so pulls need no order and no limit.
+	config.SerializeImagePulls = false
+	config.MaxParallelImagePulls = ptr.To[int32](10)
+	config.RegistryPullQPS = 0
+
+	// A machine that shuts down does not tell the hosts on it.
+	config.ShutdownGracePeriod.Duration = time.Duration(0)
+	config.ShutdownGracePeriodCriticalPods.Duration = time.Duration(0)
+	config.ShutdownGracePeriodByPodPriority = nil
+}

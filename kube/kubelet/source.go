@@ -1,0 +1,35 @@
+//go:build !k8s135
+
+package kubelet
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod rewritten. The element's
+// type is not exported by the kubelet, but its shape is, so it is a type parameter here. The goroutine ends with ctx.
+func rewriting[U ~struct{ Pods []*v1.Pod }](ctx context.Context, source string, out chan<- U) chan<- U {
+	in := make(chan U)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case update := <-in:
+				pods := struct{ Pods []*v1.Pod }(update).Pods
+				rewritten := make([]*v1.Pod, len(pods))
+				for i, pod := range pods {
+					rewritten[i] = rewrite(pod, source)
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case out <- U(struct{ Pods []*v1.Pod }{rewritten}):
+				}
+			}
+		}
+	}()
+	return in
+}
