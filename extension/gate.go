@@ -71,6 +71,7 @@ func (g *Gate) BeforeClusterCreate(ctx context.Context, request *runtimehooksv1.
 		return err
 	}
 	g.forget()
+	wanted.Admitted = g.isAdmitted(cluster)
 	others, err := snapshot.others(ctx, cluster, g.isAdmitted)
 	if err != nil {
 		return err

@@ -63,7 +63,7 @@ type Cluster struct {
 	Name string
 	// Created is when the cluster was created.
 	Created time.Time
-	// Admitted is true once it was let through.
+	// Admitted is true once it was let through. It keeps its place, even if an older one appears.
 	Admitted bool
 	// Needs are all hosts that it shall have, with those that it has.
 	Needs []Need
@@ -100,7 +100,7 @@ func promises(hosts []Host, inventory inventory, others []Cluster, cluster Clust
 		case other.Name == cluster.Name:
 		case other.Admitted:
 			promised = append(promised, outstanding(hosts, other)...)
-		case older(other, cluster):
+		case !cluster.Admitted && older(other, cluster): // what was let through is not taken back for one that waits
 			waiting = append(waiting, other)
 		}
 	}
