@@ -74,6 +74,12 @@ const (
 	// HostGoneReason: the claimed CapstanHost was deleted.
 	HostGoneReason = "HostGone"
 
+	// MachineGoneReason: the CapstanMachine that claims the host no longer exists, and nobody released the claim.
+	MachineGoneReason = "MachineGone"
+
+	// SupplierMissingReason: the host comes from a supplier that this controller does not have.
+	SupplierMissingReason = "SupplierMissing"
+
 	// CleanReason: nothing of an earlier claim is left.
 	CleanReason = "Clean"
 

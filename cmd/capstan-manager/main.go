@@ -1,0 +1,109 @@
+// Command capstan-manager runs the infrastructure provider in a management cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2/textlogger"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capstan-dev/capstan/provider"
+)
+
+func main() { os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr)) }
+
+// settings are the flags.
+type settings struct {
+	namespace, watchFilter string
+	leaderElect            bool
+	healthAddr, metrics    string
+	concurrency            int
+}
+
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	s, logging, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "capstan-manager: %v\n", err)
+		return 2
+	}
+	ctrl.SetLogger(textlogger.NewLogger(logging))
+	if err := manage(ctx, s); err != nil {
+		fmt.Fprintf(stderr, "capstan-manager: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error) {
+	s, logging := settings{}, textlogger.NewConfig(textlogger.Output(stderr))
+	flags := flag.NewFlagSet("capstan-manager", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&s.namespace, "namespace", "", "namespace to work in; empty: all")
+	flags.StringVar(&s.watchFilter, "watch-filter", "", "value of label cluster.x-k8s.io/watch-filter to work on; empty: all objects")
+	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one of several replicas work at a time")
+	flags.StringVar(&s.healthAddr, "health-addr", ":9440", "address of /healthz and /readyz")
+	flags.StringVar(&s.metrics, "metrics-bind", "127.0.0.1:8080", "address of /metrics; 0: none")
+	flags.IntVar(&s.concurrency, "concurrency", provider.DefaultConcurrency, "objects of each kind to work on at once")
+	logging.AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return s, nil, err
+	}
+	if flags.NArg() > 0 {
+		return s, nil, fmt.Errorf("unexpected argument %q: this command has flags only, see --help", flags.Arg(0))
+	}
+	return s, logging, nil
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
+
+func manage(ctx context.Context, s settings) error {
+	scheme := runtime.NewScheme()
+	if err := provider.AddToScheme(scheme); err != nil {
+		return err
+	}
+	byObject, err := provider.CacheByObject()
+	if err != nil {
+		return err
+	}
+	options := ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cache.Options{ByObject: byObject},
+		Metrics:                       server.Options{BindAddress: s.metrics},
+		HealthProbeBindAddress:        s.healthAddr,
+		LeaderElection:                s.leaderElect,
+		LeaderElectionID:              "capstan-manager.infrastructure.capstan.dev",
+		LeaderElectionReleaseOnCancel: true,
+	}
+	if s.namespace != "" {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w; run in a cluster, or set KUBECONFIG", err)
+	}
+	mgr, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
+		provider.Setup(ctx, mgr, provider.Options{WatchFilter: s.watchFilter, Concurrency: s.concurrency}))
+	if err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
+}

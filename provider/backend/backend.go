@@ -1,0 +1,158 @@
+// Package backend keeps the backends of a cluster's control plane balancer equal to the control plane machines that have an
+// address and are not being deleted (IM-51, IM-58).
+package backend
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
+)
+
+// DefaultPort is the port of an API server whose Cluster doesn't say any.
+const DefaultPort = 6443
+
+// callTimeout bounds one call of the balancer.
+const callTimeout = 10 * time.Second
+
+// Balancer supplies control plane endpoints: TCP balancers, one for each cluster. Every call may come again after it succeeded, and
+// must then change nothing; no call may outlive its context.
+type Balancer interface {
+	// Ensure makes sure that the cluster's balancer exists and listens, and returns where. The answer never changes.
+	Ensure(ctx context.Context, cluster types.NamespacedName) (host string, port int32, err error)
+
+	// SetBackends replaces the cluster's backends, each "ip:port". Connections to backends that are gone are closed.
+	SetBackends(ctx context.Context, cluster types.NamespacedName, addresses []string) error
+
+	// Delete removes the cluster's balancer.
+	Delete(ctx context.Context, cluster types.NamespacedName) error
+}
+
+// Keeper sets backends. The reconcilers of clusters and of machines share one, so that a machine that is leaving is not put back by a
+// pass over its cluster that began earlier: computing and setting happen under one lock for each cluster.
+type Keeper struct {
+	// Reader reads CapstanHosts and CapstanMachines; the same cache as the reconcilers'.
+	Reader client.Reader
+	// Balancer is nil where nobody supplies endpoints.
+	Balancer Balancer
+
+	mu       sync.Mutex
+	clusters map[types.NamespacedName]*backends
+}
+
+type backends struct {
+	mu    sync.Mutex
+	known bool // set is what the balancer has
+	set   []string
+}
+
+// Sync brings the backends of the cluster up to date. port is the port of the API servers; 0 means DefaultPort.
+func (k *Keeper) Sync(ctx context.Context, cluster types.NamespacedName, port int32) error {
+	b := k.of(cluster)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	hosts := &infrav1.CapstanHostList{}
+	if err := k.Reader.List(ctx, hosts, client.InNamespace(cluster.Namespace)); err != nil {
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	leaving := map[string]bool{}
+	for _, host := range controlPlane(hosts.Items, cluster.Name) {
+		machine := &infrav1.CapstanMachine{}
+		err := k.Reader.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: host.Spec.Claim.Machine}, machine)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading CapstanMachine %s: %w", host.Spec.Claim.Machine, err)
+		}
+		leaving[host.Spec.Claim.Machine] = apierrors.IsNotFound(err) || !machine.DeletionTimestamp.IsZero()
+	}
+	want := planBackends(hosts.Items, cluster.Name, leaving, port)
+	if b.known && slices.Equal(b.set, want) {
+		return nil
+	}
+	b.known = false
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := k.Balancer.SetBackends(ctx, cluster, want); err != nil {
+		return fmt.Errorf("setting the backends of the balancer of cluster %s: %w", cluster, err)
+	}
+	b.known, b.set = true, want
+	return nil
+}
+
+// Ensure makes sure that the cluster's balancer listens, and returns where.
+func (k *Keeper) Ensure(ctx context.Context, cluster types.NamespacedName) (string, int32, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	host, port, err := k.Balancer.Ensure(ctx, cluster)
+	if err != nil {
+		return "", 0, fmt.Errorf("making the balancer of cluster %s: %w", cluster, err)
+	}
+	if host == "" || port < 1 || port > 65535 {
+		return "", 0, fmt.Errorf("the balancer of cluster %s says it listens on %q port %d, which is no endpoint", cluster, host, port)
+	}
+	return host, port, nil
+}
+
+// Delete removes the cluster's balancer.
+func (k *Keeper) Delete(ctx context.Context, cluster types.NamespacedName) error {
+	b := k.of(cluster)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := k.Balancer.Delete(ctx, cluster); err != nil {
+		return fmt.Errorf("deleting the balancer of cluster %s: %w", cluster, err)
+	}
+	b.known, b.set = false, nil
+	k.mu.Lock()
+	delete(k.clusters, cluster)
+	k.mu.Unlock()
+	return nil
+}
+
+func (k *Keeper) of(cluster types.NamespacedName) *backends {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.clusters == nil {
+		k.clusters = map[types.NamespacedName]*backends{}
+	}
+	if k.clusters[cluster] == nil {
+		k.clusters[cluster] = &backends{}
+	}
+	return k.clusters[cluster]
+}
+
+// planBackends returns the sorted addresses of the control plane hosts of the cluster whose machines are not leaving.
+func planBackends(hosts []infrav1.CapstanHost, cluster string, leaving map[string]bool, port int32) []string {
+	if port == 0 {
+		port = DefaultPort
+	}
+	addresses := []string{}
+	for _, host := range controlPlane(hosts, cluster) {
+		if a := claim.Address(host); a != "" && !leaving[host.Spec.Claim.Machine] {
+			addresses = append(addresses, net.JoinHostPort(a, strconv.Itoa(int(port))))
+		}
+	}
+	slices.Sort(addresses)
+	return slices.Compact(addresses)
+}
+
+func controlPlane(hosts []infrav1.CapstanHost, cluster string) []*infrav1.CapstanHost {
+	var found []*infrav1.CapstanHost
+	for i := range hosts {
+		if c := hosts[i].Spec.Claim; c != nil && c.ControlPlane && c.Cluster == cluster && !c.Released {
+			found = append(found, &hosts[i])
+		}
+	}
+	return found
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// heldByUs stops a deletion in which we have no part, or no more.
+func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
+	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.ClusterFinalizer) {
+		s.gone = true
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// machinesGone waits until no machine of the cluster is left: Cluster API deletes machines first, and they need the endpoint to leave
+// in order. An object without owner is not waited for (IC-53).
+func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.name.Name == "" {
+		return step.Next(), nil
+	}
+	machines := &infrav1.CapstanMachineList{}
+	err := r.Client.List(ctx, machines,
+		client.InNamespace(s.name.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.name.Name})
+	if err != nil {
+		return step.Answer{}, fmt.Errorf("listing machines: %w", err)
+	}
+	if n := len(machines.Items); n > 0 {
+		s.leaving = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first", n, machines.Items[0].Name)
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// deleteBalancer removes the balancer (IC-53). Without an owner there is none to name, and none to remove.
+func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (step.Answer, error) {
+	if !local(s.capstan) || s.name.Name == "" || r.Backends.Balancer == nil {
+		return step.Next(), nil
+	}
+	if err := r.Backends.Delete(ctx, s.name); err != nil {
+		s.problem = &problem{infrav1.EndpointFailedReason, err.Error()}
+		return step.Answer{}, err
+	}
+	return step.Next(), nil
+}
+
+// removeFinalizer lets the object go (IC-55, IC-56).
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer, error) {
+	before := s.capstan.DeepCopy()
+	controllerutil.RemoveFinalizer(s.capstan, infrav1.ClusterFinalizer)
+	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked); client.IgnoreNotFound(err) != nil {
+		return step.Answer{}, err
+	}
+	s.gone = true
+	return step.Stop(), nil
+}

@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// endpoint makes sure that the control plane endpoint is known: from the balancer for type Local (IC-49), else from the user, who sets it here or on
+// the Cluster (IC-18).
+func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error) {
+	if !local(s.capstan) {
+		if s.capstan.Spec.ControlPlaneEndpoint.IsValid() || s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
+			return step.Next(), nil
+		}
+		s.problem = &problem{infrav1.WaitingForEndpointReason, fmt.Sprintf(
+			"set spec.controlPlaneEndpoint on Cluster %s, or here, to the load balancer or virtual address of the control plane", s.name.Name)}
+		return step.Stop(), nil
+	}
+	if r.Backends.Balancer == nil {
+		s.problem = &problem{infrav1.EndpointFailedReason,
+			"there are no local balancers here: make the cluster with loadBalancer.type: External"}
+		return step.Stop(), nil
+	}
+	host, port, err := r.Backends.Ensure(ctx, s.name)
+	if err != nil {
+		s.problem = &problem{infrav1.EndpointFailedReason, err.Error()}
+		return step.Answer{}, err
+	}
+	has, want := s.capstan.Spec.ControlPlaneEndpoint, clusterv1.APIEndpoint{Host: host, Port: port}
+	if !has.IsZero() && has != want {
+		s.problem = &problem{infrav1.EndpointFailedReason, fmt.Sprintf(
+			"the balancer listens on %s port %d, but the machines know %s port %d: recreate the cluster", host, port, has.Host, has.Port)}
+		return step.Stop(), nil
+	}
+	before := s.capstan.DeepCopy()
+	s.capstan.Spec.ControlPlaneEndpoint = want
+	return step.Next(), delta.Patch(ctx, r.Client, before, s.capstan, delta.Unlocked)
+}
+
+// backends makes the balancer's backends follow the control plane machines (IM-51, IM-58).
+func (r *Reconciler) backends(ctx context.Context, s *scope) (step.Answer, error) {
+	if !local(s.capstan) {
+		return step.Next(), nil
+	}
+	if err := r.Backends.Sync(ctx, s.name, s.cluster.Spec.ClusterNetwork.APIServerPort); err != nil {
+		s.problem = &problem{infrav1.EndpointFailedReason, err.Error()}
+		return step.Answer{}, err
+	}
+	return step.Next(), nil
+}
+
+func local(c *infrav1.CapstanCluster) bool {
+	return c.Spec.LoadBalancer.Type == infrav1.LoadBalancerLocal
+}

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// owner finds the Cluster that owns the object, and stops while there is none (IC-46).
+func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
+	if _, err := r.ownerIfAny(ctx, s); err != nil {
+		return step.Answer{}, err
+	}
+	if s.cluster == nil {
+		s.problem = &problem{
+			infrav1.WaitingForOwnerReason, "no Cluster owns this object yet: Cluster API sets the owner when a Cluster refers to it",
+		}
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// ownerIfAny finds the Cluster that owns the object, if there is one, and its name even if it is gone.
+func (r *Reconciler) ownerIfAny(ctx context.Context, s *scope) (step.Answer, error) {
+	s.name = types.NamespacedName{Namespace: s.capstan.Namespace, Name: ownerName(s.capstan)}
+	if s.name.Name == "" {
+		return step.Next(), nil
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, s.name.Namespace, s.name.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return step.Next(), nil
+	case err != nil:
+		return step.Answer{}, fmt.Errorf("reading the owner: %w", err)
+	}
+	s.cluster = cluster
+	return step.Next(), nil
+}
+
+func ownerName(object client.Object) string {
+	for _, ref := range object.GetOwnerReferences() {
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err == nil && gv.Group == clusterv1.GroupVersion.Group && ref.Kind == "Cluster" {
+			return ref.Name
+		}
+	}
+	return ""
+}
+
+// pause stops if the Cluster or the object is paused (IC-42).
+func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
+	if s.paused = pause.Why(s.cluster, s.capstan); s.paused != "" {
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// finalizer makes sure that our finalizer is there before a balancer is made (IC-47).
+func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
+	before := s.capstan.DeepCopy()
+	controllerutil.AddFinalizer(s.capstan, infrav1.ClusterFinalizer)
+	return step.Next(), delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked)
+}

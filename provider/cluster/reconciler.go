@@ -1,0 +1,130 @@
+// Package cluster reconciles CapstanClusters: the control plane endpoint and the failure domains of a Cluster.
+//
+// The normal steps follow IC-44 to IC-52, the deletion steps IC-53 to IC-56.
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/backend"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/step"
+	"github.com/capstan-dev/capstan/provider/watchfilter"
+)
+
+// Reconciler reconciles CapstanClusters. All fields are required, but Filter.
+type Reconciler struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Backends makes balancers and sets their backends.
+	Backends *backend.Keeper
+	// Filter limits the CapstanClusters and CapstanHosts that this reconciler works on.
+	Filter watchfilter.Filter
+}
+
+// scope holds what one pass over one CapstanCluster has found out.
+type scope struct {
+	// capstan is the object itself, as new as the last write of this pass.
+	capstan *infrav1.CapstanCluster
+	// cluster is the owner; set by owner. Nil in a deletion: the owner is gone.
+	cluster *clusterv1.Cluster
+	// name of the Cluster; set by owner. The balancer is known by it.
+	name types.NamespacedName
+	// paused says why nothing is done; set by pause. Empty: not paused.
+	paused string
+	// problem says why the endpoint isn't there.
+	problem *problem
+	// domains are the failure domains; set by failureDomains.
+	domains []clusterv1.FailureDomain
+	// done is true when endpoint and failure domains are known.
+	done bool
+	// leaving says what a deletion waits for.
+	leaving string
+	// gone is true when our finalizer is removed: there is no status to write any more.
+	gone bool
+}
+
+// problem is a reason and message for condition EndpointReady.
+type problem struct{ reason, message string }
+
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters;capstanhosts;capstanmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=update;patch
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;clusters/status,verbs=get;list;watch
+
+// Reconcile brings one CapstanCluster a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	c := &infrav1.CapstanCluster{}
+	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !r.Filter.Matches(c) || externallyManaged(c) {
+		return reconcile.Result{}, nil
+	}
+	s := &scope{capstan: c}
+	steps := r.normal()
+	if !c.DeletionTimestamp.IsZero() {
+		steps = r.deletion()
+	}
+	result, err := step.Run(ctx, s, steps)
+	if err == nil || s.problem != nil {
+		if statusErr := r.writeStatus(ctx, s); statusErr != nil && err == nil {
+			err = fmt.Errorf("write status: %w", statusErr)
+		}
+	}
+	return step.Finish(result, err)
+}
+
+func (r *Reconciler) normal() []step.Step[*scope] {
+	return []step.Step[*scope]{
+		{Name: "owner", Run: r.owner},                    // IC-46
+		{Name: "pause", Run: r.pause},                    // IC-42
+		{Name: "finalizer", Run: r.finalizer},            // IC-47
+		{Name: "endpoint", Run: r.endpoint},              // IC-48, IC-49, IC-18
+		{Name: "backends", Run: r.backends},              // IM-51
+		{Name: "failure domains", Run: r.failureDomains}, // IC-51
+		{Name: "provisioned", Run: r.provisioned},        // IC-50
+	}
+}
+
+func (r *Reconciler) deletion() []step.Step[*scope] {
+	return []step.Step[*scope]{
+		{Name: "held by us", Run: r.heldByUs},
+		{Name: "owner of a deleted cluster", Run: r.ownerIfAny},
+		{Name: "pause", Run: r.pause}, // before anything is deleted: D-39
+		{Name: "machines", Run: r.machinesGone},
+		{Name: "delete the balancer", Run: r.deleteBalancer},   // IC-53, IC-54
+		{Name: "remove the finalizer", Run: r.removeFinalizer}, // IC-55, IC-56
+	}
+}
+
+// externallyManaged reports whether somebody else fills in the object. The annotation is what core looks at, the label is what the contract's
+// text says: both count (D-03). Nothing of such an object is changed, not even its status (IC-34, IC-35, IC-45).
+func externallyManaged(c *infrav1.CapstanCluster) bool {
+	_, label := c.Labels[clusterv1.ManagedByAnnotation]
+	return label || annotations.IsExternallyManaged(c)
+}
+
+// writeStatus writes the whole status once, in one patch, if it differs (IC-52).
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
+	if s.gone {
+		return nil
+	}
+	before := s.capstan.DeepCopy()
+	if s.paused != "" {
+		conditions.Set(s.capstan, pause.Condition(s.paused))
+	} else {
+		conclude(s)
+	}
+	return client.IgnoreNotFound(delta.Status(ctx, r.Client, before, s.capstan, delta.Locked))
+}

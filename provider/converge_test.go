@@ -1,0 +1,147 @@
+package provider
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// life creates a cluster of one control plane and two workers, replaces a worker, deletes everything, and checks what is left after each. It
+// is the same for hosts of a supplier and for owned ones.
+func life(w *world) {
+	t := w.t
+	w.settle()
+	used := map[string]bool{}
+	for _, name := range []string{"cp", "w1", "w2"} {
+		m := w.machine(name)
+		if !conditions.IsTrue(m, infrav1.ReadyCondition) || !ptr.Deref(m.Status.Initialization.Provisioned, false) {
+			t.Fatalf("machine %s is not ready: %+v", name, m.Status)
+		}
+		used[m.Status.Host] = true
+		h := w.host(m.Status.Host)
+		if h.Status.Phase != infrav1.HostInUse || h.Spec.Claim.ProviderID != m.Spec.ProviderID || h.Spec.Zone != m.Status.FailureDomain {
+			t.Fatalf("machine %s and its host %s don't agree: %+v, %+v", name, h.Name, m, h)
+		}
+		if w.exists(h.Name+infrav1.BootstrapSecretSuffix, &corev1.Secret{}) {
+			t.Fatalf("the bootstrap data of host %s is left after success", h.Name)
+		}
+	}
+	if len(used) != 3 {
+		t.Fatalf("three machines use the hosts %v", used)
+	}
+	cp := w.machine("cp").Status.Host
+	if got, want := fmt.Sprint(w.backends["demo"]), fmt.Sprintf("[%s:6443]", address(cp)); got != want {
+		t.Fatalf("backends %s, want %s (IM-51)", got, want)
+	}
+
+	w1 := w.machine("w1").Status.Host
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	for _, o := range member("w3", false) {
+		w.must(w.api.Create(t.Context(), o))
+	}
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) {
+		t.Fatalf("machine w1 is left after its deletion (IM-60): %+v", w.machine("w1").Status)
+	}
+	if h := w.host(w1); h.Spec.Claim != nil && h.Spec.Claim.Machine == "w1" {
+		t.Fatalf("host %s is still claimed by a machine that is gone", w1)
+	}
+	if m := w.machine("w3"); !conditions.IsTrue(m, infrav1.ReadyCondition) {
+		t.Fatalf("machine w3 is not ready: %+v", m.Status)
+	}
+
+	for _, name := range []string{"cp", "w2", "w3"} {
+		w.must(w.api.Delete(t.Context(), w.machine(name)))
+	}
+	w.must(w.api.Delete(t.Context(), w.capstanCluster("demo-infra")))
+	w.settle()
+	if n := len(w.allMachines()) + len(w.allClusters()) + len(w.running) + len(w.backends); n != 0 {
+		t.Fatalf("left: machines %v, clusters %v, hosts running %v, balancers %v", w.allMachines(), w.allClusters(), w.running, w.backends)
+	}
+	for _, h := range w.allHosts() {
+		if h.Spec.Claim != nil || !conditions.IsTrue(&h, infrav1.ReadyCondition) || !conditions.IsTrue(&h, infrav1.CleanCondition) {
+			t.Fatalf("host %s is not free again: %+v, %+v", h.Name, h.Spec, h.Status)
+		}
+		if w.exists(h.Name+infrav1.BootstrapSecretSuffix, &corev1.Secret{}) {
+			t.Fatalf("the bootstrap data of host %s is left", h.Name)
+		}
+		w.must(w.api.Delete(t.Context(), &h))
+	}
+	w.settle()
+	accounts := &corev1.ServiceAccountList{}
+	if list(w, accounts); len(w.allHosts()) != 0 || len(accounts.Items) != 0 {
+		t.Fatalf("left: hosts %v, accounts %v", w.allHosts(), accounts.Items)
+	}
+}
+
+func lifeObjects(supplier string) *worldObjects {
+	return &worldObjects{supplier}
+}
+
+type worldObjects struct{ supplier string }
+
+func (o *worldObjects) world(t *testing.T) *world {
+	return newWorld(t, join(hosts(5, o.supplier), demo(infrav1.LoadBalancerLocal), member("cp", true), member("w1", false), member("w2", false))...)
+}
+
+// TestEveryCallFailsOnce lets every call of the provider fail in turn, once without effect and once with its effect but without its answer. Each
+// time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
+func TestEveryCallFailsOnce(t *testing.T) {
+	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
+		t.Run(name, func(t *testing.T) {
+			w := lifeObjects(supplier).world(t)
+			life(w)
+			calls := w.calls
+			t.Logf("%d calls without faults", calls)
+			step := 1
+			if testing.Short() {
+				step = 7
+			}
+			for _, kind := range []fault{refused, answerLost} {
+				for n := 1; n <= calls; n += step {
+					w := lifeObjects(supplier).world(t)
+					w.inject = func(call int) fault {
+						if call == n {
+							return kind
+						}
+						return works
+					}
+					life(w)
+					if t.Failed() {
+						t.Fatalf("with fault %d at call %d", kind, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRestartAtEveryCall kills the provider at every call: what it knew is gone, and the call may have had its effect.
+func TestRestartAtEveryCall(t *testing.T) {
+	w := lifeObjects(infrav1.SupplierDock).world(t)
+	life(w)
+	calls := w.calls
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	for n := 1; n <= calls; n += step {
+		w := lifeObjects(infrav1.SupplierDock).world(t)
+		w.inject = func(call int) fault {
+			if call == n {
+				w.restart()
+				return answerLost
+			}
+			return works
+		}
+		life(w)
+		if t.Failed() {
+			t.Fatalf("with a restart at call %d", n)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/bootstrapdata"
+	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// endClaim clears a released claim as soon as the host is proved clean: a supplied host when it is destroyed, an owned one when its agent
+// reported for this claim that nothing is left.
+func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error) {
+	c := s.host.Spec.Claim
+	if c == nil || !c.Released {
+		return step.Next(), nil
+	}
+	if err := bootstrapdata.Remove(ctx, r.Reader, r.Client, s.host, c.ProviderID); err != nil {
+		return step.Answer{}, err
+	}
+	switch {
+	case s.host.Spec.Supplier == "":
+		if report := claim.Cleaning(s.host); report == nil || !report.Done || len(report.Leftovers) > 0 {
+			return step.Next(), nil // its status changes when there is more to know
+		}
+	case !r.supplies(s.host):
+		s.trouble = r.noSupplier(s.host)
+		return step.Next(), nil
+	default:
+		if err := r.destroy(ctx, s); err != nil {
+			return step.Answer{}, err
+		}
+	}
+	before := s.host.DeepCopy()
+	s.host.Spec.Claim = nil
+	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); err != nil {
+		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
+	}
+	r.Recorder.Eventf(s.host, nil, "Normal", "Returned", "ClearClaim", "clean after machine %s, free again", c.Machine)
+	return step.Next(), nil
+}
+
+// claimant finds out whether the machine that claims the host exists. A claim without machine is not released by us: the machine may
+// be on its way here, when objects move from another management cluster, and cleaning can't be undone.
+func (r *Reconciler) claimant(ctx context.Context, s *scope) (step.Answer, error) {
+	c := s.host.Spec.Claim
+	if c == nil || c.Released {
+		return step.Next(), nil
+	}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}, &infrav1.CapstanMachine{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.orphaned = true
+	case err != nil:
+		return step.Answer{}, fmt.Errorf("reading CapstanMachine %s: %w", c.Machine, err)
+	}
+	return step.Next(), nil
+}

@@ -1,0 +1,139 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
+)
+
+// facts are what a pass found out beside the host itself.
+type facts struct {
+	live     liveness
+	orphaned bool
+	trouble  *trouble
+	// versions that the supplier offers.
+	versions []string
+	timeout  time.Duration
+}
+
+// maxVersions is the limit of status.kubernetesVersions.
+const maxVersions = 64
+
+// conclude writes into the host's status what this controller concludes: phase, versions, conditions HostOnline, Clean, Ready. A pure
+// function of the host and the facts. What the agent of a supplied host said is dropped when the host is off: that computer is gone.
+func conclude(host *infrav1.CapstanHost, f facts) {
+	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
+	if off {
+		host.Status.Agent = nil
+	}
+	online := judgeOnline(host, off, f)
+	clean := judgeClean(host)
+	phase, ready := judgeReady(host, off, online, clean, f)
+	host.Status.Phase = phase
+	host.Status.KubernetesVersions = versions(host, f)
+	for _, c := range []metav1.Condition{online, clean, ready} {
+		conditions.Set(host, c)
+	}
+}
+
+func versions(host *infrav1.CapstanHost, f facts) []string {
+	offered := f.versions
+	if agent := host.Status.Agent; agent != nil && len(agent.KubernetesVersions) > 0 {
+		offered = agent.KubernetesVersions
+	}
+	return offered[:min(len(offered), maxVersions)]
+}
+
+func judgeOnline(host *infrav1.CapstanHost, off bool, f facts) metav1.Condition {
+	before := conditions.Get(host, infrav1.HostOnlineCondition)
+	switch {
+	case off:
+		return no(infrav1.HostOnlineCondition, infrav1.HostOffReason, "powered off; it is powered on when a machine claims it")
+	case f.live == alive:
+		return yes(infrav1.HostOnlineCondition, infrav1.HostOnlineReason, "")
+	case f.live == silent:
+		return no(infrav1.HostOnlineCondition, infrav1.HostOfflineReason,
+			fmt.Sprintf("no heartbeat of the agent for more than %s: check the host, its network and capstan-agent", f.timeout))
+	case before != nil && (before.Reason == infrav1.HostOnlineReason || before.Reason == infrav1.HostOfflineReason):
+		return metav1.Condition{Type: before.Type, Status: before.Status, Reason: before.Reason, Message: before.Message}
+	default:
+		return no(infrav1.HostOnlineCondition, infrav1.HostStartingReason, "no heartbeat of the agent has arrived yet")
+	}
+}
+
+func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
+	c := host.Spec.Claim
+	switch {
+	case c == nil:
+		return yes(infrav1.CleanCondition, infrav1.CleanReason, "")
+	case !c.Released:
+		return no(infrav1.CleanCondition, infrav1.InUseReason, "")
+	}
+	if report := claim.Cleaning(host); report != nil && report.Done && len(report.Leftovers) > 0 {
+		return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "cleaning left behind: "+shorten(report.Leftovers)+
+			"; remove it on the host, then the agent cleans again")
+	}
+	return no(infrav1.CleanCondition, infrav1.CleaningReason, fmt.Sprintf("being cleaned after machine %s", c.Machine))
+}
+
+// shorten names the first leftovers and counts the others.
+func shorten(leftovers []string) string {
+	const most = 5
+	if len(leftovers) <= most {
+		return strings.Join(leftovers, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(leftovers[:most], ", "), len(leftovers)-most)
+}
+
+// judgeReady returns the phase, and Ready with the reason for it.
+func judgeReady(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition, f facts) (infrav1.HostPhase, metav1.Condition) {
+	phase, ready := phaseOf(host, off, online, clean)
+	switch {
+	case f.trouble != nil:
+		ready = no(infrav1.ReadyCondition, f.trouble.reason, f.trouble.message)
+	case f.orphaned:
+		ready = no(infrav1.ReadyCondition, infrav1.MachineGoneReason, fmt.Sprintf(
+			"CapstanMachine %s, which claims the host, doesn't exist; if it is gone for good, set spec.claim.released: true", host.Spec.Claim.Machine))
+	case !host.DeletionTimestamp.IsZero():
+		ready = no(infrav1.ReadyCondition, infrav1.DeletingReason, "")
+		if c := host.Spec.Claim; c != nil {
+			ready.Message = fmt.Sprintf("claimed by CapstanMachine %s: the host goes when that machine is deleted", c.Machine)
+		}
+	}
+	return phase, ready
+}
+
+func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition) (infrav1.HostPhase, metav1.Condition) {
+	c, report := host.Spec.Claim, claim.Bootstrap(host)
+	offline := online.Reason == infrav1.HostOfflineReason
+	isReady := func(reason, message string) metav1.Condition { return yes(infrav1.ReadyCondition, reason, message) }
+	notReady := func(reason, message string) metav1.Condition { return no(infrav1.ReadyCondition, reason, message) }
+	switch {
+	case off:
+		return infrav1.HostOff, isReady(infrav1.ReadyReason, "")
+	case clean.Reason == infrav1.LeftoversFoundReason:
+		return infrav1.HostQuarantined, notReady(clean.Reason, clean.Message)
+	case clean.Reason == infrav1.CleaningReason:
+		return infrav1.HostCleaning, notReady(clean.Reason, clean.Message)
+	case offline:
+		return infrav1.HostOffline, notReady(online.Reason, online.Message)
+	case c == nil && online.Status == metav1.ConditionTrue:
+		return infrav1.HostAvailable, isReady(infrav1.ReadyReason, "")
+	case c == nil:
+		return infrav1.HostEnrolling, notReady(online.Reason, online.Message)
+	case report == nil:
+		return infrav1.HostClaimed, notReady(infrav1.HostStartingReason, fmt.Sprintf("claimed by machine %s, whose bootstrap hasn't started", c.Machine))
+	case report.Phase == infrav1.BootstrapSucceeded:
+		return infrav1.HostInUse, isReady(infrav1.InUseReason, fmt.Sprintf("in use by machine %s", c.Machine))
+	case report.Phase == infrav1.BootstrapFailed:
+		return infrav1.HostBootstrapping, notReady(infrav1.BootstrapFailedReason, fmt.Sprintf("the bootstrap of machine %s failed", c.Machine))
+	default:
+		return infrav1.HostBootstrapping, notReady(infrav1.BootstrappingReason, fmt.Sprintf("runs the bootstrap data of machine %s", c.Machine))
+	}
+}

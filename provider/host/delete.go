@@ -1,0 +1,49 @@
+package host
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// finalizer makes sure that our finalizer is there before the host gets an identity, and stops a deletion in which we have no
+// part any more.
+func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
+	if !s.host.DeletionTimestamp.IsZero() {
+		if !controllerutil.ContainsFinalizer(s.host, infrav1.HostFinalizer) {
+			s.gone = true
+			return step.Stop(), nil
+		}
+		return step.Next(), nil
+	}
+	before := s.host.DeepCopy()
+	controllerutil.AddFinalizer(s.host, infrav1.HostFinalizer)
+	return step.Next(), delta.Patch(ctx, r.Client, before, s.host, delta.Locked)
+}
+
+// delete lets a host go that is being deleted and has no claim: what the supplier made is destroyed by then, so identity and finalizer
+// are left.
+func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.host.DeletionTimestamp.IsZero() || s.host.Spec.Claim != nil {
+		return step.Next(), nil
+	}
+	if err := r.removeIdentity(ctx, s.host); err != nil {
+		return step.Answer{}, err
+	}
+	before := s.host.DeepCopy()
+	controllerutil.RemoveFinalizer(s.host, infrav1.HostFinalizer)
+	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); client.IgnoreNotFound(err) != nil {
+		return step.Answer{}, err
+	}
+	s.gone = true
+	r.beats.forget(client.ObjectKeyFromObject(s.host))
+	r.mu.Lock()
+	delete(r.powered, s.host.UID)
+	r.mu.Unlock()
+	return step.Stop(), nil
+}

@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+	"github.com/capstan-dev/capstan/provider/supply"
+)
+
+const (
+	// supplyTimeout bounds one call of the supplier.
+	supplyTimeout = time.Minute
+	// tokenLifetime is how long a new host has for its agent to get a token of its own.
+	tokenLifetime = time.Hour
+)
+
+// power is what was done last with a supplied host.
+type power struct {
+	// off is true if the host is known to be destroyed.
+	off bool
+	// providerID of the claim that the host was powered on for; empty: it is off, or nothing is known.
+	providerID string
+	// at is when.
+	at time.Time
+}
+
+// power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host that has
+// been silent for too long is powered on again: where it still runs, that changes nothing.
+func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
+	c := s.host.Spec.Claim
+	if s.host.Spec.Supplier == "" || c != nil && c.Released {
+		return step.Next(), nil
+	}
+	if !r.supplies(s.host) {
+		s.trouble = r.noSupplier(s.host)
+		return step.Next(), nil
+	}
+	last := r.lastPower(s.host)
+	switch {
+	case c == nil && !last.off:
+		if err := r.destroy(ctx, s); err != nil {
+			return step.Answer{}, err
+		}
+	case c == nil:
+	case last.providerID != c.ProviderID || s.live == silent && r.Clock.Since(last.at) >= r.HeartbeatTimeout:
+		return step.Next(), r.powerOn(ctx, s)
+	}
+	return step.Next(), nil
+}
+
+func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
+	defer func() {
+		if err != nil {
+			s.trouble = &trouble{infrav1.HostStartingReason, "powering on failed and is tried again: " + err.Error()}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
+	defer cancel()
+	token, err := r.token(ctx, s.host)
+	if err != nil {
+		return err
+	}
+	config, err := supply.AgentConfig(r.Agents, s.host.Namespace, s.host.Name, token)
+	if err != nil {
+		return err
+	}
+	if _, err := r.Supplier.PowerOn(ctx, s.host.Name, config); err != nil {
+		return fmt.Errorf("powering on: %w", err)
+	}
+	r.setPower(s.host, power{providerID: s.host.Spec.Claim.ProviderID, at: r.Clock.Now()})
+	r.Recorder.Eventf(s.host, nil, "Normal", "PoweredOn", "PowerOn", "powered on for machine %s", s.host.Spec.Claim.Machine)
+	return nil
+}
+
+// token asks for a token of the host's account.
+func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second))},
+	}
+	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forgetIdentity(host) // somebody deleted the account: the next pass makes it again
+		}
+		return "", fmt.Errorf("requesting a token for ServiceAccount %s: %w", account.Name, err)
+	}
+	return request.Status.Token, nil
+}
+
+// destroy makes sure that nothing of the host is left: the supplier says so, and doesn't know the host any more.
+func (r *Reconciler) destroy(ctx context.Context, s *scope) (err error) {
+	defer func() {
+		if err != nil {
+			s.trouble = &trouble{infrav1.CleaningReason, "destroying failed and is tried again: " + err.Error()}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
+	defer cancel()
+	if err := r.Supplier.Destroy(ctx, s.host.Name); err != nil {
+		return fmt.Errorf("destroying: %w", err)
+	}
+	exist, err := r.Supplier.List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the supplier's hosts: %w", err)
+	}
+	if slices.Contains(exist, s.host.Name) {
+		return errors.New("the supplier destroyed the host and still lists it")
+	}
+	r.beats.forget(client.ObjectKeyFromObject(s.host))
+	r.setPower(s.host, power{off: true, at: r.Clock.Now()})
+	return nil
+}
+
+// lastPower returns what this process did last with the host's power; the zero value: nothing yet.
+func (r *Reconciler) lastPower(host *infrav1.CapstanHost) power {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.powered[host.UID]
+}
+
+func (r *Reconciler) setPower(host *infrav1.CapstanHost, p power) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.powered[host.UID] = p
+}
+
+func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *trouble {
+	if r.Supplier != nil {
+		return &trouble{infrav1.SupplierMissingReason, fmt.Sprintf(
+			"supplier %s makes hosts in namespace %s only: delete this CapstanHost", host.Spec.Supplier, r.SupplyNamespace)}
+	}
+	return &trouble{infrav1.SupplierMissingReason, fmt.Sprintf(
+		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost", host.Spec.Supplier)}
+}

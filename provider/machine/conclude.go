@@ -1,0 +1,118 @@
+package machine
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/pause"
+)
+
+// conclude brings the status up to what the pass found out. It is rebuilt from the specs and the host, but two things stay once they are
+// true: provisioned (IM-20), and the addresses and the zone of a host that is gone.
+func conclude(s *scope) {
+	status := &s.capstan.Status
+	conditions.Set(s.capstan, pause.Condition(""))
+	for _, c := range judge(s) {
+		conditions.Set(s.capstan, c)
+	}
+	if s.host != nil {
+		status.Host = s.host.Name
+		status.FailureDomain = s.host.Spec.Zone
+		if a := claim.Address(s.host); a != "" {
+			status.Addresses = clusterv1.MachineAddresses{
+				{Type: clusterv1.MachineHostName, Address: s.host.Spec.Claim.Hostname},
+				{Type: clusterv1.MachineInternalIP, Address: a},
+			}
+		}
+	}
+	if s.done {
+		status.Initialization.Provisioned = ptr.To(true)
+	}
+}
+
+// judge returns the conditions of the machine.
+func judge(s *scope) []metav1.Condition {
+	if !s.capstan.DeletionTimestamp.IsZero() {
+		return []metav1.Condition{no(infrav1.ReadyCondition, infrav1.DeletingReason, s.leaving)}
+	}
+	var found []metav1.Condition
+	switch {
+	case s.host != nil:
+		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason), bootstrapped(s), online(s.host))
+	case s.lost != "":
+		found = append(found,
+			no(infrav1.HostClaimedCondition, infrav1.HostGoneReason, s.lost), no(infrav1.HostOnlineCondition, infrav1.HostGoneReason, s.lost))
+	case s.wait != nil:
+		found = append(found, no(infrav1.HostClaimedCondition, s.wait.reason, s.wait.message))
+	default:
+		return nil // the pass ended before it knew
+	}
+	return append(found, summary(found))
+}
+
+// summary is Ready: the first condition that isn't True says why not (IM-30, IM-31).
+func summary(found []metav1.Condition) metav1.Condition {
+	for _, c := range found {
+		if c.Status != metav1.ConditionTrue {
+			c.Type = infrav1.ReadyCondition
+			c.LastTransitionTime = metav1.Time{}
+			return c
+		}
+	}
+	return yes(infrav1.ReadyCondition, infrav1.ReadyReason)
+}
+
+func bootstrapped(s *scope) metav1.Condition {
+	host := s.host.Name
+	report := claim.Bootstrap(s.host)
+	switch {
+	case s.capstan.Spec.ProviderID != "":
+		return yes(infrav1.BootstrappedCondition, infrav1.BootstrapSucceededReason)
+	case report != nil && report.Phase == infrav1.BootstrapFailed:
+		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, failure(host, report))
+	case report != nil || conditions.IsTrue(s.host, infrav1.HostOnlineCondition):
+		// The step isn't said here: it would cost a write for each. It is in the host's status.agent.bootstrap.
+		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason, fmt.Sprintf("host %s runs the bootstrap data", host))
+	default:
+		return no(infrav1.BootstrappedCondition, infrav1.HostStartingReason, fmt.Sprintf("host %s is starting: its agent hasn't reported yet", host))
+	}
+}
+
+// failure is the text about a failed bootstrap.
+func failure(host string, report *infrav1.BootstrapReport) string {
+	where := ""
+	if report.Step != "" {
+		where = " at " + report.Step
+	}
+	what := ""
+	if report.Message != "" {
+		what = ": " + report.Message
+	}
+	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it isn't tried again: delete the Machine, it is replaced", host, where, what)
+}
+
+// online repeats what the host's controller says.
+func online(host *infrav1.CapstanHost) metav1.Condition {
+	c := conditions.Get(host, infrav1.HostOnlineCondition)
+	if c == nil {
+		return metav1.Condition{
+			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionUnknown, Reason: infrav1.HostStartingReason,
+			Message: fmt.Sprintf("no heartbeat of host %s was seen yet", host.Name),
+		}
+	}
+	return metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+}
+
+func yes(kind, reason string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason}
+}
+
+func no(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}

@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// findClaim finds the host that the machine holds. That there is none is taken from the API server only: after it, the finalizer goes.
+func (r *Reconciler) findClaim(ctx context.Context, s *scope) (step.Answer, error) {
+	for _, reader := range []client.Reader{r.Client, r.Reader} {
+		hosts, err := r.hosts(ctx, reader, s)
+		if err != nil {
+			return step.Answer{}, err
+		}
+		if held := claim.Held(hosts, s.capstan); len(held) > 0 {
+			s.host = held[0]
+			return step.Next(), nil
+		}
+	}
+	return step.Next(), nil
+}
+
+// deregister takes a control plane machine out of the balancer before its host goes away (IM-58).
+func (r *Reconciler) deregister(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.host == nil || !s.host.Spec.Claim.ControlPlane || s.owningCluster == nil || r.Backends.Balancer == nil {
+		return step.Next(), nil
+	}
+	ref := s.owningCluster.Spec.InfrastructureRef
+	if ref.Kind != "CapstanCluster" || ref.APIGroup != infrav1.GroupVersion.Group {
+		return step.Next(), nil
+	}
+	cluster := &infrav1.CapstanCluster{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.capstan.Namespace, Name: ref.Name}, cluster); err != nil {
+		return step.Next(), client.IgnoreNotFound(err)
+	}
+	if cluster.Spec.LoadBalancer.Type != infrav1.LoadBalancerLocal {
+		return step.Next(), nil
+	}
+	return step.Next(), r.Backends.Sync(ctx, client.ObjectKeyFromObject(s.owningCluster), s.owningCluster.Spec.ClusterNetwork.APIServerPort)
+}
+
+// release marks the claim released, and waits until the host is clean and the claim cleared (IM-57).
+//
+// Without an owner the contract wants no infrastructure deleted and the finalizer removed (IM-62). The claim is marked released all the
+// same, and not waited for: it is a note in our own inventory, without which the host would be lost to everybody (D-09).
+func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.host == nil {
+		return step.Next(), nil
+	}
+	if !s.host.Spec.Claim.Released {
+		if err := r.releaseHost(ctx, s.host); err != nil {
+			return step.Answer{}, err
+		}
+		r.Recorder.Eventf(s.capstan, s.host, "Normal", "HostReleased", "Release", "released host %s", s.host.Name)
+	}
+	if !s.owned {
+		return step.Next(), nil
+	}
+	s.leaving = leavingMessage(s.host)
+	return step.Stop(), nil
+}
+
+func (r *Reconciler) releaseHost(ctx context.Context, host *infrav1.CapstanHost) error {
+	before := host.DeepCopy()
+	host.Spec.Claim.Released = true
+	if err := delta.Patch(ctx, r.Client, before, host, delta.Locked); err != nil {
+		return fmt.Errorf("releasing host %s: %w", host.Name, err)
+	}
+	return nil
+}
+
+// leavingMessage says what a deletion waits for.
+func leavingMessage(host *infrav1.CapstanHost) string {
+	if c := conditions.Get(host, infrav1.CleanCondition); c != nil && c.Reason == infrav1.LeftoversFoundReason {
+		return fmt.Sprintf("host %s is quarantined: %s", host.Name, c.Message)
+	}
+	if c := conditions.Get(host, infrav1.HostOnlineCondition); c != nil && c.Status == metav1.ConditionFalse && host.Spec.Supplier == "" {
+		return fmt.Sprintf("host %s is offline: its agent cleans it when it is back", host.Name)
+	}
+	return fmt.Sprintf("host %s is being cleaned", host.Name)
+}

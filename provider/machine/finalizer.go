@@ -1,0 +1,39 @@
+package machine
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// finalizer makes sure that our finalizer is there before a host can be claimed (IM-44).
+func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
+	before := s.capstan.DeepCopy()
+	controllerutil.AddFinalizer(s.capstan, infrav1.MachineFinalizer)
+	return step.Next(), delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked)
+}
+
+// heldByUs stops a deletion in which we have no part, or no more.
+func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
+	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.MachineFinalizer) {
+		s.gone = true
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// removeFinalizer lets the object go (IM-60, IM-61).
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer, error) {
+	before := s.capstan.DeepCopy()
+	controllerutil.RemoveFinalizer(s.capstan, infrav1.MachineFinalizer)
+	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked); client.IgnoreNotFound(err) != nil {
+		return step.Answer{}, err
+	}
+	s.gone = true
+	return step.Stop(), nil
+}

@@ -1,0 +1,55 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// owner finds the Machine that owns the object, and stops while there is none (IM-41).
+func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
+	if _, err := r.ownerIfAny(ctx, s); err != nil {
+		return step.Answer{}, err
+	}
+	if s.machine == nil {
+		s.wait = &wait{
+			reason:  infrav1.WaitingForOwnerReason,
+			message: "no Machine owns this object yet: Cluster API sets the owner when a Machine refers to it",
+			short:   true,
+		}
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// ownerIfAny finds the Machine that owns the object, if there is one.
+func (r *Reconciler) ownerIfAny(ctx context.Context, s *scope) (step.Answer, error) {
+	s.owned = hasMachineOwner(s.capstan)
+	machine, err := util.GetOwnerMachine(ctx, r.Client, s.capstan.ObjectMeta)
+	switch {
+	case apierrors.IsNotFound(err):
+		return step.Next(), nil // the owner reference is older than the owner, or the cache is
+	case err != nil:
+		return step.Answer{}, fmt.Errorf("reading the owner: %w", err)
+	}
+	s.machine = machine
+	return step.Next(), nil
+}
+
+func hasMachineOwner(object client.Object) bool {
+	for _, ref := range object.GetOwnerReferences() {
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err == nil && gv.Group == clusterv1.GroupVersion.Group && ref.Kind == "Machine" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,29 @@
+package machine
+
+import (
+	"context"
+
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// providerID writes the identifier of the instance (IM-52), before anything says that the machine is provisioned (IM-53).
+func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.capstan.Spec.ProviderID != "" {
+		return step.Next(), nil
+	}
+	before := s.capstan.DeepCopy()
+	s.capstan.Spec.ProviderID = s.host.Spec.Claim.ProviderID
+	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Unlocked); err != nil {
+		return step.Answer{}, err
+	}
+	r.Recorder.Eventf(s.capstan, s.host, "Normal", "Bootstrapped", "Bootstrap", "host %s ran the bootstrap data", s.host.Name)
+	return step.Next(), nil
+}
+
+// provisioned lets the status say that the machine is provisioned (IM-53), with addresses (IM-54) and failure domain (IM-55) in the
+// same patch: see conclude.
+func (r *Reconciler) provisioned(_ context.Context, s *scope) (step.Answer, error) {
+	s.done = true
+	return step.Stop(), nil
+}

@@ -1,0 +1,37 @@
+package machine
+
+import (
+	"context"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/bootstrapdata"
+	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// report waits for the end of the bootstrap and removes the data from the host's reach, whatever the end was. A machine that has a
+// provider id is past it: the id is written after success only, and outlives the report when objects are moved (IM-63).
+func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.capstan.Spec.ProviderID != "" {
+		return step.Next(), nil
+	}
+	report := claim.Bootstrap(s.host)
+	if report == nil || report.Phase == infrav1.BootstrapRunning {
+		return step.Stop(), nil
+	}
+	failedBefore := conditions.GetReason(s.capstan, infrav1.BootstrappedCondition) == infrav1.BootstrapFailedReason
+	if failedBefore {
+		return step.Stop(), nil
+	}
+	if err := bootstrapdata.Remove(ctx, r.Reader, r.Client, s.host, s.host.Spec.Claim.ProviderID); err != nil {
+		return step.Answer{}, err
+	}
+	if report.Phase == infrav1.BootstrapFailed {
+		// Final (IM-50): the data may hold a token that is used up, and half of a bootstrap is no ground to start from.
+		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", failure(s.host.Name, report))
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}

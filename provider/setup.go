@@ -1,0 +1,155 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/backend"
+	"github.com/capstan-dev/capstan/provider/cluster"
+	"github.com/capstan-dev/capstan/provider/host"
+	"github.com/capstan-dev/capstan/provider/machine"
+	"github.com/capstan-dev/capstan/provider/supply"
+	"github.com/capstan-dev/capstan/provider/watchfilter"
+)
+
+// The borders of the provider. Local hosts and balancers are made elsewhere; without them the provider works with owned hosts and external
+// endpoints.
+type (
+	// Balancer supplies control plane endpoints.
+	Balancer = backend.Balancer
+	// Supplier makes and destroys hosts.
+	Supplier = supply.Supplier
+	// AgentServer is where agents reach the API server.
+	AgentServer = supply.AgentServer
+)
+
+// Defaults of Options.
+const (
+	DefaultConcurrency     = 10
+	DefaultSupplyNamespace = "default"
+)
+
+// retryAtMost is the longest pause between two tries of a pass that fails.
+const retryAtMost = 30 * time.Second
+
+// Options of Setup. The zero value works: owned hosts and external endpoints only. Namespaces are limited in the options of the
+// manager's cache.
+type Options struct {
+	// Balancer makes the endpoints of CapstanClusters with loadBalancer.type Local. Nil: such clusters are refused in their conditions.
+	Balancer Balancer
+	// Supplier makes the CapstanHosts with spec.supplier. Nil: such hosts are never ready.
+	Supplier Supplier
+	// SupplyNamespace is the only namespace with supplied hosts. Default: DefaultSupplyNamespace.
+	SupplyNamespace string
+	// AgentServer is where the agents of supplied hosts reach the API server. Required with Supplier.
+	AgentServer AgentServer
+	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no limit.
+	WatchFilter string
+	// Concurrency is how many objects of each kind are worked on at once. Default: DefaultConcurrency.
+	Concurrency int
+	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default: host.DefaultHeartbeatTimeout.
+	HeartbeatTimeout time.Duration
+	// Clock tells the time. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// AddToScheme adds all types that the provider reads or writes.
+func AddToScheme(scheme *runtime.Scheme) error {
+	return errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+}
+
+// CacheByObject returns what the manager's cache should keep of the types that the provider watches, to be merged into
+// cache.Options.ByObject: of Leases, those of hosts only.
+func CacheByObject() (map[client.Object]cache.ByObject, error) {
+	ours, err := labels.NewRequirement(host.Label, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("selecting the Leases of hosts: %w", err)
+	}
+	return map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ours)}}, nil
+}
+
+// Setup registers the provider's controllers with the manager, whose scheme must have been through AddToScheme.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := options.complete(); err != nil {
+		return err
+	}
+	filter := watchfilter.Filter(options.WatchFilter)
+	backends := &backend.Keeper{Reader: mgr.GetClient(), Balancer: options.Balancer}
+
+	clusters := &cluster.Reconciler{Client: mgr.GetClient(), Backends: backends, Filter: filter}
+	if err := clusters.Setup(ctx, mgr, options.controller()); err != nil {
+		return fmt.Errorf("setting up the controller of CapstanClusters: %w", err)
+	}
+	machines := &machine.Reconciler{
+		Client:   mgr.GetClient(),
+		Reader:   mgr.GetAPIReader(),
+		Recorder: mgr.GetEventRecorder("capstan"),
+		Backends: backends,
+		Clock:    options.Clock,
+		Filter:   filter,
+	}
+	if err := machines.Setup(mgr, options.controller()); err != nil {
+		return fmt.Errorf("setting up the controller of CapstanMachines: %w", err)
+	}
+	hosts := host.New(host.Options{
+		Client:           mgr.GetClient(),
+		Reader:           mgr.GetAPIReader(),
+		Recorder:         mgr.GetEventRecorder("capstan"),
+		Clock:            options.Clock,
+		HeartbeatTimeout: options.HeartbeatTimeout,
+		Filter:           filter,
+		Supplier:         options.Supplier,
+		SupplyNamespace:  options.SupplyNamespace,
+		Agents:           options.AgentServer,
+	})
+	if err := hosts.Setup(mgr, options.controller()); err != nil {
+		return fmt.Errorf("setting up the controller of CapstanHosts: %w", err)
+	}
+	return nil
+}
+
+func (o *Options) complete() error {
+	if o.Supplier != nil && (o.AgentServer.URL == "" || len(o.AgentServer.CAData) == 0) {
+		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData: agents must reach the API server")
+	}
+	if o.Concurrency < 0 || o.HeartbeatTimeout < 0 {
+		return errors.New("Options.Concurrency and Options.HeartbeatTimeout can't be negative; 0 means the default")
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.HeartbeatTimeout == 0 {
+		o.HeartbeatTimeout = host.DefaultHeartbeatTimeout
+	}
+	if o.SupplyNamespace == "" {
+		o.SupplyNamespace = DefaultSupplyNamespace
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return nil
+}
+
+func (o *Options) controller() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: o.Concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, retryAtMost),
+	}
+}

@@ -1,0 +1,441 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/backend"
+	"github.com/capstan-dev/capstan/provider/cluster"
+	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/host"
+	"github.com/capstan-dev/capstan/provider/machine"
+)
+
+const ns = "default"
+
+// fault says what happens to one call that the provider makes, to the API server, the supplier or the balancer.
+type fault int
+
+const (
+	works      fault = iota
+	refused          // the call fails and has no effect
+	answerLost       // the call has its effect, and fails all the same
+)
+
+var errInjected = errors.New("injected fault")
+
+// world is a management cluster without time and network: an API server in memory, the three reconcilers, a supplier and a balancer, agents
+// and the parts of Cluster API's core that the provider meets. Every call that the provider makes can be made to fail.
+type world struct {
+	t      *testing.T
+	api    client.WithWatch // without faults
+	clock  *clocktesting.FakePassiveClock
+	inject func(call int) fault
+	calls  int
+	log    []string // the provider's calls that change something
+
+	clusters *cluster.Reconciler
+	machines *machine.Reconciler
+	hosts    *host.Reconciler
+
+	running  map[string]bool     // hosts that the supplier has
+	backends map[string][]string // clusters that the balancer has
+	fails    map[string]string   // hosts on which the bootstrap data fails, and with what
+	stuck    map[string][]string // hosts on which cleaning leaves something
+	dead     map[string]bool     // hosts whose agent is silent
+	provided map[types.UID]bool  // machines that were provisioned once
+
+	filter string
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t:     t,
+		clock: clocktesting.NewFakePassiveClock(time.Now()),
+		api: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
+			&infrav1.CapstanCluster{}, &infrav1.CapstanMachine{}, &infrav1.CapstanHost{}, &clusterv1.Cluster{}, &clusterv1.Machine{},
+		).Build(),
+		inject:   func(int) fault { return works },
+		running:  map[string]bool{},
+		backends: map[string][]string{},
+		fails:    map[string]string{},
+		stuck:    map[string][]string{},
+		dead:     map[string]bool{},
+		provided: map[types.UID]bool{},
+	}
+	w.restart()
+	return w
+}
+
+// restart makes new reconcilers, as after kill -9.
+func (w *world) restart() {
+	c := interceptor.NewClient(w.api, w.funcs())
+	recorder := events.NewFakeRecorder(10000)
+	backends := &backend.Keeper{Reader: c, Balancer: balancer{w}}
+	options := Options{WatchFilter: w.filter, Supplier: supplier{w}, AgentServer: AgentServer{URL: "https://x", CAData: []byte("x")}, Clock: w.clock}
+	if err := options.complete(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.clusters = &cluster.Reconciler{Client: c, Backends: backends, Filter: "" + watchFilter(w.filter)}
+	w.machines = &machine.Reconciler{Client: c, Reader: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
+	w.hosts = host.New(host.Options{
+		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),
+		Supplier: supplier{w}, SupplyNamespace: ns, Agents: options.AgentServer,
+	})
+}
+
+// call counts a call and does it, with a fault if one is due.
+func (w *world) call(name string, changes bool, do func() error) error {
+	w.calls++
+	what := w.inject(w.calls)
+	if changes {
+		w.log = append(w.log, name)
+	}
+	if what == refused {
+		return fmt.Errorf("%s: %w", name, errInjected)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if what == answerLost {
+		return fmt.Errorf("%s: %w after it had its effect", name, errInjected)
+	}
+	return nil
+}
+
+func (w *world) funcs() interceptor.Funcs {
+	kind := func(o runtime.Object) string { return strings.TrimPrefix(fmt.Sprintf("%T", o), "*") }
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return w.call("get "+kind(o), false, func() error { return c.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			return w.call("list "+kind(l), false, func() error { return c.List(ctx, l, opts...) })
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return w.call("create "+kind(o), true, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return w.call("update "+kind(o), true, func() error { return c.Update(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return w.call("delete "+kind(o), true, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return w.call("patch "+kind(o), true, func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return w.call("apply", true, func() error { return c.Apply(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.call("patch "+sub+" "+kind(o), true, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, s client.Object, opts ...client.SubResourceCreateOption) error {
+			return w.call("create "+sub, true, func() error {
+				if err := c.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ServiceAccount{}); err != nil {
+					return err
+				}
+				s.(*authenticationv1.TokenRequest).Status.Token = "token"
+				return nil
+			})
+		},
+	}
+}
+
+type supplier struct{ w *world }
+
+func (s supplier) Versions() []string { return []string{"v1.36.3", "v1.35.4"} }
+
+func (s supplier) PowerOn(_ context.Context, name string, config []byte) (string, error) {
+	return "10.231.1.1", s.w.call("power on "+name, true, func() error {
+		h := s.w.host(name)
+		if h.Spec.Claim == nil || h.Spec.Claim.Released {
+			s.w.t.Errorf("host %s is powered on without a claim", name)
+		}
+		if !strings.Contains(string(config), "token: token") {
+			s.w.t.Errorf("the agent of host %s gets no token:\n%s", name, config)
+		}
+		s.w.running[name] = true
+		return nil
+	})
+}
+
+func (s supplier) Destroy(_ context.Context, name string) error {
+	return s.w.call("destroy "+name, s.w.running[name], func() error {
+		if h := s.w.host(name); h.Spec.Claim != nil && !h.Spec.Claim.Released {
+			s.w.t.Errorf("host %s is destroyed while machine %s has it", name, h.Spec.Claim.Machine)
+		}
+		delete(s.w.running, name)
+		return nil
+	})
+}
+
+func (s supplier) List(context.Context) (names []string, err error) {
+	err = s.w.call("list the supplier's hosts", false, func() error { names = slices.Sorted(maps.Keys(s.w.running)); return nil })
+	return names, err
+}
+
+type balancer struct{ w *world }
+
+func (b balancer) Ensure(_ context.Context, name types.NamespacedName) (string, int32, error) {
+	return "10.231.16.1", 6443, b.w.call("ensure balancer", b.w.backends[name.Name] == nil, func() error {
+		if b.w.backends[name.Name] == nil {
+			b.w.backends[name.Name] = []string{}
+		}
+		return nil
+	})
+}
+
+func (b balancer) SetBackends(_ context.Context, name types.NamespacedName, to []string) error {
+	return b.w.call(fmt.Sprintf("set backends %v", to), true, func() error {
+		if b.w.backends[name.Name] == nil {
+			return fmt.Errorf("no balancer %s", name)
+		}
+		b.w.backends[name.Name] = to
+		return nil
+	})
+}
+
+func (b balancer) Delete(_ context.Context, name types.NamespacedName) error {
+	return b.w.call("delete balancer", true, func() error { delete(b.w.backends, name.Name); return nil })
+}
+
+// settle runs everything until nothing changes any more, and fails the test if that takes too long or an invariant breaks.
+func (w *world) settle() {
+	w.t.Helper()
+	quiet := 0
+	for range 300 {
+		before := w.state()
+		failed := w.pass()
+		w.core()
+		w.agents()
+		w.invariants()
+		w.clock.SetTime(w.clock.Now().Add(5 * time.Second))
+		if failed || w.state() != before {
+			quiet = 0
+			continue
+		}
+		if quiet++; quiet == 2 { // the clock went on in between
+			return
+		}
+	}
+	w.t.Fatalf("nothing settled; the last calls: %v", w.log[max(0, len(w.log)-20):])
+}
+
+// pass reconciles every object once, and reports whether one failed.
+func (w *world) pass() (failed bool) {
+	one := func(r reconcile.Reconciler, o client.Object) {
+		result, err := r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		if err != nil && !errors.Is(err, errInjected) && !strings.Contains(err.Error(), "bootstrap data") {
+			w.t.Errorf("%T %s: %v", o, o.GetName(), err)
+		}
+		failed = failed || errors.Is(err, errInjected) || result.RequeueAfter > 0 && result.RequeueAfter < time.Second
+	}
+	for i := range w.allClusters() {
+		one(w.clusters, &w.allClusters()[i])
+	}
+	for _, m := range w.allMachines() {
+		one(w.machines, &m)
+	}
+	for _, h := range w.allHosts() {
+		one(w.hosts, &h)
+	}
+	return failed
+}
+
+// core is what Cluster API's controllers do with what the provider says.
+func (w *world) core() {
+	for _, c := range w.allClusters() {
+		if !ptr.Deref(c.Status.Initialization.Provisioned, false) || len(c.OwnerReferences) == 0 {
+			continue
+		}
+		owner := &clusterv1.Cluster{}
+		if w.api.Get(w.t.Context(), types.NamespacedName{Namespace: ns, Name: c.OwnerReferences[0].Name}, owner) != nil {
+			continue
+		}
+		if !ptr.Deref(owner.Status.Initialization.InfrastructureProvisioned, false) && owner.Annotations["hold"] == "" {
+			owner.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+			w.must(w.api.Status().Update(w.t.Context(), owner))
+		}
+	}
+}
+
+// agents do what agents do: beat, report, bootstrap, clean.
+func (w *world) agents() {
+	for _, h := range w.allHosts() {
+		if w.dead[h.Name] || h.Spec.Supplier != "" && !w.running[h.Name] {
+			continue
+		}
+		lease := &coordinationv1.Lease{}
+		if err := w.api.Get(w.t.Context(), client.ObjectKeyFromObject(&h), lease); err != nil {
+			continue
+		}
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: w.clock.Now()}
+		w.must(w.api.Update(w.t.Context(), lease))
+		before := h.DeepCopy()
+		if h.Status.Agent == nil {
+			h.Status.Agent = &infrav1.AgentReport{Address: address(h.Name), KubernetesVersions: []string{"v1.36.3"}}
+		}
+		if c := h.Spec.Claim; c != nil {
+			w.agentBootstraps(&h, c)
+			if c.Released && (h.Status.Agent.Cleaning == nil || h.Status.Agent.Cleaning.ProviderID != c.ProviderID || !slices.Equal(h.Status.Agent.Cleaning.Leftovers, w.stuck[h.Name])) {
+				h.Status.Agent.Cleaning = &infrav1.CleaningReport{ProviderID: c.ProviderID, Done: true, Leftovers: w.stuck[h.Name]}
+			}
+		}
+		w.must(delta.Status(w.t.Context(), w.api, before, &h, delta.Unlocked))
+	}
+}
+
+func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
+	if !c.BootstrapReady || c.Released || h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == c.ProviderID {
+		return
+	}
+	secret := &corev1.Secret{}
+	w.must(w.api.Get(w.t.Context(), types.NamespacedName{Namespace: ns, Name: h.Name + infrav1.BootstrapSecretSuffix}, secret))
+	if string(secret.Data["value"]) != "data of "+c.Machine || !strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
+		w.t.Errorf("host %s has the wrong data for machine %s: %s, %s", h.Name, c.Machine, secret.Data["value"], secret.Data["metadata"])
+	}
+	h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
+	if message := w.fails[h.Name]; message != "" {
+		h.Status.Agent.Bootstrap.Phase, h.Status.Agent.Bootstrap.Step, h.Status.Agent.Bootstrap.Message = infrav1.BootstrapFailed, "runcmd 1/2", message
+	}
+}
+
+// address gives host-07 the address 10.231.1.7.
+func address(hostName string) string {
+	var n int
+	if _, err := fmt.Sscanf(hostName[strings.LastIndex(hostName, "-")+1:], "%d", &n); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("10.231.1.%d", n)
+}
+
+// invariants hold after every pass, whatever failed.
+func (w *world) invariants() {
+	w.t.Helper()
+	claims := map[string]string{}
+	for _, h := range w.allHosts() {
+		if c := h.Spec.Claim; c != nil {
+			if other := claims[c.MachineUID]; other != "" {
+				w.t.Fatalf("machine %s has the hosts %s and %s", c.Machine, other, h.Name)
+			}
+			claims[c.MachineUID] = h.Name
+		}
+	}
+	for _, m := range w.allMachines() {
+		provisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)
+		if provisioned && (m.Spec.ProviderID == "" || len(m.Status.Addresses) == 0 || m.Status.FailureDomain == "") {
+			w.t.Fatalf("machine %s is provisioned without provider id, address or failure domain (IM-53): %+v", m.Name, m.Status)
+		}
+		if w.provided[m.UID] && !provisioned {
+			w.t.Fatalf("machine %s was provisioned and is not any more (IM-20)", m.Name)
+		}
+		w.provided[m.UID] = w.provided[m.UID] || provisioned
+	}
+	for _, c := range w.allClusters() {
+		if ptr.Deref(c.Status.Initialization.Provisioned, false) && c.Spec.LoadBalancer.Type == infrav1.LoadBalancerLocal && !c.Spec.ControlPlaneEndpoint.IsValid() {
+			w.t.Fatalf("cluster %s is provisioned without endpoint (IC-50)", c.Name)
+		}
+	}
+}
+
+// state changes with every change of an object or outside of the API server.
+func (w *world) state() string {
+	var b strings.Builder
+	put := func(o client.Object) { fmt.Fprintf(&b, "%s/%s ", o.GetName(), o.GetResourceVersion()) }
+	for _, o := range w.allClusters() {
+		put(&o)
+	}
+	for _, o := range w.allMachines() {
+		put(&o)
+	}
+	for _, o := range w.allHosts() {
+		put(&o)
+	}
+	fmt.Fprint(&b, w.running, w.backends)
+	return b.String()
+}
+
+func (w *world) allClusters() []infrav1.CapstanCluster {
+	return list(w, &infrav1.CapstanClusterList{}).Items
+}
+func (w *world) allMachines() []infrav1.CapstanMachine {
+	return list(w, &infrav1.CapstanMachineList{}).Items
+}
+func (w *world) allHosts() []infrav1.CapstanHost { return list(w, &infrav1.CapstanHostList{}).Items }
+
+func list[L client.ObjectList](w *world, l L) L {
+	w.t.Helper()
+	w.must(w.api.List(w.t.Context(), l))
+	return l
+}
+
+func (w *world) host(name string) *infrav1.CapstanHost { return get(w, name, &infrav1.CapstanHost{}) }
+func (w *world) machine(name string) *infrav1.CapstanMachine {
+	return get(w, name, &infrav1.CapstanMachine{})
+}
+func (w *world) capstanCluster(name string) *infrav1.CapstanCluster {
+	return get(w, name, &infrav1.CapstanCluster{})
+}
+
+func get[O client.Object](w *world, name string, o O) O {
+	w.t.Helper()
+	w.must(w.api.Get(w.t.Context(), types.NamespacedName{Namespace: ns, Name: name}, o))
+	return o
+}
+
+// exists reports whether the object is there.
+func (w *world) exists(name string, o client.Object) bool {
+	w.t.Helper()
+	err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: ns, Name: name}, o)
+	w.must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
+// edit changes an object, its status excepted.
+func edit[O client.Object](w *world, o O, change func(O)) {
+	w.t.Helper()
+	change(o)
+	w.must(w.api.Update(w.t.Context(), o))
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// changes returns the provider's calls since the last time that change something.
+func (w *world) changes() []string {
+	log := w.log
+	w.log = nil
+	return log
+}
