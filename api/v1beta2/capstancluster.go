@@ -6,7 +6,7 @@ import (
 )
 
 // ClusterFinalizer holds a CapstanCluster until its balancer is gone (IC-47, IC-55).
-const ClusterFinalizer = "capstancluster.infrastructure.capstan.dev"
+const ClusterFinalizer = "infrastructure.capstan.dev/capstancluster"
 
 // LoadBalancerType says who supplies the control plane endpoint.
 // +kubebuilder:validation:Enum=External;Local

@@ -5,7 +5,7 @@ import (
 )
 
 // HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
-const HostFinalizer = "capstanhost.infrastructure.capstan.dev"
+const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 
 // SupplierDock is the spec.supplier of hosts that the management plane makes on its own machine.
 const SupplierDock = "dock"

@@ -6,7 +6,7 @@ import (
 )
 
 // MachineFinalizer holds a CapstanMachine until its host is clean again (IM-44, IM-60).
-const MachineFinalizer = "capstanmachine.infrastructure.capstan.dev"
+const MachineFinalizer = "infrastructure.capstan.dev/capstanmachine"
 
 // CapstanMachineSpec is the wanted state of a CapstanMachine.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID can't be changed: it names the instance; delete the Machine to get another one"
