@@ -19,13 +19,17 @@ func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContai
 	if config.GetMetadata() == nil || config.GetImage() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the container has no metadata or no image")
 	}
+	// The kubelet gives the image by the id that ImageStatus told, and what the pod says beside it.
 	ref := config.Image.Image
 	if known := s.reference(ref); known != "" {
-		ref = known // it was given by id
+		ref = known
+	} else if asked := config.Image.UserSpecifiedImage; asked != "" {
+		ref = asked
 	}
 	c := &container{
 		ID:        newID(),
 		Sandbox:   req.PodSandboxId,
+		Image:     ref,
 		ImageID:   imageID(ref),
 		State:     runtimeapi.ContainerState_CONTAINER_CREATED,
 		CreatedAt: time.Now().UnixNano(),
@@ -130,7 +134,7 @@ func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainer
 			Id:           c.ID,
 			PodSandboxId: c.Sandbox,
 			Metadata:     c.config.Metadata,
-			Image:        c.config.Image,
+			Image:        &runtimeapi.ImageSpec{Image: c.Image},
 			ImageRef:     c.ImageID,
 			ImageId:      c.ImageID,
 			State:        c.State,
@@ -190,7 +194,7 @@ func containerStatus(c *container) *runtimeapi.ContainerStatus {
 		StartedAt:   c.StartedAt,
 		FinishedAt:  c.FinishedAt,
 		ExitCode:    c.ExitCode,
-		Image:       c.config.Image,
+		Image:       &runtimeapi.ImageSpec{Image: c.Image, UserSpecifiedImage: c.config.Image.UserSpecifiedImage},
 		ImageRef:    c.ImageID,
 		ImageId:     c.ImageID,
 		Reason:      c.Reason,

@@ -66,7 +66,7 @@ func (s *Server) command(ctx context.Context, c *container, args []string) (*exe
 	if len(args) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "there is no command")
 	}
-	image, _ := component.Match(s.reference(c.ImageID))
+	image, _ := component.Match(c.Image)
 	s.mu.RLock()
 	env, dir := environment(nil, c.config.Envs), c.config.WorkingDir
 	s.mu.RUnlock()

@@ -86,6 +86,11 @@ func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusReque
 	if ref == "" || strings.HasPrefix(ref, "sha256:") {
 		return &runtimeapi.ImageStatusResponse{}, nil // an id that nobody was given
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.rememberImage(ref); err != nil { // its id is known from now on
+		return nil, err
+	}
 	return &runtimeapi.ImageStatusResponse{Image: image(ref)}, nil
 }
 

@@ -35,15 +35,16 @@ func (sb *sandbox) hostNetwork() bool {
 
 // container is one container, as it is on disk.
 type container struct {
-	ID, Sandbox, ImageID string
-	LogPath              string
-	State                runtimeapi.ContainerState
-	CreatedAt            int64 // ns
-	StartedAt            int64
-	FinishedAt           int64
-	ExitCode             int32
-	Reason, Message      string
-	PID                  int // of a real container that was started
+	ID, Sandbox     string
+	Image, ImageID  string // reference and id
+	LogPath         string
+	State           runtimeapi.ContainerState
+	CreatedAt       int64 // ns
+	StartedAt       int64
+	FinishedAt      int64
+	ExitCode        int32
+	Reason, Message string
+	PID             int // of a real container that was started
 
 	config *runtimeapi.ContainerConfig
 

@@ -43,7 +43,7 @@ func (s *Server) start(c *container) error {
 	if err != nil {
 		return err
 	}
-	if image, runs := component.Runs(s.reference(c.ImageID), annotations); runs {
+	if image, runs := component.Runs(c.Image, annotations); runs {
 		err = s.startComponent(c, image, log)
 	} else {
 		err = s.startHollow(c, sb, log)
@@ -57,7 +57,7 @@ func (s *Server) start(c *container) error {
 
 // startHollow makes a container look as if it ran, or as if it had done its work.
 func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error {
-	if err := log.Line(logfile.Stdout, "This container is hollow: on this host only control plane components run, "+c.config.GetImage().GetImage()+" does not."); err != nil {
+	if err := log.Line(logfile.Stdout, "This container is hollow: on this host only control plane components run, "+c.Image+" does not."); err != nil {
 		return err
 	}
 	if err := log.Close(); err != nil {

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"os"
 	"time"
 
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
@@ -50,6 +51,11 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.MergeDefaultEvictionSettings = false
 	config.ImageGCHighThresholdPercent = 100
 	config.ImageGCLowThresholdPercent = 99
+
+	// The kubelet makes no pod while this file is missing, as it may be on a machine without a network. Hollow pods don't need it.
+	if _, err := os.Stat(config.ResolverConfig); err != nil {
+		config.ResolverConfig = ""
+	}
 
 	// Nothing is pulled, so pulls need no order and no limit.
 	config.SerializeImagePulls = false

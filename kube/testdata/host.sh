@@ -19,7 +19,7 @@ mount --bind "$bundles" opt/capstan/bundles
 mount -t proc proc proc
 mount --rbind /sys sys
 mount -t tmpfs tmpfs sys/fs/cgroup
-echo "cpuset cpu io memory hugetlb pids" > sys/fs/cgroup/cgroup.controllers
+echo "cpuset cpu io memory hugetlb pids freezer devices" > sys/fs/cgroup/cgroup.controllers
 mount -t tmpfs -o mode=755 tmpfs dev
 for d in null zero full random urandom tty; do touch "dev/$d" && mount --bind "/dev/$d" "dev/$d"; done
 ln -s null dev/kmsg
