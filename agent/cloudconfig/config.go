@@ -32,7 +32,7 @@ type File struct {
 	Path string
 	// Content is decoded.
 	Content []byte
-	// Owner and Group are names or numbers; empty means root, and an empty Group the group called as the owner.
+	// Owner and Group are names or numbers; empty means root.
 	Owner, Group string
 	// Mode has permission bits and setuid, setgid, sticky; default 0644.
 	Mode fs.FileMode

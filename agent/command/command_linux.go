@@ -22,9 +22,6 @@ import (
 // Path is the search path of commands, the host's own programs first.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// markVariable is the environment variable that holds a command's mark.
-const markVariable = "CAPSTAN_RUN"
-
 const (
 	// DefaultLimit bounds a command that names no limit.
 	DefaultLimit = 2 * time.Minute
@@ -127,7 +124,7 @@ func (c Command) Run(ctx context.Context) error {
 func (c Command) environment() []string {
 	env := []string{"PATH=" + Path, "HOME=/root", "LANG=C.UTF-8"}
 	if c.Mark != "" {
-		env = append(env, markVariable+"="+c.Mark)
+		env = append(env, proc.MarkVariable+"="+c.Mark)
 	}
 	return append(env, c.Env...)
 }
@@ -208,7 +205,7 @@ func (c Command) end(cmd *exec.Cmd, ended <-chan error) {
 
 // EndMarked ends every process that carries a mark. It takes 20 seconds at most, and returns an error if some are left.
 func EndMarked(ctx context.Context, mark string) error {
-	variable := markVariable + "=" + mark
+	variable := proc.MarkVariable + "=" + mark
 	_, err := proc.End(ctx, func(p proc.Process) bool { return p.HasEnv(variable) }, time.Second, 20*time.Second)
 	return err
 }

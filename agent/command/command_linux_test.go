@@ -47,7 +47,7 @@ func (b *buffer) String() string {
 
 func marked(t *testing.T, mark string) []proc.Process {
 	t.Helper()
-	list, err := proc.Select(func(p proc.Process) bool { return p.HasEnv(markVariable + "=" + mark) })
+	list, err := proc.Select(func(p proc.Process) bool { return p.HasEnv(proc.MarkVariable + "=" + mark) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,14 +81,26 @@ func read(dir string) (Process, bool) {
 	return p, p.PID > 0
 }
 
+// MarkVariable is the environment variable that marks what commands of bootstrap data start; package command sets it.
+const MarkVariable = "CAPSTAN_RUN"
+
+// Marked reports whether a command of bootstrap data started the process, directly or not.
+func (p Process) Marked() bool {
+	return p.anyEnv(func(entry []byte) bool { return bytes.HasPrefix(entry, []byte(MarkVariable+"=")) })
+}
+
 // HasEnv reports whether the process was started with the variable "NAME=value".
 func (p Process) HasEnv(variable string) bool {
+	return p.anyEnv(func(entry []byte) bool { return string(entry) == variable })
+}
+
+func (p Process) anyEnv(match func(entry []byte) bool) bool {
 	data, err := os.ReadFile(p.dir + "/environ")
 	if err != nil {
 		return false
 	}
 	for entry := range bytes.SplitSeq(data, []byte{0}) {
-		if string(entry) == variable {
+		if match(entry) {
 			return true
 		}
 	}

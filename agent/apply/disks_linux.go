@@ -1,0 +1,304 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/agent/retry"
+)
+
+// Disks partitions disks. A disk that has something on it is left alone, unless the data says overwrite.
+func (h *Host) Disks(ctx context.Context, disks []cloudconfig.Disk) error {
+	if h.Local && len(disks) > 0 {
+		return fault.New(nil, "a local host has no disks of its own; take diskSetup out of the machine's configuration")
+	}
+	for i, d := range disks {
+		if err := h.disk(ctx, d); err != nil {
+			return fault.New(err, "disk %d of %d", i+1, len(disks))
+		}
+	}
+	return nil
+}
+
+func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
+	if len(d.Parts) == 0 {
+		return nil
+	}
+	found, err := probe(ctx, d.Device)
+	if err != nil {
+		return err
+	}
+	if found.any() && !d.Overwrite {
+		h.Log.Printf("%s is left as it is: there is something on it", d.Device)
+		return nil
+	}
+	size, err := deviceSize(d.Device)
+	if err != nil {
+		return fault.New(err, "finding out its size")
+	}
+	if err := h.Notes.Note(KeyDisk, d.Device); err != nil {
+		return err
+	}
+	plan := partitions(d, size)
+	h.Log.Printf("partitioning %s:\n%s", d.Device, plan)
+	split := command.Command{Args: []string{"sfdisk", "--wipe", "always", "--wipe-partitions", "always", d.Device}, Stdin: plan, Output: h.Log}
+	if err := split.Run(ctx); err != nil {
+		return fault.New(err, "partitioning it")
+	}
+	return waitForDevice(ctx, partition(d.Device, len(d.Parts)))
+}
+
+// partitions returns the script for sfdisk.
+func partitions(d cloudconfig.Disk, size int64) string {
+	label := "dos"
+	if d.Table == "gpt" {
+		label = "gpt"
+	}
+	var b strings.Builder
+	b.WriteString("label: " + label + "\n")
+	sum := 0
+	for i, p := range d.Parts {
+		sum += p.Percent
+		// The last one takes what is left when nothing shall be left: percentages of a disk are not exact.
+		if i < len(d.Parts)-1 || sum < 100 {
+			fmt.Fprintf(&b, "size=%dMiB, ", max(1, size/100*int64(p.Percent)>>20))
+		}
+		b.WriteString("type=" + partitionType(d.Table, p.Type) + "\n")
+	}
+	return b.String()
+}
+
+// partitionType returns a type as sfdisk takes it; the codes of MBR have other names in GPT.
+func partitionType(table, code string) string {
+	code = strings.ToLower(code)
+	if table != "gpt" {
+		if code == "" {
+			return "83"
+		}
+		return code
+	}
+	switch code {
+	case "", "83":
+		return "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
+	case "82":
+		return "0657FD6D-A4AB-43C4-84E5-0933C84B4F4F"
+	case "fd":
+		return "A19D880F-05FC-4D3B-A006-743F0F84911E"
+	case "8e":
+		return "E6D6D379-F507-44C2-A23C-238F2A3DF928"
+	case "7", "07", "c", "0c":
+		return "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"
+	}
+	return strings.ToUpper(code)
+}
+
+// Filesystems makes file systems.
+func (h *Host) Filesystems(ctx context.Context, all []cloudconfig.Filesystem) error {
+	if h.Local && len(all) > 0 {
+		return fault.New(nil, "a local host has no disks of its own; take diskSetup out of the machine's configuration")
+	}
+	for i, f := range all {
+		if err := h.filesystem(ctx, f); err != nil {
+			return fault.New(err, "file system %d of %d", i+1, len(all))
+		}
+	}
+	return nil
+}
+
+func (h *Host) filesystem(ctx context.Context, f cloudconfig.Filesystem) error {
+	device, found, err := choose(ctx, f)
+	if err != nil {
+		return err
+	}
+	needed, err := decide(f, found)
+	if err != nil {
+		return err
+	}
+	if !needed {
+		h.Log.Printf("%s has the file system already", device)
+		return nil
+	}
+	if err := h.Notes.Note(KeyFilesystem, device); err != nil {
+		return err
+	}
+	if err := h.run(ctx, mkfs(f, device)...); err != nil {
+		return fault.New(err, "making it")
+	}
+	return nil
+}
+
+// decide returns whether the file system is to be made on a device, given what is found there.
+func decide(f cloudconfig.Filesystem, found content) (bool, error) {
+	switch {
+	case found.kind == "" && found.table == "":
+		return true, nil
+	case f.Overwrite:
+		return true, nil
+	case found.kind == f.Type && (f.Label == "" || f.Label == found.label):
+		return false, nil
+	case f.Replace != "" && found.kind == f.Replace:
+		return true, nil
+	}
+	return false, fault.New(nil, "there is something else on the device; wipe it, or set overwrite")
+}
+
+// choose returns the device for the file system, and what is on it. "auto" is the partition that has the file system already, or else the
+// first one that is empty, or else the first one.
+func choose(ctx context.Context, f cloudconfig.Filesystem) (string, content, error) {
+	candidates := []string{f.Device}
+	switch number, err := strconv.Atoi(f.Partition); {
+	case err == nil && number > 0:
+		candidates = []string{partition(f.Device, number)}
+	case f.Partition == "auto":
+		if parts := partitionsOf(f.Device); len(parts) > 0 {
+			candidates = parts
+		}
+	}
+	best := -1
+	var contents []content
+	for i, device := range candidates {
+		found, err := probe(ctx, device)
+		if err != nil {
+			return "", content{}, err
+		}
+		contents = append(contents, found)
+		if found.kind == f.Type && f.Label != "" && found.label == f.Label {
+			best = i
+			break
+		}
+		if !found.any() && best < 0 {
+			best = i
+		}
+	}
+	best = max(best, 0)
+	return candidates[best], contents[best], nil
+}
+
+// mkfs returns the command that makes a file system. It does not ask: that is decided before.
+func mkfs(f cloudconfig.Filesystem, device string) []string {
+	program, label := "mkfs."+f.Type, "-L"
+	var args []string
+	switch f.Type {
+	case "swap":
+		program = "mkswap"
+	case "ext2", "ext3", "ext4":
+		args = append(args, "-F")
+	case "xfs", "btrfs":
+		args = append(args, "-f")
+	case "vfat", "fat":
+		label = "-n"
+	}
+	if f.Label != "" {
+		args = append(args, label, f.Label)
+	}
+	args = append(args, f.Options...)
+	return append(append([]string{program}, args...), device)
+}
+
+// content is what is found on a device.
+type content struct{ kind, label, table string }
+
+func (c content) any() bool { return c != content{} }
+
+// probe finds out what is on a device.
+func probe(ctx context.Context, device string) (content, error) {
+	if _, err := os.Stat(device); err != nil {
+		return content{}, fault.New(err, "there is no such device")
+	}
+	var out strings.Builder
+	err := command.Command{Args: []string{"blkid", "-p", "-o", "export", device}, Output: &out}.Run(ctx)
+	var status *command.StatusError
+	if errors.As(err, &status) && status.Status == 2 { // nothing is found
+		return content{}, nil
+	}
+	if err != nil {
+		return content{}, fault.New(err, "finding out what is on the device")
+	}
+	return parseProbe(out.String()), nil
+}
+
+// parseProbe reads the output of "blkid -p -o export".
+func parseProbe(text string) content {
+	var c content
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "TYPE":
+			c.kind = value
+		case "LABEL":
+			c.label = value
+		case "PTTYPE":
+			c.table = value
+		}
+	}
+	return c
+}
+
+// partition returns the path of a disk's partition. A disk whose name ends in a digit has a p in between.
+func partition(disk string, number int) string {
+	if resolved, err := filepath.EvalSymlinks(disk); err == nil {
+		disk = resolved // names such as /dev/disk/by-id/x have other partitions
+	}
+	separator := ""
+	if last := disk[len(disk)-1]; last >= '0' && last <= '9' {
+		separator = "p"
+	}
+	return disk + separator + strconv.Itoa(number)
+}
+
+// partitionsOf returns the partitions of a disk that the kernel knows, in their order.
+func partitionsOf(disk string) []string {
+	resolved, err := filepath.EvalSymlinks(disk)
+	if err != nil {
+		return nil
+	}
+	found, _ := filepath.Glob(filepath.Join("/sys/class/block", filepath.Base(resolved), "*", "partition"))
+	var numbers []int
+	for _, path := range found {
+		data, _ := os.ReadFile(path)
+		if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	var devices []string
+	for _, n := range numbers {
+		devices = append(devices, partition(resolved, n))
+	}
+	return devices
+}
+
+func deviceSize(device string) (int64, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.Seek(0, io.SeekEnd)
+}
+
+// waitForDevice waits until the kernel and udev have made a device.
+func waitForDevice(ctx context.Context, device string) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	pauses := retry.Pauses{First: 20 * time.Millisecond, Most: time.Second}
+	for {
+		if _, err := os.Stat(device); err == nil {
+			return nil
+		}
+		if pauses.Wait(ctx) != nil {
+			return fault.New(nil, "its partitions don't show up within 15 seconds")
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
+	"github.com/capstan-dev/capstan/agent/fault"
+)
+
+// Files writes files in their order. step is the name of the step that this is part of.
+func (h *Host) Files(step string, files []cloudconfig.File) error {
+	for i, f := range files {
+		if err := h.file(fmt.Sprintf("%s %d %s", step, i, f.Path), f); err != nil {
+			return fault.New(err, "file %d of %d", i+1, len(files))
+		}
+		h.Log.Printf("wrote %s", f.Path)
+	}
+	return nil
+}
+
+// file writes one file. id identifies it among all that are written for a claim.
+func (h *Host) file(id string, f cloudconfig.File) error {
+	path, err := target(f.Path)
+	if err != nil {
+		return fault.New(err, "its path leads in a circle")
+	}
+	uid, gid, err := owner(f.Owner, f.Group)
+	if err != nil {
+		return err
+	}
+	if err := h.Originals.MakeDir(filepath.Dir(path)); err != nil {
+		return fault.New(err, "its folder can't be made")
+	}
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fault.New(nil, "there is something at its path that is not a file")
+	}
+	if err := h.Originals.Keep(path); err != nil {
+		return fault.New(err, "the file that is there can't be kept to put it back later")
+	}
+	if f.Append {
+		err = h.appendTo(id, path, f.Content)
+	} else {
+		err = replace(path, f.Content)
+	}
+	if err == nil {
+		err = h.chown(path, uid, gid)
+	}
+	if err == nil {
+		err = os.Chmod(path, f.Mode) // after chown, which takes setuid away
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return fault.New(err, "writing it: %s", errno.Error())
+	}
+	return err
+}
+
+// replace writes a file so that it is always whole, except where something else is bound to the file and it can't be replaced.
+func replace(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".capstan-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	err = os.Rename(f.Name(), path)
+	if errors.Is(err, syscall.EBUSY) {
+		return os.WriteFile(path, content, 0o600)
+	}
+	return err
+}
+
+// appendTo appends to a file. The size before is noted first, so that a repetition does not append twice.
+func (h *Host) appendTo(id, path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	size, known := h.sizeBefore(id)
+	if !known || size > info.Size() {
+		size = info.Size()
+	}
+	if err := h.Notes.Note(keyAppend, id+"="+strconv.FormatInt(size, 10)); err != nil {
+		return err
+	}
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(content, size); err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (h *Host) sizeBefore(id string) (int64, bool) {
+	notes := h.Notes.Notes(keyAppend)
+	for i := len(notes) - 1; i >= 0; i-- {
+		if text, ok := strings.CutPrefix(notes[i], id+"="); ok {
+			size, err := strconv.ParseInt(text, 10, 64)
+			return size, err == nil
+		}
+	}
+	return 0, false
+}
+
+// target follows links, also one whose end does not exist yet.
+func target(path string) (string, error) {
+	for range 40 {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return path, nil // the folder does not exist yet
+			}
+			return filepath.Join(dir, filepath.Base(path)), nil
+		}
+		if err != nil {
+			return path, nil // who writes it will say what is wrong
+		}
+		link, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(link) {
+			link = filepath.Join(filepath.Dir(path), link)
+		}
+		path = link
+	}
+	return "", syscall.ELOOP
+}
+
+// owner returns the ids of a user and a group given by name or number; empty means root.
+func owner(name, group string) (uid, gid int, err error) {
+	if name != "" && name != "root" {
+		if uid, err = strconv.Atoi(name); err != nil {
+			u, err := user.Lookup(name)
+			if err != nil {
+				return 0, 0, fault.New(err, "its owner doesn't exist; users are created after files, unless the file has defer: true")
+			}
+			uid, _ = strconv.Atoi(u.Uid)
+		}
+	}
+	if group != "" && group != "root" {
+		if gid, err = strconv.Atoi(group); err != nil {
+			g, err := user.LookupGroup(group)
+			if err != nil {
+				return 0, 0, fault.New(err, "its group doesn't exist; groups are created after files, unless the file has defer: true")
+			}
+			gid, _ = strconv.Atoi(g.Gid)
+		}
+	}
+	return uid, gid, nil
+}

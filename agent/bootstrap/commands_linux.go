@@ -1,0 +1,170 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/snapshot"
+)
+
+const (
+	// commandLimit bounds one command. kubeadm has limits of its own, about five minutes in all.
+	commandLimit = 30 * time.Minute
+	// resetLimit bounds "kubeadm reset".
+	resetLimit = 3 * time.Minute
+	// startLimit is how often a command is started that is interrupted again and again: it may be what kills the agent.
+	startLimit = 4
+	// keyFailed are the notes of commands that failed without failing the bootstrap.
+	keyFailed = "failed-command"
+)
+
+// scriptPath is the file with the command that runs; /run is memory, so no secret of it reaches a disk.
+const scriptPath = "/run/capstan/command"
+
+// resetFolders is what "kubeadm reset" deletes and commands before kubeadm may have written.
+var resetFolders = []string{"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api"}
+
+var kubeadmCommand = regexp.MustCompile(`(^|[\s;&|(/'"])kubeadm['"]?\s+['"]?(init|join)\b`)
+
+// isKubeadm reports whether a command makes this host a node. It changes so much that it can't be repeated without a reset.
+func isKubeadm(c cloudconfig.Command) bool { return kubeadmCommand.MatchString(c.Script) }
+
+// writesSentinel reports whether a command says that kubeadm succeeded.
+func writesSentinel(c cloudconfig.Command) bool {
+	return strings.Contains(c.Script, cloudconfig.Sentinel)
+}
+
+func stepName(section string, i, n int) string { return fmt.Sprintf("%s %d/%d", section, i+1, n) }
+
+// commands returns a step for each command.
+func (b *Bootstrap) commands(section string, commands []cloudconfig.Command) []step {
+	var steps []step
+	for i, c := range commands {
+		name := stepName(section, i, len(commands))
+		steps = append(steps, step{
+			name:    name,
+			recover: func(ctx context.Context, before journal.Step) (bool, error) { return b.recoverCommand(ctx, c, before) },
+			run:     func(ctx context.Context, mark string) (int, error) { return b.runCommand(ctx, name, c, mark) },
+		})
+	}
+	return steps
+}
+
+// runCommand runs one command in the environment that the one before it left.
+func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.Command, mark string) (int, error) {
+	if isKubeadm(c) {
+		if err := snapshot.Take(b.snapshotDir(), resetFolders...); err != nil {
+			return 0, fault.New(err, "what kubeadm's reset would delete can't be kept")
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(scriptPath), 0o700); err != nil {
+		return 0, fault.New(err, "the command can't be written")
+	}
+	if err := os.WriteFile(scriptPath, []byte(script(c, filepath.Join(b.Journal.Dir(), "environment"), mark)), 0o600); err != nil {
+		return 0, fault.New(err, "the command can't be written")
+	}
+	defer os.Remove(scriptPath)
+	run := command.Command{
+		Args: []string{"/bin/sh", scriptPath}, Output: b.Log, Limit: commandLimit, Mark: mark,
+		Started: func() { failpoint.Hit("running " + name) },
+	}
+	err := run.Run(ctx)
+	var exit *command.StatusError
+	switch {
+	case err == nil:
+		return 0, nil
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.Is(err, command.ErrLimit):
+		return 0, fault.New(err, "the command took longer than %s", commandLimit)
+	case !errors.As(err, &exit):
+		return 0, fault.New(err, "the command can't be started")
+	case isKubeadm(c) || writesSentinel(c):
+		return 0, fault.New(err, "%s ended with exit status %d", describe(c), exit.Status)
+	}
+	b.Log.Printf("%s ended with exit status %d", name, exit.Status)
+	if err := b.Journal.Note(keyFailed, name); err != nil {
+		return 0, &journalError{err}
+	}
+	return exit.Status, nil
+}
+
+// describe names a command without quoting it.
+func describe(c cloudconfig.Command) string {
+	if found := kubeadmCommand.FindStringSubmatch(c.Script); found != nil {
+		return "kubeadm " + found[2]
+	}
+	return "the command"
+}
+
+// script returns the text that the shell runs. cloud-init runs all commands in one shell; here each has its own, so that the journal knows
+// how far they came, and the environment, the working folder and the mask of new files are handed on in a file.
+func script(c cloudconfig.Command, environment, mark string) string {
+	return `capstan_environment=` + cloudconfig.Quote(environment) + `
+if [ -r "$capstan_environment" ]; then . "$capstan_environment"; cd "$PWD"; fi
+capstan_environment=` + cloudconfig.Quote(environment) + `
+export CAPSTAN_RUN=` + mark + `
+trap '
+	capstan_status=$? capstan_mask=$(umask)
+	umask 077
+	export PWD
+	{ export -p; echo "umask $capstan_mask"; } > "$capstan_environment.new" && mv -f "$capstan_environment.new" "$capstan_environment"
+	exit $capstan_status
+' EXIT
+set -a
+` + c.Script + "\n"
+}
+
+// recoverCommand prepares the repetition of a command that was interrupted.
+func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, before journal.Step) (bool, error) {
+	if err := command.EndMarked(ctx, before.Mark); err != nil {
+		return false, fault.New(err, "what the interrupted command left running can't be ended")
+	}
+	if writesSentinel(c) {
+		if _, err := os.Stat(cloudconfig.Sentinel); err == nil {
+			return true, nil
+		}
+	}
+	if before.Starts >= startLimit {
+		return false, fault.New(nil, "%s was interrupted %d times", describe(c), before.Starts)
+	}
+	if !isKubeadm(c) || !b.kubeadmRan() {
+		return false, nil
+	}
+	b.Log.Printf("kubeadm was interrupted: resetting the host and repeating it")
+	if err := Reset(ctx, b.Log, before.Mark); err != nil {
+		return false, fault.New(err, "kubeadm reset, after kubeadm was interrupted")
+	}
+	if err := snapshot.Restore(b.snapshotDir()); err != nil {
+		return false, fault.New(err, "what kubeadm's reset deleted can't be put back")
+	}
+	return false, nil
+}
+
+// Reset runs "kubeadm reset" if there is a kubeadm.
+func Reset(ctx context.Context, log *command.Log, mark string) error {
+	if _, err := command.Find("kubeadm"); err != nil {
+		return nil
+	}
+	log.Printf("+ kubeadm reset --force")
+	return command.Command{Args: []string{"kubeadm", "reset", "--force"}, Output: log, Limit: resetLimit, Mark: mark}.Run(ctx)
+}
+
+func (b *Bootstrap) snapshotDir() string { return filepath.Join(b.Journal.Dir(), "snapshot") }
+
+// kubeadmRan reports whether kubeadm may have been started: the snapshot is taken right before.
+func (b *Bootstrap) kubeadmRan() bool {
+	_, err := os.Stat(b.snapshotDir())
+	return err == nil
+}

@@ -1,0 +1,117 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/bundle"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+// runtimeSocket is where the container runtime listens.
+const runtimeSocket = "/run/containerd/containerd.sock"
+
+// runtimeLimit bounds the start of the container runtime.
+const runtimeLimit = time.Minute
+
+// prepare returns the steps before the data's own. They run each time, as a reboot may have undone them.
+func (b *Bootstrap) prepare() []step {
+	steps := []step{{name: "bundle", always: true, run: func(ctx context.Context, _ string) (int, error) {
+		return 0, bundle.Install(ctx, b.BundlesDir, bundle.LinkDir, b.Version, b.Local)
+	}}}
+	if b.Local {
+		steps = append(steps, step{name: "hostname", always: true, run: func(context.Context, string) (int, error) {
+			return 0, setHostname(b.Hostname)
+		}})
+	}
+	return append(steps, step{name: "runtime", always: true, run: func(ctx context.Context, _ string) (int, error) {
+		return 0, b.startRuntime(ctx)
+	}})
+}
+
+// setHostname gives the host its name, now and after a reboot.
+func setHostname(name string) error {
+	if err := syscall.Sethostname([]byte(name)); err != nil {
+		return fault.New(err, "setting the host name")
+	}
+	if err := atomicfile.Write("/etc/hostname", []byte(name+"\n"), 0o644); err != nil {
+		return fault.New(err, "writing the host name")
+	}
+	hosts, err := os.ReadFile("/etc/hosts")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fault.New(err, "reading /etc/hosts")
+	}
+	if err := atomicfile.Write("/etc/hosts", []byte(nameInHosts(string(hosts), name)), 0o644); err != nil {
+		return fault.New(err, "writing /etc/hosts")
+	}
+	return nil
+}
+
+// nameInHosts returns /etc/hosts with the host's own name, as Debian does it, in place of an older one.
+func nameInHosts(text, name string) string {
+	const mark = "# the host's own name"
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(strings.TrimSpace(line), mark) {
+			b.WriteString(strings.TrimSuffix(line, "\n") + "\n")
+		}
+	}
+	short, _, _ := strings.Cut(name, ".")
+	names := name
+	if short != name {
+		names += " " + short
+	}
+	return b.String() + "127.0.1.1 " + names + " " + mark + "\n"
+}
+
+// startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may have another
+// runtime, or get it by its bootstrap data, so there only a runtime that is installed must start.
+func (b *Bootstrap) startRuntime(ctx context.Context) error {
+	if err := b.systemctl(ctx, "enable", "kubelet"); err != nil && b.Local {
+		return fault.New(err, "enabling the kubelet")
+	}
+	err := b.systemctl(ctx, "enable", "containerd")
+	if err == nil && !listens(runtimeSocket) {
+		err = b.systemctl(ctx, "start", "containerd")
+	}
+	if err != nil {
+		if b.Local {
+			return fault.New(err, "starting containerd")
+		}
+		b.Log.Printf("containerd is not there: the host has another container runtime, or gets one")
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, runtimeLimit, fault.New(nil, "containerd does not listen within %s; see its log", runtimeLimit))
+	defer cancel()
+	pauses := retry.Pauses{First: 10 * time.Millisecond, Most: 500 * time.Millisecond}
+	for !listens(runtimeSocket) {
+		if pauses.Wait(ctx) != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (b *Bootstrap) systemctl(ctx context.Context, args ...string) error {
+	args = append([]string{"systemctl"}, args...)
+	b.Log.Printf("+ %s", strings.Join(args, " "))
+	return command.Command{Args: args, Output: b.Log}.Run(ctx)
+}
+
+func listens(socket string) bool {
+	conn, err := net.DialTimeout("unix", socket, time.Second)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}

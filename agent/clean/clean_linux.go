@@ -1,0 +1,232 @@
+// Package clean takes everything from a host that a machine left on it, and proves it.
+//
+// Cleaning may be repeated: after a crash, and when somebody has removed by hand what could not be removed. The proof looks at the host and not
+// at what cleaning did: processes, mounts, files, network interfaces, listening sockets and packet filter rules.
+package clean
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/apply"
+	"github.com/capstan-dev/capstan/agent/bootstrap"
+	"github.com/capstan-dev/capstan/agent/bundle"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/mountinfo"
+	"github.com/capstan-dev/capstan/agent/originals"
+	"github.com/capstan-dev/capstan/agent/proc"
+)
+
+// LogPath is where the output of cleaning goes; it is deleted when the host is proved clean.
+const LogPath = "/var/log/capstan/clean.log"
+
+// limit bounds one cleaning.
+const limit = 10 * time.Minute
+
+// folders are deleted with all that they hold.
+var folders = []string{
+	"/etc/kubernetes", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/capstan/cri",
+	"/etc/cni/net.d", "/var/lib/cni", "/run/flannel", "/var/lib/calico", "/run/calico", "/run/cilium",
+	"/run/kubeadm", "/run/cluster-api", "/run/capstan/command", "/var/log/pods", "/var/log/containers",
+}
+
+// mountPrefixes are what the mount points of a machine's mounts start with. The host may have network namespaces and containers of its own.
+var mountPrefixes = []string{
+	"/var/lib/kubelet/", "/var/lib/capstan/cri/", "/etc/kubernetes/", "/var/lib/etcd/", "/run/netns/cni-",
+	"/run/containerd/io.containerd.runtime.v2.task/k8s.io/", "/run/containerd/io.containerd.grpc.v1.cri/",
+}
+
+// units are the services of a machine.
+var units = []string{"kubelet", "containerd"}
+
+// Cleaner cleans the host after one claim.
+type Cleaner struct {
+	// Journal is that of the claim.
+	Journal *journal.Journal
+	// Log gets the output of all commands.
+	Log *command.Log
+	// BundlesDir has the bundles.
+	BundlesDir string
+}
+
+// step is one step of cleaning.
+type step struct {
+	name string
+	run  func(context.Context) error
+}
+
+// Run cleans the host and records the result in the journal: what could not be removed, or nothing if the host is proved clean.
+// An error means that there is no result: ctx ended, the host can't be looked at, or the journal can't be written.
+func (c *Cleaner) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for _, s := range []step{
+		{"end-commands", c.endCommands},
+		{"kubeadm-reset", c.reset},
+		{"stop-services", c.stopServices},
+		{"end-processes", c.endProcesses},
+		{"unmount", c.unmount},
+		{"wipe-disks", c.wipeDisks},
+		{"restore-files", c.restoreFiles},
+		{"delete-folders", c.deleteFolders},
+		{"delete-users", c.deleteUsers},
+		{"network", c.network},
+	} {
+		c.Log.Printf("cleaning: %s", s.name)
+		// Whatever fails here and matters is found by the proof.
+		if err := s.run(ctx); err != nil {
+			c.Log.Printf("%s: %v", s.name, err)
+		}
+		failpoint.Hit("cleaned " + s.name)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	leftovers, err := c.Leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range leftovers {
+		c.Log.Printf("left: %s", l)
+	}
+	if len(leftovers) == 0 {
+		c.Log.Close()
+		for _, log := range []string{bootstrap.LogPath, LogPath} {
+			_ = os.Remove(log)
+			_ = os.Remove(log + ".1")
+		}
+	}
+	failpoint.Hit("proved")
+	return c.Journal.Clean(leftovers)
+}
+
+// endCommands ends what commands of the bootstrap started.
+func (c *Cleaner) endCommands(ctx context.Context) error {
+	_, err := proc.End(ctx, proc.Process.Marked, time.Second, 20*time.Second)
+	return err
+}
+
+// reset lets kubeadm undo what it did; it also takes an etcd member out of its cluster.
+func (c *Cleaner) reset(ctx context.Context) error {
+	if !exists("/etc/kubernetes/kubelet.conf") && !exists("/etc/kubernetes/manifests") {
+		return nil
+	}
+	return bootstrap.Reset(ctx, c.Log, "")
+}
+
+func (c *Cleaner) stopServices(ctx context.Context) error {
+	var errs []error
+	for _, unit := range units {
+		errs = append(errs, c.run(ctx, "systemctl", "stop", unit), c.run(ctx, "systemctl", "disable", unit))
+	}
+	return errors.Join(errs...)
+}
+
+// endProcesses ends what is still running of the machine, before its programs are unlinked.
+func (c *Cleaner) endProcesses(ctx context.Context) error {
+	_, err := proc.End(ctx, c.ofMachine, 5*time.Second, 30*time.Second)
+	return errors.Join(err, bundle.Remove(c.BundlesDir, bundle.LinkDir))
+}
+
+// programs are the programs of a node, besides those of a bundle.
+var programs = map[string]bool{
+	"kubelet": true, "kubeadm": true, "etcd": true, "kube-apiserver": true, "kube-controller-manager": true, "kube-scheduler": true,
+	"kube-proxy": true, "containerd-shim-runc-v2": true, "containerd-shim": true, "flanneld": true, "coredns": true,
+}
+
+// ofMachine reports whether a process belongs to the machine: by its program, or because it runs in a pod.
+func (c *Cleaner) ofMachine(p proc.Process) bool {
+	if p.Marked() {
+		return true
+	}
+	if p.Exe == "" {
+		return false // a thread of the kernel
+	}
+	return strings.HasPrefix(p.Exe, c.BundlesDir+"/") || programs[filepath.Base(p.Exe)] || p.InCgroup("/kubepods")
+}
+
+// restoreFiles puts files back as they were before the bootstrap.
+func (c *Cleaner) restoreFiles(context.Context) error {
+	return c.originals().Restore()
+}
+
+func (c *Cleaner) originals() *originals.Keeper {
+	return &originals.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.OriginalsDir), Notes: c.Journal}
+}
+
+// deleteFolders deletes the folders of a machine. A folder under which something is still mounted is left: what is mounted there may be
+// somebody's data.
+func (c *Cleaner) deleteFolders(context.Context) error {
+	var errs []error
+	for _, folder := range folders {
+		errs = append(errs, deleteFolder(folder))
+	}
+	return errors.Join(errs...)
+}
+
+func deleteFolder(folder string) error {
+	mounts, err := mountinfo.Below(folder)
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if m.Point != folder {
+			return errors.New("not deleting " + folder + ": something is mounted at " + m.Point)
+		}
+	}
+	if len(mounts) == 0 {
+		return os.RemoveAll(folder)
+	}
+	// A mount point of the host itself, such as a disk for etcd: only its content goes.
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		if entry.Name() != "lost+found" {
+			errs = append(errs, os.RemoveAll(filepath.Join(folder, entry.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cleaner) deleteUsers(ctx context.Context) error {
+	var errs []error
+	users := c.Journal.Notes(apply.KeyUser)
+	for i := len(users) - 1; i >= 0; i-- {
+		if known("/etc/passwd", users[i]) {
+			errs = append(errs, c.run(ctx, "userdel", "--remove", users[i]))
+		}
+	}
+	groups := c.Journal.Notes(apply.KeyGroup)
+	for i := len(groups) - 1; i >= 0; i-- {
+		if known("/etc/group", groups[i]) {
+			errs = append(errs, c.run(ctx, "groupdel", groups[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// known reports whether a file such as passwd has an entry.
+func known(path, name string) bool {
+	data, err := os.ReadFile(path)
+	return err == nil && strings.Contains("\n"+string(data), "\n"+name+":")
+}
+
+func (c *Cleaner) run(ctx context.Context, args ...string) error {
+	c.Log.Printf("+ %s", strings.Join(args, " "))
+	return command.Command{Args: args, Output: c.Log}.Run(ctx)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

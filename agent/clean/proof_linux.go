@@ -1,0 +1,160 @@
+package clean
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/agent/apply"
+	"github.com/capstan-dev/capstan/agent/bundle"
+	"github.com/capstan-dev/capstan/agent/mountinfo"
+	"github.com/capstan-dev/capstan/agent/proc"
+)
+
+const (
+	// mostLeftovers is how many leftovers a report can name.
+	mostLeftovers = 64
+	// longestLeftover is the length of one, in bytes.
+	longestLeftover = 512
+)
+
+// Leftovers looks at the host and names what a machine left on it. Nothing means that the host is clean. An error means that it is not
+// known.
+func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
+	var left []string
+	for _, look := range []func(context.Context) ([]string, error){c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.sockets, c.rules} {
+		found, err := look(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("looking for what is left: %w", err)
+		}
+		left = append(left, found...)
+	}
+	return bound(left), nil
+}
+
+// bound makes leftovers fit into a report.
+func bound(left []string) []string {
+	if more := len(left) - mostLeftovers; more > 0 {
+		left = append(slices.Clone(left[:mostLeftovers-1]), fmt.Sprintf("and %d more", more+1))
+	}
+	for i, l := range left {
+		left[i] = strings.ToValidUTF8(l[:min(len(l), longestLeftover)], "")
+	}
+	return left
+}
+
+func (c *Cleaner) processes(context.Context) ([]string, error) {
+	list, err := proc.Select(c.ofMachine)
+	var left []string
+	for _, p := range list {
+		left = append(left, fmt.Sprintf("process %d %s", p.PID, p.Name))
+	}
+	return left, err
+}
+
+func (c *Cleaner) mounts(context.Context) ([]string, error) {
+	list, err := c.machineMounts()
+	var left []string
+	for _, m := range list {
+		left = append(left, "mount "+m.Point)
+	}
+	return left, err
+}
+
+func (c *Cleaner) files(context.Context) ([]string, error) {
+	var left []string
+	for _, folder := range folders {
+		entries, err := os.ReadDir(folder)
+		switch {
+		case err != nil && exists(folder):
+			left = append(left, "path "+folder)
+		case slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != "lost+found" }):
+			left = append(left, "path "+folder)
+		case err == nil && !mountPoint(folder):
+			left = append(left, "path "+folder)
+		}
+	}
+	for _, path := range c.originals().Made() {
+		if exists(path) && !underRemoved(path) {
+			left = append(left, "path "+path)
+		}
+	}
+	links, err := bundle.Links(c.BundlesDir, bundle.LinkDir)
+	for _, path := range links {
+		left = append(left, "path "+path)
+	}
+	return left, err
+}
+
+// underRemoved reports whether a path is in one of the folders, which are named themselves.
+func underRemoved(path string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
+}
+
+// mountPoint reports whether something is mounted at path itself.
+func mountPoint(path string) bool {
+	mounts, err := mountinfo.Below(path)
+	return err == nil && slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.Point == path })
+}
+
+func (c *Cleaner) users(context.Context) ([]string, error) {
+	var left []string
+	for _, name := range c.Journal.Notes(apply.KeyUser) {
+		if known("/etc/passwd", name) {
+			left = append(left, "user "+name)
+		}
+	}
+	for _, name := range c.Journal.Notes(apply.KeyGroup) {
+		if known("/etc/group", name) {
+			left = append(left, "group "+name)
+		}
+	}
+	return left, nil
+}
+
+// devices finds file systems and partition tables that the bootstrap data made.
+func (c *Cleaner) devices(ctx context.Context) ([]string, error) {
+	var left []string
+	for _, path := range c.made() {
+		if !exists(path) {
+			continue // a partition that went with its table
+		}
+		if text, ok := c.output(ctx, "wipefs", "--noheadings", path); !ok || strings.TrimSpace(text) != "" {
+			left = append(left, "data on "+path)
+		}
+	}
+	return left, nil
+}
+
+func (c *Cleaner) interfaces(context.Context) ([]string, error) {
+	names, err := machineInterfaces()
+	var left []string
+	for _, name := range names {
+		left = append(left, "interface "+name)
+	}
+	return left, err
+}
+
+func (c *Cleaner) sockets(context.Context) ([]string, error) {
+	found, err := listening()
+	var left []string
+	for _, port := range found {
+		left = append(left, fmt.Sprintf("socket tcp %d, the port of %s", port, ports[port]))
+	}
+	return left, err
+}
+
+func (c *Cleaner) rules(ctx context.Context) ([]string, error) {
+	var left []string
+	for _, program := range []string{"iptables", "ip6tables"} {
+		if rules, ok := c.output(ctx, program+"-save"); ok && withoutChains(rules) != rules {
+			left = append(left, program+" rules of Kubernetes")
+		}
+	}
+	for _, table := range c.nftables(ctx) {
+		left = append(left, "nftables table "+table)
+	}
+	return left, nil
+}

@@ -1,0 +1,86 @@
+package clean
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/agent/apply"
+	"github.com/capstan-dev/capstan/agent/mountinfo"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+const fstab = "/etc/fstab"
+
+// unmount unmounts what the machine mounted: pods' volumes, network namespaces, and the mounts of its bootstrap data.
+func (c *Cleaner) unmount(ctx context.Context) error {
+	var errs []error
+	for _, device := range c.Journal.Notes(apply.KeySwap) {
+		errs = append(errs, c.run(ctx, "swapoff", device))
+	}
+	pauses := retry.Pauses{First: 50 * time.Millisecond, Most: time.Second}
+	for range 5 { // processes that were killed hold their mounts a moment longer
+		mounts, err := c.machineMounts()
+		if err != nil {
+			return err
+		}
+		if len(mounts) == 0 {
+			break
+		}
+		errs = errs[:0]
+		for _, m := range slices.Backward(mounts) {
+			if err := unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+				errs = append(errs, fmt.Errorf("unmounting %s: %w", m.Point, err))
+			}
+		}
+		if len(errs) > 0 && pauses.Wait(ctx) != nil {
+			break
+		}
+	}
+	if text, err := os.ReadFile(fstab); err == nil {
+		if cleaned := apply.RemoveMounts(string(text)); cleaned != string(text) {
+			errs = append(errs, atomicfile.Write(fstab, []byte(cleaned), 0o644))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// machineMounts returns the mounts that the machine made, in the order in which they were mounted.
+func (c *Cleaner) machineMounts() ([]mountinfo.Mount, error) {
+	all, err := mountinfo.List()
+	if err != nil {
+		return nil, err
+	}
+	noted := c.Journal.Notes(apply.KeyMount)
+	return slices.DeleteFunc(all, func(m mountinfo.Mount) bool {
+		for _, point := range noted {
+			if m.Point == point || strings.HasPrefix(m.Point, point+"/") {
+				return false
+			}
+		}
+		return !slices.ContainsFunc(mountPrefixes, func(p string) bool { return strings.HasPrefix(m.Point, p) })
+	}), nil
+}
+
+// wipeDisks takes away the file systems and partitions that the bootstrap data made, so that the next machine does not take them for its own.
+func (c *Cleaner) wipeDisks(ctx context.Context) error {
+	var errs []error
+	for _, device := range slices.Backward(c.made()) {
+		if exists(device) {
+			errs = append(errs, c.run(ctx, "wipefs", "--all", device))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// made returns the devices with partitions or file systems that the bootstrap data made.
+func (c *Cleaner) made() []string {
+	return append(slices.Clone(c.Journal.Notes(apply.KeyDisk)), c.Journal.Notes(apply.KeyFilesystem)...)
+}

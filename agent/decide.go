@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// kind is a kind of work.
+type kind string
+
+const (
+	// idle: there is nothing to do.
+	idle kind = "idle"
+	// bootstrapping: the bootstrap data of the claim is to be run.
+	bootstrapping kind = "bootstrap"
+	// cleaning: the host is to be cleaned after the claim.
+	cleaning kind = "clean"
+)
+
+// task is what the host asks for.
+type task struct {
+	kind kind
+	// claim is the claim's providerID; empty without a claim.
+	claim string
+}
+
+// wanted returns the task that the host as it stands in the API asks for. It does not know what was done already.
+func wanted(host *v1beta2.CapstanHost) task {
+	if host == nil || host.Spec.Claim == nil {
+		return task{kind: idle}
+	}
+	claim := host.Spec.Claim
+	switch {
+	case claim.Released && host.Spec.Supplier != "":
+		return task{idle, claim.ProviderID} // the supplier destroys the whole host
+	case claim.Released:
+		return task{cleaning, claim.ProviderID}
+	case claim.BootstrapReady:
+		return task{bootstrapping, claim.ProviderID}
+	}
+	return task{idle, claim.ProviderID}
+}
+
+// state is what the journal knows about a claim.
+type state struct {
+	outcome   journal.Outcome
+	cleaned   bool
+	leftovers []string
+}
+
+// done reports whether a task has nothing left to do, given what the journal knows.
+func done(t task, s state) bool {
+	switch t.kind {
+	case bootstrapping:
+		// A host that was cleaned after this claim is never bootstrapped for it again, whatever an old copy of the host says.
+		return s.outcome.Ended || s.cleaned
+	case cleaning:
+		return s.cleaned && len(s.leftovers) == 0
+	}
+	return true
+}

@@ -1,0 +1,13 @@
+// Package agent is the process on every host of the inventory.
+//
+// It talks to the management cluster's API server, and nobody talks to it, so it works behind any firewall. It may read only what is its
+// own: the CapstanHost, the bootstrap Secret and the Lease that carry the host's name.
+//
+//	enroll     report what the host is (status.agent), get a token of its own, and renew it
+//	heartbeat  renew the Lease
+//	bootstrap  a claim with bootstrap data: install the bundle and run the data (package bootstrap)
+//	clean      a released claim: take everything away and prove it (package clean)
+//
+// What the agent did is in a journal on disk (package journal), so it may be killed at any moment; the API server learns about it by one
+// report, made anew from the journal.
+package agent

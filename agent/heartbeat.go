@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/facts"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// beatPause is the time between two heartbeats, give or take a tenth.
+const beatPause = 10 * time.Second
+
+// beat renews the Lease until ctx ends, and looks now and then whether the facts changed.
+func (a *agent) beat(ctx context.Context) {
+	failed := retry.Pauses{First: time.Second, Most: beatPause}
+	for n := 1; ; n++ {
+		pause := retry.Jitter(beatPause, 0.1)
+		if err := a.client.Beat(ctx, time.Now()); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			a.log.Warn("the heartbeat failed", "error", err)
+			pause = failed.Next()
+		} else {
+			failed.Reset()
+		}
+		if n%6 == 0 {
+			if err := a.collect(); err != nil {
+				a.log.Warn("the host can't be looked at", "error", err)
+			}
+		}
+		if retry.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// collect puts the facts into the report.
+func (a *agent) collect() error {
+	found, err := facts.Collect(a.config.Server, a.config.Local)
+	if err != nil {
+		return err
+	}
+	versions, err := bundleVersions(a.config.BundlesDir)
+	if err != nil {
+		return err
+	}
+	a.report.update(true, func(r *v1beta2.AgentReport) {
+		found.Bootstrap, found.Cleaning = r.Bootstrap, r.Cleaning
+		found.Version, found.KubernetesVersions = cut(Version, 64), versions
+		*r = found
+	})
+	return nil
+}
+
+// renew keeps the token fresh until ctx ends.
+func (a *agent) renew(ctx context.Context) {
+	pauses := retry.Pauses{First: time.Second, Most: 5 * time.Minute}
+	for {
+		if retry.Sleep(ctx, a.tokens.RenewIn()) != nil {
+			return
+		}
+		token, err := a.client.RequestToken(ctx)
+		if err == nil {
+			err = a.tokens.Keep(token)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && a.tokens.RenewIn() > 0 {
+			pauses.Reset()
+			a.log.Info("the token was renewed", "next", a.tokens.RenewIn().Round(time.Second))
+			continue
+		}
+		if err != nil {
+			a.log.Warn("the token was not renewed", "error", err)
+		}
+		if pauses.Wait(ctx) != nil {
+			return
+		}
+	}
+}

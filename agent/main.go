@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/capstan-dev/capstan/agent/config"
+)
+
+// Main is the program capstan-agent. It returns the exit code: 0 when it was asked to end, 1 on an error, 2 for wrong arguments.
+func Main(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("capstan-agent", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	path := flags.String("config", config.DefaultPath, "path of the `file` with the configuration")
+	version := flags.Bool("version", false, "print the version and exit")
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\nFlags:")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			return 0
+		}
+		return 2
+	}
+	if *version {
+		fmt.Fprintln(stdout, "capstan-agent", Version)
+		return 0
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "capstan-agent: unknown argument %q; see capstan-agent --help\n", flags.Arg(0))
+		return 2
+	}
+	// One agent runs for each local host, a hundred on one machine perhaps: it allocates little, so collecting it often is cheap.
+	debug.SetGCPercent(40)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := Run(ctx, *path, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+		fmt.Fprintln(stderr, "capstan-agent:", err)
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,189 @@
+// Package originals keeps what bootstrap data changes on a host as it was before, so that cleaning can put it back.
+package originals
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// sizeLimit bounds one file that is kept, in bytes.
+const sizeLimit = 64 << 20
+
+// The keys of notes.
+const (
+	fileKey = "original"
+	dirKey  = "made-dir"
+)
+
+// Notes is where it is remembered what was kept; a journal.
+type Notes interface {
+	Note(key, value string) error
+	Notes(key string) []string
+}
+
+// Keeper keeps originals in a folder.
+type Keeper struct {
+	// Dir is the folder; it is made when the first file is kept.
+	Dir string
+	// Notes remember what is kept.
+	Notes Notes
+}
+
+// original is the note about one file.
+type original struct {
+	Path string `json:"path"`
+	// Copy is the name of the copy; empty if there was no file.
+	Copy string `json:"copy,omitempty"`
+	Mode uint32 `json:"mode,omitempty"`
+	UID  int    `json:"uid,omitempty"`
+	GID  int    `json:"gid,omitempty"`
+}
+
+// Keep must be called before the file at path is changed or made. The first call for a path counts, also across crashes.
+func (k *Keeper) Keep(path string) error {
+	known, err := k.list()
+	if err != nil {
+		return err
+	}
+	for _, o := range known {
+		if o.Path == path {
+			return nil
+		}
+	}
+	note := original{Path: path}
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("keeping %s: %w", path, err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("keeping %s: it is not a regular file", path)
+	default:
+		stat := info.Sys().(*syscall.Stat_t)
+		note.Copy, note.Mode, note.UID, note.GID = strconv.Itoa(len(known)), uint32(stat.Mode&0o7777), int(stat.Uid), int(stat.Gid)
+		if err := os.MkdirAll(k.Dir, 0o700); err != nil {
+			return fmt.Errorf("keeping %s: %w", path, err)
+		}
+		if err := copyFile(path, filepath.Join(k.Dir, note.Copy)); err != nil {
+			return fmt.Errorf("keeping %s: %w", path, err)
+		}
+	}
+	value, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	return k.Notes.Note(fileKey, string(value))
+}
+
+// MakeDir makes a folder and its parents, and remembers those that were missing.
+func (k *Keeper) MakeDir(path string) error {
+	var missing []string
+	for p := filepath.Clean(path); ; p = filepath.Dir(p) {
+		if _, err := os.Stat(p); err == nil || p == "/" {
+			break
+		}
+		missing = append(missing, p)
+	}
+	for i := len(missing) - 1; i >= 0; i-- {
+		if err := k.Notes.Note(dirKey, missing[i]); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	return nil
+}
+
+// Restore puts everything back, the last change first: files get their old content, files that were new are deleted, and so are folders that
+// were new and are empty now. It does all that it can, and returns what it could not.
+func (k *Keeper) Restore() error {
+	known, err := k.list()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := len(known) - 1; i >= 0; i-- {
+		errs = append(errs, k.restore(known[i]))
+	}
+	dirs := k.Notes.Notes(dirKey)
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := os.Remove(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Made returns the paths of files that did not exist before.
+func (k *Keeper) Made() []string {
+	known, _ := k.list()
+	var made []string
+	for _, o := range known {
+		if o.Copy == "" {
+			made = append(made, o.Path)
+		}
+	}
+	return made
+}
+
+func (k *Keeper) restore(o original) error {
+	if o.Copy == "" {
+		if err := os.Remove(o.Path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return err
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o755); err != nil {
+		return err
+	}
+	// Into the file itself: what is bound or linked to it stays so.
+	if err := copyFile(filepath.Join(k.Dir, o.Copy), o.Path); err != nil {
+		return err
+	}
+	if err := os.Chown(o.Path, o.UID, o.GID); err != nil {
+		return err
+	}
+	return syscall.Chmod(o.Path, o.Mode)
+}
+
+func (k *Keeper) list() ([]original, error) {
+	var list []original
+	for _, value := range k.Notes.Notes(fileKey) {
+		var o original
+		if err := json.Unmarshal([]byte(value), &o); err != nil {
+			return nil, fmt.Errorf("reading which files were changed: %w", err)
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// copyFile copies the content; it is on disk when it returns.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	n, err := io.Copy(out, io.LimitReader(in, sizeLimit+1))
+	if err != nil {
+		return err
+	}
+	if n > sizeLimit {
+		return fmt.Errorf("it is larger than %d bytes, too large to be put back", sizeLimit)
+	}
+	return errors.Join(out.Sync(), out.Close())
+}

@@ -1,0 +1,95 @@
+package originals
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// notes is a journal in memory.
+type notes map[string][]string
+
+func (n notes) Note(key, value string) error {
+	if !slices.Contains(n[key], value) {
+		n[key] = append(n[key], value)
+	}
+	return nil
+}
+
+func (n notes) Notes(key string) []string { return n[key] }
+
+func TestEverythingIsPutBack(t *testing.T) {
+	base := t.TempDir()
+	k := &Keeper{Dir: filepath.Join(base, "kept"), Notes: notes{}}
+	old, fresh := filepath.Join(base, "old"), filepath.Join(base, "a", "b", "new")
+	if err := os.WriteFile(old, []byte("before"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time counts for nothing: the file is changed already
+		if err := k.Keep(old); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.MakeDir(filepath.Dir(fresh)); err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Keep(fresh); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{old, fresh} {
+			if err := os.WriteFile(path, []byte("after"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := k.Made(); !slices.Equal(made, []string{fresh}) {
+		t.Errorf("made %v", made)
+	}
+	for range 2 {
+		if err := k.Restore(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(old)
+		info, statErr := os.Stat(old)
+		if err != nil || statErr != nil || string(data) != "before" || info.Mode() != 0o640 {
+			t.Errorf("old: %q %v %v", data, info, err)
+		}
+		if _, err := os.Stat(filepath.Join(base, "a")); !os.IsNotExist(err) {
+			t.Errorf("the new folder is still there: %v", err)
+		}
+	}
+}
+
+func TestAFolderWithSomethingOfOthersStays(t *testing.T) {
+	base := t.TempDir()
+	k := &Keeper{Dir: filepath.Join(base, "kept"), Notes: notes{}}
+	dir := filepath.Join(base, "a")
+	if err := k.MakeDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALinkIsNotTakenForAFile(t *testing.T) {
+	base := t.TempDir()
+	k := &Keeper{Dir: filepath.Join(base, "kept"), Notes: notes{}}
+	link := filepath.Join(base, "link")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Keep(link); err == nil {
+		t.Error("a link was kept as a file")
+	}
+}

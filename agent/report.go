@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+const (
+	// reportPause is the least time between two reports of progress. Results don't wait.
+	reportPause = 400 * time.Millisecond
+	// repeatPause is the least time before a report is sent again because the API shows another one.
+	repeatPause = 3 * time.Second
+)
+
+// reporter keeps status.agent of the host the way it should be.
+type reporter struct {
+	apply func(context.Context, *v1beta2.AgentReport) error
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	report v1beta2.AgentReport
+	dirty  bool
+	urgent bool
+	last   time.Time     // when the last report was sent
+	wake   chan struct{} // holds at most one
+}
+
+func newReporter(apply func(context.Context, *v1beta2.AgentReport) error, log *slog.Logger) *reporter {
+	return &reporter{apply: apply, log: log, wake: make(chan struct{}, 1)}
+}
+
+// update changes the report. It is sent if it is different afterwards, at once if urgent.
+func (r *reporter) update(urgent bool, change func(*v1beta2.AgentReport)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.report.DeepCopy()
+	change(&r.report)
+	if !reflect.DeepEqual(before, &r.report) {
+		r.set(urgent)
+	}
+}
+
+// set marks the report as to be sent. The lock is held.
+func (r *reporter) set(urgent bool) {
+	r.dirty = true
+	r.urgent = r.urgent || urgent
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// seen compares the report with what the API shows: status is lost when a host is moved to another management cluster.
+func (r *reporter) seen(shown *v1beta2.AgentReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.IsZero() || r.dirty || time.Since(r.last) < repeatPause {
+		return
+	}
+	if shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning) {
+		r.set(true)
+	}
+}
+
+func sameBootstrap(a, b *v1beta2.BootstrapReport) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.ProviderID == b.ProviderID && a.Phase == b.Phase)
+}
+
+func sameCleaning(a, b *v1beta2.CleaningReport) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.ProviderID == b.ProviderID && a.Done == b.Done && len(a.Leftovers) == len(b.Leftovers))
+}
+
+// run sends the report whenever it changed, again and again until the API has it.
+func (r *reporter) run(ctx context.Context) {
+	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 20 * time.Second}
+	for {
+		report, pause := r.next()
+		if report == nil {
+			var timer <-chan time.Time
+			if pause > 0 {
+				timer = time.After(pause)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.wake:
+			case <-timer:
+			}
+			continue
+		}
+		if err := r.apply(ctx, report); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			r.log.Warn("the report was not taken", "error", err)
+			r.mu.Lock()
+			r.set(true)
+			r.mu.Unlock()
+			if pauses.Wait(ctx) != nil {
+				return
+			}
+			continue
+		}
+		pauses.Reset()
+	}
+}
+
+// next returns the report if it is to be sent now, or else how long to wait; 0 means until it changes.
+func (r *reporter) next() (*v1beta2.AgentReport, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.dirty {
+		return nil, 0
+	}
+	if wait := reportPause - time.Since(r.last); wait > 0 && !r.urgent {
+		return nil, wait
+	}
+	r.dirty, r.urgent, r.last = false, false, time.Now()
+	return r.report.DeepCopy(), 0
+}
+
+// bootstrapReport returns what is to be reported of a claim's journal. step is the one that runs; empty if none does.
+func bootstrapReport(claim string, o journal.Outcome, step string) *v1beta2.BootstrapReport {
+	report := &v1beta2.BootstrapReport{ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: cut(step, 256)}
+	if !o.Began.IsZero() {
+		report.StartTime = metav1.NewTime(o.Began.Truncate(time.Second))
+	}
+	if !o.Ended {
+		return report
+	}
+	report.Phase = v1beta2.BootstrapFailed
+	if o.Succeeded {
+		report.Phase = v1beta2.BootstrapSucceeded
+	}
+	report.Step, report.Message = cut(o.Step, 256), cut(o.Message, 1024)
+	report.CompletionTime = metav1.NewTime(o.End.Truncate(time.Second))
+	return report
+}
+
+// cut shortens s to what the API accepts.
+func cut(s string, limit int) string { return s[:min(len(s), limit)] }
