@@ -7,7 +7,7 @@ import "time"
 type Backoff struct {
 	First   time.Duration
 	Max     time.Duration
-	Free    int           // restarts at First before delays grow
+	Free    int           // restarts at First, after the first one, before delays grow
 	Healthy time.Duration // 0 means Max
 
 	failures int

@@ -1,0 +1,147 @@
+//go:build linux
+
+package handoff
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func pair(t *testing.T) *Client {
+	t.Helper()
+	outer, inner, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- Serve(outer) }()
+	c, err := Open(inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		if err := <-served; err != nil && !errors.Is(err, io.EOF) {
+			t.Errorf("Serve: %v", err)
+		}
+		outer.Close()
+	})
+	return c
+}
+
+func TestAListenerArrivesAndWorks(t *testing.T) {
+	c := pair(t)
+	l, err := c.Listen(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	if port < firstPort || port > lastPort() {
+		t.Errorf("port %d is not between %d and %d", port, firstPort, lastPort())
+	}
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			fmt.Fprint(conn, "hello")
+			conn.Close()
+		}
+	}()
+	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if data, err := io.ReadAll(conn); err != nil || string(data) != "hello" {
+		t.Errorf("got %q, %v", data, err)
+	}
+}
+
+func TestAPortCanBeHadAgainAfterItWasClosed(t *testing.T) {
+	c := pair(t)
+	l, err := c.Listen(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	again, err := c.Listen(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := again.Addr().(*net.TCPAddr).Port; got != port {
+		t.Errorf("got port %d, want %d", got, port)
+	}
+	again.Close()
+}
+
+func TestATakenPortNamesTheProcessThatHasIt(t *testing.T) {
+	other, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	port := other.Addr().(*net.TCPAddr).Port
+	_, err = pair(t).Listen(port)
+	var taken *TakenError
+	if !errors.As(err, &taken) || taken.Port != port {
+		t.Fatalf("error is %v", err)
+	}
+	for _, want := range []string{fmt.Sprint(port), fmt.Sprintf("process %d (handoff.test)", os.Getpid())} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not name %q", err, want)
+		}
+	}
+}
+
+func TestManyAtOnceGetTheirOwn(t *testing.T) {
+	c := pair(t)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	ports := map[int]bool{}
+	for range 20 {
+		all.Go(func() {
+			l, err := c.Listen(0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			ports[l.Addr().(*net.TCPAddr).Port] = true
+			t.Cleanup(func() { l.Close() })
+		})
+	}
+	all.Wait()
+	if len(ports) != 20 {
+		t.Errorf("got %d different ports", len(ports))
+	}
+}
+
+func TestTheEndOfTheOuterProcessIsSeen(t *testing.T) {
+	outer, inner, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer.Close()
+	select {
+	case <-c.Gone():
+	case <-time.After(10 * time.Second):
+		t.Fatal("not within 10 s")
+	}
+	if _, err := c.Listen(0); err == nil {
+		t.Error("there is still a listener to be had")
+	}
+	c.Close()
+}

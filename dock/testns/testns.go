@@ -1,0 +1,52 @@
+//go:build linux
+
+// Package testns runs the tests of a package in Linux namespaces of their own, so that they can make links and mounts, as root and as an ordinary user, and
+// leave nothing behind.
+package testns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/dock/outside"
+)
+
+const inside = "CAPSTAN_TEST_INSIDE"
+
+// Main is the body of a TestMain. It ends the process.
+func Main(m *testing.M) {
+	if os.Getenv(inside) != "" {
+		os.Exit(enter(m))
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = outside.Namespaces(outside.Rootless())
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(max(exit.ExitCode(), 1))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "making namespaces for the tests:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func enter(m *testing.M) int {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "making mounts private:", err)
+		return 1
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		fmt.Fprintln(os.Stderr, "mounting /proc:", err)
+		return 1
+	}
+	return m.Run()
+}
