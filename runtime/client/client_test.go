@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -103,12 +102,7 @@ func (b *bench) raw(policy runtimev1.FailurePolicy, timeoutSeconds int32, handle
 
 func (b *bench) rawServer(policy runtimev1.FailurePolicy, timeoutSeconds int32, handler http.HandlerFunc, change func(*httptest.Server)) *httptest.Server {
 	b.t.Helper()
-	s := b.ca.Serve(b.t, handler, func(s *httptest.Server) {
-		s.Config.ErrorLog = log.New(io.Discard, "", 0)
-		if change != nil {
-			change(s)
-		}
-	})
+	s := b.ca.Serve(b.t, handler, change)
 	b.register(b.config("ext", s.URL), "gate", policy, timeoutSeconds)
 	return s
 }

@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -103,6 +105,7 @@ func (a *Authority) Write(t testing.TB, directory string, change func(*x509.Cert
 func (a *Authority) Serve(t testing.TB, handler http.Handler, change func(*httptest.Server)) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients of tests break off on purpose
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{a.Certificate(t, nil)}}
 	if change != nil {
 		change(s)
