@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -60,6 +61,18 @@ func New(options Options) (*server.Server, error) {
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+}
+
+// Mapper knows where the API server serves what the extension reads. Asking the API server for that would cost the first Cluster
+// a fifth of a second, and the answer is known.
+func Mapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(clusterv1.GroupVersion.WithKind("Cluster"), meta.RESTScopeNamespace)
+	mapper.Add(clusterv1.GroupVersion.WithKind("Machine"), meta.RESTScopeNamespace)
+	mapper.AddSpecific(clusterv1.GroupVersion.WithKind("ClusterClass"),
+		clusterv1.GroupVersion.WithResource("clusterclasses"), clusterv1.GroupVersion.WithResource("clusterclass"), meta.RESTScopeNamespace)
+	mapper.Add(infrav1.GroupVersion.WithKind("CapstanHost"), meta.RESTScopeNamespace)
+	return mapper
 }
 
 // Config gives the ExtensionConfig for an extension at this URL (https), whose certificate is of one of these CAs in PEM form. It is called

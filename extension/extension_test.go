@@ -6,9 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/runtime/client"
 )
 
@@ -78,6 +82,20 @@ func TestExtensionIsCalled(t *testing.T) {
 func TestNewNeedsAReader(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("an extension without a Reader was made")
+	}
+}
+
+func TestMapper(t *testing.T) {
+	for kind, resource := range map[schema.GroupVersionKind]string{
+		clusterv1.GroupVersion.WithKind("Cluster"):      "clusters",
+		clusterv1.GroupVersion.WithKind("ClusterClass"): "clusterclasses",
+		clusterv1.GroupVersion.WithKind("Machine"):      "machines",
+		infrav1.GroupVersion.WithKind("CapstanHost"):    "capstanhosts",
+	} {
+		mapping, err := Mapper().RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil || mapping.Resource.Resource != resource || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+			t.Errorf("%s: %+v, %v", kind, mapping, err)
+		}
 	}
 }
 

@@ -53,7 +53,7 @@ func pages[L client.ObjectList](ctx context.Context, reader client.Reader, names
 	for next := ""; ; {
 		list := empty()
 		err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
-		if meta.IsNoMatchError(err) {
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return fmt.Errorf("listing %s: their CRD is not installed in the management cluster", what)
 		}
 		if err != nil {

@@ -106,7 +106,7 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("registering types: %w", err)
 	}
-	reader, err := client.New(config, client.Options{Scheme: scheme})
+	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: extension.Mapper()})
 	if err != nil {
 		return fmt.Errorf("making a client of the management cluster: %w", err)
 	}

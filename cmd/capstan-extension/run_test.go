@@ -132,22 +132,8 @@ func apiServer(t *testing.T) string {
 			_, _ = io.WriteString(w, text)
 		}
 	}
-	resource := func(name, kind string) string {
-		return fmt.Sprintf(`{"name":%q,"namespaced":true,"kind":%q,"verbs":["get","list"]}`, name, kind)
-	}
 	mux := http.NewServeMux()
 	core, ours := "cluster.x-k8s.io/v1beta2", "infrastructure.capstan.dev/v1beta2"
-	mux.HandleFunc("/api", write(`{"kind":"APIVersions","versions":["v1"]}`))
-	var groups []string
-	for gv, list := range map[string]string{
-		core: resource("clusters", "Cluster") + "," + resource("clusterclasses", "ClusterClass"),
-		ours: resource("capstanhosts", "CapstanHost"),
-	} {
-		group, _, _ := strings.Cut(gv, "/")
-		groups = append(groups, `{"name":"`+group+`","versions":[{"groupVersion":"`+gv+`","version":"v1beta2"}],"preferredVersion":{"groupVersion":"`+gv+`","version":"v1beta2"}}`)
-		mux.HandleFunc("/apis/"+gv, write(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"`+gv+`","resources":[`+list+`]}`))
-	}
-	mux.HandleFunc("/apis", write(`{"kind":"APIGroupList","apiVersion":"v1","groups":[`+strings.Join(groups, ",")+`]}`))
 	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusters", write(`{"kind":"ClusterList","apiVersion":"`+core+`","items":[]}`))
 	mux.HandleFunc("/apis/"+ours+"/namespaces/default/capstanhosts", write(`{"kind":"CapstanHostList","apiVersion":"`+ours+`","items":[]}`))
 	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusterclasses/local", write(`{"kind":"ClusterClass","apiVersion":"`+core+`","metadata":{"name":"local"},

@@ -97,7 +97,7 @@ func status(code int, text string) http.HandlerFunc {
 }
 
 // Each of these is a failed call: an error under Fail, an empty Success under Ignore (CL-04), and in no case is anything of the
-// body used. The first, second and sixth of the seen defects are among them.
+// body used.
 func TestBadServers(t *testing.T) {
 	const head = `"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterCreateResponse","status":"Success"`
 	for name, c := range map[string]struct {
@@ -170,6 +170,33 @@ func TestBadServers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The second defect: under Ignore a retryAfterSeconds, or half a patch, survived from a body that could not be decoded.
+func TestDefectNothingOfABrokenAnswerSurvivesIgnore(t *testing.T) {
+	b := newBench(t, client.Options{})
+	b.raw(runtimev1.FailurePolicyIgnore, 10, body(`{"status":"Success","retryAfterSeconds":60,"message":"stop","kind":7}`))
+	for name, call := range map[string]func(context.Context) (*runtimehooksv1.BeforeClusterCreateResponse, error){"one": b.gate, "all": b.create} {
+		response, err := call(t.Context())
+		if err != nil || response.RetryAfterSeconds != 0 || response.Message != "" || response.Status != runtimehooksv1.ResponseStatusSuccess {
+			t.Errorf("%s: got %+v, %v", name, response, err)
+		}
+	}
+}
+
+// The sixth defect: answers of another kind, and bytes after the answer, were accepted.
+func TestDefectAnswersOfAnotherKindAreRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"another kind":       strings.Replace(success, "BeforeClusterCreateResponse", "BeforeClusterDeleteResponse", 1),
+		"another apiVersion": strings.Replace(success, "v1alpha1", "v1alpha2", 1),
+		"trailing bytes":     success + "{}",
+	} {
+		b := newBench(t, client.Options{})
+		b.raw(runtimev1.FailurePolicyFail, 10, body(text))
+		if response, err := b.gate(t.Context()); err == nil {
+			t.Errorf("%s: got %+v", name, response)
+		}
 	}
 }
 

@@ -178,7 +178,8 @@ func TestSettingsOfTheRequestWin(t *testing.T) {
 	}
 }
 
-func TestRequestOnTheWire(t *testing.T) {
+// With the twelfth defect: calls carried no Content-Type.
+func TestDefectRequestOnTheWire(t *testing.T) {
 	b := newBench(t, client.Options{})
 	type seen struct {
 		method, path, query, contentType string
@@ -199,7 +200,6 @@ func TestRequestOnTheWire(t *testing.T) {
 	if got.method != "POST" || got.path != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/gate" || got.query != "timeout=7s" {
 		t.Errorf("called %s %s?%s (RX-04, RX-06)", got.method, got.path, got.query)
 	}
-	// The twelfth defect: calls carried no Content-Type.
 	if got.contentType != "application/json" {
 		t.Errorf("Content-Type is %q (RX-05)", got.contentType)
 	}
