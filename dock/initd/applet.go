@@ -96,6 +96,9 @@ func journalctl(args []string, logDir string, out, errOut io.Writer) int {
 			return ""
 		}
 		switch {
+		case a == "-xeu", a == "-xu", a == "-eu": // what kubeadm tells people to type
+			a = "-u"
+			units = append(units, value())
 		case strings.HasPrefix(a, "-u"), strings.HasPrefix(a, "--unit"):
 			units = append(units, value())
 		case strings.HasPrefix(a, "-n"), strings.HasPrefix(a, "--lines"):
@@ -136,7 +139,7 @@ func journalctl(args []string, logDir string, out, errOut io.Writer) int {
 			fmt.Fprintln(out, "-- No entries --")
 			continue
 		}
-		fmt.Fprintln(out, strings.TrimSuffix(text, "\n"))
+		fmt.Fprintln(out, text)
 	}
 	return 0
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// tail gives the last n lines of a log, and of the one that was rotated away if that is needed; n < 0 gives all. At most
+// tail gives the last n lines of a log, without the last newline, and of the one that was rotated away if that is needed; n < 0 gives all. At most
 // maxTail bytes of each are read.
 func tail(path string, n int) (string, error) {
 	now, err := readEnd(path)
@@ -22,14 +22,14 @@ func tail(path string, n int) (string, error) {
 		}
 	}
 	if n < 0 {
-		return string(now), nil
+		n = len(now)
 	}
 	text := bytes.TrimSuffix(now, []byte{'\n'})
 	start := len(text)
 	for i := 0; i < n && start > 0; i++ {
 		start = max(bytes.LastIndexByte(text[:start], '\n'), 0)
 	}
-	return string(bytes.TrimPrefix(now[start:], []byte{'\n'})), nil
+	return string(bytes.TrimPrefix(text[start:], []byte{'\n'})), nil
 }
 
 const maxTail = 2 << 20

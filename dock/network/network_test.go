@@ -210,7 +210,7 @@ func TestAHostsSideOfTheCable(t *testing.T) {
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Env = append(os.Environ(), "AS_HOST="+host.String())
+	cmd.Env = append(os.Environ(), testns.Child, "AS_HOST="+host.String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -18,9 +18,16 @@ import (
 
 const inside = "CAPSTAN_TEST_INSIDE"
 
+// Child is set (NAME=VALUE) in the environment of a child process that runs this same test binary in namespaces that the test made.
+const Child = inside + "=child"
+
 // Main is the body of a TestMain. It ends the process.
 func Main(m *testing.M) {
-	if os.Getenv(inside) != "" {
+	switch os.Getenv(inside) {
+	case "child":
+		os.Exit(m.Run())
+	case "":
+	default:
 		os.Exit(enter(m))
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
