@@ -2,6 +2,8 @@ package provider
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,69 +81,57 @@ func life(w *world) {
 	}
 }
 
-func lifeObjects(supplier string) *worldObjects {
-	return &worldObjects{supplier}
+// newLife returns a world with five hosts, a cluster, a control plane machine and two workers.
+func newLife(t *testing.T, supplier string) *world {
+	return newWorld(t, join(hosts(5, supplier), demo(infrav1.LoadBalancerLocal), member("cp", true), member("w1", false), member("w2", false))...)
 }
 
-type worldObjects struct{ supplier string }
-
-func (o *worldObjects) world(t *testing.T) *world {
-	return newWorld(t, join(hosts(5, o.supplier), demo(infrav1.LoadBalancerLocal), member("cp", true), member("w1", false), member("w2", false))...)
-}
-
-// TestEveryCallFailsOnce lets every call of the provider fail in turn, once without effect and once with its effect but without its answer. Each
-// time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
+// TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer, without effect, and
+// with the provider killed after the effect. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
+// With CAPSTAN_TEST_EVERY set, every write fails in turn and every fourth read; else a share of them, another share for each way to fail.
 func TestEveryCallFailsOnce(t *testing.T) {
 	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
 		t.Run(name, func(t *testing.T) {
-			w := lifeObjects(supplier).world(t)
+			w := newLife(t, supplier)
 			life(w)
-			calls := w.calls
-			t.Logf("%d calls without faults", calls)
-			step := 1
-			if testing.Short() {
-				step = 7
+			t.Logf("%d calls, %d of them write", w.calls, len(w.writes))
+			share := 6
+			if os.Getenv("CAPSTAN_TEST_EVERY") != "" {
+				share = 1
 			}
-			for _, kind := range []fault{refused, answerLost} {
-				for n := 1; n <= calls; n += step {
-					w := lifeObjects(supplier).world(t)
-					w.inject = func(call int) fault {
-						if call == n {
-							return kind
-						}
-						return works
-					}
-					life(w)
-					if t.Failed() {
-						t.Fatalf("with fault %d at call %d", kind, n)
-					}
+			for offset, how := range []string{"answer lost", "refused", "provider killed"} {
+				calls := slices.Clone(w.writes)
+				for n := 1; n <= w.calls && how == "refused"; n += 4 {
+					calls = append(calls, n)
 				}
+				t.Run(how, func(t *testing.T) {
+					t.Parallel()
+					for i, n := range calls {
+						if (i+offset)%share == 0 {
+							lifeWithFault(t, supplier, how, n)
+						}
+					}
+				})
 			}
 		})
 	}
 }
 
-// TestRestartAtEveryCall kills the provider at every call: what it knew is gone, and the call may have had its effect.
-func TestRestartAtEveryCall(t *testing.T) {
-	w := lifeObjects(infrav1.SupplierDock).world(t)
-	life(w)
-	calls := w.calls
-	step := 1
-	if testing.Short() {
-		step = 7
-	}
-	for n := 1; n <= calls; n += step {
-		w := lifeObjects(infrav1.SupplierDock).world(t)
-		w.inject = func(call int) fault {
-			if call == n {
-				w.restart()
-				return answerLost
-			}
+func lifeWithFault(t *testing.T, supplier, how string, n int) {
+	w := newLife(t, supplier)
+	w.inject = func(call int) fault {
+		switch {
+		case call != n:
 			return works
+		case how == "refused":
+			return refused
+		case how == "provider killed":
+			w.restart()
 		}
-		life(w)
-		if t.Failed() {
-			t.Fatalf("with a restart at call %d", n)
-		}
+		return answerLost
+	}
+	life(w)
+	if t.Failed() {
+		t.Fatalf("%s at call %d", how, n)
 	}
 }

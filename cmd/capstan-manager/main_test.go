@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct {
+		args  []string
+		want  settings
+		fails string
+	}{
+		"the defaults keep metrics on the loopback": {want: settings{healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10}},
+		"everything set (IC-39, IC-40)": {
+			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3"},
+			want: settings{namespace: "a", watchFilter: "x", leaderElect: true, healthAddr: ":1", metrics: "0", concurrency: 3},
+		},
+		"an unknown flag": {args: []string{"--nonsense"}, fails: "nonsense"},
+		"an argument":     {args: []string{"nonsense"}, fails: "has flags only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			got, _, err := parse(c.args, &out)
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) {
+					t.Fatalf("error %v, want one with %q", err, c.fails)
+				}
+				return
+			}
+			if err != nil || got != c.want {
+				t.Errorf("got %+v, %v; want %+v", got, err, c.want)
+			}
+		})
+	}
+}

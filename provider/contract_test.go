@@ -1,0 +1,510 @@
+package provider
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// oneWorker returns a world with one machine, which is a worker, and whatever is edited.
+func oneWorker(t *testing.T, edits ...machineEdit) *world {
+	return newWorld(t, join(hosts(2, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal), member("w1", false, edits...))...)
+}
+
+// touchesNoHost fails the test if a host is claimed or powered on.
+func (w *world) touchesNoHost() {
+	w.t.Helper()
+	for _, h := range w.allHosts() {
+		if h.Spec.Claim != nil {
+			w.t.Errorf("host %s is claimed", h.Name)
+		}
+	}
+	if len(w.running) > 0 {
+		w.t.Errorf("hosts run: %v", w.running)
+	}
+}
+
+func (w *world) readyIs(o conditions.Getter, want string) {
+	w.t.Helper()
+	c := conditions.Get(o, infrav1.ReadyCondition)
+	if c == nil || string(c.Status)+" "+c.Reason != want {
+		w.t.Errorf("Ready is %+v, want %s", c, want)
+	}
+}
+
+func TestMachineWaits(t *testing.T) {
+	noOwner := func(_ *clusterv1.Machine, c *infrav1.CapstanMachine) { c.OwnerReferences = nil }
+	noCluster := func(m *clusterv1.Machine, c *infrav1.CapstanMachine) { m.Spec.ClusterName = "missing" }
+	noData := func(m *clusterv1.Machine, _ *infrav1.CapstanMachine) { m.Spec.Bootstrap.DataSecretName = nil }
+	otherData := func(m *clusterv1.Machine, _ *infrav1.CapstanMachine) {
+		m.Spec.Bootstrap.DataSecretName = ptr.To("missing")
+	}
+	otherZone := func(m *clusterv1.Machine, _ *infrav1.CapstanMachine) { m.Spec.FailureDomain = "zone-x" }
+	badSelector := func(_ *clusterv1.Machine, c *infrav1.CapstanMachine) {
+		c.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Nonsense"}}}
+	}
+	for name, c := range map[string]struct {
+		edit      machineEdit
+		hold      bool // the Cluster's infrastructure doesn't get ready
+		finalizer bool
+		ready     string
+	}{
+		"T-IM-01: without owner (IM-41)":                            {edit: noOwner, ready: "False WaitingForOwner"},
+		"T-IM-02: without Cluster (IM-43)":                          {edit: noCluster, ready: "False WaitingForClusterInfrastructure"},
+		"T-IM-03: without the Cluster's infrastructure (IM-45)":     {hold: true, finalizer: true, ready: "False WaitingForClusterInfrastructure"},
+		"T-IM-04: without bootstrap data (IM-48)":                   {edit: noData, finalizer: true, ready: "False WaitingForBootstrapData"},
+		"the Secret of the bootstrap data doesn't exist":            {edit: otherData, finalizer: true, ready: "False WaitingForBootstrapData"},
+		"no host is in the failure domain (IM-17)":                  {edit: otherZone, finalizer: true, ready: "False NoHostMatches"},
+		"a selector that can't be used is reported and not retried": {edit: badSelector, finalizer: true, ready: "False NoHostMatches"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.edit == nil {
+				c.edit = func(*clusterv1.Machine, *infrav1.CapstanMachine) {}
+			}
+			w := oneWorker(t, c.edit)
+			if c.hold {
+				edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) { c.Annotations = map[string]string{"hold": "x"} })
+			}
+			for range 10 {
+				w.pass()
+				w.core()
+				w.agents()
+				w.clock.SetTime(w.clock.Now().Add(1e9))
+			}
+			m := w.machine("w1")
+			if got := slices.Contains(m.Finalizers, infrav1.MachineFinalizer); got != c.finalizer {
+				t.Errorf("finalizer is there: %t", got)
+			}
+			w.readyIs(m, c.ready)
+			w.touchesNoHost()
+
+			// T-IM-12: a machine that waits can be deleted (IM-46).
+			w.must(w.api.Delete(t.Context(), m))
+			for range 3 {
+				w.pass()
+			}
+			if w.exists("w1", &infrav1.CapstanMachine{}) {
+				t.Error("a machine that waits can't be deleted (IM-46)")
+			}
+			w.touchesNoHost()
+		})
+	}
+}
+
+func TestMachineIsLeftAloneOnceProvisioned(t *testing.T) { // T-IM-06: IM-63
+	w := oneWorker(t)
+	w.settle()
+	m := w.machine("w1")
+	w.changes()
+	for n := range 5 {
+		edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{"touched": fmt.Sprint(n)} })
+		w.settle()
+	}
+	if log := w.changes(); len(log) != 0 {
+		t.Errorf("touching a provisioned machine led to %v", log)
+	}
+	w.restart()
+	w.settle()
+	for _, call := range w.changes() {
+		if !strings.HasPrefix(call, "apply") && !strings.HasPrefix(call, "power on") && !strings.HasPrefix(call, "set backends") && call != "create token" {
+			t.Errorf("a restart led to %s", call)
+		}
+	}
+	if after := w.machine("w1"); after.Spec.ProviderID != m.Spec.ProviderID {
+		t.Errorf("provider id was %s, is %s", m.Spec.ProviderID, after.Spec.ProviderID)
+	}
+}
+
+func TestMoveRebuildsTheStatus(t *testing.T) { // T-IM-07, T-IC-14: IM-63, CT-108 to CT-110
+	w := oneWorker(t)
+	w.settle()
+	before, infra, owner := w.machine("w1"), w.capstanCluster("demo-infra"), w.host(w.machine("w1").Status.Host)
+
+	// The other side: the same objects with new uids and without status. The hosts run on.
+	there := newWorld(t, get(w, "demo", &clusterv1.Cluster{}), get(w, "w1", &clusterv1.Machine{}))
+	there.running, there.backends, there.journal, there.moved = w.running, w.backends, w.journal, true
+	move := func(o client.Object) client.Object {
+		o.SetUID(uid("moved " + o.GetName()))
+		o.SetResourceVersion("")
+		o.SetFinalizers(nil)
+		return o
+	}
+	m, c := before.DeepCopy(), infra.DeepCopy()
+	m.Status, c.Status = infrav1.CapstanMachineStatus{}, infrav1.CapstanClusterStatus{}
+	there.must(there.api.Create(t.Context(), move(m)))
+	there.must(there.api.Create(t.Context(), move(c)))
+	for _, h := range w.allHosts() {
+		h.Status = infrav1.CapstanHostStatus{}
+		there.must(there.api.Create(t.Context(), move(&h)))
+	}
+	there.settle()
+
+	after := there.machine("w1")
+	if after.Spec.ProviderID != before.Spec.ProviderID || !ptr.Deref(after.Status.Initialization.Provisioned, false) ||
+		!slices.Equal(after.Status.Addresses, before.Status.Addresses) || after.Status.Host != before.Status.Host {
+		t.Errorf("before the move %+v\nafter it        %+v", before.Status, after.Status)
+	}
+	there.readyIs(after, "True Ready")
+	if got := there.capstanCluster("demo-infra"); got.Spec.ControlPlaneEndpoint != infra.Spec.ControlPlaneEndpoint {
+		t.Errorf("the endpoint was %v, is %v", infra.Spec.ControlPlaneEndpoint, got.Spec.ControlPlaneEndpoint)
+	}
+	if claim := there.host(owner.Name).Spec.Claim; claim == nil || *claim != *owner.Spec.Claim {
+		t.Errorf("the claim was %+v, is %+v", owner.Spec.Claim, claim)
+	}
+	for _, call := range there.changes() {
+		if strings.HasPrefix(call, "destroy") || call == "delete balancer" {
+			t.Errorf("a move led to %s", call)
+		}
+	}
+}
+
+func TestBootstrapFailureIsFinal(t *testing.T) { // T-IM-09 of contract v1beta2: IM-50
+	w := oneWorker(t)
+	w.fails["host-01"] = "exit code 1"
+	w.settle()
+	m := w.machine("w1")
+	w.readyIs(m, "False BootstrapFailed")
+	if m.Spec.ProviderID != "" || ptr.Deref(m.Status.Initialization.Provisioned, false) {
+		t.Errorf("a failed machine has an instance: %+v", m)
+	}
+	w.changes()
+	edit(w, m, func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{"touched": "x"} })
+	w.settle()
+	if log := w.changes(); len(log) != 0 {
+		t.Errorf("touching a failed machine led to %v", log)
+	}
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) || len(w.running) != 0 {
+		t.Error("a failed machine can't be deleted")
+	}
+}
+
+func TestDeletionWithoutOwnerWaitsForNothing(t *testing.T) { // T-IM-13: IM-62, D-09
+	w := oneWorker(t)
+	w.settle()
+	edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.changes()
+	for _, m := range w.allMachines() {
+		if _, err := w.machines.Reconcile(t.Context(), requestOf(&m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.exists("w1", &infrav1.CapstanMachine{}) {
+		t.Fatal("the machine is left")
+	}
+	if log := w.changes(); len(log) != 2 {
+		t.Errorf("calls %v, want a note in the inventory and the finalizer removed", log)
+	}
+	w.settle()
+	w.touchesNoHost()
+}
+
+func TestDeletionKeepsTheObjectUntilTheHostIsClean(t *testing.T) { // T-IM-10, T-IM-11: IM-57, IM-59, IM-60
+	w := newWorld(t, join(hosts(1, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
+	w.stuck["host-01"] = []string{"mount /var/lib/kubelet"}
+	w.settle()
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	m := w.machine("w1")
+	w.readyIs(m, "False Deleting")
+	if got := conditions.GetMessage(m, infrav1.ReadyCondition); !strings.Contains(got, "mount /var/lib/kubelet") {
+		t.Errorf("the message doesn't name the leftover: %s", got)
+	}
+	if h := w.host("host-01"); h.Status.Phase != infrav1.HostQuarantined || h.Spec.Claim == nil {
+		t.Errorf("the host is %s with claim %v", h.Status.Phase, h.Spec.Claim)
+	}
+	delete(w.stuck, "host-01")
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) || w.host("host-01").Status.Phase != infrav1.HostAvailable {
+		t.Errorf("after cleaning by hand the host is %+v", w.host("host-01").Status)
+	}
+}
+
+func TestPause(t *testing.T) { // T-IM-14, T-IC-11: IM-64, IM-65, IC-42, IC-43, D-39
+	annotate := func(value string) func(*world) {
+		return func(w *world) {
+			edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{clusterv1.PausedAnnotation: value} })
+			edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: value} })
+		}
+	}
+	for name, pause := range map[string]func(*world){
+		"by the Cluster": func(w *world) {
+			edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		},
+		"by an empty annotation":      annotate(""),
+		"by an annotation with false": annotate("false"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := oneWorker(t)
+			pause(w)
+			w.settle()
+			w.touchesNoHost()
+			m, c := w.machine("w1"), w.capstanCluster("demo-infra")
+			for _, o := range []interface {
+				conditions.Getter
+				client.Object
+			}{m, c} {
+				if !conditions.IsTrue(o, clusterv1.PausedCondition) || len(o.GetConditions()) != 1 || len(o.GetFinalizers()) != 0 {
+					t.Errorf("%T is not just paused: finalizers %v, conditions %+v", o, o.GetFinalizers(), o.GetConditions())
+				}
+			}
+			edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+			edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Annotations = nil })
+			edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) { c.Annotations = nil })
+			w.settle()
+			w.readyIs(w.machine("w1"), "True Ready")
+			if !conditions.IsFalse(w.machine("w1"), clusterv1.PausedCondition) || !conditions.IsFalse(w.capstanCluster("demo-infra"), clusterv1.PausedCondition) {
+				t.Error("Paused is not False after the pause")
+			}
+
+			pause(w)
+			w.must(w.api.Delete(t.Context(), w.machine("w1")))
+			w.must(w.api.Delete(t.Context(), w.capstanCluster("demo-infra")))
+			w.settle()
+			if !w.exists("w1", &infrav1.CapstanMachine{}) || len(w.running) != 1 || w.backends["demo"] == nil {
+				t.Error("something was deleted during the pause")
+			}
+		})
+	}
+}
+
+func TestHostThatDiesOrVanishes(t *testing.T) { // T-IM-16: IM-20
+	w := newWorld(t, join(hosts(2, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	w.dead[name] = true
+	for range 12 {
+		w.pass()
+		w.agents()
+		w.invariants()
+		w.clock.SetTime(w.clock.Now().Add(5e9))
+	}
+	w.readyIs(w.machine("w1"), "False HostOffline")
+	if h := w.host(name); h.Status.Phase != infrav1.HostOffline {
+		t.Errorf("the dead host is %s", h.Status.Phase)
+	}
+	delete(w.dead, name)
+	w.settle()
+	w.readyIs(w.machine("w1"), "True Ready")
+
+	edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Finalizers = nil })
+	w.must(w.api.Delete(t.Context(), w.host(name)))
+	w.settle()
+	w.readyIs(w.machine("w1"), "False HostGone")
+	for _, h := range w.allHosts() {
+		if h.Spec.Claim != nil {
+			t.Errorf("the machine took a second host, %s (IM-63)", h.Name)
+		}
+	}
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) {
+		t.Error("a machine whose host is gone can't be deleted")
+	}
+}
+
+func TestMachineIsPlacedInItsFailureDomain(t *testing.T) { // T-IM-17: IM-17, IM-18, IM-55
+	w := oneWorker(t, func(m *clusterv1.Machine, _ *infrav1.CapstanMachine) { m.Spec.FailureDomain = "zone-b" })
+	w.settle()
+	if m := w.machine("w1"); m.Status.Host != "host-02" || m.Status.FailureDomain != "zone-b" {
+		t.Errorf("placed on %s in %s", m.Status.Host, m.Status.FailureDomain)
+	}
+}
+
+func TestWatchFilter(t *testing.T) { // T-IM-19, T-IC-12: IM-66, IC-40
+	w := oneWorker(t)
+	w.filter = "x"
+	w.restart()
+	w.settle()
+	w.touchesNoHost()
+	if len(w.machine("w1").Finalizers)+len(w.capstanCluster("demo-infra").Finalizers)+len(w.host("host-01").Finalizers) != 0 {
+		t.Error("objects without the label were touched")
+	}
+	label := map[string]string{clusterv1.WatchLabel: "x", clusterv1.ClusterNameLabel: "demo"}
+	edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Labels = label })
+	edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) { c.Labels = label })
+	edit(w, w.host("host-02"), func(h *infrav1.CapstanHost) { h.Labels = label })
+	w.settle()
+	w.readyIs(w.machine("w1"), "True Ready")
+	if got := w.machine("w1").Status.Host; got != "host-02" {
+		t.Errorf("the machine is on %s, which has no label", got)
+	}
+}
+
+func TestClusterWaits(t *testing.T) {
+	t.Run("T-IC-01: without owner (IC-46)", func(t *testing.T) {
+		w := newWorld(t, demo(infrav1.LoadBalancerLocal)...)
+		edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) { c.OwnerReferences = nil })
+		w.settle()
+		c := w.capstanCluster("demo-infra")
+		w.readyIs(c, "False WaitingForOwner")
+		if len(c.Finalizers) != 0 || len(w.backends) != 0 {
+			t.Errorf("finalizers %v, balancers %v", c.Finalizers, w.backends)
+		}
+	})
+	t.Run("T-IC-04: without endpoint, then with one on the Cluster (IC-18)", func(t *testing.T) {
+		w := newWorld(t, demo(infrav1.LoadBalancerExternal)...)
+		w.settle()
+		c := w.capstanCluster("demo-infra")
+		w.readyIs(c, "False WaitingForEndpoint")
+		if ptr.Deref(c.Status.Initialization.Provisioned, false) {
+			t.Error("provisioned without an endpoint")
+		}
+		edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) {
+			c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}
+		})
+		w.settle()
+		w.readyIs(w.capstanCluster("demo-infra"), "True Ready")
+	})
+	for _, where := range []string{"annotation", "label"} {
+		t.Run("T-IC-09: managed by somebody else, "+where+" (IC-34, IC-35, IC-45, D-03)", func(t *testing.T) {
+			w := newWorld(t, demo(infrav1.LoadBalancerLocal)...)
+			mark := map[string]string{clusterv1.ManagedByAnnotation: ""}
+			edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) {
+				if where == "label" {
+					c.Labels = mark
+				} else {
+					c.Annotations = mark
+				}
+			})
+			before := w.capstanCluster("demo-infra").ResourceVersion
+			w.settle()
+			if after := w.capstanCluster("demo-infra").ResourceVersion; after != before || len(w.backends) != 0 {
+				t.Errorf("resource version was %s, is %s; balancers %v", before, after, w.backends)
+			}
+		})
+	}
+}
+
+func TestClusterIsProvisioned(t *testing.T) { // T-IC-02, T-IC-03, T-IC-05: IC-16, IC-19, IC-22, IC-49 to IC-52
+	w := newWorld(t, join(hosts(4, ""), demo(infrav1.LoadBalancerLocal))...)
+	w.settle()
+	c := w.capstanCluster("demo-infra")
+	if c.Spec.ControlPlaneEndpoint != (clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}) || len(c.Status.FailureDomains) != 3 {
+		t.Errorf("endpoint %v, failure domains %v", c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains)
+	}
+	w.readyIs(c, "True Ready")
+	first, balancer := slices.Index(w.log, "patch v1beta2.CapstanCluster"), slices.Index(w.log, "ensure balancer")
+	if first < 0 || first > balancer {
+		t.Errorf("the balancer was made before the finalizer was there (IC-47): %v", w.log)
+	}
+}
+
+func TestControlPlaneMachineLeavesTheBalancerFirst(t *testing.T) { // T-IM-15: IM-51, IM-58
+	w := newWorld(t, join(hosts(2, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal), member("cp", true))...)
+	w.settle()
+	w.changes()
+	w.must(w.api.Delete(t.Context(), w.machine("cp")))
+	w.settle()
+	log := w.changes()
+	left, destroyed := slices.Index(log, "set backends []"), slices.IndexFunc(log, func(c string) bool { return strings.HasPrefix(c, "destroy ") })
+	if left < 0 || destroyed < 0 || left > destroyed {
+		t.Errorf("the machine must leave the balancer before its host goes: %v", log)
+	}
+}
+
+func TestHostInUseIsNotDeleted(t *testing.T) {
+	w := oneWorker(t)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	w.must(w.api.Delete(t.Context(), w.host(name)))
+	w.settle()
+	w.readyIs(w.host(name), "False Deleting")
+	w.readyIs(w.machine("w1"), "True Ready")
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	if w.exists(name, &infrav1.CapstanHost{}) || len(w.running) != 0 {
+		t.Errorf("the host is left; running %v", w.running)
+	}
+}
+
+func TestClaimOfAMachineThatVanishedIsShownAndKept(t *testing.T) {
+	w := oneWorker(t)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Finalizers = nil })
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	h := w.host(name)
+	w.readyIs(h, "False MachineGone")
+	if h.Spec.Claim == nil || h.Spec.Claim.Released || !w.running[name] {
+		t.Error("a host was cleaned though its machine may only be on its way here")
+	}
+}
+
+func TestHostThatDoesNotComeUpIsPoweredOnAgain(t *testing.T) {
+	w := oneWorker(t)
+	w.dead["host-01"] = true
+	for range 30 {
+		w.pass()
+		w.core()
+		w.agents()
+		w.clock.SetTime(w.clock.Now().Add(5e9))
+	}
+	n := 0
+	for _, call := range w.changes() {
+		if call == "power on host-01" {
+			n++
+		}
+	}
+	if n < 2 || n > 5 {
+		t.Errorf("powered on %d times in 150 s, want one for each 40 s", n)
+	}
+	delete(w.dead, "host-01")
+	w.settle()
+	w.readyIs(w.machine("w1"), "True Ready")
+}
+
+func TestSupplierIsMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string
+		none      bool
+	}{"there is none": {ns, true}, "it works in another namespace": {"other", false}} {
+		t.Run(name, func(t *testing.T) {
+			w := oneWorker(t)
+			w.hosts.SupplyNamespace = c.namespace
+			if c.none {
+				w.hosts.Supplier = nil
+			}
+			w.settle()
+			w.readyIs(w.host("host-01"), "False SupplierMissing")
+			w.readyIs(w.machine("w1"), "False NoHostMatches")
+			w.must(w.api.Delete(t.Context(), w.host("host-01")))
+			w.settle()
+			if w.exists("host-01", &infrav1.CapstanHost{}) {
+				t.Error("such a host can't be deleted")
+			}
+		})
+	}
+}
+
+func TestWritesForAMachine(t *testing.T) {
+	w := newWorld(t, join(hosts(3, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal))...)
+	w.settle()
+	w.changes()
+	for _, o := range member("w1", false) {
+		w.must(w.api.Create(t.Context(), o))
+	}
+	w.settle()
+	machine := 0
+	for _, call := range w.changes() {
+		t.Log(call)
+		if strings.HasSuffix(call, "CapstanMachine") || strings.HasSuffix(call, "Secret") || call == "patch v1beta2.CapstanHost" {
+			machine++
+		}
+	}
+	if machine > 9 {
+		t.Errorf("%d writes to make a machine ready", machine)
+	}
+}

@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func TestConclude(t *testing.T) {
+	host := func(online metav1.ConditionStatus, phase infrav1.BootstrapPhase) *infrav1.CapstanHost {
+		h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Name: "host-01"}}
+		h.Spec = infrav1.CapstanHostSpec{Zone: "zone-a", Claim: &infrav1.HostClaim{ProviderID: "p", Hostname: "demo-abc"}}
+		if online != "" {
+			conditions.Set(h, metav1.Condition{Type: infrav1.HostOnlineCondition, Status: online, Reason: "Whatever", Message: "host says so"})
+		}
+		if phase != "" {
+			h.Status.Agent = &infrav1.AgentReport{Address: "10.231.1.1", Bootstrap: &infrav1.BootstrapReport{
+				ProviderID: "p", Phase: phase, Step: "runcmd 1/2", Message: "exit code 1",
+			}}
+		}
+		return h
+	}
+	now := metav1.Now()
+	for name, c := range map[string]struct {
+		scope    scope
+		id       string
+		deleting bool
+
+		ready, claimed, bootstrapped string
+		message                      string
+		provisioned                  bool
+	}{
+		"waiting for the owner (IM-41)": {
+			scope: scope{wait: &wait{reason: infrav1.WaitingForOwnerReason, message: "no owner"}},
+			ready: "False WaitingForOwner", claimed: "False WaitingForOwner", message: "no owner",
+		},
+		"no host fits": {
+			scope: scope{wait: &wait{reason: infrav1.NoHostMatchesReason, message: "0 of 1 host fits"}},
+			ready: "False NoHostMatches", claimed: "False NoHostMatches", message: "0 of 1 host fits",
+		},
+		"the host starts": {
+			scope: scope{host: host("", "")}, ready: "False HostStarting", claimed: "True HostClaimed", bootstrapped: "False HostStarting",
+			message: "host host-01 is starting",
+		},
+		"the host is online and has reported nothing": {
+			scope: scope{host: host(metav1.ConditionTrue, "")}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping",
+		},
+		"the bootstrap runs": {
+			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapRunning)},
+			ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping",
+		},
+		"the bootstrap failed (IM-50)": {
+			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapFailed)},
+			ready: "False BootstrapFailed", claimed: "True HostClaimed", bootstrapped: "False BootstrapFailed",
+			message: "failed on host host-01 at runcmd 1/2: exit code 1; it isn't tried again: delete the Machine",
+		},
+		"provisioned (IM-53)": {
+			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), done: true}, id: "p",
+			ready: "True Ready", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", provisioned: true,
+		},
+		"provisioned, and the report got lost in a move (IM-63)": {
+			scope: scope{host: host(metav1.ConditionTrue, ""), done: true}, id: "p",
+			ready: "True Ready", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", provisioned: true,
+		},
+		"provisioned, and the host went offline (IM-20)": {
+			scope: scope{host: host(metav1.ConditionFalse, infrav1.BootstrapSucceeded), done: true}, id: "p",
+			ready: "False Whatever", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", message: "host says so", provisioned: true,
+		},
+		"provisioned, and it is not known yet whether the host lives": {
+			scope: scope{host: host("", infrav1.BootstrapSucceeded), done: true}, id: "p",
+			ready: "Unknown HostStarting", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", provisioned: true,
+		},
+		"the host is gone": {
+			scope: scope{lost: "no host has the claim"}, id: "p", ready: "False HostGone", claimed: "False HostGone", message: "no host has the claim",
+		},
+		"being deleted (IM-30)": {
+			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), leaving: "host host-01 is being cleaned"}, id: "p", deleting: true,
+			ready: "False Deleting", message: "is being cleaned",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: c.id}}
+			if c.deleting {
+				m.DeletionTimestamp = &now
+			}
+			c.scope.capstan = m
+			conclude(&c.scope)
+			once := m.DeepCopy()
+			conclude(&c.scope)
+			if !reflect.DeepEqual(once, m) {
+				t.Errorf("concluding again gives something else:\n%+v\n%+v", once.Status, m.Status)
+			}
+			got := func(kind string) string {
+				condition := conditions.Get(m, kind)
+				if condition == nil {
+					return ""
+				}
+				return string(condition.Status) + " " + condition.Reason
+			}
+			if got(infrav1.ReadyCondition) != c.ready || got(infrav1.HostClaimedCondition) != c.claimed || got(infrav1.BootstrappedCondition) != c.bootstrapped ||
+				!strings.Contains(conditions.GetMessage(m, infrav1.ReadyCondition), c.message) || got(infrav1.PausedCondition) != "False NotPaused" {
+				t.Errorf("conditions %+v", m.Status.Conditions)
+			}
+			if ptr.Deref(m.Status.Initialization.Provisioned, false) != c.provisioned {
+				t.Errorf("provisioned is %t", !c.provisioned)
+			}
+			if c.scope.host != nil && (m.Status.Host != "host-01" || m.Status.FailureDomain != "zone-a") {
+				t.Errorf("host %q in %q (IM-55)", m.Status.Host, m.Status.FailureDomain)
+			}
+		})
+	}
+}
+
+// TestProvisionedStays: what is known of an instance outlives its host (IM-20).
+func TestProvisionedStays(t *testing.T) {
+	m := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}
+	m.Status = infrav1.CapstanMachineStatus{Host: "host-01", FailureDomain: "zone-a"}
+	m.Status.Initialization.Provisioned = ptr.To(true)
+	conclude(&scope{capstan: m, lost: "gone"})
+	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host != "host-01" || m.Status.FailureDomain != "zone-a" {
+		t.Errorf("something was taken back: %+v", m.Status)
+	}
+}
