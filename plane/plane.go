@@ -192,8 +192,14 @@ func (p *plane) define(ctx context.Context, d definitions) error {
 		return client.Served(gctx, d.crds)
 	})
 	group.Go(func() (err error) {
-		written[1], err = client.Ensure(gctx, d.others)
-		return err
+		if written[1], err = client.Ensure(gctx, d.others); err != nil {
+			return err
+		}
+		manager, err := apply.New(restConfig(p.Info, p.PKI.Manager))
+		if err != nil {
+			return err
+		}
+		return manager.Allowed(gctx)
 	})
 	if err := group.Wait(); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -27,7 +27,8 @@ const FieldManager = "capstan-plane"
 // parallel is how many requests are under way at the same time.
 const parallel = 4
 
-// Client writes objects as they are, without decoding them.
+// Client writes objects as they are, without decoding them. Its requests have no retries of their own: an API server that starts asks to come
+// again in five seconds, and is ready in one.
 type Client struct{ rest *rest.RESTClient }
 
 // New returns a client for the API server that config reaches.
@@ -80,7 +81,7 @@ func (c *Client) hashes(ctx context.Context, objects []manifests.Object) (map[st
 		}
 		listed[object.Collection] = true
 		err := again(ctx, func(ctx context.Context) error {
-			data, err := c.rest.Get().AbsPath(object.Collection).
+			data, err := c.rest.Get().MaxRetries(0).AbsPath(object.Collection).
 				SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
 			if err != nil {
 				return err
@@ -101,21 +102,35 @@ func (c *Client) hashes(ctx context.Context, objects []manifests.Object) (map[st
 	return have, nil
 }
 
-// ensure writes one object: as a new one, or over the one that exists.
+// ensure writes one object.
 func (c *Client) ensure(ctx context.Context, object manifests.Object, exists bool) error {
+	if object.IsCRD() {
+		return c.ensureCRD(ctx, object, exists)
+	}
+	body, err := stamp(object, nil)
+	if err != nil {
+		return err
+	}
+	// A patch, also for a new object: the API server holds back the creation of objects whose type is younger than two seconds.
+	return c.rest.Patch(types.ApplyPatchType).MaxRetries(0).AbsPath(key(object.Collection, object.Name)).
+		Param("fieldManager", FieldManager).Param("force", "true").Body(body).Do(ctx).Error()
+}
+
+// ensureCRD writes a definition: as a new one, or over the one that exists. Applying would compare hundreds of kilobytes field by field.
+func (c *Client) ensureCRD(ctx context.Context, object manifests.Object, exists bool) error {
 	if !exists {
 		body, err := stamp(object, nil)
 		if err != nil {
 			return err
 		}
-		err = c.rest.Post().AbsPath(object.Collection).Param("fieldManager", FieldManager).
+		err = c.rest.Post().MaxRetries(0).AbsPath(object.Collection).Param("fieldManager", FieldManager).
 			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
 	path := key(object.Collection, object.Name)
-	data, err := c.rest.Get().AbsPath(path).DoRaw(ctx)
+	data, err := c.rest.Get().MaxRetries(0).AbsPath(path).DoRaw(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +142,7 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 	if err != nil {
 		return err
 	}
-	return c.rest.Put().AbsPath(path).Param("fieldManager", FieldManager).
+	return c.rest.Put().MaxRetries(0).AbsPath(path).Param("fieldManager", FieldManager).
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 }
 
@@ -175,9 +190,9 @@ func keep(m map[string]any, old map[string]string) {
 	}
 }
 
-// again calls do until it works, fails for good, or ctx ends, with growing pauses.
+// again calls do until it works, fails for good, or ctx ends, with pauses that grow to a tenth of a second: a start waits for it.
 func again(ctx context.Context, do func(context.Context) error) error {
-	backoff := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.6, Cap: time.Second, Steps: 1 << 20}
+	pause := 20 * time.Millisecond
 	for {
 		err := do(ctx)
 		if err == nil || !passes(err) {
@@ -186,8 +201,9 @@ func again(ctx context.Context, do func(context.Context) error) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, context.Cause(ctx))
-		case <-time.After(backoff.Step()):
+		case <-time.After(pause):
 		}
+		pause = min(2*pause, 100*time.Millisecond)
 	}
 }
 

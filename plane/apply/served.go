@@ -9,56 +9,102 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
-// Served waits until the API server serves all versions of the CustomResourceDefinitions among objects.
+// definition is the part of a CustomResourceDefinition that says where its objects are served.
+type definition struct {
+	Spec struct {
+		Group    string
+		Names    struct{ Plural string }
+		Versions []struct {
+			Name            string
+			Served, Storage bool
+		}
+	}
+}
+
+// Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled the caches that
+// watches of their stored versions are answered from: a watch that comes before is sent away for a second.
 func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
-	want := map[string][]string{} // group/version to plurals
+	versions := map[string][]string{} // path of group and version to plurals
+	group, gctx := errgroup.WithContext(ctx)
 	for _, object := range objects {
 		if !object.IsCRD() {
 			continue
 		}
-		var crd struct {
-			Spec struct {
-				Group    string
-				Names    struct{ Plural string }
-				Versions []struct {
-					Name   string
-					Served bool
-				}
-			}
-		}
+		var crd definition
 		if err := json.Unmarshal(object.JSON, &crd); err != nil {
 			return fmt.Errorf("reading the definition %s: %w", object.Name, err)
 		}
 		for _, version := range crd.Spec.Versions {
-			if version.Served {
-				path := "/apis/" + crd.Spec.Group + "/" + version.Name
-				want[path] = append(want[path], crd.Spec.Names.Plural)
+			if !version.Served {
+				continue
+			}
+			path := "/apis/" + crd.Spec.Group + "/" + version.Name
+			versions[path] = append(versions[path], crd.Spec.Names.Plural)
+			if version.Storage {
+				group.Go(func() error { return c.cached(gctx, path+"/"+crd.Spec.Names.Plural) })
 			}
 		}
 	}
-	for path, plurals := range want {
-		err := again(ctx, func(ctx context.Context) error {
-			data, err := c.rest.Get().AbsPath(path).DoRaw(ctx)
-			if err != nil {
-				return err
-			}
-			var list metav1.APIResourceList
-			if err := json.Unmarshal(data, &list); err != nil {
-				return err
-			}
-			for _, plural := range plurals {
-				if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == plural }) {
-					return errors.New(plural + " are not served yet")
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("waiting for %s: %w", path, err)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for path, plurals := range versions {
+		if err := c.discovered(ctx, path, plurals); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// cached waits until a list of the collection is answered from the API server's cache.
+func (c *Client) cached(ctx context.Context, collection string) error {
+	err := again(ctx, func(ctx context.Context) error {
+		return c.rest.Get().MaxRetries(0).AbsPath(collection).Param("resourceVersion", "0").Param("limit", "1").
+			SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", collection, err)
+	}
+	return nil
+}
+
+// discovered waits until the group and version at path lists all plurals.
+func (c *Client) discovered(ctx context.Context, path string, plurals []string) error {
+	err := again(ctx, func(ctx context.Context) error {
+		data, err := c.rest.Get().MaxRetries(0).AbsPath(path).DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		var list metav1.APIResourceList
+		if err := json.Unmarshal(data, &list); err != nil {
+			return err
+		}
+		for _, plural := range plurals {
+			if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == plural }) {
+				return errors.New(plural + " are not served yet")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", path, err)
+	}
+	return nil
+}
+
+// Allowed waits until the API server lets this client find out what it serves: the roles that the client has were written just now, and
+// the authorizer may not have seen them.
+func (c *Client) Allowed(ctx context.Context) error {
+	err := again(ctx, func(ctx context.Context) error {
+		return c.rest.Get().MaxRetries(0).AbsPath("/apis").Do(ctx).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the roles of the manager: %w", err)
 	}
 	return nil
 }
