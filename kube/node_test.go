@@ -4,6 +4,7 @@
 package kube_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -40,6 +41,8 @@ const (
 	gateway   = "10.99.0.1"
 	hostLimit = 20 * time.Second
 	nodeLimit = 120 * time.Second
+
+	workerMemory = 70 // MiB
 )
 
 // newWorld makes the namespaces, with a user namespace if the test doesn't run as root.
@@ -180,6 +183,34 @@ func (h *host) must(args ...string) string {
 	return out
 }
 
+// kubeadm runs kubeadm, and logs when it was at which line of its output.
+func (h *host) kubeadm(args ...string) {
+	t := h.w.t
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
+	defer cancel()
+	cmd := h.command(ctx, append([]string{"kubeadm"}, args...)...)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	begin := time.Now()
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		t.Logf("    %6.2f s  %s", time.Since(begin).Seconds(), lines.Text())
+	}
+	r.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("kubeadm %s: %v", strings.Join(args, " "), err)
+	}
+}
+
 // keepLogs copies the logs of a host to CAPSTAN_TEST_LOGS, if that is set.
 func (h *host) keepLogs() {
 	if dir := os.Getenv("CAPSTAN_TEST_LOGS"); dir != "" {
@@ -267,6 +298,64 @@ func bundle(t *testing.T) (dir, version string) {
 	return dir, version
 }
 
+// initConfig is kubeadm's configuration, with the settings that make a controller manager act soon: it waits for its turn by default.
+const initConfig = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+bootstrapTokens:
+- token: abcdef.0123456789abcdef
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: %s
+networking:
+  podSubnet: 10.244.0.0/16
+controllerManager:
+  extraArgs:
+  - {name: kube-api-qps, value: "200"}
+  - {name: kube-api-burst, value: "400"}
+  - {name: leader-elect-retry-period, value: 500ms}
+  - {name: leader-elect-renew-deadline, value: 3s}
+  - {name: leader-elect-lease-duration, value: 4s}
+`
+
+// memory returns the proportional set size, in MiB, of the processes of a host by name.
+func (h *host) memory() map[string]float64 {
+	h.w.t.Helper()
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.pid))
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	sizes := map[string]float64{}
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if ns, err := os.Readlink(entry + "/ns/pid"); err != nil || ns != own {
+			continue
+		}
+		line, _ := os.ReadFile(entry + "/cmdline")
+		name, _, _ := strings.Cut(string(line), "\x00")
+		rollup, _ := os.ReadFile(entry + "/smaps_rollup") // empty when it has ended
+		for l := range strings.Lines(string(rollup)) {
+			if f := strings.Fields(l); len(f) == 3 && f[0] == "Pss:" {
+				kib, _ := strconv.Atoi(f[1])
+				sizes[filepath.Base(name)] += float64(kib) / 1024
+			}
+		}
+	}
+	return sizes
+}
+
+// write writes a file on the host.
+func (h *host) write(path, content string) {
+	h.w.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.root, path), []byte(content), 0o600); err != nil {
+		h.w.t.Fatal(err)
+	}
+}
+
 // TestNodes makes a cluster of two nodes with kubeadm as it is, and looks at it from all sides.
 func TestNodes(t *testing.T) {
 	bundles, version := bundle(t)
@@ -277,17 +366,25 @@ func TestNodes(t *testing.T) {
 	}
 	first := w.host("first", 11)
 	step("first host is up")
-	first.must("kubeadm", "init", "--kubernetes-version", version, "--pod-network-cidr", "10.244.0.0/16", "--token", "abcdef.0123456789abcdef")
+	first.write("/root/init.yaml", fmt.Sprintf(initConfig, version))
+	first.kubeadm("init", "--config", "/root/init.yaml")
 	step("kubeadm init is done")
 	waitFor(t, nodeLimit, "the first node", func() error { return nodeReady(first, "first") })
 	step("first node is Ready")
 
 	second := w.host("second", 12)
 	step("second host is up")
-	second.must("kubeadm", "join", first.address+":6443", "--token", "abcdef.0123456789abcdef", "--discovery-token-unsafe-skip-ca-verification")
+	second.kubeadm("join", first.address+":6443", "--token", "abcdef.0123456789abcdef", "--discovery-token-unsafe-skip-ca-verification")
 	step("kubeadm join is done")
 	waitFor(t, nodeLimit, "the second node", func() error { return nodeReady(first, "second") })
 	step("second node is Ready")
 	waitFor(t, nodeLimit, "all pods of kube-system", func() error { return podsReady(first, 8, "-n", "kube-system") })
 	step("all pods of kube-system are Ready")
+
+	for _, h := range []*host{first, second} {
+		t.Logf("memory of %s in MiB: %.0f", h.name, h.memory())
+	}
+	if m := second.memory(); m["kubelet"]+m["cri"] > workerMemory {
+		t.Errorf("kubelet and CRI server of a worker take %.0f MiB, want at most %d", m["kubelet"]+m["cri"], workerMemory)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -83,6 +84,8 @@ func run(args []string, version string, applets []string, stderr io.Writer) erro
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
+	// Initialising all the packages of the binary left garbage of several MiB, and a quiet server would not collect it for minutes.
+	debug.FreeOSMemory()
 	return errors.Join(server.Serve(ctx, listener), server.Close())
 }
 

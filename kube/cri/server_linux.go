@@ -95,8 +95,7 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("another CRI server uses %s: stop it first: %w", opts.State, err)
 	}
 	s.lock = lock
-	self, err := os.Readlink("/proc/self")
-	s.ownProc = err == nil && self == fmt.Sprint(os.Getpid())
+	s.ownProc = process.OwnProc()
 	if err := s.restore(); err != nil {
 		s.Close()
 		return nil, err

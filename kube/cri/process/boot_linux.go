@@ -14,12 +14,17 @@ func Boot() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the boot id (is /proc mounted?): %w", err)
 	}
+	if OwnProc() {
+		if started := startTime(readAtMost("/proc/1/stat", environmentLimit)); started != "" {
+			return strings.TrimSpace(string(machine)) + " " + started, nil
+		}
+		return "", errors.New("finding PID 1 of this host: /proc/1/stat can't be read")
+	}
 	own, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return "", fmt.Errorf("finding the PID namespace: %w", err)
 	}
-	// Under a /proc of our own this is the first entry, under an outer one it is somewhere.
-	for _, entry := range append([]string{"1"}, pids()...) {
+	for _, entry := range pids() {
 		if namespace, err := os.Readlink("/proc/" + entry + "/ns/pid"); err != nil || namespace != own {
 			continue
 		}
@@ -31,6 +36,11 @@ func Boot() (string, error) {
 		}
 	}
 	return "", errors.New("finding PID 1 of this host: its entry in /proc can't be read")
+}
+
+// OwnProc reports whether /proc counts processes as this process's PID namespace does, and is not that of an outer one.
+func OwnProc() bool {
+	return len(numbers(readAtMost("/proc/self/status", environmentLimit), "NSpid:")) == 1
 }
 
 // startTime returns the time a process was started, in ticks since the machine's boot: field 22 of /proc/PID/stat. The second field, a name in

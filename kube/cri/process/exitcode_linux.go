@@ -1,6 +1,10 @@
 package process
 
 import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -22,20 +26,46 @@ const (
 	reapWait      = time.Second
 )
 
-// exitCode asks the kernel how the process behind a pidfd ended, which it tells since Linux 6.15 once the process was reaped;
-// CodeUnknown otherwise. It waits a moment for the reaping, which PID 1 does.
-func exitCode(pidfd int) int32 {
-	deadline := time.Now().Add(reapWait)
-	for time.Now().Before(deadline) {
-		fds := []unix.PollFd{{Fd: int32(pidfd)}} // POLLHUP alone: it has been reaped
-		if n, err := unix.Poll(fds, int(time.Until(deadline).Milliseconds())+1); err == nil && n > 0 {
-			break
+// exitCode finds out how the adopted process behind a pidfd ended. Until PID 1 has reaped it /proc tells, and then the pidfd does, since Linux
+// 6.15; otherwise it is CodeUnknown.
+func exitCode(pid, pidfd int) int32 {
+	if OwnProc() {
+		status, ok := zombieStatus(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit))
+		// Not reaped after the reading means that the number still was this process's.
+		if ok && !reaped(pidfd, 0) {
+			return code(status)
 		}
 	}
+	reaped(pidfd, reapWait)
 	info := pidfdInfo{mask: pidfdInfoExit}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(pidfd), pidfdGetInfo, uintptr(unsafe.Pointer(&info)))
 	if errno != 0 || info.mask&pidfdInfoExit == 0 {
 		return CodeUnknown
 	}
 	return code(syscall.WaitStatus(info.exitCode))
+}
+
+// reaped waits until the process behind a pidfd was reaped, and reports whether it was.
+func reaped(pidfd int, limit time.Duration) bool {
+	deadline := time.Now().Add(limit)
+	for {
+		fds := []unix.PollFd{{Fd: int32(pidfd)}} // no events: POLLHUP alone is reported, for a process that is gone
+		n, err := unix.Poll(fds, int(max(time.Until(deadline), 0).Milliseconds()))
+		if err == nil {
+			return n > 0
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return false
+		}
+	}
+}
+
+// zombieStatus returns the wait status of a process that has ended and was not reaped: field 52 of /proc/PID/stat.
+func zombieStatus(stat []byte) (syscall.WaitStatus, bool) {
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 50 || fields[0] != "Z" {
+		return 0, false
+	}
+	status, err := strconv.Atoi(fields[49])
+	return syscall.WaitStatus(status), err == nil
 }

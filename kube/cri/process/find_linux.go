@@ -62,22 +62,25 @@ func tokenOf(environ []byte) string {
 // innermost returns the last number of a line like NSpid of /proc/PID/status, 0 if there is none. /proc may be that of an outer PID namespace
 // (where an own one can't be mounted); the line then has the number in each namespace down to the process's own.
 func innermost(status []byte, field string) int {
-	for line := range strings.Lines(string(status)) {
-		numbers, ok := strings.CutPrefix(line, field)
-		if !ok {
-			continue
-		}
-		fields := strings.Fields(numbers)
-		if len(fields) == 0 {
-			return 0
-		}
-		pid, err := strconv.Atoi(fields[len(fields)-1])
-		if err != nil {
-			return 0
-		}
-		return pid
+	all := numbers(status, field)
+	if len(all) == 0 {
+		return 0
 	}
-	return 0
+	pid, err := strconv.Atoi(all[len(all)-1])
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// numbers returns the numbers of a line of /proc/PID/status.
+func numbers(status []byte, field string) []string {
+	for line := range strings.Lines(string(status)) {
+		if list, ok := strings.CutPrefix(line, field); ok {
+			return strings.Fields(list)
+		}
+	}
+	return nil
 }
 
 // readAtMost reads a file up to limit bytes, nothing when it can't be read.

@@ -207,7 +207,7 @@ func (p *Process) watch() {
 			return
 		}
 		if fds[0].Revents != 0 {
-			p.exit = Exit{Code: exitCode(p.pidfd), At: time.Now()}
+			p.exit = Exit{Code: exitCode(p.pid, p.pidfd), At: time.Now()}
 			close(p.done)
 			return
 		}

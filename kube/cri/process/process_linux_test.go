@@ -124,8 +124,9 @@ func TestAdoptFindsWatchesAndStops(t *testing.T) {
 	if err := adopted.Stop(unix.SIGTERM, limit); err != nil {
 		t.Fatal(err)
 	}
+	// The test's own wait may reap it first; an old kernel doesn't tell then.
 	if got := wait(t, adopted).Code; got != 7 && got != CodeUnknown {
-		t.Errorf("exit code %d, want 7, or %d on a kernel that doesn't tell", got, CodeUnknown)
+		t.Errorf("exit code %d, want 7", got)
 	}
 	if found, err = Find(); err != nil || found[token(t)] != 0 {
 		t.Errorf("an ended process was found: %d, %v", found[token(t)], err)
