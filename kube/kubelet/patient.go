@@ -65,7 +65,7 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // again reports whether a request that failed with err had no effect and can be sent again.
 func again(req *http.Request, err error) bool {
-	if req.Body != nil && req.GetBody == nil {
+	if hasBody(req) && req.GetBody == nil {
 		return false
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -78,7 +78,7 @@ func again(req *http.Request, err error) bool {
 
 // rewound returns the request with its body at the beginning.
 func rewound(req *http.Request) (*http.Request, error) {
-	if req.Body == nil {
+	if !hasBody(req) {
 		return req, nil
 	}
 	body, err := req.GetBody()
@@ -89,3 +89,5 @@ func rewound(req *http.Request) (*http.Request, error) {
 	req.Body = body
 	return req, nil
 }
+
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
