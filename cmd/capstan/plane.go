@@ -68,12 +68,14 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 	}
 	docked := a.dock()
 	defer docked.Close()
+	ports := plane.DockPorts
+	ports.APIServer = planePort
 	err = plane.Run(ctx, plane.Options{
 		Dir:     a.home.Plane(),
 		Kube:    kube,
 		Bind:    "0.0.0.0", // of the dock's own network: agents come from the hosts
 		Hosts:   []string{dock.Gateway},
-		Ports:   plane.DockPorts,
+		Ports:   ports,
 		Audit:   os.Getenv("CAPSTAN_AUDIT_LOG"),
 		Version: version,
 		Scheme:  []func(*runtime.Scheme) error{infrav1.AddToScheme},

@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/steps"
 )
@@ -63,22 +65,25 @@ func (a *app) up(ctx context.Context, hosts int) error {
 		return err
 	}
 	p := a.steps()
-	var client *dock.Client
+	var docked *dock.Client
 	if err := p.Run("dock started", func(func(string)) error {
-		client, err = dock.Start(ctx, dock.Options{Home: string(a.home), BinDir: string(a.bin)})
+		docked, err = dock.Start(ctx, dock.Options{Home: string(a.home), BinDir: string(a.bin)})
 		return err
 	}); err != nil {
 		return explainDock(err)
 	}
-	defer client.Close()
+	defer docked.Close()
 	var server string
 	if err := p.Run("way to the API server", func(func(string)) error {
-		server, err = client.EnsureRelay(ctx, planeUnit, "127.0.0.1:"+strconv.Itoa(planePort))
+		server, err = docked.EnsureRelay(ctx, planeUnit, "127.0.0.1:"+strconv.Itoa(planePort))
 		return err
 	}); err != nil {
 		return explainDock(err)
 	}
-	if err := a.startPlane(ctx, p, client, self, server, hosts); err != nil {
+	if err := a.startPlane(ctx, p, docked, self, server, hosts); err != nil {
+		return err
+	}
+	if err := p.Run("inventory registered", func(detail func(string)) error { return a.waitForHosts(ctx, hosts, detail) }); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.err, "\nThe management plane is ready: %d hosts, Kubernetes %s.\n", hosts, a.bin.Bundles()[0])
@@ -87,7 +92,7 @@ func (a *app) up(ctx context.Context, hosts int) error {
 }
 
 // startPlane starts the plane as a unit of the dock, and waits until it says that it is ready.
-func (a *app) startPlane(ctx context.Context, p *steps.Printer, client *dock.Client, self, server string, hosts int) error {
+func (a *app) startPlane(ctx context.Context, p *steps.Printer, docked *dock.Client, self, server string, hosts int) error {
 	status, err := a.status(ctx)
 	if err != nil {
 		return err
@@ -100,7 +105,7 @@ func (a *app) startPlane(ctx context.Context, p *steps.Printer, client *dock.Cli
 			return fmt.Errorf("removing the sign of an earlier plane: %w", err)
 		}
 	}
-	unit, err := client.EnsureUnit(ctx, dock.Unit{
+	unit, err := docked.EnsureUnit(ctx, dock.Unit{
 		Name:    planeUnit,
 		Argv:    []string{self, "plane", "--home", string(a.home), "--server", "https://" + server, "--hosts", strconv.Itoa(hosts)},
 		Env:     []string{"GOGC=75"},
@@ -132,6 +137,22 @@ func (a *app) startPlane(ctx context.Context, p *steps.Printer, client *dock.Cli
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// waitForHosts waits until the inventory has its size: a cluster that is made before would be refused.
+func (a *app) waitForHosts(ctx context.Context, hosts int, detail func(string)) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return poll(ctx, func() (bool, error) {
+		list := &infrav1.CapstanHostList{}
+		if err := c.List(ctx, list, client.InNamespace(a.namespace)); err != nil {
+			return false, err
+		}
+		detail(fmt.Sprintf("%d of %d hosts", len(list.Items), hosts))
+		return len(list.Items) >= hosts, nil
+	})
 }
 
 // explainDock turns what the dock or the machine refuses into an error with a hint.
