@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
@@ -37,8 +38,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "capstan-agent: unknown argument %q; see capstan-agent --help\n", flags.Arg(0))
 		return 2
 	}
-	// One agent runs for each local host, a hundred on one machine perhaps: it allocates little, so collecting it often is cheap.
-	debug.SetGCPercent(40)
+	if os.Getenv("GOGC") == "" {
+		// A hundred agents may run on one machine. They allocate little, so collecting it often is cheap.
+		debug.SetGCPercent(40)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := Run(ctx, *path, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {

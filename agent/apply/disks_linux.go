@@ -72,7 +72,7 @@ func partitions(d cloudconfig.Disk, size int64) string {
 		sum += p.Percent
 		// The last one takes what is left when nothing shall be left: percentages of a disk are not exact.
 		if i < len(d.Parts)-1 || sum < 100 {
-			fmt.Fprintf(&b, "size=%dMiB, ", max(1, size/100*int64(p.Percent)>>20))
+			fmt.Fprintf(&b, "size=%dMiB, ", max(1, size*int64(p.Percent)/100>>20))
 		}
 		b.WriteString("type=" + partitionType(d.Table, p.Type) + "\n")
 	}

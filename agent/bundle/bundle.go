@@ -25,7 +25,7 @@ const Binary = "capstan-kube"
 const LinkDir = "/usr/local/bin"
 
 // programs are linked from every bundle.
-var programs = []string{"kubeadm", "kubelet", "kubectl"}
+var programs = []string{Binary, "kubeadm", "kubelet", "kubectl"}
 
 // tools are what kubeadm and the kubelet call. They are linked only if the host lacks them and the bundle has them.
 var tools = []string{"mount", "umount", "cp", "losetup", "crictl", "iptables", "ip6tables", "conntrack", "ethtool", "socat", "tc"}

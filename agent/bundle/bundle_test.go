@@ -47,7 +47,7 @@ func TestInstall(t *testing.T) {
 		err      string
 		links    int
 	}{
-		"the version is there":             {[]string{"v1.36.3", "v1.35.1"}, "v1.35.1", true, "", 3},
+		"the version is there":             {[]string{"v1.36.3", "v1.35.1"}, "v1.35.1", true, "", 4},
 		"the version is not there":         {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false, "no bundle of Kubernetes v1.34.0", 0},
 		"the message names those there":    {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false, "it has v1.36.3, v1.35.1", 0},
 		"no bundles but its own programs":  {nil, "v1.36.3", false, "", 0},

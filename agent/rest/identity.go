@@ -33,20 +33,12 @@ type leaseSpec struct {
 
 const coordination = "/apis/coordination.k8s.io/v1"
 
-// Beat renews the host's Lease. Who watches it goes by the time of the change on its own clock, not by renewTime: clocks of hosts differ.
+// Beat renews the host's Lease, which whoever made the host made too: the right to make Leases can't be limited to a name. Who watches it goes by the time of the change on its own clock, not by renewTime: clocks of hosts differ.
 func (c *Client) Beat(ctx context.Context, now time.Time) error {
 	path := c.namespaced(coordination, "leases", c.host)
 	var l lease
-	err := c.call(ctx, http.MethodGet, path, nil, "", nil, &l)
-	missing := IsCode(err, http.StatusNotFound)
-	if err != nil && !missing {
+	if err := c.call(ctx, http.MethodGet, path, nil, "", nil, &l); err != nil {
 		return fmt.Errorf("reading Lease %s: %w", c.host, err)
-	}
-	if missing {
-		l.Metadata, err = json.Marshal(map[string]string{"name": c.host, "namespace": c.namespace})
-		if err != nil {
-			return err
-		}
 	}
 	l.APIVersion, l.Kind = "coordination.k8s.io/v1", "Lease"
 	l.Spec.LeaseDurationSeconds = int(LeaseDuration / time.Second)
@@ -54,12 +46,7 @@ func (c *Client) Beat(ctx context.Context, now time.Time) error {
 	if l.Spec.HolderIdentity != c.host {
 		l.Spec.HolderIdentity, l.Spec.AcquireTime = c.host, l.Spec.RenewTime
 	}
-	if missing {
-		err = c.call(ctx, http.MethodPost, c.namespaced(coordination, "leases", ""), nil, "application/json", &l, nil)
-	} else {
-		err = c.call(ctx, http.MethodPut, path, nil, "application/json", &l, nil)
-	}
-	if err != nil {
+	if err := c.call(ctx, http.MethodPut, path, nil, "application/json", &l, nil); err != nil {
 		return fmt.Errorf("renewing Lease %s: %w", c.host, err)
 	}
 	return nil

@@ -6,7 +6,7 @@
 //	capstanhosts           watch   (by field selector metadata.name)
 //	capstanhosts/status    patch
 //	secrets                get     NAME-bootstrap
-//	leases                 get, update; create if nobody else makes it
+//	leases                 get, update
 //	serviceaccounts/token  create  host-NAME
 package rest
 
