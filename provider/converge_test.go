@@ -86,6 +86,9 @@ func newLife(t *testing.T, supplier string) *world {
 	return newWorld(t, join(hosts(5, supplier), demo(infrav1.LoadBalancerLocal), member("cp", true), member("w1", false), member("w2", false))...)
 }
 
+// defaultShare: one of so many calls fails.
+var defaultShare = 8
+
 // TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer, without effect, and
 // with the provider killed after the effect. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
 // With CAPSTAN_TEST_EVERY set, every write fails in turn and every fourth read; else a share of them, another share for each way to fail.
@@ -95,7 +98,7 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			w := newLife(t, supplier)
 			life(w)
 			t.Logf("%d calls, %d of them write", w.calls, len(w.writes))
-			share := 6
+			share := defaultShare
 			if os.Getenv("CAPSTAN_TEST_EVERY") != "" {
 				share = 1
 			}

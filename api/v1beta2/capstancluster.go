@@ -31,8 +31,6 @@ type LoadBalancer struct {
 }
 
 // CapstanClusterSpec is the wanted state of a CapstanCluster.
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || (has(self.controlPlaneEndpoint) && self.controlPlaneEndpoint == oldSelf.controlPlaneEndpoint)",message="controlPlaneEndpoint can't be changed once it is set: machines have joined through it; create a new cluster instead"
-// +kubebuilder:validation:XValidation:rule="(has(self.loadBalancer) && has(self.loadBalancer.type) ? self.loadBalancer.type : 'External') == (has(oldSelf.loadBalancer) && has(oldSelf.loadBalancer.type) ? oldSelf.loadBalancer.type : 'External')",message="loadBalancer.type can't be changed: the endpoint would move; create a new cluster instead"
 type CapstanClusterSpec struct {
 	// controlPlaneEndpoint is where the API server of the cluster answers (IC-16). Set by the user, or by the controller
 	// for load balancer type Local. Immutable once set.
@@ -76,6 +74,10 @@ type CapstanClusterStatus struct {
 }
 
 // CapstanCluster is the infrastructure of a Cluster: the control plane endpoint and the failure domains (IC-01).
+//
+// The rules stand here and not at the spec, because a spec that is left out altogether would escape them.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.controlPlaneEndpoint) || (has(self.spec) && has(self.spec.controlPlaneEndpoint) && self.spec.controlPlaneEndpoint == oldSelf.spec.controlPlaneEndpoint)",message="spec.controlPlaneEndpoint can't be changed once it is set: machines have joined through it; create a new cluster instead"
+// +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.loadBalancer) && has(self.spec.loadBalancer.type) ? self.spec.loadBalancer.type : 'External') == (has(oldSelf.spec) && has(oldSelf.spec.loadBalancer) && has(oldSelf.spec.loadBalancer.type) ? oldSelf.spec.loadBalancer.type : 'External')",message="spec.loadBalancer.type can't be changed: the endpoint would move; create a new cluster instead"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=capstanclusters,scope=Namespaced,categories=cluster-api,shortName=cpc
 // +kubebuilder:storageversion

@@ -19,6 +19,7 @@ const IdentityPrefix = "host-"
 
 // CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
 // restored when objects move to another management cluster.
+// +kubebuilder:validation:XValidation:rule="(has(self.supplier) ? self.supplier : ”) == (has(oldSelf.supplier) ? oldSelf.supplier : ”)",message="supplier can't be changed: delete the host and enroll it again"
 type CapstanHostSpec struct {
 	// zone is the failure domain that the host is in.
 	// +required
@@ -31,7 +32,6 @@ type CapstanHostSpec struct {
 	// host is owned; somebody else runs it and the agent on it.
 	// +optional
 	// +kubebuilder:validation:Enum=dock
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="supplier can't be changed"
 	Supplier string `json:"supplier,omitempty"`
 
 	// unschedulable keeps new claims away. A machine that is on the host stays.

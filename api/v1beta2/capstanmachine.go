@@ -9,7 +9,6 @@ import (
 const MachineFinalizer = "infrastructure.capstan.dev/capstanmachine"
 
 // CapstanMachineSpec is the wanted state of a CapstanMachine.
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID can't be changed: it names the instance; delete the Machine to get another one"
 type CapstanMachineSpec struct {
 	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). Written by the
 	// controller; equals Node.spec.providerID (IM-11).
@@ -64,6 +63,9 @@ type CapstanMachineStatus struct {
 }
 
 // CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
+//
+// The rule stands here and not at the spec, because a spec that is left out altogether would escape it.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=capstanmachines,scope=Namespaced,categories=cluster-api,shortName=cpm
 // +kubebuilder:storageversion

@@ -44,7 +44,7 @@ func judge(s *scope) []metav1.Condition {
 	var found []metav1.Condition
 	switch {
 	case s.host != nil:
-		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason), bootstrapped(s), online(s.host))
+		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason), bootstrapped(s), online(s))
 	case s.lost != "":
 		found = append(found,
 			no(infrav1.HostClaimedCondition, infrav1.HostGoneReason, s.lost), no(infrav1.HostOnlineCondition, infrav1.HostGoneReason, s.lost))
@@ -97,16 +97,21 @@ func failure(host string, report *infrav1.BootstrapReport) string {
 	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it isn't tried again: delete the Machine, it is replaced", host, where, what)
 }
 
-// online repeats what the host's controller says.
-func online(host *infrav1.CapstanHost) metav1.Condition {
-	c := conditions.Get(host, infrav1.HostOnlineCondition)
-	if c == nil {
+// online repeats what the host's controller says. Until the host has been online for this machine there is one answer for all that comes
+// before: being off, being powered on, the agent's start.
+func online(s *scope) metav1.Condition {
+	c := conditions.Get(s.host, infrav1.HostOnlineCondition)
+	starting := fmt.Sprintf("host %s is starting", s.host.Name)
+	switch {
+	case c == nil:
 		return metav1.Condition{
-			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionUnknown, Reason: infrav1.HostStartingReason,
-			Message: fmt.Sprintf("no heartbeat of host %s was seen yet", host.Name),
+			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionUnknown, Reason: infrav1.HostStartingReason, Message: starting,
 		}
+	case c.Status != metav1.ConditionTrue && c.Reason != infrav1.HostOfflineReason && s.capstan.Spec.ProviderID == "":
+		return no(infrav1.HostOnlineCondition, infrav1.HostStartingReason, starting)
+	default:
+		return metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 	}
-	return metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 }
 
 func yes(kind, reason string) metav1.Condition {

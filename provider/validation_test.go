@@ -1,0 +1,101 @@
+//go:build linux
+
+package provider
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// TestValidation checks on a real API server that the rules in our types hold what the reconcilers rely on.
+func TestValidation(t *testing.T) {
+	env := startAPI(t)
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(env.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := func(claim *infrav1.HostClaim) *infrav1.CapstanHost {
+		return &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Claim: claim}}
+	}
+	claimed := func(released bool) *infrav1.HostClaim {
+		return &infrav1.HostClaim{Machine: "m", MachineUID: "1", Cluster: "demo", ProviderID: "p", Hostname: "m", Released: released}
+	}
+	endpoint := clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}
+	for name, c := range map[string]struct {
+		object client.Object
+		change func(client.Object)
+		fails  string // empty: the change is taken
+	}{
+		"a claim can be set and cleared": {object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim = nil }},
+		"a claim can be released":        {object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = true }},
+		"a claim can't pass to another machine": {
+			object: host(claimed(false)), fails: "clear it first",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.MachineUID = "2" },
+		},
+		"a released claim can't be taken back": {
+			object: host(claimed(true)), fails: "can't be taken back",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = false },
+		},
+		"a host can't change its zone": {
+			object: host(nil), fails: "zone can't be changed", change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Zone = "zone-b" },
+		},
+		"an owned host can't become a supplied one": {
+			object: host(nil), fails: "supplier", change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Supplier = infrav1.SupplierDock },
+		},
+		"a supplied host can't become an owned one": {
+			object: &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Supplier: infrav1.SupplierDock}}, fails: "supplier",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Supplier = "" },
+		},
+		"a provider id can be set": {object: &infrav1.CapstanMachine{}, change: func(o client.Object) { o.(*infrav1.CapstanMachine).Spec.ProviderID = "p" }},
+		"a provider id can't be changed (IM-10)": {
+			object: &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}, fails: "providerID can't be changed",
+			change: func(o client.Object) { o.(*infrav1.CapstanMachine).Spec.ProviderID = "q" },
+		},
+		"a provider id can't be taken away": {
+			object: &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}, fails: "providerID can't be changed",
+			change: func(o client.Object) { o.(*infrav1.CapstanMachine).Spec.ProviderID = "" },
+		},
+		"a type of balancer can't be changed": {
+			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal}}},
+			change: func(o client.Object) {
+				o.(*infrav1.CapstanCluster).Spec.LoadBalancer.Type = infrav1.LoadBalancerExternal
+			}, fails: "type can't be changed",
+		},
+		"a type of balancer can't be taken away": {
+			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal}}},
+			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.LoadBalancer.Type = "" }, fails: "type can't be changed",
+		},
+		"an endpoint can be set": {object: &infrav1.CapstanCluster{}, change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint = endpoint }},
+		"an endpoint can't be changed": {
+			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{ControlPlaneEndpoint: endpoint}}, fails: "controlPlaneEndpoint can't be changed",
+			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint.Port = 443 },
+		},
+		"an endpoint can't be taken away": {
+			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{ControlPlaneEndpoint: endpoint}}, fails: "controlPlaneEndpoint can't be changed",
+			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.object.SetNamespace("default")
+			c.object.SetGenerateName("x-")
+			if err := api.Create(t.Context(), c.object); err != nil {
+				t.Fatal(err)
+			}
+			c.change(c.object)
+			err := api.Update(t.Context(), c.object)
+			if c.fails == "" && err != nil || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+				t.Errorf("the change gave %v, want %q", err, c.fails)
+			}
+		})
+	}
+}
