@@ -19,7 +19,7 @@ const IdentityPrefix = "host-"
 
 // CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
 // restored when objects move to another management cluster.
-// +kubebuilder:validation:XValidation:rule="(has(self.supplier) ? self.supplier : ”) == (has(oldSelf.supplier) ? oldSelf.supplier : ”)",message="supplier can't be changed: delete the host and enroll it again"
+// +kubebuilder:validation:XValidation:rule="has(self.supplier) == has(oldSelf.supplier) && (!has(self.supplier) || self.supplier == oldSelf.supplier)",message="supplier can't be changed: delete the host and enroll it again"
 type CapstanHostSpec struct {
 	// zone is the failure domain that the host is in.
 	// +required
