@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/capstan-dev/capstan/plane"
 	callclient "github.com/capstan-dev/capstan/runtime/client"
+	"github.com/capstan-dev/capstan/templates"
 )
 
 // A plane works once in a process, and the tests kill it: the test binary plays the plane, in processes of their own.
@@ -33,24 +33,13 @@ func serve(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return plane.Run(ctx, plane.Options{
-		Dir:   dir,
-		Kube:  os.Getenv("PLANE_KUBE"),
-		Audit: os.Getenv("PLANE_AUDIT"),
+		Dir:     dir,
+		Kube:    os.Getenv("PLANE_KUBE"),
+		Audit:   os.Getenv("PLANE_AUDIT"),
+		Version: "v0.1.0",
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, _ plane.Info) (runtimeclient.Client, error) {
 			return callclient.New(callclient.Options{Reader: mgr.GetClient()})
 		},
-		Seed: func(plane.Info) ([][]byte, error) {
-			return [][]byte{[]byte(strings.ReplaceAll(seeded, "\t", "  "))}, nil
-		},
+		Seed: func(plane.Info) ([][]byte, error) { return [][]byte{templates.Local}, nil },
 	})
 }
-
-// seeded is what the planes of these tests start with.
-const seeded = `
-apiVersion: v1
-kind: ConfigMap
-metadata:
-	name: seeded
-data:
-	key: value
-`

@@ -1,0 +1,220 @@
+package plane_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/plane"
+	"github.com/capstan-dev/capstan/plane/progress"
+)
+
+// patience bounds every wait of these tests. It is long because the machine may be busy, not because anything takes so long.
+const patience = 1 * time.Minute
+
+// running is a plane in a process of its own.
+type running struct {
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	output *bytes.Buffer
+	exited chan struct{}
+}
+
+// kube returns the newest bundle that was built, or skips the test.
+func kube(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a whole plane is started, which is not short")
+	}
+	bin := home.Binaries("../bin")
+	bundles := bin.Bundles()
+	if len(bundles) == 0 {
+		t.Skip("no bundle was built: run make build")
+	}
+	path, err := bin.Kube(bundles[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// launch starts a plane in dir and does not wait.
+func launch(t *testing.T, dir string) *running {
+	t.Helper()
+	r := &running{t: t, dir: dir, output: &bytes.Buffer{}, exited: make(chan struct{})}
+	r.cmd = exec.Command(os.Args[0])
+	r.cmd.Env = append(os.Environ(), "PLANE_DIR="+dir, "PLANE_KUBE="+kube(t))
+	r.cmd.Stdout, r.cmd.Stderr = r.output, r.output
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = r.cmd.Wait()
+		close(r.exited)
+	}()
+	t.Cleanup(r.kill)
+	return r
+}
+
+// start starts a plane in dir and waits until it is ready.
+func start(t *testing.T, dir string) *running {
+	t.Helper()
+	r := launch(t, dir)
+	eventually(t, "the plane to be ready", func() error {
+		select {
+		case <-r.exited:
+			t.Fatalf("the plane ended:\n%s", r.tail())
+		default:
+		}
+		if _, err := os.Stat(filepath.Join(dir, progress.ReadyFile)); err != nil {
+			return err
+		}
+		if state := r.state(); state.Started.Before(time.Now().Add(-patience)) || !state.Ready {
+			return errors.New("the file is of an earlier plane")
+		}
+		return nil
+	})
+	return r
+}
+
+// kill ends the plane as a power cut would, if it still runs.
+func (r *running) kill() {
+	_ = r.cmd.Process.Kill()
+	<-r.exited
+}
+
+// stop ends the plane well.
+func (r *running) stop() {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Fatal(err)
+	}
+	select {
+	case <-r.exited:
+	case <-time.After(patience):
+		r.t.Fatalf("the plane does not end:\n%s", r.tail())
+	}
+	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+		r.t.Fatalf("the plane ended with status %d:\n%s", code, r.tail())
+	}
+}
+
+// tail returns the end of what the plane said. Only for a plane that has ended or a test that fails anyway.
+func (r *running) tail() string {
+	lines := strings.Split(r.output.String(), "\n")
+	return strings.Join(lines[max(0, len(lines)-30):], "\n")
+}
+
+func (r *running) state() progress.State {
+	state, _ := progress.Read(r.dir)
+	return state
+}
+
+// pid returns the process id of a child of the plane.
+func (r *running) pid(name string) int {
+	r.t.Helper()
+	for _, c := range r.state().Components {
+		if c.Name == name && c.Pid != 0 {
+			return c.Pid
+		}
+	}
+	r.t.Fatalf("the plane has no %s: %+v", name, r.state().Components)
+	return 0
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s for %s: %v", patience, what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// config is what the user's kubeconfig says.
+func (r *running) config() *rest.Config {
+	r.t.Helper()
+	data, err := plane.UserKubeconfig(r.dir, r.state().Server)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+// client is the user's.
+func (r *running) client() client.Client {
+	r.t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, clusterv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	c, err := client.New(r.config(), client.Options{Scheme: scheme})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// left returns the processes that work for the plane in dir.
+func left(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, path := range paths {
+		pid := filepath.Base(filepath.Dir(path))
+		if pid == strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(data, []byte(dir)) {
+			found = append(found, pid+" "+string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}
+
+// bounded returns a context for the requests of one test.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	t.Cleanup(cancel)
+	return ctx
+}

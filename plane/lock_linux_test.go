@@ -1,0 +1,42 @@
+package plane
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLockIsHeldByChildrenToo(t *testing.T) {
+	dir := t.TempDir()
+	first, err := lock(t.Context(), dir, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sleep", "60")
+	child.ExtraFiles = []*os.File{first}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	end := func() {
+		if !ended {
+			ended = true
+			_ = child.Process.Kill()
+			_ = child.Wait()
+		}
+	}
+	defer end()
+	first.Close() // as when the plane was killed
+
+	if _, err := lock(t.Context(), dir, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "end it first") {
+		t.Fatalf("while a child lives: %v", err)
+	}
+	end()
+	second, err := lock(t.Context(), dir, 10*time.Second)
+	if err != nil {
+		t.Fatalf("when the child is gone: %v", err)
+	}
+	second.Close()
+}

@@ -1,0 +1,28 @@
+//go:build linux
+
+package plane
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOptionsSayAllThatIsWrong(t *testing.T) {
+	err := (&Options{Bind: "somewhere", Kube: "/does/not/exist"}).complete()
+	if err == nil {
+		t.Fatal("the options were taken")
+	}
+	for _, want := range []string{"no folder", "/does/not/exist", "no address", "no runtime client"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}
+
+func TestChildEnv(t *testing.T) {
+	got := childEnv([]string{"ETCD_DATA_DIR=/elsewhere", "HOME=/root", "PATHS=x", "PATH=/bin", "GOGC=1"})
+	if want := []string{"PATH=/bin", "HOME=/root"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
