@@ -1,7 +1,3 @@
-// Package e2e runs the built binaries as a user would: real etcd, kube-apiserver, kubeadm and kubelets, on this machine.
-//
-// All tests share one management plane, started by TestMain in a directory of its own, because starting it is not what most
-// of them are about. TestMain ends it, and fails if anything of it is left: a process, a mount, a file.
 package e2e
 
 import (
@@ -52,6 +48,8 @@ func run(m *testing.M) int {
 	if code != 0 {
 		dumpLogs()
 	}
+	ctx, cancel = context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
 	if out, err := command(ctx, "down", "--delete").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: capstan down --delete: %v\n%s", err, out)
 		code = 1

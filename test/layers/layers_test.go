@@ -1,4 +1,3 @@
-// Package layers tests who may import whom: the table at the end of docs/architecture.md.
 package layers
 
 import (

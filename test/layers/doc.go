@@ -1,0 +1,2 @@
+// Package layers tests who may import whom: the table at the end of docs/architecture.md.
+package layers
