@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,60 +45,6 @@ type live struct {
 
 	mu     sync.Mutex
 	writes map[string]int // what the manager wrote, by method and resource
-}
-
-// bundle returns the capstan-kube binary, whose applets are etcd and kube-apiserver.
-func bundle(t *testing.T) string {
-	t.Helper()
-	kube := os.Getenv("CAPSTAN_KUBE")
-	if kube == "" {
-		version, err := os.ReadFile("../kube/DEFAULT_VERSION")
-		if err != nil {
-			t.Fatal(err)
-		}
-		kube = filepath.Join("..", "bin", "bundles", strings.TrimSpace(string(version)), "capstan-kube")
-	}
-	kube, err := filepath.Abs(kube)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(kube); err != nil {
-		t.Fatalf("this test needs a real API server: %v; run make kube first, or set CAPSTAN_KUBE", err)
-	}
-	return kube
-}
-
-// startAPI starts etcd and kube-apiserver with our types and those of core that we read.
-func startAPI(t *testing.T) *envtest.Environment {
-	t.Helper()
-	kube, assets := bundle(t), t.TempDir()
-	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
-		if err := os.Symlink(kube, filepath.Join(assets, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
-	if err != nil {
-		t.Fatalf("finding cluster-api's module: %v", err)
-	}
-	core := filepath.Join(strings.TrimSpace(string(out)), "core", "config", "crd", "bases")
-	env := &envtest.Environment{
-		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths: []string{
-			"../config/crd/bases", filepath.Join(core, "cluster.x-k8s.io_clusters.yaml"), filepath.Join(core, "cluster.x-k8s.io_machines.yaml"),
-		},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: limit,
-	}
-	if _, err := env.Start(); err != nil {
-		t.Fatalf("starting the API server: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Errorf("stopping the API server: %v", err)
-		}
-	})
-	return env
 }
 
 // startLive starts everything, with n local hosts.
@@ -425,61 +368,5 @@ func (l *live) watchRevisions() (check func()) {
 		if len(wrong) > 0 || revisions < 10 {
 			l.Errorf("of %d revisions these are provisioned too early: %v", revisions, wrong)
 		}
-	}
-}
-
-// attack tries what an agent must not be able to do, with the token of the agent of a host in use.
-func (l *live) attack(host string) {
-	l.Helper()
-	agent := l.dock.client(host)
-	other := "host-06"
-	l.must(l.admin.Create(l.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix}}))
-	ctx := l.Context()
-	own := &infrav1.CapstanHost{}
-	l.must(agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: host}, own))
-	for name, try := range map[string]func() error{
-		"read another host": func() error {
-			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other}, &infrav1.CapstanHost{})
-		},
-		"list all hosts": func() error { return agent.List(ctx, &infrav1.CapstanHostList{}, client.InNamespace(ns)) },
-		"read another host's bootstrap data": func() error {
-			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix}, &corev1.Secret{})
-		},
-		"list secrets": func() error { return agent.List(ctx, &corev1.SecretList{}, client.InNamespace(ns)) },
-		"change its own claim": func() error {
-			changed := own.DeepCopy()
-			changed.Spec.Claim = nil
-			return agent.Update(ctx, changed)
-		},
-		"report for another host": func() error {
-			return agent.Status().Patch(ctx, &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: other}},
-				client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Off"}}`)))
-		},
-		"beat for another host": func() error { return beat(ctx, agent, other) },
-		"get a token of another host": func() error {
-			_, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+other)
-			return err
-		},
-		"read a machine": func() error {
-			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: "cp"}, &infrav1.CapstanMachine{})
-		},
-	} {
-		if err := try(); !apierrors.IsForbidden(err) {
-			l.Errorf("an agent could %s: %v", name, err)
-		}
-	}
-	// What an agent writes into its spec through its status goes nowhere.
-	changed := own.DeepCopy()
-	changed.Spec.Claim = nil
-	changed.Labels = map[string]string{"disk": "ssd"}
-	if err := agent.Status().Update(ctx, changed); err != nil && !apierrors.IsConflict(err) {
-		l.Errorf("updating the status: %v", err)
-	}
-	l.get(host, own)
-	if own.Spec.Claim == nil || len(own.Labels) != 0 {
-		l.Error("an agent changed its claim or labels through its status")
-	}
-	if _, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+host); err != nil {
-		l.Errorf("an agent can't renew its token: %v", err)
 	}
 }

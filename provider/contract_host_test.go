@@ -1,0 +1,117 @@
+package provider
+
+import (
+	"testing"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func TestHostThatDiesOrVanishes(t *testing.T) { // T-IM-16: IM-20
+	w := newWorld(t, join(hosts(2, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	w.dead[name] = true
+	for range 12 {
+		w.pass()
+		w.agents()
+		w.invariants()
+		w.clock.SetTime(w.clock.Now().Add(5e9))
+	}
+	w.readyIs(w.machine("w1"), "False HostOffline")
+	if h := w.host(name); h.Status.Phase != infrav1.HostOffline {
+		t.Errorf("the dead host is %s", h.Status.Phase)
+	}
+	delete(w.dead, name)
+	w.settle()
+	w.readyIs(w.machine("w1"), "True Ready")
+
+	edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Finalizers = nil })
+	w.must(w.api.Delete(t.Context(), w.host(name)))
+	w.settle()
+	w.readyIs(w.machine("w1"), "False HostGone")
+	for _, h := range w.allHosts() {
+		if h.Spec.Claim != nil {
+			t.Errorf("the machine took a second host, %s (IM-63)", h.Name)
+		}
+	}
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) {
+		t.Error("a machine whose host is gone can't be deleted")
+	}
+}
+
+func TestHostInUseIsNotDeleted(t *testing.T) {
+	w := oneWorker(t)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	w.must(w.api.Delete(t.Context(), w.host(name)))
+	w.settle()
+	w.readyIs(w.host(name), "False Deleting")
+	w.readyIs(w.machine("w1"), "True Ready")
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	if w.exists(name, &infrav1.CapstanHost{}) || len(w.running) != 0 {
+		t.Errorf("the host is left; running %v", w.running)
+	}
+}
+
+func TestClaimOfAMachineThatVanishedIsShownAndKept(t *testing.T) {
+	w := oneWorker(t)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Finalizers = nil })
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	w.settle()
+	h := w.host(name)
+	w.readyIs(h, "False MachineGone")
+	if h.Spec.Claim == nil || h.Spec.Claim.Released || !w.running[name] {
+		t.Error("a host was cleaned though its machine may only be on its way here")
+	}
+}
+
+func TestHostThatDoesNotComeUpIsPoweredOnAgain(t *testing.T) {
+	w := oneWorker(t)
+	w.dead["host-01"] = true
+	for range 30 {
+		w.pass()
+		w.core()
+		w.agents()
+		w.clock.SetTime(w.clock.Now().Add(5e9))
+	}
+	n := 0
+	for _, call := range w.changes() {
+		if call == "power on host-01" {
+			n++
+		}
+	}
+	if n < 2 || n > 5 {
+		t.Errorf("powered on %d times in 150 s, want one for each 40 s", n)
+	}
+	delete(w.dead, "host-01")
+	w.settle()
+	w.readyIs(w.machine("w1"), "True Ready")
+}
+
+func TestSupplierIsMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string
+		none      bool
+	}{"there is none": {ns, true}, "it works in another namespace": {"other", false}} {
+		t.Run(name, func(t *testing.T) {
+			w := oneWorker(t)
+			w.hosts.SupplyNamespace = c.namespace
+			if c.none {
+				w.hosts.Supplier = nil
+			}
+			w.settle()
+			w.readyIs(w.host("host-01"), "False SupplierMissing")
+			w.readyIs(w.machine("w1"), "False NoHostMatches")
+			w.must(w.api.Delete(t.Context(), w.host("host-01")))
+			w.settle()
+			if w.exists("host-01", &infrav1.CapstanHost{}) {
+				t.Error("such a host can't be deleted")
+			}
+		})
+	}
+}
