@@ -1,240 +1,18 @@
 //go:build linux
 
-// Package kube_test runs real nodes: two hosts made of namespaces, kubeadm init on one and join on the other.
+// Package kube_test runs real nodes: hosts made of namespaces, kubeadm as it is, and the cluster seen from all sides.
 package kube_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// world is a network namespace with a bridge, to which hosts are connected. Nothing outside of it sees any of it.
-type world struct {
-	t       *testing.T
-	bundles string
-	pid     int // of the process that holds the namespaces
-}
-
-// host is one host: namespaces and a root directory of its own.
-type host struct {
-	w       *world
-	name    string
-	root    string
-	address string
-	pid     int // its PID 1, as the test counts
-}
-
-const (
-	gateway   = "10.99.0.1"
-	hostLimit = 20 * time.Second
-	nodeLimit = 120 * time.Second
-
-	workerMemory = 70 // MiB
-)
-
-// newWorld makes the namespaces, with a user namespace if the test doesn't run as root.
-func newWorld(t *testing.T, bundles string) *world {
-	t.Helper()
-	for _, tool := range []string{"ip", "unshare", "nsenter", "pivot_root"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("%s is not installed: install iproute2 and util-linux", tool)
-		}
-	}
-	args := []string{"--net", "--mount"}
-	if os.Getuid() != 0 {
-		args = append(args, "--user", "--map-root-user")
-	}
-	if out, err := exec.Command("unshare", append(args, "true")...).CombinedOutput(); err != nil {
-		t.Skipf("the kernel forbids namespaces here: unshare %s: %v: %s", strings.Join(args, " "), err, out)
-	}
-	cmd := exec.Command("unshare", append(args, "sleep", "infinity")...)
-	w := &world{t: t, bundles: bundles}
-	w.pid = w.startChild(cmd)
-	waitFor(t, hostLimit, "the namespaces", func() error {
-		own, err := os.Readlink("/proc/self/ns/net")
-		if err != nil {
-			return err
-		}
-		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", w.pid))
-		if err != nil || theirs == own {
-			return fmt.Errorf("not yet: %v", err)
-		}
-		return nil
-	})
-	for _, line := range []string{
-		"ip link set lo up",
-		"ip link add br0 type bridge forward_delay 0",
-		"ip addr add " + gateway + "/24 dev br0",
-		"ip link set br0 up",
-	} {
-		w.run(strings.Fields(line)...)
-	}
-	return w
-}
-
-// startChild starts a process that ends with the test, and with the test's process.
-func (w *world) startChild(cmd *exec.Cmd) int {
-	w.t.Helper()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if w.t.Failed() && out.Len() > 0 {
-			w.t.Logf("%s printed:\n%s", strings.Join(cmd.Args, " "), out.String())
-		}
-	})
-	return cmd.Process.Pid
-}
-
-// enter returns the command line that runs args in the namespaces of process pid.
-func enter(pid int, flags string, args ...string) []string {
-	line := []string{"nsenter", "-t", strconv.Itoa(pid)}
-	if os.Getuid() != 0 {
-		line = append(line, "--user", "--preserve-credentials")
-	}
-	return append(append(line, strings.Fields(flags)...), args...)
-}
-
-// run runs a command in the world.
-func (w *world) run(args ...string) {
-	w.t.Helper()
-	line := enter(w.pid, "--net --mount", args...)
-	if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
-		w.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
-	}
-}
-
-// host starts a host; number makes its address.
-func (w *world) host(name string, number int) *host {
-	w.t.Helper()
-	scripts, err := filepath.Abs("testdata")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	h := &host{w: w, name: name, root: w.t.TempDir(), address: fmt.Sprintf("10.99.0.%d", number)}
-	line := enter(w.pid, "--net --mount", "unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork", "--kill-child",
-		"/bin/sh", filepath.Join(scripts, "host.sh"), h.root, name, h.address, gateway, w.bundles)
-	unshare := w.startChild(exec.Command(line[0], line[1:]...))
-	w.t.Cleanup(func() { h.keepLogs() })
-	waitFor(w.t, hostLimit, "PID 1 of "+name, func() error {
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", unshare, unshare))
-		if err != nil {
-			return err
-		}
-		h.pid, err = strconv.Atoi(strings.TrimSpace(string(children)))
-		return err
-	})
-	port := "v" + name
-	w.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(h.pid))
-	w.run("ip", "link", "set", port, "master", "br0", "up")
-	waitFor(w.t, hostLimit, name+" to be up", func() error {
-		_, err := os.Stat(filepath.Join(h.root, "run", "containerd", "containerd.sock"))
-		return err
-	})
-	return h
-}
-
-// command prepares a command on the host.
-func (h *host) command(ctx context.Context, args ...string) *exec.Cmd {
-	line := enter(h.pid, "--net --mount --uts --pid --ipc --root --wd", args...)
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "KUBECONFIG=/etc/kubernetes/admin.conf"}
-	return cmd
-}
-
-// try runs a command on the host and returns its standard output.
-func (h *host) try(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
-	defer cancel()
-	cmd := h.command(ctx, args...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %s: %w\n%s%s", h.name, strings.Join(args, " "), err, out.String(), errOut.String())
-	}
-	return out.String(), nil
-}
-
-// must runs a command on the host and fails the test when it fails.
-func (h *host) must(args ...string) string {
-	h.w.t.Helper()
-	out, err := h.try(args...)
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
-	return out
-}
-
-// kubeadm runs kubeadm, and logs when it was at which line of its output.
-func (h *host) kubeadm(args ...string) {
-	t := h.w.t
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
-	defer cancel()
-	cmd := h.command(ctx, append([]string{"kubeadm"}, args...)...)
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = w, w
-	begin := time.Now()
-	err = cmd.Start()
-	w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		t.Logf("    %6.2f s  %s", time.Since(begin).Seconds(), lines.Text())
-	}
-	r.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("kubeadm %s: %v", strings.Join(args, " "), err)
-	}
-}
-
-// keepLogs copies the logs of a host to CAPSTAN_TEST_LOGS, if that is set.
-func (h *host) keepLogs() {
-	if dir := os.Getenv("CAPSTAN_TEST_LOGS"); dir != "" {
-		if err := os.CopyFS(filepath.Join(dir, h.name), os.DirFS(filepath.Join(h.root, "var", "log"))); err != nil && !errors.Is(err, fs.ErrExist) {
-			h.w.t.Logf("keeping logs: %v", err)
-		}
-	}
-}
-
-// waitFor waits until check has no error.
-func waitFor(t *testing.T, limit time.Duration, what string, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting for %s (%s): %v", what, limit, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
 
 // nodeReady returns an error while a Node is not Ready.
 func nodeReady(h *host, name string) error {
@@ -280,24 +58,6 @@ func podsReady(h *host, n int, args ...string) error {
 	return nil
 }
 
-// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names one that is built already.
-func bundle(t *testing.T) (dir, version string) {
-	t.Helper()
-	data, err := os.ReadFile("DEFAULT_VERSION")
-	if err != nil {
-		t.Fatal(err)
-	}
-	version = strings.TrimSpace(string(data))
-	if dir = os.Getenv("CAPSTAN_BUNDLES"); dir != "" {
-		return dir, version
-	}
-	dir = t.TempDir()
-	if out, err := exec.Command("./build", version, dir).CombinedOutput(); err != nil {
-		t.Fatalf("building the bundle: %v: %s", err, out)
-	}
-	return dir, version
-}
-
 // initConfig is kubeadm's configuration, with the settings that make a controller manager act soon: it waits for its turn by default.
 const initConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -319,72 +79,280 @@ controllerManager:
   - {name: leader-elect-lease-duration, value: 4s}
 `
 
-// memory returns the proportional set size, in MiB, of the processes of a host by name.
-func (h *host) memory() map[string]float64 {
-	h.w.t.Helper()
-	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.pid))
-	if err != nil {
-		h.w.t.Fatal(err)
+const (
+	token      = "abcdef.0123456789abcdef"
+	withoutCA  = "--discovery-token-unsafe-skip-ca-verification"
+	systemPods = 8 // of a cluster with one control plane and one worker
+)
+
+// steps logs what was done when.
+func steps(t *testing.T) func(what string) {
+	begin := time.Now()
+	return func(what string) {
+		t.Helper()
+		t.Logf("%6.2f s  %s", time.Since(begin).Seconds(), what)
 	}
-	sizes := map[string]float64{}
-	entries, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		h.w.t.Fatal(err)
-	}
-	for _, entry := range entries {
-		if ns, err := os.Readlink(entry + "/ns/pid"); err != nil || ns != own {
-			continue
-		}
-		line, _ := os.ReadFile(entry + "/cmdline")
-		name, _, _ := strings.Cut(string(line), "\x00")
-		rollup, _ := os.ReadFile(entry + "/smaps_rollup") // empty when it has ended
-		for l := range strings.Lines(string(rollup)) {
-			if f := strings.Fields(l); len(f) == 3 && f[0] == "Pss:" {
-				kib, _ := strconv.Atoi(f[1])
-				sizes[filepath.Base(name)] += float64(kib) / 1024
-			}
-		}
-	}
-	return sizes
 }
 
-// write writes a file on the host.
-func (h *host) write(path, content string) {
-	h.w.t.Helper()
-	if err := os.WriteFile(filepath.Join(h.root, path), []byte(content), 0o600); err != nil {
-		h.w.t.Fatal(err)
-	}
+// initialize runs kubeadm init on a host and waits for its Node.
+func initialize(t *testing.T, h *host, version string, args ...string) {
+	t.Helper()
+	h.write("/root/init.yaml", fmt.Sprintf(initConfig, version))
+	h.kubeadm(append([]string{"init", "--config", "/root/init.yaml"}, args...)...)
+	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(h, h.name) })
+}
+
+// join runs kubeadm join on a host and waits for its Node.
+func join(t *testing.T, h, first *host, args ...string) {
+	t.Helper()
+	h.kubeadm(append([]string{"join", first.address + ":6443", "--token", token, withoutCA}, args...)...)
+	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(first, h.name) })
 }
 
 // TestNodes makes a cluster of two nodes with kubeadm as it is, and looks at it from all sides.
 func TestNodes(t *testing.T) {
 	bundles, version := bundle(t)
 	w := newWorld(t, bundles)
-	begin := time.Now()
-	step := func(what string) {
-		t.Logf("%6.2f s  %s", time.Since(begin).Seconds(), what)
-	}
+	step := steps(t)
 	first := w.host("first", 11)
-	step("first host is up")
-	first.write("/root/init.yaml", fmt.Sprintf(initConfig, version))
-	first.kubeadm("init", "--config", "/root/init.yaml")
-	step("kubeadm init is done")
-	waitFor(t, nodeLimit, "the first node", func() error { return nodeReady(first, "first") })
+	initialize(t, first, version)
 	step("first node is Ready")
-
 	second := w.host("second", 12)
-	step("second host is up")
-	second.kubeadm("join", first.address+":6443", "--token", "abcdef.0123456789abcdef", "--discovery-token-unsafe-skip-ca-verification")
-	step("kubeadm join is done")
-	waitFor(t, nodeLimit, "the second node", func() error { return nodeReady(first, "second") })
+	join(t, second, first)
 	step("second node is Ready")
-	waitFor(t, nodeLimit, "all pods of kube-system", func() error { return podsReady(first, 8, "-n", "kube-system") })
+	waitFor(t, nodeLimit, "all pods of kube-system", func() error { return podsReady(first, systemPods, "-n", "kube-system") })
 	step("all pods of kube-system are Ready")
 
-	for _, h := range []*host{first, second} {
-		t.Logf("memory of %s in MiB: %.0f", h.name, h.memory())
+	t.Run("a worker is small", func(t *testing.T) {
+		for _, h := range []*host{first, second} {
+			for name, size := range h.memory() {
+				t.Logf("%-8s %-24s %4.0f MiB", h.name, name, size)
+			}
+		}
+		if m := second.memory(); m["kubelet"]+m["cri"] > workerMemory {
+			t.Errorf("kubelet and CRI server take %.0f MiB, want at most %d", m["kubelet"]+m["cri"], workerMemory)
+		}
+	})
+	t.Run("nodes say that they are hollow", func(t *testing.T) {
+		if out := first.must("kubectl", "get", "nodes", "-l", "capstan.dev/hollow=true", "-o", "name"); strings.Count(out, "node/") != 2 {
+			t.Errorf("nodes with the label: %q, want both", out)
+		}
+	})
+	t.Run("logs, exec and port-forward reach a component", func(t *testing.T) { lookIntoEtcd(t, first) })
+	t.Run("a hollow pod says so", func(t *testing.T) {
+		out := first.must("kubectl", "logs", "-n", "kube-system", "daemonset/kube-proxy")
+		if !strings.Contains(out, "This container is hollow") {
+			t.Errorf("its log is %q", out)
+		}
+		if _, err := first.try("kubectl", "exec", "-n", "kube-system", "daemonset/kube-proxy", "--", "true"); err == nil || !strings.Contains(err.Error(), "is hollow") {
+			t.Errorf("exec: %v, want it refused because the container is hollow", err)
+		}
+	})
+	t.Run("workloads come and go", func(t *testing.T) { runWorkloads(t, first, second) })
+	t.Run("components outlive CRI server and kubelet", func(t *testing.T) {
+		before := map[string]int{"etcd": first.process("etcd"), "kube-apiserver": first.process("kube-apiserver")}
+		first.kill("cri")
+		first.kill("kubelet")
+		waitFor(t, nodeLimit, "both to run again", func() error {
+			if first.process("cri") == 0 || first.process("kubelet") == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		waitFor(t, nodeLimit, "the log to be readable", func() error {
+			_, err := first.try("kubectl", "logs", "-n", "kube-system", "etcd-first", "--tail=1")
+			return err
+		})
+		for name, pid := range before {
+			if now := first.process(name); now != pid {
+				t.Errorf("%s is process %d, was %d", name, now, pid)
+			}
+		}
+	})
+	t.Run("killed components come back", func(t *testing.T) {
+		for _, name := range []string{"kube-apiserver", "etcd"} {
+			begin := time.Now()
+			first.kill(name)
+			waitFor(t, nodeLimit, "the API server", func() error {
+				if first.process(name) == 0 {
+					return errors.New("it does not run")
+				}
+				_, err := first.try("kubectl", "get", "--raw", "/readyz")
+				return err
+			})
+			t.Logf("%s was killed and the API server ready after %.1f s", name, time.Since(begin).Seconds())
+		}
+	})
+	t.Run("hosts come back after a reboot", func(t *testing.T) {
+		for _, h := range []*host{second, first} {
+			begin := time.Now()
+			boot := func() (string, error) {
+				return first.try("kubectl", "get", "lease", "-n", "kube-node-lease", h.name, "-o", "jsonpath={.spec.renewTime}")
+			}
+			before, err := boot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.reboot()
+			waitFor(t, nodeLimit, h.name+" to be back", func() error {
+				if now, err := boot(); err != nil || now == before {
+					return fmt.Errorf("its lease is not renewed: %v", err)
+				}
+				if err := nodeReady(first, h.name); err != nil {
+					return err
+				}
+				return podsReady(first, systemPods, "-n", "kube-system")
+			})
+			t.Logf("%s is back after %.1f s", h.name, time.Since(begin).Seconds())
+		}
+	})
+}
+
+// lookIntoEtcd reads etcd's log, executes a command in its container and talks to it through a forwarded port.
+func lookIntoEtcd(t *testing.T, first *host) {
+	if out := first.must("kubectl", "logs", "-n", "kube-system", "etcd-first"); !strings.Contains(out, "ready to serve client requests") {
+		t.Errorf("etcd's log is %q", out)
 	}
-	if m := second.memory(); m["kubelet"]+m["cri"] > workerMemory {
-		t.Errorf("kubelet and CRI server of a worker take %.0f MiB, want at most %d", m["kubelet"]+m["cri"], workerMemory)
+	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "etcd", "--version"); !strings.Contains(out, "etcd Version: 3.") {
+		t.Errorf("etcd says %q", out)
+	}
+	out, err := first.try("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "sh", "-c", "exit 5")
+	if err == nil || !strings.Contains(err.Error(), "exit code 5") {
+		t.Errorf("a failing command: %q, %v", out, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	forward := first.command(ctx, "kubectl", "port-forward", "-n", "kube-system", "pod/etcd-first", "18081:2381")
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer forward.Wait()
+	defer cancel()
+	waitFor(t, nodeLimit, "etcd's health through a forwarded port", func() error {
+		out, err := first.get("http://127.0.0.1:18081/health")
+		if err == nil && !strings.Contains(out, `"health":"true"`) {
+			err = fmt.Errorf("it says %q", out)
+		}
+		return err
+	})
+}
+
+// workloads are a Deployment with all sorts of things that a hollow host can't do, and a Job.
+const workloads = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      automountServiceAccountToken: true
+      initContainers:
+      - {name: prepare, image: registry.example/prepare:1}
+      containers:
+      - name: web
+        image: registry.example/web:1
+        readinessProbe: {httpGet: {path: /, port: 80}}
+        livenessProbe: {exec: {command: ["false"]}}
+        lifecycle: {preStop: {exec: {command: ["sleep", "30"]}}}
+        securityContext: {runAsNonRoot: true, appArmorProfile: {type: RuntimeDefault}}
+        volumeMounts:
+        - {name: scratch, mountPath: /scratch}
+        - {name: config, mountPath: /config.txt, subPath: root}
+        - {name: modules, mountPath: /lib/modules}
+      volumes:
+      - {name: scratch, emptyDir: {medium: Memory}}
+      - {name: config, configMap: {name: kube-root-ca.crt}}
+      - {name: modules, hostPath: {path: /no/such/directory, type: Directory}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: job, image: registry.example/job:1}
+`
+
+// runWorkloads creates workloads, waits for them, deletes them and sees that nothing is left of them on the host.
+func runWorkloads(t *testing.T, first, worker *host) {
+	before := leftovers(t, worker)
+	first.write("/root/workloads.yaml", workloads)
+	begin := time.Now()
+	first.must("kubectl", "apply", "-f", "/root/workloads.yaml")
+	first.must("kubectl", "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+	first.must("kubectl", "wait", "--for=condition=Complete", "job/job", "--timeout=60s")
+	t.Logf("workloads are up after %.1f s", time.Since(begin).Seconds())
+	ips := strings.Fields(first.must("kubectl", "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].status.podIP}"))
+	cidr := first.must("kubectl", "get", "node", worker.name, "-o", "jsonpath={.spec.podCIDR}")
+	seen := map[string]bool{}
+	for _, ip := range ips {
+		if !strings.HasPrefix(ip, strings.TrimSuffix(cidr, "0/24")) || seen[ip] {
+			t.Errorf("pod addresses %v, want different ones of %s", ips, cidr)
+		}
+		seen[ip] = true
+	}
+	begin = time.Now()
+	first.must("kubectl", "delete", "-f", "/root/workloads.yaml", "--timeout=60s")
+	first.must("kubectl", "wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
+	t.Logf("workloads are gone after %.1f s", time.Since(begin).Seconds())
+	waitFor(t, nodeLimit, "nothing to be left on the host", func() error {
+		if after := leftovers(t, worker); after != before {
+			return fmt.Errorf("there is %s, was %s", after, before)
+		}
+		return nil
+	})
+}
+
+// leftovers counts what pods leave on a host.
+func leftovers(t *testing.T, h *host) string {
+	t.Helper()
+	var counts []string
+	for _, pattern := range []string{"var/lib/kubelet/pods/*", "var/lib/capstan/cri/sandboxes/*", "var/lib/capstan/cri/containers/*", "var/log/pods/*"} {
+		found, err := filepath.Glob(filepath.Join(h.root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts = append(counts, fmt.Sprintf("%d of %s", len(found), pattern))
+	}
+	return strings.Join(counts, ", ")
+}
+
+// TestControlPlanes makes three control planes with stacked etcd, and takes one away.
+func TestControlPlanes(t *testing.T) {
+	const key = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	bundles, version := bundle(t)
+	w := newWorld(t, bundles)
+	step := steps(t)
+	first := w.host("first", 11)
+	initialize(t, first, version, "--upload-certs", "--certificate-key", key)
+	step("first control plane is Ready")
+	others := []*host{w.host("second", 12), w.host("third", 13)}
+	for _, h := range others {
+		join(t, h, first, "--control-plane", "--certificate-key", key)
+		step(h.name + " control plane is Ready")
+	}
+	members := func() int {
+		out := first.must("kubectl", "get", "pods", "-n", "kube-system", "-l", "component=etcd", "-o", "name")
+		return strings.Count(out, "pod/")
+	}
+	if n := members(); n != 3 {
+		t.Errorf("there are %d members of etcd, want 3", n)
+	}
+	last := others[1]
+	last.kubeadm("reset", "--force")
+	step("third control plane is reset")
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		if pid := last.process(name); pid != 0 {
+			t.Errorf("%s still runs after kubeadm reset", name)
+		}
+	}
+	// Without its member removed the other two would go on, but no further failure would be survived.
+	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
+		t.Errorf("the API server says %q", out)
 	}
 }

@@ -46,6 +46,22 @@ func (c *containers) GetCapacity(localStorage bool) v1.ResourceList {
 	return cadvisor.EphemeralStorageCapacityFromFsInfo(fs)
 }
 
+// GetPodCgroupRoot returns the machine's root, whose figures stand for those of all pods.
+func (c *containers) GetPodCgroupRoot() string { return "/" }
+
+// NewPodContainerManager returns a manager of pods without cgroups.
+func (c *containers) NewPodContainerManager() cm.PodContainerManager {
+	return podContainers{c.ContainerManager.NewPodContainerManager()}
+}
+
+// podContainers is the kubelet's stub, except that it has an answer to what is asked for each status of a pod.
+type podContainers struct{ cm.PodContainerManager }
+
+// GetPodCgroupConfig returns no configuration: there is none.
+func (podContainers) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
+	return nil, nil
+}
+
 // nodeSynced reports whether the kubelet has the Node as the API server has it. Pods must not be admitted before, as a Node without the
 // labels that others gave it would turn pods away.
 func (c *containers) nodeSynced(ctx context.Context) bool {

@@ -30,7 +30,7 @@ kubelet_run() {
 cri_run() { GOGC=50 exec cri; }
 
 rm -f /run/*.pid /run/kubelet.wanted
-[ -e /etc/kubelet.enabled ] && touch /run/kubelet.wanted
+[ ! -e /var/lib/kubelet/config.yaml ] || touch /run/kubelet.wanted # the unit is enabled
 keep cri true cri_run &
 keep kubelet kubelet_wanted kubelet_run &
 touch /run/ready

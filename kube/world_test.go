@@ -1,0 +1,413 @@
+//go:build linux
+
+package kube_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// world is a network namespace with a bridge, to which hosts are connected. Nothing outside of it sees any of it.
+type world struct {
+	t       *testing.T
+	bundles string
+	pid     int // of the process that holds the namespaces
+}
+
+// host is one host: namespaces and a root directory of its own.
+type host struct {
+	w       *world
+	name    string
+	root    string
+	address string
+	pid     int       // its PID 1, as the test counts
+	unshare *exec.Cmd // its parent
+}
+
+const (
+	gateway   = "10.99.0.1"
+	hostLimit = 20 * time.Second
+	nodeLimit = 120 * time.Second
+
+	workerMemory = 70 // MiB
+)
+
+// newWorld makes the namespaces, with a user namespace if the test doesn't run as root.
+func newWorld(t *testing.T, bundles string) *world {
+	t.Helper()
+	for _, tool := range []string{"ip", "unshare", "nsenter", "pivot_root"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("%s is not installed: install iproute2 and util-linux", tool)
+		}
+	}
+	args := []string{"--net", "--mount"}
+	if os.Getuid() != 0 {
+		args = append(args, "--user", "--map-root-user")
+	}
+	if out, err := exec.Command("unshare", append(args, "true")...).CombinedOutput(); err != nil {
+		t.Skipf("the kernel forbids namespaces here: unshare %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	cmd := exec.Command("unshare", append(args, "sleep", "infinity")...)
+	w := &world{t: t, bundles: bundles}
+	w.pid = w.startChild(cmd)
+	waitFor(t, hostLimit, "the namespaces", func() error {
+		own, err := os.Readlink("/proc/self/ns/net")
+		if err != nil {
+			return err
+		}
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", w.pid))
+		if err != nil || theirs == own {
+			return fmt.Errorf("not yet: %v", err)
+		}
+		return nil
+	})
+	for _, line := range []string{
+		"ip link set lo up",
+		"ip link add br0 type bridge forward_delay 0",
+		"ip addr add " + gateway + "/24 dev br0",
+		"ip link set br0 up",
+	} {
+		w.run(strings.Fields(line)...)
+	}
+	return w
+}
+
+// getVariable makes the test binary print what is at a URL, for use inside of a host.
+const getVariable = "CAPSTAN_TEST_GET"
+
+func TestMain(m *testing.M) {
+	url := os.Getenv(getVariable)
+	if url == "" {
+		os.Exit(m.Run())
+	}
+	client := http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get(url)
+	if err == nil {
+		_, err = io.Copy(os.Stdout, resp.Body)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// get returns what is at a URL in the host's network.
+func (h *host) get(url string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	line := enter(h.pid, "--net", self)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = []string{getVariable + "=" + url}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("getting %s: %w: %s", url, err, out)
+	}
+	return string(out), nil
+}
+
+// startChild starts a process that ends with the test, and with the test's process.
+func (w *world) startChild(cmd *exec.Cmd) int {
+	w.t.Helper()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if w.t.Failed() && out.Len() > 0 {
+			w.t.Logf("%s printed:\n%s", strings.Join(cmd.Args, " "), out.String())
+		}
+	})
+	return cmd.Process.Pid
+}
+
+// enter returns the command line that runs args in the namespaces of process pid.
+func enter(pid int, flags string, args ...string) []string {
+	line := []string{"nsenter", "-t", strconv.Itoa(pid)}
+	if os.Getuid() != 0 {
+		line = append(line, "--user", "--preserve-credentials")
+	}
+	return append(append(line, strings.Fields(flags)...), args...)
+}
+
+// run runs a command in the world.
+func (w *world) run(args ...string) {
+	w.t.Helper()
+	line := enter(w.pid, "--net --mount", args...)
+	if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+		w.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// host makes a host and starts it; number makes its address.
+func (w *world) host(name string, number int) *host {
+	w.t.Helper()
+	h := &host{w: w, name: name, root: w.t.TempDir(), address: fmt.Sprintf("10.99.0.%d", number)}
+	w.t.Cleanup(func() { h.keepLogs() })
+	h.boot()
+	return h
+}
+
+// boot starts a host.
+func (h *host) boot() {
+	h.w.t.Helper()
+	scripts, err := filepath.Abs("testdata")
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	os.Remove(filepath.Join(h.root, "run", "containerd", "containerd.sock")) // of the run before
+	line := enter(h.w.pid, "--net --mount", "unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork", "--kill-child",
+		"/bin/sh", filepath.Join(scripts, "host.sh"), h.root, h.name, h.address, gateway, h.w.bundles)
+	h.unshare = exec.Command(line[0], line[1:]...)
+	unshare := h.w.startChild(h.unshare)
+	waitFor(h.w.t, hostLimit, "PID 1 of "+h.name, func() error {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", unshare, unshare))
+		if err != nil {
+			return err
+		}
+		h.pid, err = strconv.Atoi(strings.TrimSpace(string(children)))
+		return err
+	})
+	port := "v" + h.name
+	h.w.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "address", h.mac(), "netns", strconv.Itoa(h.pid))
+	h.w.run("ip", "link", "set", port, "master", "br0", "up")
+	waitFor(h.w.t, hostLimit, h.name+" to be up", func() error {
+		_, err := os.Stat(filepath.Join(h.root, "run", "containerd", "containerd.sock"))
+		return err
+	})
+}
+
+// mac is the host's hardware address: made of its address, so that others' neighbour tables stay true after a reboot.
+func (h *host) mac() string {
+	number, _ := strconv.Atoi(h.address[strings.LastIndexByte(h.address, '.')+1:])
+	return fmt.Sprintf("02:63:00:00:00:%02x", number)
+}
+
+// reboot ends a host as a power failure does, and starts it again.
+func (h *host) reboot() {
+	h.w.t.Helper()
+	h.unshare.Process.Kill() // and with it PID 1, and with it all
+	waitFor(h.w.t, hostLimit, "the end of "+h.name, func() error {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", h.pid)); err == nil {
+			return errors.New("PID 1 is still there")
+		}
+		return nil
+	})
+	// The network namespace, and with it the other end of the cable, may live a little longer.
+	line := enter(h.w.pid, "--net --mount", "ip", "link", "del", "v"+h.name)
+	exec.Command(line[0], line[1:]...).Run()
+	h.boot()
+}
+
+// command prepares a command on the host.
+func (h *host) command(ctx context.Context, args ...string) *exec.Cmd {
+	line := enter(h.pid, "--net --mount --uts --pid --ipc --root --wd", args...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "KUBECONFIG=/etc/kubernetes/admin.conf"}
+	return cmd
+}
+
+// try runs a command on the host and returns its standard output.
+func (h *host) try(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
+	defer cancel()
+	cmd := h.command(ctx, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %s: %w\n%s%s", h.name, strings.Join(args, " "), err, out.String(), errOut.String())
+	}
+	return out.String(), nil
+}
+
+// must runs a command on the host and fails the test when it fails.
+func (h *host) must(args ...string) string {
+	h.w.t.Helper()
+	out, err := h.try(args...)
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	return out
+}
+
+// kubeadm runs kubeadm, and logs when it began which phase.
+func (h *host) kubeadm(args ...string) {
+	t := h.w.t
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), nodeLimit)
+	defer cancel()
+	cmd := h.command(ctx, append([]string{"kubeadm"}, args...)...)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	begin := time.Now()
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var output strings.Builder
+	last := ""
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		output.WriteString(lines.Text() + "\n")
+		phase, _, ok := strings.Cut(lines.Text(), "]")
+		if ok && strings.HasPrefix(phase, "[") && phase != last {
+			t.Logf("    %6.2f s  %s", time.Since(begin).Seconds(), lines.Text())
+			last = phase
+		}
+	}
+	r.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("kubeadm %s: %v\n%s", strings.Join(args, " "), err, output.String())
+	}
+	t.Logf("    %6.2f s  kubeadm %s is done", time.Since(begin).Seconds(), args[0])
+}
+
+// keepLogs copies the logs of a host to CAPSTAN_TEST_LOGS, if that is set.
+func (h *host) keepLogs() {
+	if dir := os.Getenv("CAPSTAN_TEST_LOGS"); dir != "" {
+		if err := os.CopyFS(filepath.Join(dir, h.name), os.DirFS(filepath.Join(h.root, "var", "log"))); err != nil && !errors.Is(err, fs.ErrExist) {
+			h.w.t.Logf("keeping logs: %v", err)
+		}
+	}
+}
+
+// waitFor waits until check has no error.
+func waitFor(t *testing.T, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s (%s): %v", what, limit, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names one that is built already.
+func bundle(t *testing.T) (dir, version string) {
+	t.Helper()
+	data, err := os.ReadFile("DEFAULT_VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version = strings.TrimSpace(string(data))
+	if dir = os.Getenv("CAPSTAN_BUNDLES"); dir != "" {
+		return dir, version
+	}
+	dir = t.TempDir()
+	if out, err := exec.Command("./build", version, dir).CombinedOutput(); err != nil {
+		t.Fatalf("building the bundle: %v: %s", err, out)
+	}
+	return dir, version
+}
+
+// processes returns the names of the host's processes by number, as the test counts.
+func (h *host) processes() map[int]string {
+	h.w.t.Helper()
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", h.pid))
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	entries, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	names := map[int]string{}
+	for _, entry := range entries {
+		if ns, err := os.Readlink(entry + "/ns/pid"); err != nil || ns != own {
+			continue
+		}
+		line, _ := os.ReadFile(entry + "/cmdline") // empty when it has ended
+		name, _, _ := strings.Cut(string(line), "\x00")
+		if pid, err := strconv.Atoi(filepath.Base(entry)); err == nil && name != "" {
+			names[pid] = filepath.Base(name)
+		}
+	}
+	return names
+}
+
+// process returns the number of the host's only process with a name, 0 if there is none.
+func (h *host) process(name string) int {
+	h.w.t.Helper()
+	found := 0
+	for pid, other := range h.processes() {
+		if other != name {
+			continue
+		}
+		if found != 0 {
+			h.w.t.Fatalf("%s runs twice on %s: processes %d and %d", name, h.name, found, pid)
+		}
+		found = pid
+	}
+	return found
+}
+
+// kill ends a process of the host by SIGKILL and waits until its number is gone.
+func (h *host) kill(name string) {
+	h.w.t.Helper()
+	pid := h.process(name)
+	if pid == 0 {
+		h.w.t.Fatalf("%s does not run on %s", name, h.name)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		h.w.t.Fatal(err)
+	}
+	waitFor(h.w.t, hostLimit, "the end of "+name, func() error {
+		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(line) > 0 {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}
+
+// memory returns the proportional set size, in MiB, of the host's processes by name.
+func (h *host) memory() map[string]float64 {
+	h.w.t.Helper()
+	sizes := map[string]float64{}
+	for pid, name := range h.processes() {
+		rollup, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)) // empty when it has ended
+		for l := range strings.Lines(string(rollup)) {
+			if f := strings.Fields(l); len(f) == 3 && f[0] == "Pss:" {
+				kib, _ := strconv.Atoi(f[1])
+				sizes[name] += float64(kib) / 1024
+			}
+		}
+	}
+	return sizes
+}
+
+// write writes a file on the host.
+func (h *host) write(path, content string) {
+	h.w.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.root, path), []byte(content), 0o600); err != nil {
+		h.w.t.Fatal(err)
+	}
+}
