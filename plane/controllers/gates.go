@@ -13,7 +13,7 @@ var gates = map[string]bool{
 	string(feature.MachinePool):     true,
 	string(feature.InPlaceUpdates):  true,
 	// One reconcile per object and second adds about 8 s of waiting to the chain of steps that creates a cluster. Package ownwrites takes
-	// over the guard against stale caches that goes with it: docs/adr/0010-reconcile-without-rate-limit.md.
+	// over the guard against stale caches that goes with it: docs/adr/0005-reconcile-without-rate-limit.md.
 	string(feature.ReconcilerRateLimiting): false,
 }
 
