@@ -94,7 +94,7 @@ func (a *agent) serve(ctx context.Context) {
 
 // watch watches the host until ctx ends.
 func (a *agent) watch(ctx context.Context, see func(*v1beta2.CapstanHost)) {
-	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 20 * time.Second}
+	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := a.client.WatchHost(ctx, func(host *v1beta2.CapstanHost) {

@@ -28,9 +28,10 @@ type reporter struct {
 
 	mu     sync.Mutex
 	report v1beta2.AgentReport
-	dirty  bool
-	urgent bool
-	last   time.Time     // when the last report was sent
+	dirty  bool          // it changed since it was sent
+	lost   bool          // the API shows another one
+	urgent bool          // it can't wait
+	last   time.Time     // when it was sent
 	wake   chan struct{} // holds at most one
 }
 
@@ -53,21 +54,24 @@ func (r *reporter) update(urgent bool, change func(*v1beta2.AgentReport)) {
 func (r *reporter) set(urgent bool) {
 	r.dirty = true
 	r.urgent = r.urgent || urgent
+	r.poke()
+}
+
+func (r *reporter) poke() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// seen compares the report with what the API shows: status is lost when a host is moved to another management cluster.
+// seen compares the report with what the API shows: status is lost when a host is moved to another management cluster. What a watch shows may
+// be older than the last report, so sending it again waits a moment.
 func (r *reporter) seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last.IsZero() || r.dirty || time.Since(r.last) < repeatPause {
-		return
-	}
-	if shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning) {
-		r.set(true)
+	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning)
+	if r.lost {
+		r.poke()
 	}
 }
 
@@ -81,7 +85,7 @@ func sameCleaning(a, b *v1beta2.CleaningReport) bool {
 
 // run sends the report whenever it changed, again and again until the API has it.
 func (r *reporter) run(ctx context.Context) {
-	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 20 * time.Second}
+	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
 	for {
 		report, pause := r.next()
 		if report == nil {
@@ -118,13 +122,19 @@ func (r *reporter) run(ctx context.Context) {
 func (r *reporter) next() (*v1beta2.AgentReport, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.dirty {
+	pause := reportPause
+	switch {
+	case r.dirty && r.urgent:
+		pause = 0
+	case !r.dirty && r.lost:
+		pause = repeatPause
+	case !r.dirty:
 		return nil, 0
 	}
-	if wait := reportPause - time.Since(r.last); wait > 0 && !r.urgent {
+	if wait := pause - time.Since(r.last); wait > 0 {
 		return nil, wait
 	}
-	r.dirty, r.urgent, r.last = false, false, time.Now()
+	r.dirty, r.lost, r.urgent, r.last = false, false, false, time.Now()
 	return r.report.DeepCopy(), 0
 }
 

@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -102,17 +103,8 @@ func (e *StatusError) Error() string {
 
 // IsCode reports whether err is an answer with the given HTTP status code.
 func IsCode(err error, code int) bool {
-	for err != nil {
-		if s, ok := err.(*StatusError); ok {
-			return s.Code == code
-		}
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return false
-		}
-		err = u.Unwrap()
-	}
-	return false
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == code
 }
 
 // namespaced returns the path of an object or, with an empty name, of a collection in the host's namespace.
@@ -128,13 +120,12 @@ func (c *Client) namespaced(prefix, resource, name string) string {
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, contentType string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var body io.Reader
+	var body []byte
 	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		body = bytes.NewReader(data)
 	}
 	response, err := c.send(ctx, method, path, query, contentType, body)
 	if err != nil {
@@ -154,17 +145,28 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send sends a request and returns the response if it is a success.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, body io.Reader) (*http.Response, error) {
+// send sends a request and returns the response if it is a success. If the token is not accepted and there is another one, that is tried.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (*http.Response, error) {
+	token := c.tokens.Token()
+	response, err := c.sendAs(ctx, token, method, path, query, contentType, body)
+	if IsCode(err, http.StatusUnauthorized) {
+		c.tokens.Reject(token)
+		if other := c.tokens.Token(); other != token {
+			return c.sendAs(ctx, other, method, path, query, contentType, body)
+		}
+	}
+	return response, err
+}
+
+func (c *Client) sendAs(ctx context.Context, token, method, path string, query url.Values, contentType string, body []byte) (*http.Response, error) {
 	target := c.server + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, method, target, body)
+	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	token := c.tokens.Token()
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", c.agent)
@@ -179,9 +181,6 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return response, nil
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusUnauthorized {
-		c.tokens.Reject(token)
-	}
 	var status struct{ Reason, Message string }
 	data, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	_ = json.Unmarshal(data, &status) // not JSON: the code says enough
