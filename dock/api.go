@@ -97,6 +97,7 @@ type UnitStatus struct {
 // Status is all that a dock holds.
 type Status struct {
 	PID       int          `json:"pid"`      // of the dock's first process inside, as the machine sees it
+	Instance  string       `json:"instance"` // another one after each start
 	Rootless  bool         `json:"rootless"` // it has a user namespace
 	Started   time.Time    `json:"started"`
 	BinDir    string       `json:"binDir"`

@@ -4,6 +4,7 @@ package dock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -106,7 +107,8 @@ func startOne(ctx context.Context, o Options, client *Client) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(o.Binary, "run", "--home", o.Home, "--bin-dir", o.BinDir)
+	instance := rand.Text()
+	cmd := exec.Command(o.Binary, "run", "--home", o.Home, "--bin-dir", o.BinDir, "--instance", instance)
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -116,7 +118,12 @@ func startOne(ctx context.Context, o Options, client *Client) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		if _, err := client.Status(ctx); err == nil {
+		if s, err := client.Status(ctx); err == nil {
+			if s.Instance != instance {
+				// Another was first. Ours must not wait for its turn: it would come up after the other's end, unasked.
+				cmd.Process.Kill()
+				<-ended
+			}
 			return nil
 		}
 		timer := time.NewTimer(pause)

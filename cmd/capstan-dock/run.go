@@ -82,6 +82,7 @@ func runDock(args []string, errOut io.Writer) int {
 	f := flags("run", errOut)
 	home := f.String("home", "", "home directory of Capstan, absolute")
 	binDir := f.String("bin-dir", "", "folder with Capstan's binaries, absolute")
+	instance := f.String("instance", "", "a name for this run, which the dock's status tells")
 	if f.Parse(args) != nil {
 		return 2
 	}
@@ -94,7 +95,7 @@ func runDock(args []string, errOut io.Writer) int {
 	defer stop()
 	err := outside.Run(ctx, outside.Config{
 		Dir:    dock.Dir(*home),
-		Inside: []string{insideCommand, *home, *binDir, strconv.FormatBool(outside.Rootless())},
+		Inside: []string{insideCommand, *home, *binDir, strconv.FormatBool(outside.Rootless()), *instance},
 		Log:    logger,
 	})
 	switch {
@@ -110,11 +111,11 @@ func runDock(args []string, errOut io.Writer) int {
 
 func runInside(args []string, errOut io.Writer) int {
 	logger := log.New(errOut, "dock: ", log.LstdFlags|log.Lmsgprefix)
-	if len(args) != 3 {
+	if len(args) != 4 {
 		logger.Print("this command is started by `capstan-dock run` only")
 		return 2
 	}
-	if err := inside.Run(inside.Config{Home: args[0], BinDir: args[1], Rootless: args[2] == "true", Log: logger}); err != nil {
+	if err := inside.Run(inside.Config{Home: args[0], BinDir: args[1], Rootless: args[2] == "true", Instance: args[3], Log: logger}); err != nil {
 		logger.Print(err)
 		return 1
 	}

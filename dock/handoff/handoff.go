@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -79,8 +80,11 @@ func Serve(conn *net.UnixConn) error {
 	buf := make([]byte, maxMessage)
 	for {
 		n, err := conn.Read(buf)
-		if err != nil || n == 0 {
-			return err
+		if n == 0 || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("waiting for a request for a listener: %w", err)
 		}
 		var r request
 		if err := json.Unmarshal(buf[:n], &r); err != nil {

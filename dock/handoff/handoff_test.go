@@ -28,7 +28,7 @@ func pair(t *testing.T) *Client {
 	}
 	t.Cleanup(func() {
 		c.Close()
-		if err := <-served; err != nil && !errors.Is(err, io.EOF) {
+		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 		outer.Close()

@@ -53,6 +53,7 @@ type engineParts struct {
 // listeners opens listeners on the machine's loopback interface; see package handoff.
 type listeners interface {
 	Listen(port int) (net.Listener, error)
+	Gone() <-chan struct{}
 }
 
 // maxBoots is how many hosts boot at the same time; more would only wait for each other's processor time.

@@ -167,8 +167,12 @@ func (e *engine) powerHost(ctx context.Context, name string, g goal) error {
 func (e *engine) describeHost(h *host) dock.Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	state, pid := h.state, e.outerPID(h.pid)
+	if state == dock.HostRunning && pid == 0 {
+		state = dock.HostStopping // it has ended a moment ago, and its loop is about to see that
+	}
 	return dock.Host{
-		Name: h.name, Address: h.address, State: h.state, PID: e.outerPID(h.pid), Since: h.since, Restarts: h.restarts, Error: h.lastErr,
+		Name: h.name, Address: h.address, State: state, PID: pid, Since: h.since, Restarts: h.restarts, Error: h.lastErr,
 		Root: filepath.Join(dock.HostDir(e.Home, h.name), "root"),
 	}
 }
@@ -176,7 +180,7 @@ func (e *engine) describeHost(h *host) dock.Host {
 // status serves dock.Client.Status.
 func (e *engine) status() dock.Status {
 	s := dock.Status{
-		PID: e.outerPID(1), Rootless: e.Rootless, Started: e.started, BinDir: e.BinDir, Gateway: dock.Gateway,
+		PID: e.outerPID(1), Instance: e.Instance, Rootless: e.Rootless, Started: e.started, BinDir: e.BinDir, Gateway: dock.Gateway,
 		Hosts: []dock.Host{}, Balancers: []dock.Balancer{}, Relays: []dock.Relay{}, Units: []dock.UnitStatus{},
 	}
 	e.mu.Lock()

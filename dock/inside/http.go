@@ -82,6 +82,7 @@ func (s *server) Close() {
 
 func handler(e *engine) http.Handler {
 	mux := http.NewServeMux()
+	answer := func(do call) http.HandlerFunc { return answer(e, do) }
 	mux.HandleFunc("GET /v1/status", answer(func(context.Context, *http.Request) (any, error) { return e.status(), nil }))
 	mux.HandleFunc("POST /v1/shutdown", answer(func(context.Context, *http.Request) (any, error) { e.askShutdown(); return nil, nil }))
 
@@ -141,12 +142,20 @@ func handler(e *engine) http.Handler {
 	return mux
 }
 
+// call does what a request asks for; what it returns is encoded.
+type call func(context.Context, *http.Request) (any, error)
+
 // answer turns a function into a handler. A caller that goes away doesn't stop what it asked for half way.
-func answer(do func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
+func answer(e *engine, do call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callLimit)
 		defer cancel()
 		result, err := do(ctx, r)
+		select {
+		case <-e.listeners.Gone(): // the outer process was killed, and this one is about to be
+			result, err = nil, errClosing
+		default:
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
 			var e *dock.Error

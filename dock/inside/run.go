@@ -26,6 +26,7 @@ import (
 type Config struct {
 	Home     string // HOME; the dock's part is HOME/dock
 	BinDir   string // with our binaries, "bundles" in it
+	Instance string // another one after each start
 	Rootless bool
 	Log      *log.Logger
 }
@@ -43,6 +44,7 @@ func Run(c Config) error {
 	}
 	unix.CloseOnExec(outside.HandoffFD)
 	unix.CloseOnExec(outside.LockFD)
+	os.WriteFile("/proc/self/comm", []byte("capstan-dock"), 0) // "exe" in lists of processes otherwise
 	machineProc, err := os.Open("/proc")
 	if err != nil {
 		return fmt.Errorf("opening the machine's /proc: %w", err)
