@@ -57,7 +57,9 @@ func (a *app) clusterScaleCommand() *cobra.Command {
 			if err := a.checkCreate(ctx, c, want); err != nil {
 				return err
 			}
-			if err := c.Patch(ctx, cluster, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			// Without an optimistic lock: the patch holds only what the user wants to change, and controllers write status and
+			// annotations all the time. The list of machine deployments is replaced whole, hence the look at its length above.
+			if err := c.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
 				return hint("try again", "changing cluster %s: %w", cluster.Name, err)
 			}
 			if !wait {
