@@ -19,20 +19,18 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Version is the version of the agent; the linker sets it.
-var Version = "dev"
-
 // agent holds what the parts of a running agent share.
 type agent struct {
-	config config.Config
-	client *rest.Client
-	tokens *token.Keeper
-	report *reporter
-	log    *slog.Logger
+	config  config.Config
+	version string
+	client  *rest.Client
+	tokens  *token.Keeper
+	report  *reporter
+	log     *slog.Logger
 }
 
-// Run runs the agent with the configuration at path until ctx ends, which is not an error. There is one agent for each state directory.
-func Run(ctx context.Context, path string, log *slog.Logger) error {
+// Run runs the agent of a version with the configuration at path until ctx ends, which is not an error. There is one agent for each state directory.
+func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 	c, err := config.Read(path)
 	if err != nil {
 		return err
@@ -52,13 +50,13 @@ func Run(ctx context.Context, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	client, err := rest.New(c, tokens, Version)
+	client, err := rest.New(c, tokens, version)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	a := &agent{config: c, client: client, tokens: tokens, report: newReporter(client.ApplyReport, log), log: log}
-	log.Info("the agent starts", "version", Version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
+	a := &agent{config: c, version: version, client: client, tokens: tokens, report: newReporter(client.ApplyReport, log), log: log}
+	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
 	if err := a.enroll(ctx); err != nil {
 		return nil // ctx ended
 	}

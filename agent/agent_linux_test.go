@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -31,7 +30,7 @@ const bundles = "/opt/capstan/bundles"
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); name {
 	case "capstan-agent":
-		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(Main("dev", os.Args[1:], os.Stdout, os.Stderr))
 	case "kubeadm":
 		fatal(syscall.Exec("/bin/sh", append([]string{"sh", "/opt/kubeadm.sh"}, os.Args[1:]...), os.Environ()))
 	case "kubelet":
@@ -664,7 +663,7 @@ func TestMainProgram(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			if code := Main(c.args, &out, io.MultiWriter(&errOut)); code != c.code {
+			if code := Main("dev", c.args, &out, &errOut); code != c.code {
 				t.Errorf("exit code %d", code)
 			}
 			if out.String() != c.out || !strings.Contains(errOut.String(), c.errOut) {

@@ -49,7 +49,7 @@ func (a *agent) collect() error {
 	}
 	a.report.update(true, func(r *v1beta2.AgentReport) {
 		found.Bootstrap, found.Cleaning = r.Bootstrap, r.Cleaning
-		found.Version, found.KubernetesVersions = cut(Version, 64), versions
+		found.Version, found.KubernetesVersions = cut(a.version, 64), versions
 		*r = found
 	})
 	return nil

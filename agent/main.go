@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/config"
 )
 
-// Main is the program capstan-agent. It returns the exit code: 0 when it was asked to end, 1 on an error, 2 for wrong arguments.
-func Main(args []string, stdout, stderr io.Writer) int {
+// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to end, 1 on an error, 2 for wrong arguments.
+func Main(version string, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("capstan-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	path := flags.String("config", config.DefaultPath, "path of the `file` with the configuration")
-	version := flags.Bool("version", false, "print the version and exit")
+	showVersion := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\nFlags:")
 		flags.PrintDefaults()
@@ -30,8 +30,8 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		}
 		return 2
 	}
-	if *version {
-		fmt.Fprintln(stdout, "capstan-agent", Version)
+	if *showVersion {
+		fmt.Fprintln(stdout, "capstan-agent", version)
 		return 0
 	}
 	if flags.NArg() > 0 {
@@ -44,7 +44,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := Run(ctx, *path, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
+	if err := Run(ctx, *path, version, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
 		fmt.Fprintln(stderr, "capstan-agent:", err)
 		return 1
 	}

@@ -49,6 +49,10 @@ func read(t *testing.T, path string) string {
 }
 
 func TestFilesAreTheSameAfterARepetition(t *testing.T) {
+	testhost.Run(t, filesAreTheSame)
+}
+
+func filesAreTheSame(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for name, content := range map[string]string{"old": "before", "log": "first\n"} {

@@ -57,7 +57,7 @@ func Run(t *testing.T, test func(t *testing.T)) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), variable+"="+t.TempDir())
+	cmd.Env = append(os.Environ(), variable+"="+t.TempDir(), "TMPDIR=/tmp")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = attributes()

@@ -1,0 +1,192 @@
+package clean
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/internal/testhost"
+	"github.com/capstan-dev/capstan/agent/journal"
+)
+
+func TestRulesOfKubernetesAreFound(t *testing.T) {
+	rules := "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:DOCKER - [0:0]\n-A INPUT -j KUBE-SERVICES\n-A INPUT -p tcp --dport 22 -j ACCEPT\n" +
+		"-A FORWARD -m comment --comment \"about kubernetes\" -j DOCKER\n-A CNI-FORWARD -j ACCEPT\nCOMMIT\n"
+	want := "*filter\n:INPUT ACCEPT [0:0]\n:DOCKER - [0:0]\n-A INPUT -p tcp --dport 22 -j ACCEPT\n" +
+		"-A FORWARD -m comment --comment \"about kubernetes\" -j DOCKER\nCOMMIT\n"
+	if got := withoutChains(rules); got != want {
+		t.Errorf("got %q", got)
+	}
+	if withoutChains(want) != want {
+		t.Error("rules of others are taken for those of Kubernetes")
+	}
+}
+
+func TestListeningPort(t *testing.T) {
+	cases := map[string]struct {
+		line string
+		port int
+		ok   bool
+	}{
+		"a socket that listens":  {"   0: 00000000:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1", 6443, true},
+		"with an IPv6 address":   {"   0: 00000000000000000000000000000000:280A 0:0 0A 0", 10250, true},
+		"a connection":           {"   0: 0100007F:192B 0100007F:C350 01 0", 0, false},
+		"the heading":            {"  sl  local_address rem_address   st tx_queue", 0, false},
+		"an empty line":          {"", 0, false},
+		"a port that is no port": {"   0: 00000000:ZZ 00000000:0000 0A 0", 0, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if port, ok := listeningPort(c.line); ok != c.ok || ok && port != c.port {
+				t.Errorf("got %d, %t", port, ok)
+			}
+		})
+	}
+}
+
+func TestLeftoversFitIntoAReport(t *testing.T) {
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("process %d %s", i, strings.Repeat("é", 400)))
+	}
+	got := bound(many)
+	if len(got) != 64 || got[63] != "and 37 more" {
+		t.Errorf("got %d, the last is %q", len(got), got[len(got)-1])
+	}
+	for _, l := range got {
+		if len(l) > 512 || strings.ToValidUTF8(l, "") != l {
+			t.Errorf("%q is too long or broken", l)
+		}
+	}
+	if len(bound(nil)) != 0 {
+		t.Error("nothing became something")
+	}
+}
+
+func newCleaner(t *testing.T) *Cleaner {
+	t.Helper()
+	j, err := journal.Open("/var/lib/capstan/journal", "capstan://default/h1/0a1b2c3d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	log, err := command.OpenLog(LogPath, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	return &Cleaner{Journal: j, Log: log, BundlesDir: "/opt/capstan/bundles"}
+}
+
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each kind of leftover is found by the proof, and gone after cleaning.
+func TestTheProofFindsWhatIsLeft(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n") // no such units
+		c := newCleaner(t)
+		if left, err := c.Leftovers(t.Context()); err != nil || len(left) > 0 {
+			t.Fatalf("on a clean host: %v, %v", left, err)
+		}
+		touch(t, "/var/lib/etcd/member")
+		touch(t, "/etc/cni/net.d/x.conf")
+		if err := os.MkdirAll("/var/lib/kubelet/pods/a", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, point := range []string{"/var/lib/kubelet/pods/a", "/var/lib/etcd"} { // the second one is the host's own disk
+			if err := unix.Mount("x", point, "tmpfs", 0, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		touch(t, "/var/lib/etcd/member")
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cni0"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll("/usr/local/bin", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("/opt/capstan/bundles/v1.0.0/capstan-kube", "/usr/local/bin/kubelet"); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:6443")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"interface cni0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet", "path /var/lib/etcd", "path /var/lib/kubelet",
+			"socket tcp 6443, the port of kube-apiserver",
+		}
+		left, err := c.Leftovers(t.Context())
+		slices.Sort(left)
+		if err != nil || !slices.Equal(left, want) {
+			t.Errorf("found %q, %v\nwant %q", left, err, want)
+		}
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if done, left := c.Journal.Cleaned(); !done || !slices.Equal(left, []string{"socket tcp 6443, the port of kube-apiserver"}) {
+			t.Errorf("left %v: the socket is this test's", left)
+		}
+		l.Close()
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+		if !mountPoint("/var/lib/etcd") {
+			t.Error("the host's own disk was unmounted")
+		}
+		if _, err := os.Stat(LogPath); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the log of a clean host is left: %v", err)
+		}
+	})
+}
+
+// Somebody's data may be mounted below a folder that is to be deleted.
+func TestNothingIsDeletedThroughAMount(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		for _, dir := range []string{"/srv/data", "/etc/cni/net.d/deep/mount"} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		touch(t, "/srv/data/precious")
+		if err := unix.Mount("/srv/data", "/etc/cni/net.d/deep/mount", "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := deleteFolder("/etc/cni/net.d"); err == nil || !strings.Contains(err.Error(), "mounted at /etc/cni/net.d/deep/mount") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := os.Stat("/srv/data/precious"); err != nil {
+			t.Error("data was deleted through a mount")
+		}
+		if err := os.Symlink("/srv/data", "/run/kubeadm"); err != nil {
+			t.Fatal(err)
+		}
+		if err := deleteFolder("/run/kubeadm"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat("/srv/data/precious"); err != nil {
+			t.Error("data was deleted through a link")
+		}
+	})
+}
