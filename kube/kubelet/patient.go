@@ -18,10 +18,12 @@ const (
 	retryMax = 250 * time.Millisecond
 )
 
-// patient is a transport that, when nobody listens at the API server's address, tries again for a while before it reports so.
+// patient is a transport that, when nobody listens at the API server's address, tries the requests of informers and the registration of the Node
+// again for a while before it reports so.
 //
 // The kubelet of a control plane starts before its API server. Its informers and its registration then back off to many seconds each, and
-// the whole start-up waits for them. Asking again soon costs a refused connection on the same host.
+// the whole start-up waits for them. Asking again soon costs a refused connection on the same host. Other requests fail at once as ever, because
+// loops that static pods need wait for them.
 type patient struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -49,7 +51,7 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	deadline := time.Now().Add(p.limit)
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		resp, err := p.next.RoundTrip(req)
-		if err == nil || !again(req, err) || time.Now().Add(pause).After(deadline) {
+		if err == nil || !worthWaiting(req) || !again(req, err) || time.Now().Add(pause).After(deadline) {
 			return resp, err
 		}
 		select {
@@ -61,6 +63,18 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// worthWaiting reports whether the request is one of an informer or the registration of the Node.
+func worthWaiting(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet:
+		query := req.URL.Query()
+		return query.Has("watch") || query.Has("limit") // a watch, or a list in pages
+	case http.MethodPost:
+		return req.URL.Path == "/api/v1/nodes"
+	}
+	return false
 }
 
 // again reports whether a request that failed with err had no effect and can be sent again.

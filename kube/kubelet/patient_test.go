@@ -45,7 +45,7 @@ func TestPatientWaitsForTheServer(t *testing.T) {
 	}), limit: 20 * time.Second}}
 	done := make(chan error, 1)
 	go func() {
-		resp, err := client.Post("http://"+address, "text/plain", strings.NewReader("hello"))
+		resp, err := client.Post("http://"+address+"/api/v1/nodes", "text/plain", strings.NewReader("hello"))
 		if err == nil {
 			err = resp.Body.Close()
 		}
@@ -68,9 +68,31 @@ func TestPatientWaitsForTheServer(t *testing.T) {
 
 func TestPatienceEnds(t *testing.T) {
 	client := http.Client{Transport: &patient{next: http.DefaultTransport, limit: 100 * time.Millisecond}}
-	_, err := client.Get("http://" + freeAddress(t))
+	_, err := client.Get("http://" + freeAddress(t) + "/api/v1/pods?limit=500")
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("got %v, want the refusal", err)
+	}
+}
+
+func TestWorthWaiting(t *testing.T) {
+	cases := map[string]struct {
+		method, url string
+		want        bool
+	}{
+		"a list of an informer":   {http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3Dx&limit=500&resourceVersion=0", true},
+		"a watch":                 {http.MethodGet, "/api/v1/services?allowWatchBookmarks=true&watch=true", true},
+		"the registration":        {http.MethodPost, "/api/v1/nodes", true},
+		"one object":              {http.MethodGet, "/api/v1/nodes/first", false},
+		"one object of the cache": {http.MethodGet, "/api/v1/nodes/first?resourceVersion=0", false},
+		"a certificate":           {http.MethodPost, "/apis/certificates.k8s.io/v1/certificatesigningrequests", false},
+		"a status":                {http.MethodPatch, "/api/v1/nodes/first/status", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := worthWaiting(httptest.NewRequest(c.method, c.url, nil)); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 
