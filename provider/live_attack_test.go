@@ -13,7 +13,10 @@ import (
 )
 
 // attack tries what an agent must not be able to do, with the token of the agent of a host in use.
-func (l *live) attack(host string) {
+//
+// The function that it returns is to be called when the host was released: it waits until the token is refused, which may last as
+// long as the API server remembers tokens that were right (10 s).
+func (l *live) attack(host string) (refused func()) {
 	l.Helper()
 	agent := l.dock.client(host)
 	other := "host-06"
@@ -65,5 +68,11 @@ func (l *live) attack(host string) {
 	}
 	if _, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+host); err != nil {
 		l.Errorf("an agent can't renew its token: %v", err)
+	}
+	return func() {
+		l.Helper()
+		l.until("the token of a host that was destroyed is refused", func() bool {
+			return apierrors.IsUnauthorized(agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: host}, &infrav1.CapstanHost{}))
+		})
 	}
 }

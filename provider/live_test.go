@@ -257,7 +257,7 @@ func TestLive(t *testing.T) {
 
 	m := &infrav1.CapstanMachine{}
 	l.get("w1", m)
-	l.attack(m.Status.Host)
+	refused := l.attack(m.Status.Host)
 	if l.get(m.Status.Host+infrav1.BootstrapSecretSuffix, &corev1.Secret{}) {
 		t.Error("the bootstrap data is left after success")
 	}
@@ -274,6 +274,7 @@ func TestLive(t *testing.T) {
 	if names, _ := l.dock.List(t.Context()); len(names) != 0 {
 		t.Errorf("hosts run on: %v", names)
 	}
+	refused()
 	l.must(l.admin.Delete(t.Context(), &infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "demo-infra"}}))
 	l.until("the cluster is gone", func() bool { return !l.get("demo-infra", &infrav1.CapstanCluster{}) })
 	if l.dock.backendsOf("demo") != nil {

@@ -36,6 +36,9 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err
 		}
+		if err := r.revoke(ctx, s.host); err != nil { // what ran on the host may have kept the token
+			return step.Answer{}, err
+		}
 	}
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil

@@ -26,13 +26,17 @@ const Label = "infrastructure.capstan.dev/host"
 // fieldOwner owns the fields of the identity objects.
 const fieldOwner = client.FieldOwner("capstan")
 
-// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. It is applied
-// once by each process, and again when a token can't be had.
+// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A supplied host gets it
+// when it is claimed: before, it has no agent. It is applied once by each process, and again when a token can't be had.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
+	c := s.host.Spec.Claim
+	if s.host.Spec.Supplier != "" && (c == nil || c.Released) || s.host.Spec.Supplier == "" && !s.host.DeletionTimestamp.IsZero() {
+		return step.Next(), nil
+	}
 	r.mu.Lock()
 	applied := r.identities[s.host.UID]
 	r.mu.Unlock()
-	if applied || !s.host.DeletionTimestamp.IsZero() {
+	if applied {
 		return step.Next(), nil
 	}
 	for _, object := range identityObjects(s.host) {
@@ -77,6 +81,17 @@ func identityObjects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
 			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithName(account).WithNamespace(host.Namespace)),
 		coordinationv1ac.Lease(host.Name, host.Namespace).WithLabels(labels).WithOwnerReferences(owner),
 	}
+}
+
+// revoke makes the agent's tokens invalid: those of an account that was deleted stay so when it is made again. The API server may
+// remember a token that it has just seen for 10 s.
+func (r *Reconciler) revoke(ctx context.Context, host *infrav1.CapstanHost) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
+	if err := r.Client.Delete(ctx, account); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting ServiceAccount %s: %w", account.Name, err)
+	}
+	r.forgetIdentity(host)
+	return nil
 }
 
 // removeIdentity makes the agent's tokens invalid at once: the account goes first.

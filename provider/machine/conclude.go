@@ -24,7 +24,7 @@ func conclude(s *scope) {
 	if s.host != nil {
 		status.Host = s.host.Name
 		status.FailureDomain = s.host.Spec.Zone
-		if a := claim.Address(s.host); a != "" {
+		if a := claim.Address(s.host); a != "" && s.capstan.Spec.ProviderID != "" {
 			status.Addresses = clusterv1.MachineAddresses{
 				{Type: clusterv1.MachineHostName, Address: s.host.Spec.Claim.Hostname},
 				{Type: clusterv1.MachineInternalIP, Address: a},
