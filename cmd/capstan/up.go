@@ -139,7 +139,8 @@ func (a *app) startPlane(ctx context.Context, p *steps.Printer, docked *dock.Cli
 	}
 }
 
-// waitForHosts waits until the inventory has its size: a cluster that is made before would be refused.
+// waitForHosts waits until the inventory has its size and each host its state: a cluster that is made before would be refused
+// or held back.
 func (a *app) waitForHosts(ctx context.Context, hosts int, detail func(string)) error {
 	c, err := a.client()
 	if err != nil {
@@ -150,8 +151,14 @@ func (a *app) waitForHosts(ctx context.Context, hosts int, detail func(string)) 
 		if err := c.List(ctx, list, client.InNamespace(a.namespace)); err != nil {
 			return false, err
 		}
-		detail(fmt.Sprintf("%d of %d hosts", len(list.Items), hosts))
-		return len(list.Items) >= hosts, nil
+		settled := 0
+		for _, h := range list.Items {
+			if h.Status.Phase != "" && h.Status.Phase != infrav1.HostEnrolling {
+				settled++
+			}
+		}
+		detail(fmt.Sprintf("%d of %d hosts", settled, hosts))
+		return settled >= hosts, nil
 	})
 }
 
