@@ -14,15 +14,15 @@ import (
 const markName = "INVOCATION_ID"
 
 // members lists the processes of this PID namespace that carry mark in their environment or belong to session sid (0: none).
-// The process that asks is never among them.
-func members(mark string, sid int) []int {
+// The process that asks is never among them. unsettled says that there are processes without any environment: they may be about to execute another program,
+// and should be looked at again.
+func members(mark string, sid int) (found []int, unsettled bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	self, _ := os.Readlink("/proc/self/ns/pid")
 	want := []byte(markName + "=" + mark)
-	var out []int
 	for _, e := range entries {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
@@ -36,18 +36,18 @@ func members(mark string, sid int) []int {
 		if pid == 0 || pid == os.Getpid() {
 			continue
 		}
-		if (sid != 0 && session == sid) || hasMark(dir, want) {
-			out = append(out, pid)
+		env, err := os.ReadFile(dir + "/environ")
+		switch {
+		case sid != 0 && session == sid, err == nil && hasPair(env, want):
+			found = append(found, pid)
+		case err == nil && len(env) == 0:
+			unsettled = true
 		}
 	}
-	return out
+	return found, unsettled
 }
 
-func hasMark(dir string, want []byte) bool {
-	env, err := os.ReadFile(dir + "/environ")
-	if err != nil {
-		return false
-	}
+func hasPair(env, want []byte) bool {
 	for _, pair := range bytes.Split(env, []byte{0}) {
 		if bytes.Equal(pair, want) {
 			return true
@@ -57,7 +57,7 @@ func hasMark(dir string, want []byte) bool {
 }
 
 // ids reads the process id and session id as the innermost namespace of that process knows them. Zombies have none: they
-// are as good as ended.
+// are as good as ended. Threads of the kernel have none either.
 func ids(dir string) (pid, session int) {
 	status, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -72,6 +72,10 @@ func ids(dir string) (pid, session int) {
 		switch last := fields[len(fields)-1]; name {
 		case "State":
 			if fields[0] == "Z" || fields[0] == "X" {
+				return 0, 0
+			}
+		case "Kthread":
+			if last == "1" {
 				return 0, 0
 			}
 		case "NSpid":

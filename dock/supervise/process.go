@@ -88,7 +88,8 @@ func (p *Process) Stop(grace time.Duration, mode Mode) error {
 		return err
 	}
 	if mode != MainProcess && mode != MixedGroup {
-		signalAll(members(p.mark, p.Pid), syscall.SIGTERM)
+		group, _ := members(p.mark, p.Pid)
+		signalAll(group, syscall.SIGTERM)
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -116,9 +117,13 @@ const killWait = 5 * time.Second
 // KillRest ends with SIGKILL what is left of the descendants of a process that has ended itself, and waits for their end.
 func (p *Process) KillRest() error {
 	deadline := time.Now().Add(killWait)
-	for pause := time.Millisecond; ; pause *= 2 {
-		rest := members(p.mark, p.Pid)
-		if len(rest) == 0 {
+	empty := 0
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		rest, unsettled := members(p.mark, p.Pid)
+		if empty++; len(rest) > 0 {
+			empty = 0
+		}
+		if (empty >= emptyScans && !unsettled) || empty >= unsettledScans {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -128,6 +133,12 @@ func (p *Process) KillRest() error {
 		time.Sleep(pause)
 	}
 }
+
+// One look at all processes is not enough: one that forks and ends, or that executes another program, is easily missed.
+const (
+	emptyScans     = 2 // in a row that must find nothing
+	unsettledScans = 6 // in a row after which a process without an environment is not ours
+)
 
 func signalAll(pids []int, sig syscall.Signal) {
 	for _, pid := range pids {
