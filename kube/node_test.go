@@ -64,10 +64,12 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 bootstrapTokens:
 - token: abcdef.0123456789abcdef
+certificateKey: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: %s
+controlPlaneEndpoint: 10.99.0.11:6443
 networking:
   podSubnet: 10.244.0.0/16
 controllerManager:
@@ -81,6 +83,7 @@ controllerManager:
 
 const (
 	token      = "abcdef.0123456789abcdef"
+	key        = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	withoutCA  = "--discovery-token-unsafe-skip-ca-verification"
 	systemPods = 8 // of a cluster with one control plane and one worker
 )
@@ -324,12 +327,11 @@ func leftovers(t *testing.T, h *host) string {
 
 // TestControlPlanes makes three control planes with stacked etcd, and takes one away.
 func TestControlPlanes(t *testing.T) {
-	const key = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	bundles, version := bundle(t)
 	w := newWorld(t, bundles)
 	step := steps(t)
 	first := w.host("first", 11)
-	initialize(t, first, version, "--upload-certs", "--certificate-key", key)
+	initialize(t, first, version, "--upload-certs")
 	step("first control plane is Ready")
 	others := []*host{w.host("second", 12), w.host("third", 13)}
 	for _, h := range others {

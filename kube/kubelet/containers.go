@@ -71,7 +71,7 @@ func (c *containers) nodeSynced(ctx context.Context) bool {
 	if getNode == nil {
 		return false
 	}
-	node, err := getNode(ctx)
+	node, err := askNode(ctx, getNode)
 	// Until its informer has the Node the kubelet makes one up, which has no resource version.
 	return err == nil && node.ResourceVersion != ""
 }

@@ -61,7 +61,7 @@ func dependencies(ctx context.Context, server *options.KubeletServer) (*upstream
 // connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both rewritten on their way.
 func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers, node types.NodeName) {
 	logger := klog.FromContext(ctx)
-	pods := config.NewPodConfig(deps.Recorder, deps.PodStartupLatencyTracker)
+	pods := newPodConfig(deps)
 	if path := server.StaticPodPath; path != "" {
 		out := rewriting(ctx, kubetypes.FileSource, pods.Channel(ctx, kubetypes.FileSource))
 		config.NewSourceFile(logger, path, node, server.FileCheckFrequency.Duration, out)

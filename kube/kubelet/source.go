@@ -6,7 +6,18 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	upstream "k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/config"
 )
+
+// newPodConfig returns what merges the sources of pods.
+func newPodConfig(deps *upstream.Dependencies) *config.PodConfig {
+	return config.NewPodConfig(deps.Recorder, deps.PodStartupLatencyTracker)
+}
+
+// askNode asks the kubelet for the Node.
+func askNode(ctx context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { return getNode(ctx) }
 
 // rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod rewritten. The element's
 // type is not exported by the kubelet, but its shape is, so it is a type parameter here. The goroutine ends with ctx.
