@@ -297,6 +297,9 @@ func dropCapabilities() error {
 		unix.CAP_MAC_ADMIN, unix.CAP_SYSLOG, unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND, unix.CAP_PERFMON, unix.CAP_BPF,
 	} {
 		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		if errno == unix.ENOTSUP {
+			return errors.New("dropping capabilities: this program can't do that: build it with CGO_ENABLED=0")
+		}
 		if errno != 0 && errno != unix.EINVAL && errno != unix.EPERM { // EINVAL: this kernel doesn't know it
 			return fmt.Errorf("dropping capability %d: %w", c, errno)
 		}
