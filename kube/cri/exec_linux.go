@@ -60,8 +60,8 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	return resp, err
 }
 
-// command prepares a command of a container: in the host's filesystem, with the container's environment. The component's own name, and that of
-// any other applet of the bundle, means the bundle's binary. ctx bounds it: it is asked to end, and killed soon after.
+// command prepares a command of a container: in the host's filesystem, with the container's environment. The component's own name means the
+// bundle's binary, and so does that of another applet if the host has no such command. ctx bounds it: it is killed when ctx ends.
 func (s *Server) command(ctx context.Context, c *container, args []string) (*exec.Cmd, error) {
 	if len(args) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "there is no command")
@@ -72,14 +72,18 @@ func (s *Server) command(ctx context.Context, c *container, args []string) (*exe
 	s.mu.RUnlock()
 
 	path, name := "", filepath.Base(args[0])
-	if slices.Contains(s.opts.Bundles.Applets, name) {
+	if name != image.Name {
+		path = lookPath(args[0], env)
+	}
+	if path == "" {
+		if !slices.Contains(s.opts.Bundles.Applets, name) {
+			return nil, status.Errorf(codes.NotFound, "command %q is not on this host", args[0])
+		}
 		binary, err := s.opts.Bundles.Find(image)
 		if err != nil {
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		}
 		path = binary
-	} else if path = lookPath(args[0], env); path == "" {
-		return nil, status.Errorf(codes.NotFound, "command %q is not on this host", args[0])
 	}
 	if dir == "" {
 		dir = "/"

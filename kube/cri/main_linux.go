@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
 // Defaults of the command's flags.
@@ -34,7 +36,8 @@ var defaultEnv = map[string][]string{
 	"kube-scheduler":          {"GOGC=50"},
 }
 
-// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. version is the Kubernetes version of the binary, applets are the
+// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. A service manager that gave NOTIFY_SOCKET is told when the server is
+// ready. version is the Kubernetes version of the binary, applets are the
 // names that the binary answers to.
 func Main(version string, applets, args []string, stderr io.Writer) int {
 	if err := run(args, version, applets, stderr); err != nil {
@@ -86,6 +89,10 @@ func run(args []string, version string, applets []string, stderr io.Writer) erro
 	}
 	// Initialising all the packages of the binary left garbage of several MiB, and a quiet server would not collect it for minutes.
 	debug.FreeOSMemory()
+	// The socket takes connections from here on, so a service manager may start the kubelet.
+	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
+		slog.Warn("telling the service manager that the server is ready", "error", err)
+	}
 	return errors.Join(server.Serve(ctx, listener), server.Close())
 }
 

@@ -521,6 +521,26 @@ func spawn(t *testing.T, opts Options) (c *client, kill func()) {
 	return c, kill
 }
 
+func TestTheServiceManagerIsTold(t *testing.T) {
+	opts := options(t, t.TempDir())
+	path := filepath.Join(filepath.Dir(opts.State), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	spawn(t, opts)
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	n, err := conn.Read(buf)
+	if err != nil || string(buf[:n]) != "READY=1" {
+		t.Errorf("it was told %q, %v", buf[:n], err)
+	}
+}
+
 func TestComponentsOutliveAKilledServer(t *testing.T) {
 	opts := options(t, t.TempDir())
 	c, kill := spawn(t, opts)

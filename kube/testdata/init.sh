@@ -2,7 +2,7 @@
 # init.sh: PID 1 of a test host. It keeps the CRI server running, and the kubelet while /run/kubelet.wanted exists (see systemctl).
 export PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 version=$(ls /opt/capstan/bundles | sort -V | tail -n 1)
-for applet in $(/opt/capstan/bundles/$version/capstan-kube versions | sed -n '/"applets"/,/]/s/^ *"\(.*\)"[,]*$/\1/p'); do
+for applet in etcd kube-apiserver kubeadm kubelet kubectl cri; do
 	ln -sf "/opt/capstan/bundles/$version/capstan-kube" "/usr/local/bin/$applet"
 done
 

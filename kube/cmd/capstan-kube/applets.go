@@ -24,6 +24,7 @@ import (
 
 	"github.com/capstan-dev/capstan/kube/cri"
 	"github.com/capstan-dev/capstan/kube/kubelet"
+	"github.com/capstan-dev/capstan/kube/tool"
 )
 
 // An applet is one program: it gets its arguments without its name and returns its exit code.
@@ -44,6 +45,9 @@ func init() {
 		"versions":                runVersions,
 	}
 	applets["cri"] = runCRI
+	for _, name := range []string{"mount", "umount", "cp", "losetup"} {
+		applets[name] = func(args []string, stdout, stderr io.Writer) int { return tool.Run(name, args, stdout, stderr) }
+	}
 }
 
 // component is an applet that is a cobra command of a Kubernetes component.
