@@ -378,7 +378,7 @@ func TestABootstrapThatIsKilledAnywhereConverges(t *testing.T) {
 		h := newTestHost(t)
 		var points []string
 		for _, step := range bootstrapSteps {
-			points = append(points, "before "+step, "started "+step, "ran "+step, "finished "+step)
+			points = append(points, "started "+step, "ran "+step, "finished "+step)
 			if strings.Contains(step, "cmd") {
 				points = append(points, "running "+step)
 			}
@@ -402,6 +402,27 @@ func TestABootstrapThatIsKilledAnywhereConverges(t *testing.T) {
 				t.Fatalf("at point %q", point)
 			}
 		}
+	})
+}
+
+func TestACommandThatIsInterruptedAgainAndAgainFails(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		id := h.claimIt(testData)
+		for range 4 {
+			killed(t, h.start(t, "running runcmd 2/3"))
+		}
+		agent := h.start(t, "")
+		got := h.waitBootstrap(t, id, v1beta2.BootstrapFailed)
+		if got.Step != "runcmd 2/3" || !strings.Contains(got.Message, "kubeadm init was interrupted 4 times") {
+			t.Errorf("report %+v", got)
+		}
+		if n := strings.Count(content("/var/log/calls"), "kubeadm init"); n > 4 {
+			t.Errorf("kubeadm init ran %d times", n)
+		}
+		h.releaseIt(t, id)
+		checkClean(t)
+		stop(t, agent)
 	})
 }
 

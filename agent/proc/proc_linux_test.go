@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -79,4 +80,41 @@ func TestListKnowsThePrograms(t *testing.T) {
 		}
 	}
 	t.Error("the child is not in the list")
+}
+
+// In a local host of an unprivileged user /proc may be that of the machine: only processes of the own namespace count, by their ids there.
+func TestAnOuterProcIsSeenThrough(t *testing.T) {
+	if os.Getenv("INNER") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), "INNER=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		}
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Skipf("namespaces can't be made here: %v", err)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	variable := "PROC_TEST=inner"
+	cmd := start(t, "echo up; while :; do sleep 600; done", variable)
+	list, err := List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list {
+		if p.PID != cmd.Process.Pid && !p.HasEnv(variable) {
+			t.Errorf("a process of outside: %+v", p)
+		}
+	}
+	if left, err := End(t.Context(), func(p Process) bool { return p.HasEnv(variable) }, time.Second, 20*time.Second); err != nil {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if len(list) == 0 {
+		t.Error("no process was found")
+	}
 }
