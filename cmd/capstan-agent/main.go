@@ -7,4 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/agent"
 )
 
-func main() { os.Exit(agent.Main(os.Args[1:], os.Stdout, os.Stderr)) }
+// version is set by the linker.
+var version = "dev"
+
+func main() { os.Exit(agent.Main(version, os.Args[1:], os.Stdout, os.Stderr)) }
