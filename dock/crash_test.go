@@ -481,3 +481,32 @@ func TestALongHomeDirectory(t *testing.T) {
 	}
 	start(t, home)
 }
+
+func TestWhatTheKernelForbidsIsFoundOutBeforeAnythingIsMade(t *testing.T) {
+	for _, program := range []string{"unshare", "setpriv"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine to take rights away with", program)
+		}
+	}
+	for setting, take := range map[string]string{
+		"max_net_namespaces":  "",
+		"max_user_namespaces": "setpriv --inh-caps=-all --bounding-set=-all",
+	} {
+		home := filepath.Join(t.TempDir(), "home")
+		o := options(home)
+		o.Binary = filepath.Join(t.TempDir(), "capstan-dock")
+		script := fmt.Sprintf("#!/bin/sh\nexec unshare --user --map-root-user sh -c 'echo 0 > /proc/sys/user/%s; exec %s %s \"$@\"' sh \"$@\"\n",
+			setting, take, filepath.Join(bin, "capstan-dock"))
+		if err := os.WriteFile(o.Binary, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := dock.Start(short(t), o)
+		var p *dock.Problem
+		if !errors.As(err, &p) || p.Setting != "user."+setting || p.Have != "0" || !strings.Contains(err.Error(), "sudo sysctl -w user."+setting+"=") {
+			t.Errorf("%s: error is %v", setting, err)
+		}
+		if _, err := os.Lstat(home); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: something was made: %v", setting, err)
+		}
+	}
+}

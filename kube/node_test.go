@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,8 +114,61 @@ func join(t *testing.T, h, first *host, args ...string) {
 	waitFor(t, nodeLimit, "node "+h.name, func() error { return nodeReady(first, h.name) })
 }
 
+// TestBundle calls the binary by both kinds of names.
+func TestBundle(t *testing.T) {
+	bundles, version := bundle(t)
+	binary := filepath.Join(bundles, version, "capstan-kube")
+	out, err := exec.Command(binary, "versions").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versions struct {
+		Kubernetes, Etcd string
+		CoreDNS          string `json:"coredns-tag"`
+		Applets          []string
+	}
+	if err := json.Unmarshal(out, &versions); err != nil {
+		t.Fatal(err)
+	}
+	if versions.Kubernetes != version || !strings.HasPrefix(versions.Etcd, "3.") || !strings.HasPrefix(versions.CoreDNS, "v1.") {
+		t.Errorf("versions are %+v, want those of Kubernetes %s", versions, version)
+	}
+	for _, name := range []string{"cri", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"} {
+		if !slices.Contains(versions.Applets, name) {
+			t.Errorf("there is no applet %s", name)
+		}
+	}
+	cases := map[string]struct {
+		name string // that the binary is called by
+		args []string
+		want string
+		code int
+	}{
+		"a link picks":                    {"kubeadm", []string{"version", "-o", "short"}, version, 0},
+		"the first argument picks":        {"capstan-kube", []string{"kubeadm", "version", "-o", "short"}, version, 0},
+		"it picks under any other name":   {"other", []string{"kubelet", "--version"}, "Kubernetes " + version, 0},
+		"the components have the version": {"kube-apiserver", []string{"--version"}, "Kubernetes " + version, 0},
+		"kubectl too":                     {"kubectl", []string{"version", "--client"}, "Client Version: " + version, 0},
+		"there is no such applet":         {"capstan-kube", []string{"kube-proxy"}, "call it as one of: cp, cri, etcd", 2},
+		"there is no name at all":         {"capstan-kube", nil, "call it as one of: cp, cri, etcd", 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(binary, c.args...)
+			cmd.Args[0] = c.name
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.want) {
+				t.Errorf("it printed %q (%v), want %q and exit code %d", out, err, c.want, c.code)
+			}
+		})
+	}
+}
+
 // TestNodes makes a cluster of two nodes with kubeadm as it is, and looks at it from all sides.
 func TestNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes whole nodes")
+	}
 	bundles, version := bundle(t)
 	w := newWorld(t, bundles)
 	step := steps(t)
@@ -134,6 +189,22 @@ func TestNodes(t *testing.T) {
 		}
 		if m := second.memory(); m["kubelet"]+m["cri"] > workerMemory {
 			t.Errorf("kubelet and CRI server take %.0f MiB, want at most %d", m["kubelet"]+m["cri"], workerMemory)
+		}
+	})
+	t.Run("quiet nodes are quiet", func(t *testing.T) {
+		const span = 10 * time.Second
+		hosts := []*host{first, second}
+		before := []map[string]time.Duration{first.processorTime(), second.processorTime()}
+		time.Sleep(span) // what is measured
+		for i, h := range hosts {
+			for name, used := range h.processorTime() {
+				t.Logf("%-8s %-24s %4.1f %% of a processor", h.name, name, 100*(used-before[i][name]).Seconds()/span.Seconds())
+			}
+		}
+		now := second.processorTime()
+		used := now["kubelet"] - before[1]["kubelet"] + now["cri"] - before[1]["cri"]
+		if used > span*workerProcessor/100 {
+			t.Errorf("kubelet and CRI server of a worker took %s in %s, want at most %d %%", used, span, workerProcessor)
 		}
 	})
 	t.Run("nodes say that they are hollow", func(t *testing.T) {
@@ -327,6 +398,9 @@ func leftovers(t *testing.T, h *host) string {
 
 // TestControlPlanes makes three control planes with stacked etcd, and takes one away.
 func TestControlPlanes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes whole nodes")
+	}
 	bundles, version := bundle(t)
 	w := newWorld(t, bundles)
 	step := steps(t)

@@ -43,7 +43,8 @@ const (
 	hostLimit = 20 * time.Second
 	nodeLimit = 120 * time.Second
 
-	workerMemory = 70 // MiB
+	workerMemory    = 70 // MiB
+	workerProcessor = 5  // % of one
 )
 
 // newWorld makes the namespaces, with a user namespace if the test doesn't run as root.
@@ -402,6 +403,23 @@ func (h *host) memory() map[string]float64 {
 		}
 	}
 	return sizes
+}
+
+// processorTime returns the processor time that the host's processes have taken so far, by name.
+func (h *host) processorTime() map[string]time.Duration {
+	h.w.t.Helper()
+	times := map[string]time.Duration{}
+	for pid, name := range h.processes() {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // empty when it has ended
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) < 13 {
+			continue
+		}
+		user, _ := strconv.Atoi(fields[11])
+		system, _ := strconv.Atoi(fields[12])
+		times[name] += time.Duration(user+system) * 10 * time.Millisecond
+	}
+	return times
 }
 
 // write writes a file on the host.

@@ -58,13 +58,13 @@ func startAPI(t *testing.T) *envtest.Environment {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: limit,
 	}
-	if _, err := env.Start(); err != nil {
-		t.Fatalf("starting the API server: %v", err)
-	}
-	t.Cleanup(func() {
+	t.Cleanup(func() { // before the start: what fails half way has started something
 		if err := env.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)
 		}
 	})
+	if _, err := env.Start(); err != nil {
+		t.Fatalf("starting the API server: %v", err)
+	}
 	return env
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
@@ -158,5 +159,17 @@ type registerHosts struct {
 }
 
 func (r registerHosts) Start(ctx context.Context) error {
-	return inventory.Ensure(ctx, r.mgr.GetClient(), r.namespace, r.hosts, zones)
+	// A call that fails must not end the manager: it is tried again, with a backoff, until it succeeds.
+	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 30*time.Second) {
+		err := inventory.Ensure(ctx, r.mgr.GetClient(), r.namespace, r.hosts, zones)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		ctrl.Log.WithName("inventory").Error(err, "The hosts were not registered, trying again", "pause", pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
 }

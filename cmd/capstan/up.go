@@ -64,6 +64,16 @@ func (a *app) up(ctx context.Context, hosts int) error {
 	if hosts, err = a.inventorySize(hosts); err != nil {
 		return err
 	}
+	// What an earlier plane wrote says nothing about one that the dock starts now; and a dock that was killed could not remove it.
+	before, err := a.status(ctx)
+	if err != nil {
+		return err
+	}
+	if before.Plane == "Stopped" {
+		if err := os.Remove(a.home.Ready()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the sign of an earlier plane: %w", err)
+		}
+	}
 	p := a.steps()
 	var docked *dock.Client
 	if err := p.Run("dock started", func(func(string)) error {
@@ -93,18 +103,7 @@ func (a *app) up(ctx context.Context, hosts int) error {
 
 // startPlane starts the plane as a unit of the dock, and waits until it says that it is ready.
 func (a *app) startPlane(ctx context.Context, p *steps.Printer, docked *dock.Client, self, server string, hosts int) error {
-	status, err := a.status(ctx)
-	if err != nil {
-		return err
-	}
 	p.Start("management plane ready")
-	if status.Plane == "Stopped" {
-		// What an earlier plane wrote says nothing about the one that starts now.
-		if err := os.Remove(a.home.Ready()); err != nil && !errors.Is(err, os.ErrNotExist) {
-			p.Fail()
-			return fmt.Errorf("removing the sign of an earlier plane: %w", err)
-		}
-	}
 	unit, err := docked.EnsureUnit(ctx, dock.Unit{
 		Name:    planeUnit,
 		Argv:    []string{self, "plane", "--home", string(a.home), "--server", "https://" + server, "--hosts", strconv.Itoa(hosts)},

@@ -26,13 +26,15 @@ type Manager struct {
 	logDir string
 	env    []string // of every service
 
-	ctx     context.Context
-	cancel  context.CancelFunc
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	gate    sync.Mutex // guards closed, and running from growing after that; taken last
+	closed  bool
 	running sync.WaitGroup
 
 	mu       sync.Mutex
 	services map[string]*service
-	closed   bool
 }
 
 // Config is what a Manager needs.
@@ -65,9 +67,6 @@ var errShutdown = errors.New("the host is shutting down")
 func (m *Manager) service(name string) (*service, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return nil, errShutdown
-	}
 	if s := m.services[name]; s != nil {
 		return s, nil
 	}
@@ -211,9 +210,20 @@ func anyOf(set map[string]bool, names []string, but string) bool {
 
 // StopAll stops every service at the same time, for good.
 func (m *Manager) StopAll() {
-	m.mu.Lock()
+	m.gate.Lock()
 	m.closed = true
-	m.mu.Unlock()
+	m.gate.Unlock()
 	m.cancel()
 	m.running.Wait()
+}
+
+// enter counts one more service in, which must call m.running.Done at its end; after StopAll it refuses.
+func (m *Manager) enter() error {
+	m.gate.Lock()
+	defer m.gate.Unlock()
+	if m.closed {
+		return errShutdown
+	}
+	m.running.Add(1)
+	return nil
 }

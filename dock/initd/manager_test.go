@@ -445,3 +445,20 @@ func TestTail(t *testing.T) {
 		t.Error("no error for a missing log")
 	}
 }
+
+func TestNothingSlipsInWhileAllIsStopped(t *testing.T) {
+	for range 30 {
+		f := newFixture(t)
+		f.unit("a", sleeper)
+		started := make(chan struct{})
+		go func() {
+			defer close(started)
+			f.Start(context.Background(), "a.service")
+		}()
+		f.StopAll()
+		<-started
+		if s, err := f.Status("a.service"); err == nil && (s.State == Active || s.State == Activating) {
+			t.Fatalf("it is %s after StopAll", s.State)
+		}
+	}
+}

@@ -91,10 +91,13 @@ func (s *service) Start(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := s.m.enter(); err != nil {
+			s.mu.Unlock()
+			return err
+		}
 		runCtx, cancel := context.WithCancel(s.m.ctx)
 		r = &run{ctx: runCtx, cancel: cancel, kick: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{})}
 		s.run, s.unit, s.restarts = r, u, 0
-		s.m.running.Add(1)
 		go s.loop(r, u)
 	case s.sub == "auto-restart":
 		s.unit = u

@@ -5,6 +5,7 @@ package inside
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -56,11 +57,20 @@ func (e *engine) ensureHost(ctx context.Context, spec dock.HostSpec) (dock.Host,
 		h.mu.Unlock()
 		n := h.ask(wantRunning)
 		e.mu.Unlock()
-		if err := h.await(ctx, n); err != nil {
-			return dock.Host{}, err
-		}
-		return e.describeHost(h), nil
+		return e.running(h, h.await(ctx, n))
 	}
+}
+
+// running describes a host that was waited for, unless that failed or another call has stopped or deleted it since.
+func (e *engine) running(h *host, err error) (dock.Host, error) {
+	if err != nil {
+		return dock.Host{}, err
+	}
+	now := e.describeHost(h)
+	if now.State != dock.HostRunning {
+		return dock.Host{}, &dock.Error{Code: dock.CodeFailed, Message: fmt.Sprintf("host %s was started, but is %s by now: try again", h.name, now.State)}
+	}
+	return now, nil
 }
 
 // createHost is called with e.mu held, and unlocks it. If the first boot fails, nothing of the host remains.
@@ -88,7 +98,7 @@ func (e *engine) createHost(ctx context.Context, spec dock.HostSpec, files []roo
 	e.mu.Unlock()
 	err = h.await(ctx, 1)
 	if err == nil {
-		return e.describeHost(h), nil
+		return e.running(h, nil)
 	}
 	if ctx.Err() == nil {
 		if undo := e.deleteHost(ctx, spec.Name); undo != nil {
