@@ -21,10 +21,6 @@ import (
 const (
 	// commandLimit bounds one command. kubeadm has limits of its own, about five minutes in all.
 	commandLimit = 30 * time.Minute
-	// resetLimit bounds "kubeadm reset".
-	resetLimit = 3 * time.Minute
-	// startLimit is how often a command is started that is interrupted again and again: it may be what kills the agent.
-	startLimit = 4
 	// keyFailed are the notes of commands that failed without failing the bootstrap.
 	keyFailed = "failed-command"
 )
@@ -124,41 +120,6 @@ trap '
 ' EXIT
 set -a
 ` + c.Script + "\n"
-}
-
-// recoverCommand prepares the repetition of a command that was interrupted.
-func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, before journal.Step) (bool, error) {
-	if err := command.EndMarked(ctx, before.Mark); err != nil {
-		return false, fault.New(err, "what the interrupted command left running can't be ended")
-	}
-	if writesSentinel(c) {
-		if _, err := os.Stat(cloudconfig.Sentinel); err == nil {
-			return true, nil
-		}
-	}
-	if before.Starts >= startLimit {
-		return false, fault.New(nil, "%s was interrupted %d times", describe(c), before.Starts)
-	}
-	if !isKubeadm(c) || !b.kubeadmRan() {
-		return false, nil
-	}
-	b.Log.Printf("kubeadm was interrupted: resetting the host and repeating it")
-	if err := Reset(ctx, b.Log, before.Mark); err != nil {
-		return false, fault.New(err, "kubeadm reset, after kubeadm was interrupted")
-	}
-	if err := snapshot.Restore(b.snapshotDir()); err != nil {
-		return false, fault.New(err, "what kubeadm's reset deleted can't be put back")
-	}
-	return false, nil
-}
-
-// Reset runs "kubeadm reset" if there is a kubeadm.
-func Reset(ctx context.Context, log *command.Log, mark string) error {
-	if _, err := command.Find("kubeadm"); err != nil {
-		return nil
-	}
-	log.Printf("+ kubeadm reset --force")
-	return command.Command{Args: []string{"kubeadm", "reset", "--force"}, Output: log, Limit: resetLimit, Mark: mark}.Run(ctx)
 }
 
 func (b *Bootstrap) snapshotDir() string { return filepath.Join(b.Journal.Dir(), "snapshot") }

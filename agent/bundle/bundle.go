@@ -27,8 +27,8 @@ const LinkDir = "/usr/local/bin"
 // programs are linked from every bundle.
 var programs = []string{Binary, "kubeadm", "kubelet", "kubectl"}
 
-// tools are what kubeadm and the kubelet call. They are linked only if the host lacks them and the bundle has them.
-var tools = []string{"mount", "umount", "cp", "losetup", "crictl", "iptables", "ip6tables", "conntrack", "ethtool", "socat", "tc"}
+// tools are what kubeadm insists on. They are linked only if the host lacks them and the bundle has them.
+var tools = []string{"mount", "umount", "cp", "losetup"}
 
 // Versions lists the versions whose bundles are in dir, newest first; nil if there is no such folder.
 func Versions(dir string) ([]string, error) {
