@@ -31,11 +31,12 @@ const patience = 1 * time.Minute
 
 // running is a plane in a process of its own.
 type running struct {
-	t      *testing.T
-	dir    string
-	cmd    *exec.Cmd
-	output *bytes.Buffer
-	exited chan struct{}
+	launched time.Time // a plane that was killed leaves its files: those of this one are younger
+	t        *testing.T
+	dir      string
+	cmd      *exec.Cmd
+	output   *bytes.Buffer
+	exited   chan struct{}
 }
 
 // kube returns the newest bundle that was built, or skips the test.
@@ -66,6 +67,7 @@ func launch(t *testing.T, dir string) *running {
 	r.cmd = exec.Command(os.Args[0])
 	r.cmd.Env = append(os.Environ(), "PLANE_DIR="+dir, "PLANE_KUBE="+kube(t))
 	r.cmd.Stdout, r.cmd.Stderr = r.output, r.output
+	r.launched = time.Now()
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func start(t *testing.T, dir string) *running {
 		if _, err := os.Stat(filepath.Join(dir, progress.ReadyFile)); err != nil {
 			return err
 		}
-		if state := r.state(); state.Started.Before(time.Now().Add(-patience)) || !state.Ready {
+		if state := r.state(); state.Started.Before(r.launched) || !state.Ready {
 			return errors.New("the file is of an earlier plane")
 		}
 		return nil
