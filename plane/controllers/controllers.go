@@ -121,7 +121,7 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if err := s.shared(ctx, opts); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{s.migrator, s.core, s.topology, s.kubeadm, s.webhooks} {
+	for _, step := range []func(context.Context) error{s.migrator, s.core, s.topology, s.kubeadm, s.nudges, s.webhooks} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

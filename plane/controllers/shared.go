@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -13,6 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/plane/nudge"
 )
 
 // setter adds controllers to a manager; its methods are the steps.
@@ -20,6 +23,8 @@ type setter struct {
 	ctrl.Manager
 	concurrency int
 	deps        Deps
+	// nudger is the cluster cache, see package nudge.
+	nudger *nudge.Cache
 	// secretNames watches the metadata of all Secrets, for the controllers that must see those of no cluster.
 	secretNames cache.Cache
 }
@@ -33,19 +38,21 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 
 	// Core's options hold all that the others need: theirs only trim more.
 	connections := setup.ClusterCacheClientOptions(name, 100, 200)
-	s.deps.ClusterCache, err = clustercache.SetupWithManager(ctx, s.Manager, clustercache.Options{
-		SecretClient: s.deps.SecretReader,
-		Cache:        setup.ClusterCacheCacheOptions(),
-		Client:       connections,
+	caches := setup.ClusterCacheCacheOptions()
+	caches.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: nudge.TrimPod}}
+	clusters, err := clustercache.SetupWithManager(ctx, s.Manager, clustercache.Options{
+		SecretClient: s.deps.SecretReader, Cache: caches, Client: connections,
 	}, s.options())
 	if err != nil {
 		return fmt.Errorf("adding the cluster cache: %w", err)
 	}
-	retry, ok := s.deps.ClusterCache.(interface{ SetConnectionCreationRetryInterval(time.Duration) })
+	retry, ok := clusters.(interface{ SetConnectionCreationRetryInterval(time.Duration) })
 	if !ok {
 		return errors.New("the cluster cache of this version of Cluster API has no settable retry interval: creating clusters would take 30 s longer")
 	}
 	retry.SetConnectionCreationRetryInterval(opts.ConnectRetry)
+	s.nudger = nudge.New(clusters, s.GetClient())
+	s.deps.ClusterCache = s.nudger
 
 	inner, err := opts.RuntimeClient(ctx, s.Manager)
 	if err != nil {
@@ -67,4 +74,9 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 		return fmt.Errorf("adding the cache of Secret names: %w", err)
 	}
 	return nil
+}
+
+// nudges adds the controller that spares the others their fixed pauses.
+func (s *setter) nudges(context.Context) error {
+	return s.nudger.SetupWithManager(s.Manager, s.options())
 }

@@ -1,0 +1,41 @@
+package nudge
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// tierLabel is on the static Pods that kubeadm makes for a control plane, with the value "control-plane".
+const tierLabel = "tier"
+
+// controlPlanePod reports whether a Pod is one that KubeadmControlPlane judges the health of a control plane by.
+func controlPlanePod(pod *corev1.Pod) bool {
+	return pod.Namespace == metav1.NamespaceSystem && pod.Labels[tierLabel] == "control-plane"
+}
+
+// healthChanged reports whether the phase or the status of a condition differs.
+func healthChanged(old, pod *corev1.Pod) bool {
+	same := func(a, b corev1.PodCondition) bool { return a.Type == b.Type && a.Status == b.Status }
+	return old.Status.Phase != pod.Status.Phase || !slices.EqualFunc(old.Status.Conditions, pod.Status.Conditions, same)
+}
+
+// finished reports whether a Pod holds up a drain no more.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// statusChanged reports whether something about a control plane is new that others may have waited for.
+func statusChanged(old, kcp *controlplanev1.KubeadmControlPlane) bool {
+	return !equality.Semantic.DeepEqual(old.Status, kcp.Status)
+}
+
+// heldBack reports whether a MachineSet has fewer Machines than it shall have, as one has that waits for the control plane.
+func heldBack(ms *clusterv1.MachineSet) bool {
+	return ms.DeletionTimestamp.IsZero() && ptr.Deref(ms.Status.Replicas, 0) < ptr.Deref(ms.Spec.Replicas, 1)
+}

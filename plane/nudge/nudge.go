@@ -1,0 +1,143 @@
+// Package nudge tells Cluster API's controllers at once what they would find out by asking again after 15 or 20 seconds.
+//
+// Three things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy (KubeadmControlPlane asks
+// again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the control plane becomes stable (MachineSet, 15 s). Upstream
+// does not watch them because that would be expensive with hundreds of clusters; on one machine it is one watch per cluster.
+//
+// All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events. [Cache] is that
+// ClusterCache with a second way into the same queues. Nothing is written to the API server, and nothing reaches into a controller.
+package nudge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Names under which upstream's controllers ask the ClusterCache for their source of events. A test checks them.
+const (
+	controlPlanes = "kubeadmcontrolplane"
+	machines      = "machine"
+	machineSets   = "machineset"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Cache is a ClusterCache that can nudge the controllers it serves. Make it with [New], give it to all controllers, then call
+// [Cache.SetupWithManager].
+type Cache struct {
+	clustercache.ClusterCache
+	reader client.Reader
+
+	mu     sync.RWMutex
+	queues map[string]queue
+}
+
+// New returns a Cache around inner. reader reads Clusters, Machines and MachineSets of the management cluster; it should be a cached one.
+func New(inner clustercache.ClusterCache, reader client.Reader) *Cache {
+	return &Cache{ClusterCache: inner, reader: reader, queues: map[string]queue{}}
+}
+
+// GetClusterSource returns inner's source, and learns the queue of the controller when it is started.
+func (c *Cache) GetClusterSource(name string, mapFunc func(context.Context, client.Object) []ctrl.Request,
+	opts ...clustercache.GetClusterSourceOption,
+) source.Source {
+	inner := c.ClusterCache.GetClusterSource(name, mapFunc, opts...)
+	return source.Func(func(ctx context.Context, q queue) error {
+		c.mu.Lock()
+		c.queues[name] = q
+		c.mu.Unlock()
+		return inner.Start(ctx, q)
+	})
+}
+
+// SetupWithManager adds the controller that watches for what is worth a nudge. It must come after the controllers that use the Cache.
+func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) error {
+	watcher := &podWatcher{cache: c}
+	pods.Reconciler = watcher
+	var err error
+	if watcher.controller, err = controller.New("nudge", mgr, pods); err != nil {
+		return fmt.Errorf("adding the nudging controller: %w", err)
+	}
+	clusters := c.ClusterCache.GetClusterSource("nudge", func(_ context.Context, cluster client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+	})
+	kcps := source.Kind(mgr.GetCache(), &controlplanev1.KubeadmControlPlane{}, handler.TypedFuncs[*controlplanev1.KubeadmControlPlane, reconcile.Request]{
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
+			if statusChanged(e.ObjectOld, e.ObjectNew) {
+				c.controlPlaneChanged(ctx, e.ObjectNew)
+			}
+		},
+	})
+	for _, s := range []source.Source{clusters, kcps} {
+		if err := watcher.controller.Watch(s); err != nil {
+			return fmt.Errorf("adding the nudging controller: %w", err)
+		}
+	}
+	return nil
+}
+
+// add makes a controller reconcile an object soon.
+func (c *Cache) add(controller string, key types.NamespacedName) {
+	c.mu.RLock()
+	q := c.queues[controller]
+	c.mu.RUnlock()
+	if q != nil {
+		q.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// controlPlaneChanged nudges the MachineSets that may have waited for this control plane.
+func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.KubeadmControlPlane) {
+	var list clusterv1.MachineSetList
+	if err := c.reader.List(ctx, &list, client.InNamespace(kcp.Namespace), inCluster(kcp.Labels[clusterv1.ClusterNameLabel])); err != nil {
+		return // without a nudge it only takes longer
+	}
+	for i := range list.Items {
+		if heldBack(&list.Items[i]) {
+			c.add(machineSets, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+}
+
+// controlPlanePodChanged nudges the control plane of a cluster.
+func (c *Cache) controlPlanePodChanged(ctx context.Context, key types.NamespacedName) {
+	var cluster clusterv1.Cluster
+	if err := c.reader.Get(ctx, key, &cluster); err != nil {
+		return
+	}
+	if ref := cluster.Spec.ControlPlaneRef; ref.Kind == "KubeadmControlPlane" {
+		c.add(controlPlanes, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name})
+	}
+}
+
+// podLeft nudges the Machine that is being deleted and whose Node the Pod was on.
+func (c *Cache) podLeft(ctx context.Context, cluster types.NamespacedName, pod *corev1.Pod) {
+	var list clusterv1.MachineList
+	if err := c.reader.List(ctx, &list, client.InNamespace(cluster.Namespace), inCluster(cluster.Name)); err != nil {
+		return
+	}
+	for i := range list.Items {
+		if m := &list.Items[i]; !m.DeletionTimestamp.IsZero() && m.Status.NodeRef.Name == pod.Spec.NodeName {
+			c.add(machines, client.ObjectKeyFromObject(m))
+		}
+	}
+}
+
+func inCluster(name string) client.MatchingLabels {
+	return client.MatchingLabels{clusterv1.ClusterNameLabel: name}
+}
