@@ -225,8 +225,8 @@ func TestNodes(t *testing.T) {
 	t.Run("workloads come and go", func(t *testing.T) { runWorkloads(t, first, second) })
 	t.Run("components outlive CRI server and kubelet", func(t *testing.T) {
 		before := map[string]int{"etcd": first.process("etcd"), "kube-apiserver": first.process("kube-apiserver")}
-		first.kill("cri")
-		first.kill("kubelet")
+		first.kill(t, "cri")
+		first.kill(t, "kubelet")
 		waitFor(t, nodeLimit, "both to run again", func() error {
 			if first.process("cri") == 0 || first.process("kubelet") == 0 {
 				return errors.New("not yet")
@@ -246,7 +246,7 @@ func TestNodes(t *testing.T) {
 	t.Run("killed components come back", func(t *testing.T) {
 		for _, name := range []string{"kube-apiserver", "etcd"} {
 			begin := time.Now()
-			first.kill(name)
+			first.kill(t, name)
 			waitFor(t, nodeLimit, "the API server", func() error {
 				if first.process(name) == 0 {
 					return errors.New("it does not run")

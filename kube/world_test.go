@@ -372,16 +372,16 @@ func (h *host) process(name string) int {
 }
 
 // kill ends a process of the host by SIGKILL and waits until its number is gone.
-func (h *host) kill(name string) {
-	h.w.t.Helper()
+func (h *host) kill(t *testing.T, name string) {
+	t.Helper()
 	pid := h.process(name)
 	if pid == 0 {
-		h.w.t.Fatalf("%s does not run on %s", name, h.name)
+		t.Fatalf("%s does not run on %s, but these do: %v", name, h.name, h.processes())
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		h.w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	waitFor(h.w.t, hostLimit, "the end of "+name, func() error {
+	waitFor(t, hostLimit, "the end of "+name, func() error {
 		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(line) > 0 {
 			return errors.New("it is still there")
 		}

@@ -2,7 +2,7 @@
 # init.sh: PID 1 of a test host. It keeps the CRI server running, and the kubelet while /run/kubelet.wanted exists (see systemctl).
 export PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 version=$(ls /opt/capstan/bundles | sort -V | tail -n 1)
-for applet in capstan-kube kubeadm kubelet kubectl; do
+for applet in cri kubeadm kubelet kubectl; do
 	ln -sf "/opt/capstan/bundles/$version/capstan-kube" "/usr/local/bin/$applet"
 done
 
@@ -27,7 +27,7 @@ kubelet_run() {
 	GOGC=${KUBELET_GOGC:-50} exec kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
 		--kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS
 }
-cri_run() { GOGC=50 exec capstan-kube cri; }
+cri_run() { GOGC=50 exec cri; }
 
 rm -f /run/*.pid /run/kubelet.wanted
 [ ! -e /var/lib/kubelet/config.yaml ] || touch /run/kubelet.wanted # the unit is enabled
