@@ -53,8 +53,8 @@ type Problem struct {
 	Fix string `json:"fix"`
 }
 
-// Error says what is wrong and what to do.
-func (p *Problem) Error() string {
+// What says what is wrong, with the figures.
+func (p *Problem) What() string {
 	s := p.Message + " (" + p.Setting
 	if p.Have != "" {
 		s += " is " + p.Have
@@ -62,5 +62,26 @@ func (p *Problem) Error() string {
 	if p.Want != "" {
 		s += fmt.Sprintf(", %s is needed", p.Want)
 	}
-	return s + "): " + p.Fix
+	return s + ")"
+}
+
+// Error says what is wrong and what to do.
+func (p *Problem) Error() string { return p.What() + ": " + p.Fix }
+
+// Problems lists every Problem that err wraps, in order.
+func Problems(err error) []*Problem {
+	switch e := err.(type) {
+	case *Problem:
+		return []*Problem{e}
+	case interface{ Unwrap() []error }:
+		var all []*Problem
+		for _, inner := range e.Unwrap() {
+			all = append(all, Problems(inner)...)
+		}
+		return all
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return Problems(inner)
+	}
+	return nil
 }

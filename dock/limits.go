@@ -3,6 +3,7 @@
 package dock
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,14 +49,32 @@ func ReadLimits(home string) (Limits, error) {
 		return l, fmt.Errorf("reading the limit of open files: %w", err)
 	}
 	l.OpenFiles = r.Max
-	data, err = os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
-	if err != nil {
-		return l, fmt.Errorf("reading the limit of inotify instances: %w", err)
-	}
-	if l.InotifyInstances, err = strconv.Atoi(strings.TrimSpace(string(data))); err != nil {
-		return l, fmt.Errorf("reading the limit of inotify instances: %w", err)
+	if l.InotifyInstances, err = InotifyInstances(); err != nil {
+		return l, err
 	}
 	return l, nil
+}
+
+// InotifyInstances is how many of them this user may hold: what the machine allows, or less in a container's user namespace.
+func InotifyInstances() (int, error) {
+	least := -1
+	for _, path := range []string{"/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"} {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) && least >= 0 {
+			continue // a kernel without user namespaces
+		}
+		if err != nil {
+			return 0, fmt.Errorf("reading the limit of inotify instances: %w", err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		if err != nil {
+			return 0, fmt.Errorf("reading the limit of inotify instances from %s: %w", path, err)
+		}
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	return least, nil
 }
 
 // existing gives path, or the nearest of its parents that exists.

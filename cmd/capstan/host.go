@@ -1,23 +1,26 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"sort"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
 )
 
 func (a *app) hostCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory", Aliases: []string{"hosts"}}
-	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand())
+	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory, reboot local ones", Aliases: []string{"hosts"}}
+	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand())
 	return cmd
 }
 
@@ -107,4 +110,51 @@ func (a *app) hostLogsCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+func (a *app) hostRebootCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "reboot NAME", Short: "Reboot a local host", Args: cobra.ExactArgs(1),
+		Long:              `Powers a local host off in good order and on again, with the disk it has. Its node comes back by itself.`,
+		ValidArgsFunction: a.completeLocalHost,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			docked := a.dock()
+			defer docked.Close()
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			switch err := docked.RebootHost(ctx, args[0]); {
+			case errors.Is(err, dock.ErrNotRunning):
+				return hint("run: capstan up", "rebooting host %s: no local hosts run", args[0])
+			case dock.CodeOf(err) == dock.CodeNotFound:
+				return hint("see: capstan host list (hosts that are Off have nothing to reboot)", "there is no local host %q that is on", args[0])
+			case err != nil:
+				return fmt.Errorf("rebooting host %s: %w", args[0], err)
+			}
+			fmt.Fprintf(a.err, "Host %s boots.\n", args[0])
+			a.next("capstan host list")
+			return nil
+		},
+	}
+}
+
+// completeLocalHost completes the names of the local hosts that are on.
+func (a *app) completeLocalHost(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	docked := a.dock()
+	defer docked.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	hosts, err := docked.ListHosts(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, h := range hosts {
+		if h.State == dock.HostRunning {
+			names = append(names, h.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

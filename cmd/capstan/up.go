@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -163,9 +164,12 @@ func (a *app) waitForHosts(ctx context.Context, hosts int, detail func(string)) 
 
 // explainDock turns what the dock or the machine refuses into an error with a hint.
 func explainDock(err error) error {
-	var problem *dock.Problem
-	if errors.As(err, &problem) {
-		return hint(problem.Fix, "%s", problem.Message)
+	if problems := dock.Problems(err); len(problems) > 0 {
+		var whats, fixes []string
+		for _, p := range problems {
+			whats, fixes = append(whats, p.What()), append(fixes, p.Fix)
+		}
+		return hint(strings.Join(fixes, "\n      "), "%s", strings.Join(whats, "\n       "))
 	}
 	switch dock.CodeOf(err) {
 	case dock.CodePortTaken:
@@ -227,11 +231,7 @@ func memoryMiB() int {
 }
 
 func inotifyInstances() int {
-	data, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.Atoi(string(data[:max(len(data)-1, 0)]))
+	n, err := dock.InotifyInstances()
 	if err != nil {
 		return 0
 	}

@@ -1,103 +1,138 @@
 package e2e
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
-// process is one process of the shared management plane or of a host in it.
-type process struct {
-	pid, parent int
-	args        []string
-	host        string // the host that it runs on; empty for those outside of hosts
+// blow is one SIGKILL at a named point of an operation.
+type blow struct {
+	point  string // of points
+	victim string // name of a process
+	onHost bool   // the process on the host that the point is about, not the one of the plane
 }
 
-// name is what the process is called in the tests.
-func (p process) name() string {
-	switch base := filepath.Base(p.args[0]); {
-	case base == "capstan-dock" && len(p.args) > 1:
-		return "dock " + p.args[1]
-	case base == "capstan" && len(p.args) > 1:
-		return p.args[1]
+// points are moments in the life of a cluster. Each looks whether it is reached, and if it is about a host, which one.
+var points = map[string]func(t *testing.T, cluster string) (host string, err error){
+	"the create hook was called": func(t *testing.T, cluster string) (string, error) {
+		if out := must(t, "hook", "timeline", cluster); !strings.Contains(out, "BeforeClusterCreate") {
+			return "", fmt.Errorf("timeline:\n%s", out)
+		}
+		return "", nil
+	},
+	"a host is claimed": func(t *testing.T, cluster string) (string, error) {
+		rows := claimed(t, cluster)
+		if len(rows) == 0 {
+			return "", errors.New("no host is claimed")
+		}
+		return rows[0].Name, nil
+	},
+	"a host bootstraps": func(t *testing.T, cluster string) (string, error) {
+		rows := claimed(t, cluster)
+		for _, h := range rows {
+			if h.State == "Bootstrapping" {
+				return h.Name, nil
+			}
+		}
+		return "", fmt.Errorf("hosts %v", rows)
+	},
+	"the control plane is initialized": func(t *testing.T, cluster string) (string, error) {
+		out := must(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.status.initialization.controlPlaneInitialized}")
+		if out != "true" {
+			return "", fmt.Errorf("controlPlaneInitialized is %q", out)
+		}
+		return "", nil
+	},
+	// Deletion is quick: what is reached is that it has begun, on a host if there is one still.
+	"deletion has begun": func(t *testing.T, cluster string) (string, error) {
+		out, _, err := try(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.metadata.deletionTimestamp}")
+		if err == nil && out == "" {
+			return "", errors.New("the cluster is not being deleted")
+		}
+		if rows := claimed(t, cluster); len(rows) > 0 {
+			return rows[0].Name, nil
+		}
+		return "", nil
+	},
+	"a machine is being deleted": func(t *testing.T, cluster string) (string, error) {
+		going := ""
+		for _, m := range decode[objectList](t, "kubectl", "get", "machines").Items {
+			if m.Metadata.DeletionTimestamp != "" && m.Metadata.Labels["cluster.x-k8s.io/cluster-name"] == cluster {
+				going = m.Metadata.Name
+			}
+		}
+		for _, h := range claimed(t, cluster) {
+			if h.Machine == going {
+				return h.Name, nil
+			}
+		}
+		return "", errors.New("no machine with a host is being deleted")
+	},
+}
+
+// strike waits for the blow's point, kills, and starts what has ended, as a user would.
+func (b blow) strike(t *testing.T, cluster string) {
+	t.Helper()
+	host := ""
+	eventually(t, b.point, func() (err error) {
+		host, err = points[b.point](t, cluster)
+		return err
+	})
+	switch {
+	case !b.onHost:
+		kill(t, b.victim, "")
+	case host == "":
+		t.Logf("%s: its hosts were released before anything could be killed on them", b.point)
 	default:
-		return base
+		kill(t, b.victim, host)
 	}
+	must(t, "up")
 }
 
-// processes lists all processes of the dock of homeDir, from the outside.
-func processes(t *testing.T) []process {
+// converges waits until all nodes of a cluster are Ready, as many as there should be, each on one host of its own.
+func converges(t *testing.T, cluster string, nodes int) {
 	t.Helper()
-	var all []process
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range stats {
-		stat, err := os.ReadFile(file)
-		cmdline, err2 := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-		if err != nil || err2 != nil || len(cmdline) == 0 {
-			continue // it ended meanwhile, or is a zombie
+	eventually(t, "all nodes are Ready", func() error {
+		out, stderr, err := try(t, "kubectl", "--cluster", cluster, "get", "nodes", "--no-headers")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, stderr)
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		parent, _ := strconv.Atoi(strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1])
-		all = append(all, process{pid: pid, parent: parent, args: strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")})
-	}
-	byPid := map[int]process{}
-	for _, p := range all {
-		byPid[p.pid] = p
-	}
-	hosts := map[int]string{}
-	var ours []process
-	for _, p := range all {
-		for q, ok := p, true; ok; q, ok = byPid[q.parent] {
-			if len(q.args) > 1 && q.args[1] == "init" && p.host == "" {
-				p.host = hostOf(q.pid, hosts)
-			}
-			if slices.Contains(q.args, homeDir) && strings.HasPrefix(q.name(), "dock run") {
-				ours = append(ours, p)
-				break
-			}
+		if ready, all := strings.Count(out, " Ready "), strings.Count(out, "\n"); ready != nodes || all != nodes {
+			return fmt.Errorf("%d of %d nodes are Ready, want %d:\n%s", ready, all, nodes, out)
 		}
-	}
-	return ours
+		return nil
+	})
+	eventually(t, "one host for each machine", func() error {
+		if rows := claimed(t, cluster); len(rows) != nodes {
+			return fmt.Errorf("%d hosts are claimed, want %d: %v", len(rows), nodes, rows)
+		}
+		return nil
+	})
 }
 
-// hostOf finds the name of the host whose PID 1 this is by the root directory that it sees.
-func hostOf(pid int, known map[int]string) string {
-	if name, ok := known[pid]; ok {
-		return name
-	}
-	roots, _ := filepath.Glob(filepath.Join(homeDir, "dock", "hosts", "*", "root"))
-	inside, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/machine-id", pid))
-	for _, root := range roots {
-		if id, err2 := os.ReadFile(filepath.Join(root, "etc", "machine-id")); err == nil && err2 == nil && bytes.Equal(id, inside) {
-			known[pid] = filepath.Base(filepath.Dir(root))
-		}
-	}
-	return known[pid]
-}
-
-// kill ends the process of that name with SIGKILL; on a host, if one is named.
-func kill(t *testing.T, name, host string) {
+// vanishes waits until a cluster is gone and its hosts are back in the pool.
+func vanishes(t *testing.T, cluster string) {
 	t.Helper()
-	var seen []string
-	for _, p := range processes(t) {
-		seen = append(seen, p.name()+"@"+p.host)
-		if p.name() == name && p.host == host {
-			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
-				t.Fatalf("killing %s (%d): %v", name, p.pid, err)
-			}
-			return
+	eventually(t, "the cluster is gone", func() error {
+		if out := must(t, "kubectl", "get", "clusters,machines,capstanmachines,capstanclusters", "-o", "name"); strings.Contains(out, "/"+cluster) {
+			return fmt.Errorf("there are still %s", out)
 		}
-	}
-	t.Fatalf("no process %s@%s among %v", name, host, seen)
+		return nil
+	})
+	eventually(t, "its hosts are off", func() error {
+		for _, h := range decode[[]hostRow](t, "host", "list") {
+			if h.Cluster == cluster || (h.Cluster == "" && h.State != "Off") {
+				return fmt.Errorf("host %v", h)
+			}
+		}
+		return nil
+	})
 }
 
 // TestKills kills each process in the middle of a worker's bootstrap, and sees that everything converges: the worker's node
@@ -106,61 +141,193 @@ func TestKills(t *testing.T) {
 	const name = "kills"
 	must(t, "cluster", "create", name, "--workers", "0")
 	workers := 0
-	for _, victim := range []struct {
-		name   string
-		onHost bool // on the host that bootstraps
-	}{
-		{"plane", false},
-		{"etcd", false},
-		{"kube-apiserver", false},
-		{"capstan-extension", false},
-		{"capstan-agent", true},
-		{"dock init", true},
-		{"dock run", false},
-		{"dock inside", false},
+	for _, b := range []blow{
+		{victim: "plane"},
+		{victim: "etcd"},
+		{victim: "kube-apiserver"},
+		{victim: "capstan-extension"},
+		{victim: "capstan-agent", onHost: true},
+		{victim: "dock init", onHost: true},
+		{victim: "dock run"},
+		{victim: "dock inside"},
 	} {
-		t.Run(victim.name, func(t *testing.T) {
+		b.point = "a host bootstraps"
+		t.Run(b.victim, func(t *testing.T) {
 			workers++
 			must(t, "cluster", "scale", name, "--workers", strconv.Itoa(workers), "--wait=false")
-			host := ""
-			eventually(t, "a host bootstraps", func() error {
-				for _, h := range claimed(t, name) {
-					if h.State == "Bootstrapping" {
-						host = h.Name
-						return nil
-					}
-				}
-				return fmt.Errorf("hosts %v", claimed(t, name))
-			})
-			if victim.onHost {
-				kill(t, victim.name, host)
-			} else {
-				kill(t, victim.name, "")
-			}
-			must(t, "up")
-			eventually(t, "all nodes are Ready", func() error {
-				out, stderr, err := try(t, "kubectl", "--cluster", name, "get", "nodes", "--no-headers")
-				if err != nil {
-					return fmt.Errorf("%w: %s", err, stderr)
-				}
-				if n := strings.Count(out, " Ready "); n < workers+1 {
-					return fmt.Errorf("%d of %d nodes are Ready:\n%s", n, workers+1, out)
-				}
-				return nil
-			})
-			eventually(t, "one host for each machine", func() error {
-				if rows := claimed(t, name); len(rows) != workers+1 {
-					return fmt.Errorf("%d hosts are claimed, want %d: %v", len(rows), workers+1, rows)
-				}
-				return nil
-			})
+			b.strike(t, name)
+			converges(t, name, workers+1)
 		})
 		if t.Failed() {
 			break
 		}
 	}
 	must(t, "cluster", "delete", name)
-	if rows := claimed(t, name); len(rows) != 0 {
-		t.Errorf("hosts %v are still claimed", rows)
+	vanishes(t, name)
+}
+
+// TestKillsInALife kills processes while a cluster is created, and again while it is deleted.
+func TestKillsInALife(t *testing.T) {
+	for name, life := range map[string]struct{ create, remove []blow }{
+		"before-hosts": {
+			create: []blow{{"the create hook was called", "capstan-extension", false}, {"a host is claimed", "plane", false}},
+			remove: []blow{{"deletion has begun", "plane", false}},
+		},
+		"bootstrap": {
+			create: []blow{{"a host bootstraps", "capstan-agent", true}, {"the control plane is initialized", "etcd", false}},
+			remove: []blow{{"deletion has begun", "dock run", false}},
+		},
+		"host": {
+			create: []blow{{"a host bootstraps", "dock init", true}, {"the control plane is initialized", "kube-apiserver", false}},
+			remove: []blow{{"deletion has begun", "capstan-agent", true}},
+		},
+		"all-at-once": {
+			create: []blow{{"a host is claimed", "dock run", false}, {"a host bootstraps", "dock inside", false}},
+			remove: []blow{{"deletion has begun", "dock init", true}},
+		},
+		"store": {
+			create: []blow{{"a host is claimed", "kube-apiserver", false}, {"a host bootstraps", "etcd", false}},
+			remove: []blow{{"deletion has begun", "etcd", false}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, "cluster", "create", name, "--workers", "0", "--wait=false")
+			for _, b := range life.create {
+				b.strike(t, name)
+			}
+			converges(t, name, 1)
+			must(t, "cluster", "delete", name, "--wait=false")
+			for _, b := range life.remove {
+				b.strike(t, name)
+			}
+			vanishes(t, name)
+		})
 	}
+}
+
+// TestKillsWhileTheControlPlaneScales kills processes while etcd members come and go.
+func TestKillsWhileTheControlPlaneScales(t *testing.T) {
+	const name = "members"
+	must(t, "cluster", "create", name, "--workers", "0")
+	must(t, "cluster", "scale", name, "--control-plane", "3", "--wait=false")
+	blow{"a host bootstraps", "capstan-agent", true}.strike(t, name)
+	blow{"a host bootstraps", "plane", false}.strike(t, name)
+	converges(t, name, 3)
+	members(t, name, 3)
+	must(t, "cluster", "scale", name, "--control-plane", "1", "--wait=false")
+	blow{"a machine is being deleted", "plane", false}.strike(t, name)
+	converges(t, name, 1)
+	members(t, name, 1)
+	must(t, "cluster", "delete", name)
+	vanishes(t, name)
+}
+
+// members waits until a cluster has that many etcd members and its control plane finds them healthy: it compares etcd's own
+// list of members with its machines.
+func members(t *testing.T, cluster string, want int) {
+	t.Helper()
+	eventually(t, "etcd's members", func() error {
+		pods, stderr, err := try(t, "kubectl", "--cluster", cluster, "-n", "kube-system", "get", "pods", "-l", "component=etcd", "-o", "name")
+		if n := strings.Count(pods, "\n"); err != nil || n != want {
+			return fmt.Errorf("there are %d etcd pods, want %d %s", n, want, stderr)
+		}
+		healthy := must(t, "kubectl", "get", "kubeadmcontrolplanes", "-l", "cluster.x-k8s.io/cluster-name="+cluster,
+			"-o", `jsonpath={.items[*].status.conditions[?(@.type=="EtcdClusterHealthy")].status}`)
+		if healthy != "True" {
+			return fmt.Errorf("EtcdClusterHealthy is %q", healthy)
+		}
+		return nil
+	})
+}
+
+// TestKillsDuringUp kills each process as soon as a start has brought it up, the start itself too. The next start finds what
+// was there before.
+func TestKillsDuringUp(t *testing.T) {
+	const name = "kept"
+	must(t, "cluster", "create", name, "--workers", "0")
+	for _, victim := range []string{"etcd", "kube-apiserver", "plane", "capstan-extension", "dock run", "dock inside", "up"} {
+		t.Run(victim, func(t *testing.T) {
+			must(t, "down")
+			start := command(t.Context(), "up")
+			start.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := start.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- start.Wait() }()
+			if victim == "up" {
+				eventually(t, "the dock is there", func() error {
+					if len(processes(t)) == 0 {
+						return errors.New("no process yet")
+					}
+					return nil
+				})
+				if err := start.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				killWhenThere(t, victim)
+			}
+			// It may fail or succeed, but it does end, and says which.
+			select {
+			case err := <-ended:
+				var exit *exec.ExitError
+				if err != nil && !errors.As(err, &exit) {
+					t.Errorf("up: %v", err)
+				}
+			case <-time.After(3 * time.Minute):
+				_ = start.Process.Kill()
+				t.Fatal("up still waits after 3 minutes")
+			}
+			must(t, "up")
+			converges(t, name, 1)
+		})
+	}
+	must(t, "cluster", "delete", name)
+	vanishes(t, name)
+}
+
+// killWhenThere waits for a process of the plane or the dock and kills it at once.
+func killWhenThere(t *testing.T, name string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		for _, p := range processes(t) {
+			if p.name() == name && p.host == "" {
+				if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+					t.Fatalf("killing %s (%d): %v", name, p.pid, err)
+				}
+				return
+			}
+		}
+	}
+	t.Fatalf("%s did not start within a minute", name)
+}
+
+// TestARebootBringsItsNodeBack reboots the hosts of a running cluster, as a power failure does and as a person asks for.
+func TestARebootBringsItsNodeBack(t *testing.T) {
+	const name = "reboots"
+	must(t, "cluster", "create", name, "--workers", "1")
+	for _, h := range claimed(t, name) {
+		bootID := func() string {
+			out, _, _ := try(t, "kubectl", "--cluster", name, "get", "nodes", "-o", `jsonpath={range .items[*]}{.spec.providerID} {.status.nodeInfo.bootID}{"\n"}{end}`)
+			for line := range strings.Lines(out) {
+				if id, boot, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasSuffix(id, "/"+h.Name) {
+					return boot
+				}
+			}
+			return ""
+		}
+		before := bootID()
+		must(t, "host", "reboot", h.Name)
+		eventually(t, "the node of "+h.Name+" has booted again", func() error {
+			if now := bootID(); now == "" || now == before {
+				return fmt.Errorf("boot ID is %q, was %q", now, before)
+			}
+			return nil
+		})
+		converges(t, name, 2)
+	}
+	must(t, "cluster", "delete", name)
+	vanishes(t, name)
 }

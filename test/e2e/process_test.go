@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// process is one process of the shared management plane or of a host in it.
+type process struct {
+	pid, parent int
+	args        []string
+	host        string // the host that it runs on; empty for those outside of hosts
+}
+
+// name is what the process is called in the tests.
+func (p process) name() string {
+	switch base := filepath.Base(p.args[0]); {
+	case base == "capstan-dock" && len(p.args) > 1:
+		return "dock " + p.args[1]
+	case base == "capstan" && len(p.args) > 1:
+		return p.args[1]
+	default:
+		return base
+	}
+}
+
+// processes lists all processes of the dock of homeDir, from the outside.
+func processes(t *testing.T) []process {
+	t.Helper()
+	var all []process
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		cmdline, err2 := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if err != nil || err2 != nil || len(cmdline) == 0 {
+			continue // it ended meanwhile, or is a zombie
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		parent, _ := strconv.Atoi(strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1])
+		all = append(all, process{pid: pid, parent: parent, args: strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")})
+	}
+	byPid := map[int]process{}
+	for _, p := range all {
+		byPid[p.pid] = p
+	}
+	hosts := map[int]string{}
+	var ours []process
+	for _, p := range all {
+		for q, ok := p, true; ok; q, ok = byPid[q.parent] {
+			if len(q.args) > 1 && q.args[1] == "init" && p.host == "" {
+				p.host = hostOf(q.pid, hosts)
+			}
+			if slices.Contains(q.args, homeDir) && strings.HasPrefix(q.name(), "dock run") {
+				ours = append(ours, p)
+				break
+			}
+		}
+	}
+	return ours
+}
+
+// hostOf finds the name of the host whose PID 1 this is by the root directory that it sees.
+func hostOf(pid int, known map[int]string) string {
+	if name, ok := known[pid]; ok {
+		return name
+	}
+	roots, _ := filepath.Glob(filepath.Join(homeDir, "dock", "hosts", "*", "root"))
+	inside, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/machine-id", pid))
+	for _, root := range roots {
+		if id, err2 := os.ReadFile(filepath.Join(root, "etc", "machine-id")); err == nil && err2 == nil && bytes.Equal(id, inside) {
+			known[pid] = filepath.Base(filepath.Dir(root))
+		}
+	}
+	return known[pid]
+}
+
+// kill ends the process of that name with SIGKILL; on a host, if one is named.
+func kill(t *testing.T, name, host string) {
+	t.Helper()
+	var seen []string
+	for _, p := range processes(t) {
+		seen = append(seen, p.name()+"@"+p.host)
+		if p.name() == name && p.host == host {
+			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+				t.Fatalf("killing %s (%d): %v", name, p.pid, err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no process %s@%s among %v", name, host, seen)
+}

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// own is a management plane with a home directory of its own, for what would disturb the shared one.
+type own struct {
+	home string
+	// wrap is a command line that runs capstan in an unfriendly world; empty for this one.
+	wrap []string
+}
+
+// newOwn gives a home directory that does not exist yet and is removed in the end, with all that runs in it.
+func newOwn(t *testing.T, wrap ...string) own {
+	t.Helper()
+	o := own{home: filepath.Join(t.TempDir(), "home"), wrap: wrap}
+	t.Cleanup(func() {
+		if out, err := o.run(context.Background(), "down", "--delete"); err != nil {
+			t.Errorf("down --delete: %v\n%s", err, out)
+		}
+		if _, err := os.Stat(o.home); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left behind: %v", o.home, err)
+		}
+	})
+	return o
+}
+
+// run runs capstan and returns all that it printed.
+func (o own) run(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
+	defer cancel()
+	line := append(append([]string{}, o.wrap...), append([]string{capstan}, args...)...)
+	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
+	cmd.Env = append(os.Environ(), "CAPSTAN_HOME="+o.home)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// must runs capstan and fails the test if it fails.
+func (o own) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := o.run(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("capstan %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// refused runs capstan, which must fail and say all these words.
+func (o own) refused(t *testing.T, wants []string, args ...string) {
+	t.Helper()
+	out, err := o.run(t.Context(), args...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		t.Fatalf("capstan %s: error %v, want an exit code that is not zero\n%s", strings.Join(args, " "), err, out)
+	}
+	for _, want := range wants {
+		if !strings.Contains(out, want) {
+			t.Errorf("capstan %s does not say %q:\n%s", strings.Join(args, " "), want, out)
+		}
+	}
+}
+
+func (o own) server(t *testing.T) string {
+	t.Helper()
+	var status struct{ Server string }
+	if err := json.Unmarshal([]byte(o.must(t, "status", "-o", "json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(status.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// unfriendly gives a command line that runs what follows it in a user namespace, after a line of shell has changed what is
+// allowed there. It skips the test on machines that can't make one.
+func unfriendly(t *testing.T, script string, flags ...string) []string {
+	t.Helper()
+	line := append([]string{"unshare", "--user", "--map-root-user"}, flags...)
+	if out, err := exec.Command(line[0], append(line[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("no user namespaces on this machine to take rights away in: %v: %s", err, out)
+	}
+	return append(line, "sh", "-c", script+`; exec "$@"`, "sh")
+}
+
+func TestTwoStartsAtOnceInAnEmptyHome(t *testing.T) {
+	o := newOwn(t)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if out, err := o.run(t.Context(), "up", "--hosts", "3"); err != nil {
+				t.Errorf("up: %v\n%s", err, out)
+			}
+		})
+	}
+	both.Wait()
+	var hosts []hostRow
+	if err := json.Unmarshal([]byte(o.must(t, "host", "list", "-o", "json")), &hosts); err != nil || len(hosts) != 3 {
+		t.Errorf("hosts are %v, want 3 (%v)", hosts, err)
+	}
+}
+
+func TestATakenPort(t *testing.T) {
+	o := newOwn(t)
+	o.must(t, "up", "--hosts", "3")
+	server := o.server(t)
+	o.must(t, "down")
+	thief, err := net.Listen("tcp4", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer thief.Close()
+	_, port, _ := net.SplitHostPort(server)
+	o.refused(t, []string{port, fmt.Sprintf("process %d", os.Getpid()), "end the other process"}, "up")
+	thief.Close()
+	o.must(t, "up")
+	if now := o.server(t); now != server {
+		t.Errorf("the API server's address is %s, was %s: kubeconfigs that people have copied would not work any more", now, server)
+	}
+}
+
+func TestADamagedState(t *testing.T) {
+	for file, fix := range map[string]string{
+		"dock/state.json": "damaged",
+		"up.json":         "remove that file",
+	} {
+		t.Run(file, func(t *testing.T) {
+			o := newOwn(t)
+			path := filepath.Join(o.home, file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o.refused(t, []string{path, fix}, "up")
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			o.must(t, "up", "--hosts", "3")
+		})
+	}
+}
+
+func TestWhatTheMachineLacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		flags  []string
+		wants  []string
+	}{
+		"inotify instances":                {"echo 20 > /proc/sys/user/max_inotify_instances", nil, []string{"inotify", "sudo sysctl -w fs.inotify.max_user_instances="}},
+		"network namespaces":               {"echo 0 > /proc/sys/user/max_net_namespaces", nil, []string{"sudo sysctl -w user.max_net_namespaces="}},
+		"user namespaces, without a right": {"echo 0 > /proc/sys/user/max_user_namespaces; set -- setpriv --inh-caps=-all --bounding-set=-all \"$@\"", nil, []string{"sudo sysctl -w user.max_user_namespaces="}},
+		"space on the disk":                {`mount -t tmpfs -o size=20m tmpfs "$(dirname "$CAPSTAN_HOME")"`, []string{"--mount"}, []string{"free space", "MiB is needed", "--home"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOwn(t, unfriendly(t, c.script, c.flags...)...)
+			o.refused(t, c.wants, "up")
+			if entries, _ := filepath.Glob(filepath.Join(o.home, "*", "*")); len(entries) > 0 {
+				t.Errorf("something was made before it was found out: %v", entries)
+			}
+		})
+	}
+}
