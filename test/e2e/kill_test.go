@@ -312,7 +312,7 @@ func TestARebootBringsItsNodeBack(t *testing.T) {
 		bootID := func() string {
 			out, _, _ := try(t, "kubectl", "--cluster", name, "get", "nodes", "-o", `jsonpath={range .items[*]}{.spec.providerID} {.status.nodeInfo.bootID}{"\n"}{end}`)
 			for line := range strings.Lines(out) {
-				if id, boot, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasSuffix(id, "/"+h.Name) {
+				if id, boot, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains(id, "/"+h.Name+"/") {
 					return boot
 				}
 			}
