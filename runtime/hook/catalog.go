@@ -15,9 +15,10 @@ type Catalog struct {
 	byID       map[ID]*Descriptor
 	byFunction map[uintptr]*Descriptor
 	older      map[ID]*Conversion
+	facts      map[ID]Facts
 }
 
-// Registration is what a catalog is built from: a [Hook], or what [Serves] gives.
+// Registration is what a catalog is built from: a [Hook], or what [Serves] and [About] give.
 type Registration interface {
 	register(*builder) error
 }
@@ -29,10 +30,10 @@ type builder struct {
 }
 
 // NewCatalog builds a catalog. The error names everything that does not fit together: names that are not valid, a hook that
-// occurs twice, two versions of a hook without a conversion between them.
+// occurs twice, two versions of a hook without a conversion between them, facts that break rules 3 and 4.
 func NewCatalog(registrations ...Registration) (*Catalog, error) {
 	b := &builder{
-		catalog: &Catalog{byID: map[ID]*Descriptor{}, byFunction: map[uintptr]*Descriptor{}, older: map[ID]*Conversion{}},
+		catalog: &Catalog{byID: map[ID]*Descriptor{}, byFunction: map[uintptr]*Descriptor{}, older: map[ID]*Conversion{}, facts: map[ID]Facts{}},
 		paths:   map[string]ID{},
 	}
 	var errs []error
@@ -46,6 +47,7 @@ func NewCatalog(registrations ...Registration) (*Catalog, error) {
 		}
 	}
 	errs = append(errs, b.checkVersions()...)
+	errs = append(errs, b.checkFacts()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("building a catalog of hooks: %w", err)
 	}

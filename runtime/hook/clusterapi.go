@@ -3,6 +3,7 @@ package hook
 import (
 	"sync"
 
+	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
@@ -49,9 +50,50 @@ var (
 	UpdateMachine = Of(clusterAPIVersion, runtimehooksv1.UpdateMachine)
 )
 
-// ClusterAPIHooks lists the hooks of Cluster API, to build a catalog that holds them and others.
+// introduced says since when Cluster API has each hook.
+var introduced = []struct {
+	release Release
+	hooks   []described
+}{
+	{"v1.2", []described{
+		Discovery, BeforeClusterCreate, AfterControlPlaneInitialized, BeforeClusterUpgrade, AfterControlPlaneUpgrade, AfterClusterUpgrade,
+		BeforeClusterDelete, GeneratePatches, ValidateTopology,
+	}},
+	{"v1.4", []described{DiscoverVariables}},
+	{"v1.12", []described{
+		BeforeControlPlaneUpgrade, BeforeWorkersUpgrade, AfterWorkersUpgrade, GenerateUpgradePlan,
+		CanUpdateMachine, CanUpdateMachineSet, UpdateMachine,
+	}},
+}
+
+type described interface{ Descriptor() *Descriptor }
+
+// publishedFacts takes what Cluster API says about its hooks in its own catalog.
+func publishedFacts() []Registration {
+	published := runtimecatalog.New()
+	if err := runtimehooksv1.AddToCatalog(published); err != nil {
+		panic(err) // A constant table of Cluster API; our test builds it.
+	}
+	meta := map[ID]*runtimecatalog.HookMeta{}
+	for gvh, d := range published.AllKnownHooks() {
+		meta[ID{Group: gvh.Group, Version: gvh.Version, Name: gvh.Hook}] = d.Metadata
+	}
+	var all []Registration
+	for _, since := range introduced {
+		for _, h := range since.hooks {
+			facts := Facts{Introduced: since.release}
+			if m := meta[h.Descriptor().ID]; m != nil {
+				facts.Summary, facts.Description, facts.Tags, facts.Singleton = m.Summary, m.Description, m.Tags, m.Singleton
+			}
+			all = append(all, About(h, facts))
+		}
+	}
+	return all
+}
+
+// ClusterAPIHooks lists the hooks of Cluster API and what is known about them, to build a catalog that holds them and others.
 func ClusterAPIHooks() []Registration {
-	return []Registration{
+	return append(publishedFacts(),
 		Discovery,
 		BeforeClusterCreate, AfterControlPlaneInitialized,
 		BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade,
@@ -59,7 +101,7 @@ func ClusterAPIHooks() []Registration {
 		BeforeClusterDelete,
 		GeneratePatches, ValidateTopology, DiscoverVariables, GenerateUpgradePlan,
 		CanUpdateMachine, CanUpdateMachineSet, UpdateMachine,
-	}
+	)
 }
 
 // ClusterAPI gives the catalog of Cluster API's hooks.

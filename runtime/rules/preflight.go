@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/capstan-dev/capstan/runtime/schema"
+)
+
+// Impact is what a planned upgrade means for one handler of an installed extension.
+type Impact struct {
+	// Extension is the name of its ExtensionConfig.
+	Extension string `json:"extension"`
+	// Handler is its name there.
+	Handler string `json:"handler"`
+	// Hook that it serves, as "group/version/Name".
+	Hook string `json:"hook"`
+	// Verdict is Break if it stops to work or may misbehave, Warning if its author should look, empty if nothing changes for it.
+	Verdict Severity `json:"verdict,omitempty"`
+	// Findings are the changes of its hook.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Preflight says what an upgrade from one release to another means for the extensions that are installed (RC-23). It goes by the handlers in the
+// status of their ExtensionConfigs. Handlers come sorted by extension and name.
+func Preflight(installed []runtimev1.ExtensionConfig, before, planned *schema.Document, releases Releases) []Impact {
+	changes := Compare(before, planned, releases)
+	var impacts []Impact
+	for _, config := range installed {
+		for _, h := range config.Status.Handlers {
+			name := h.RequestHook.APIVersion + "/" + h.RequestHook.Hook
+			impacts = append(impacts, impactOf(Impact{Extension: config.Name, Handler: h.Name, Hook: name}, changes, planned))
+		}
+	}
+	slices.SortFunc(impacts, func(a, b Impact) int {
+		return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Handler, b.Handler))
+	})
+	return impacts
+}
+
+func impactOf(impact Impact, changes []Finding, planned *schema.Document) Impact {
+	for _, change := range changes {
+		if slices.Contains(change.Hooks, impact.Hook) {
+			change.Hooks = []string{impact.Hook}
+			impact.Findings = append(impact.Findings, change)
+		}
+	}
+	if planned.Hooks[impact.Hook] == nil && !Breaks(impact.Findings) {
+		// Even a removal that the rules allow ends what this handler does.
+		impact.Findings = append(impact.Findings, Finding{Rule: "RC-23", Severity: Break, Hooks: []string{impact.Hook}, Message: "the planned release does not call this version of the hook"})
+	}
+	switch {
+	case Breaks(impact.Findings):
+		impact.Verdict = Break
+	case len(impact.Findings) > 0:
+		impact.Verdict = Warning
+	}
+	return impact
+}
