@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"context"
-	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,19 +38,22 @@ func (r *Reconciler) clusterOfMachine(ctx context.Context, machine client.Object
 	return r.requests(ctx, machine.GetNamespace(), func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
 }
 
-// clustersOfHost returns the cluster whose control plane the host carries, and those to which the host may bring a zone, or from which
-// it may take one.
+// clustersOfHost returns the cluster whose control plane the host carries, and those whose failure domains are not the inventory's any
+// more: a host may bring a zone or take one away, open it to control planes or fill it.
 func (r *Reconciler) clustersOfHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host, ok := object.(*infrav1.CapstanHost)
 	if !ok {
 		return nil
 	}
+	domains, err := r.domainsOf(ctx, host.Namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Finding the failure domains that an event is about")
+	}
 	return r.requests(ctx, host.Namespace, func(c *infrav1.CapstanCluster) bool {
 		if claim := host.Spec.Claim; claim != nil && claim.ControlPlane && claim.Cluster == ownerName(c) {
 			return true
 		}
-		known := slices.ContainsFunc(c.Status.FailureDomains, func(d clusterv1.FailureDomain) bool { return d.Name == host.Spec.Zone })
-		return known != host.DeletionTimestamp.IsZero()
+		return err != nil || !equality.Semantic.DeepEqual(c.Status.FailureDomains, domains)
 	})
 }
 
