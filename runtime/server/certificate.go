@@ -93,7 +93,10 @@ func (i *identity) refresh() error {
 }
 
 func (i *identity) paths() []string {
-	paths := []string{i.files.CertFile, i.files.KeyFile}
+	var paths []string
+	if i.files.GetCertificate == nil {
+		paths = append(paths, i.files.CertFile, i.files.KeyFile)
+	}
 	if i.files.ClientCAFile != "" {
 		paths = append(paths, i.files.ClientCAFile)
 	}
@@ -113,14 +116,17 @@ func (i *identity) look() ([]stamp, error) {
 }
 
 func (i *identity) read() (*tls.Config, error) {
-	certificate, err := tls.LoadX509KeyPair(i.files.CertFile, i.files.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the server's certificate from %s and %s: %w", i.files.CertFile, i.files.KeyFile, err)
-	}
 	config := &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		NextProtos:   []string{"h2", "http/1.1"},
-		Certificates: []tls.Certificate{certificate},
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: i.files.GetCertificate,
+	}
+	if i.files.GetCertificate == nil {
+		certificate, err := tls.LoadX509KeyPair(i.files.CertFile, i.files.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the server's certificate from %s and %s: %w", i.files.CertFile, i.files.KeyFile, err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
 	}
 	if i.files.ClientCAFile == "" {
 		return config, nil

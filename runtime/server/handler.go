@@ -24,12 +24,13 @@ import (
 // RX-24, RX-25). Don't set status and retryAfterSeconds of the response.
 type Func[Req, Resp any] func(ctx context.Context, request *Req, response *Resp) error
 
-// Handler is one handler of a server. Make it with [Handle].
+// Handler is one handler of a server. Make it with [Handle] or [HandleSettings].
 type Handler struct {
 	name           string
 	descriptor     *hook.Descriptor
 	timeout        time.Duration // 0: the default
 	ignoreFailures bool
+	problem        error // found while it was made
 	call           func(context.Context, runtime.Object, runtimehooksv1.ResponseObject) error
 }
 
@@ -70,6 +71,8 @@ func (h *Handler) check() error {
 		return fmt.Errorf("handler %q: the server answers Discovery itself", h.name)
 	case !h.descriptor.HasSettings:
 		return fmt.Errorf("handler %q: requests of hook %s have no settings", h.name, h.descriptor.ID)
+	case h.problem != nil:
+		return fmt.Errorf("handler %q: %w", h.name, h.problem)
 	case h.call == nil:
 		return fmt.Errorf("handler %q: the function is nil", h.name)
 	case len(problems) > 0:

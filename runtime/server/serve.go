@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,20 +27,32 @@ type TLS struct {
 	// ClientCAFile has certificates in PEM form. If set, callers need a certificate of one of them. It is read again when it changes.
 	// Default: callers need none.
 	ClientCAFile string
+	// GetCertificate gives the certificate for a connection, in place of CertFile and KeyFile; see package certificate for a server that
+	// makes and renews its own. Default: the files are used.
+	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Linger is how long to go on serving after the context has ended, with [Server.Health] saying no already: load balancers need some
+	// seconds to notice. Default: 0.
+	Linger time.Duration
 	// Log gets what goes wrong with connections and certificates. Default: none.
 	Log *slog.Logger
 	// Ready is called once with the address that is listened on. Default: nothing is called.
 	Ready func(net.Addr)
 }
 
-// Serve serves a handler over TLS until the context ends; then calls that are being worked on get five seconds. It returns nil if the
-// context ended it.
+// Serve serves a handler over TLS until the context ends; then calls that are being worked on get five seconds. A handler with a method Drain, as
+// [Server] has one, is told first. Serve returns nil if the context ended it.
 func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	if options.CertFile == "" || options.KeyFile == "" {
+	files := options.CertFile != "" || options.KeyFile != ""
+	switch {
+	case options.GetCertificate != nil && files:
+		return errors.New("serving hooks: there are both files of a certificate and GetCertificate: give one or the other")
+	case options.GetCertificate == nil && (options.CertFile == "" || options.KeyFile == ""):
 		return errors.New("serving hooks: a certificate and its key are needed: hooks are only called over https (RX-01)")
+	case options.Linger < 0:
+		return errors.New("serving hooks: Linger must not be negative")
 	}
 	identity, err := newIdentity(options, options.Log)
 	if err != nil {
@@ -62,17 +75,25 @@ func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 	if options.Ready != nil {
 		options.Ready(listener.Addr())
 	}
-	return run(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
+	return run(ctx, server, options.Linger, func() error { return server.ServeTLS(listener, "", "") })
 }
 
 // run serves until the context ends, and returns when everything has ended.
-func run(ctx context.Context, server *http.Server, serve func() error) error {
+func run(ctx context.Context, server *http.Server, linger time.Duration, serve func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- serve() }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serving hooks: %w", err)
 	case <-ctx.Done():
+	}
+	if h, ok := server.Handler.(interface{ Drain() }); ok {
+		h.Drain()
+	}
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving hooks: %w", err)
+	case <-time.After(linger):
 	}
 	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()

@@ -24,13 +24,18 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 )
+
+// OpenAPIPath is where a server with [Options.Catalog] serves the OpenAPI document of it.
+const OpenAPIPath = "/openapi/v3"
 
 const (
 	// DefaultParallel is how many requests are worked on at the same time.
@@ -48,15 +53,32 @@ type Options struct {
 	// Parallel is how many requests are worked on at the same time; others wait their turn. It bounds memory: a request has up
 	// to 20 MiB. Default: DefaultParallel.
 	Parallel int
+	// Metrics gets the metrics of the server: calls by hook, version, handler and how they ended, their durations, the seconds that callers were
+	// asked to wait. Default: none are registered.
+	Metrics prometheus.Registerer
+	// Ready tells whether calls are welcome, for [Server.Health]; it is given two seconds. Default: always.
+	Ready func(context.Context) error
+	// Catalog describes the hooks of the handlers in the OpenAPI document, which is served at [OpenAPIPath] below the prefix, to GET. Default: the
+	// document is not served.
+	Catalog *hook.Catalog
 }
 
 // Server is the http.Handler of an extension. Make it with [New].
 type Server struct {
-	log     *slog.Logger
-	routes  map[string]*Handler // by path
-	turns   chan struct{}
-	waiting chan struct{}
+	log      *slog.Logger
+	routes   map[string]*Handler // by path
+	openAPI  map[string][]byte   // by path; at most one
+	turns    chan struct{}
+	waiting  chan struct{}
+	metrics  *metrics
+	isReady  func(context.Context) error
+	draining atomic.Bool
 }
+
+var (
+	errDraining = errors.New("the server is shutting down")
+	errSetRetry = errors.New("the handler set retryAfterSeconds itself; it must return server.Wait")
+)
 
 // New makes a server of these handlers. The error names everything that is wrong with them.
 func New(options Options, handlers ...Handler) (*Server, error) {
@@ -73,6 +95,7 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 		routes:  map[string]*Handler{},
 		turns:   make(chan struct{}, parallel),
 		waiting: make(chan struct{}, waitingFactor*parallel),
+		isReady: options.Ready,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -91,6 +114,14 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 		}
 		names[h.name] = true
 		s.routes[prefix+h.descriptor.ID.Path(h.name)] = &h
+	}
+	errs = append(errs, checkSingletons(options.Catalog, handlers))
+	var err error
+	if s.metrics, err = newMetrics(options.Metrics); err != nil {
+		errs = append(errs, fmt.Errorf("registering metrics: %w", err))
+	}
+	if s.openAPI, err = openAPIRoute(options.Catalog, prefix); err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("making a server for hooks: %w", err)
@@ -115,6 +146,11 @@ func discoveryHandler(handlers []Handler) Handler {
 
 // ServeHTTP answers one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if document, ok := s.openAPI[r.URL.Path]; ok && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		w.Header().Set("Content-Type", wire.ContentType)
+		_, _ = w.Write(document)
+		return
+	}
 	h, ok := s.routes[r.URL.Path]
 	if !ok {
 		http.Error(w, "there is no handler at this path; POST to the discovery path lists them", http.StatusNotFound)
@@ -127,12 +163,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.budget(r))
 	defer cancel()
+	start := time.Now()
 	release, err := s.turn(ctx)
 	if err != nil {
+		s.metrics.ended(h, answeredBusy, time.Since(start))
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	s.serve(ctx, release, h, w, r)
+	s.serve(ctx, start, release, h, w, r)
 }
 
 // budget is how long the call may take: a little less than the caller waits, so that it hears what happened.
@@ -172,8 +210,7 @@ type outcome struct {
 	panicked bool
 }
 
-func (s *Server) serve(ctx context.Context, release func(), h *Handler, w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
+func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *Handler, w http.ResponseWriter, r *http.Request) {
 	log := s.log.With("hook", h.descriptor.ID.Name, "handler", h.name)
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a body that drips must not keep its turn
@@ -187,6 +224,7 @@ func (s *Server) serve(ctx context.Context, release func(), h *Handler, w http.R
 			w.Header().Set("Connection", "close") // the rest is not read
 		}
 		log.Warn("A request could not be read", "error", err)
+		s.metrics.ended(h, answeredUnreadable, time.Since(start))
 		http.Error(w, "reading the request: "+err.Error(), status)
 		return
 	}
@@ -194,6 +232,7 @@ func (s *Server) serve(ctx context.Context, release func(), h *Handler, w http.R
 	if err != nil {
 		release()
 		log.Warn("A request could not be decoded", "error", err)
+		s.metrics.ended(h, answeredFailure, time.Since(start))
 		s.answer(w, h, failure(h, err))
 		return
 	}
@@ -202,9 +241,11 @@ func (s *Server) serve(ctx context.Context, release func(), h *Handler, w http.R
 	}
 	response := h.descriptor.NewResponse()
 	ended := make(chan outcome, 1)
+	s.metrics.running.Inc()
 	go func() {
 		// A handler that goes on after its time keeps its turn: what is worked on stays bounded.
 		defer release()
+		defer s.metrics.running.Dec()
 		defer func() {
 			if cause := recover(); cause != nil {
 				log.Error("A handler panicked", "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -216,13 +257,16 @@ func (s *Server) serve(ctx context.Context, release func(), h *Handler, w http.R
 	select {
 	case o := <-ended:
 		if o.panicked {
+			s.metrics.ended(h, answeredPanic, time.Since(start))
 			http.Error(w, "the handler broke; see the extension's log", http.StatusInternalServerError)
 			return
 		}
 		answer := conclude(h, response, o.err)
+		s.metrics.answered(h, answer, time.Since(start))
 		logAnswer(ctx, log, answer, time.Since(start))
 		s.answer(w, h, answer)
 	case <-ctx.Done():
+		s.metrics.ended(h, answeredLate, time.Since(start))
 		log.Error("A handler did not return in time", "duration", time.Since(start).String())
 		http.Error(w, "the handler did not return in time", http.StatusGatewayTimeout)
 	}
@@ -241,7 +285,7 @@ func conclude(h *Handler, response runtimehooksv1.ResponseObject, err error) run
 	case err != nil:
 		return failure(h, err)
 	case canWait && retry.GetRetryAfterSeconds() != 0:
-		return failure(h, errors.New("the handler set retryAfterSeconds itself; it must return server.Wait"))
+		return failure(h, errSetRetry)
 	}
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 	response.SetMessage(wire.Clip(response.GetMessage(), wire.MaxMessage))

@@ -1,0 +1,272 @@
+// Package openapi writes the OpenAPI v3.0 document of a catalog of hooks (RS-09): one path for each hook with the schemas of both bodies, from which an
+// extension can be written in any language.
+//
+//	document, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Version: "v1.14"})
+//
+// The schemas come from the Go types of the catalog (RS-16); for types of Cluster API the document also has what their source says: descriptions, required
+// fields, enumerations.
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/schema"
+)
+
+// SpecVersion is the version of OpenAPI that documents follow.
+const SpecVersion = "3.0.3"
+
+// Options of a document. The zero value works.
+type Options struct {
+	// Title of the document. Default: "Runtime hooks".
+	Title string
+	// Version of what is described, for example "v1.14". Default: "unversioned".
+	Version string
+	// Server is the URL or the prefix that paths are below. Default: none is named.
+	Server string
+	// Texts has descriptions for types that are also in the catalog. Default: those of Cluster API's types.
+	Texts *schema.Document
+}
+
+// Document is an OpenAPI document.
+type Document struct {
+	OpenAPI    string          `json:"openapi"`
+	Info       Info            `json:"info"`
+	Servers    []Server        `json:"servers,omitempty"`
+	Paths      map[string]Path `json:"paths"`
+	Components Components      `json:"components"`
+}
+
+// Info says what a document is about.
+type Info struct {
+	Title       string `json:"title"`
+	Description string `json:"description,omitempty"`
+	Version     string `json:"version"`
+}
+
+// Server is where paths are.
+type Server struct {
+	URL string `json:"url"`
+}
+
+// Path has the one operation of a hook.
+type Path struct {
+	Post Operation `json:"post"`
+}
+
+// Operation is a call of a hook.
+type Operation struct {
+	OperationID string              `json:"operationId"`
+	Summary     string              `json:"summary,omitempty"`
+	Description string              `json:"description,omitempty"`
+	Tags        []string            `json:"tags,omitempty"`
+	Deprecated  bool                `json:"deprecated,omitempty"`
+	Parameters  []Parameter         `json:"parameters,omitempty"`
+	RequestBody Body                `json:"requestBody"`
+	Responses   map[string]Response `json:"responses"`
+}
+
+// Parameter of an operation.
+type Parameter struct {
+	Name        string  `json:"name"`
+	In          string  `json:"in"`
+	Description string  `json:"description"`
+	Required    bool    `json:"required,omitempty"`
+	Schema      *Schema `json:"schema"`
+}
+
+// Body is what is sent.
+type Body struct {
+	Required bool             `json:"required,omitempty"`
+	Content  map[string]Media `json:"content"`
+}
+
+// Response is what comes back.
+type Response struct {
+	Description string           `json:"description"`
+	Content     map[string]Media `json:"content,omitempty"`
+}
+
+// Media is a body of one media type.
+type Media struct {
+	Schema *Schema `json:"schema"`
+}
+
+// Components has the named schemas.
+type Components struct {
+	Schemas map[string]*Schema `json:"schemas"`
+}
+
+// Schema describes a value.
+type Schema struct {
+	Ref                  string             `json:"$ref,omitempty"`
+	AllOf                []*Schema          `json:"allOf,omitempty"`
+	Type                 string             `json:"type,omitempty"`
+	Format               string             `json:"format,omitempty"`
+	Description          string             `json:"description,omitempty"`
+	Properties           map[string]*Schema `json:"properties,omitempty"`
+	Required             []string           `json:"required,omitempty"`
+	Items                *Schema            `json:"items,omitempty"`
+	AdditionalProperties *Schema            `json:"additionalProperties,omitempty"`
+	Enum                 []string           `json:"enum,omitempty"`
+	IntOrString          bool               `json:"x-kubernetes-int-or-string,omitempty"`
+}
+
+// JSON gives the document of a catalog as text. The same catalog gives the same text.
+func JSON(catalog *hook.Catalog, options Options) ([]byte, error) {
+	document, err := Of(catalog, options)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(document, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the OpenAPI document: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// Of gives the document of a catalog.
+func Of(catalog *hook.Catalog, options Options) (*Document, error) {
+	described, err := schema.Reflect(catalog)
+	if err != nil {
+		return nil, fmt.Errorf("making the OpenAPI document: %w", err)
+	}
+	texts := options.Texts
+	if texts == nil {
+		if texts, err = clusterAPITexts(); err != nil {
+			return nil, fmt.Errorf("making the OpenAPI document: %w", err)
+		}
+	}
+	described.Describe(texts)
+	names, err := componentNames(described)
+	if err != nil {
+		return nil, fmt.Errorf("making the OpenAPI document: %w", err)
+	}
+	w := writer{names: names}
+	document := &Document{
+		OpenAPI:    SpecVersion,
+		Info:       Info{Title: orElse(options.Title, "Runtime hooks"), Version: orElse(options.Version, "unversioned"), Description: about},
+		Paths:      map[string]Path{},
+		Components: Components{Schemas: map[string]*Schema{}},
+	}
+	if options.Server != "" {
+		document.Servers = []Server{{URL: options.Server}}
+	}
+	for _, d := range catalog.All() {
+		path := d.ID.Path("")
+		if d.HasSettings { // all but Discovery have handlers
+			path += "/{name}"
+		}
+		document.Paths[path] = Path{Post: w.operation(d, catalog.Facts(d.ID), described.Hooks[d.ID.String()])}
+	}
+	for name, t := range described.Types {
+		document.Components.Schemas[names[name]] = w.schema(t)
+	}
+	return document, nil
+}
+
+const about = "Each operation is served by a runtime extension and called over HTTPS. Whatever a handler decides, also a failure, is an answer with HTTP " +
+	"status 200; other codes count as a call that failed. Bodies have at most 20 MiB. Names in paths are in lower case."
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+type writer struct{ names map[string]string }
+
+func (w writer) operation(d *hook.Descriptor, facts hook.Facts, h *schema.Hook) Operation {
+	operation := Operation{
+		OperationID: operationID(d.ID),
+		Summary:     facts.Summary,
+		Description: facts.Description,
+		Tags:        facts.Tags,
+		Deprecated:  facts.IsDeprecated(),
+		RequestBody: Body{Required: true, Content: media(w.ref(h.Request))},
+		Responses:   map[string]Response{"200": {Description: "the answer, of status Success or Failure", Content: media(w.ref(h.Response))}},
+	}
+	if advice := facts.Advice(); advice != "" {
+		operation.Description = strings.TrimSpace(operation.Description + "\n\nThis version is " + advice + ".")
+	}
+	if d.HasSettings {
+		operation.Parameters = []Parameter{
+			{Name: "name", In: "path", Required: true, Description: "name of the handler, as discovery has it", Schema: &Schema{Type: "string"}},
+			{Name: "timeout", In: "query", Description: "how long the caller waits, for example 10s", Schema: &Schema{Type: "string"}},
+		}
+	}
+	return operation
+}
+
+// operationID is unique in the document: several versions of a hook may be in it.
+func operationID(id hook.ID) string {
+	return strings.NewReplacer(".", "_", "-", "_", "/", "_").Replace(id.String())
+}
+
+func media(s *Schema) map[string]Media { return map[string]Media{"application/json": {Schema: s}} }
+
+func (w writer) ref(name string) *Schema {
+	return &Schema{Ref: "#/components/schemas/" + w.names[name]}
+}
+
+func (w writer) schema(t *schema.Type) *Schema {
+	if t == nil {
+		return &Schema{}
+	}
+	if t.Ref != "" {
+		if t.Description == "" {
+			return w.ref(t.Ref)
+		}
+		return &Schema{AllOf: []*Schema{w.ref(t.Ref)}, Description: t.Description} // beside $ref, OpenAPI 3.0 allows nothing
+	}
+	s := &Schema{Description: t.Description, Format: t.Format, Enum: t.Enum}
+	switch t.Kind {
+	case schema.Any:
+	case schema.Map:
+		s.Type, s.AdditionalProperties = "object", w.schema(t.Items)
+	case schema.Array:
+		s.Type, s.Items = "array", w.schema(t.Items)
+	case schema.Object:
+		s.Type, s.Properties = "object", map[string]*Schema{}
+		for _, name := range t.FieldNames() {
+			field := t.Fields[name]
+			s.Properties[name] = w.schema(&field.Type)
+			if field.Required {
+				s.Required = append(s.Required, name)
+			}
+		}
+	default:
+		s.Type = string(t.Kind)
+	}
+	if t.Format == "int-or-string" {
+		s.Type, s.IntOrString = "", true
+	}
+	return s
+}
+
+// componentNames gives each type a name that OpenAPI allows.
+func componentNames(d *schema.Document) (map[string]string, error) {
+	names, taken := map[string]string{}, map[string]string{}
+	for _, full := range slices.Sorted(maps.Keys(d.Types)) {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r == '/':
+				return '.'
+			case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-', r == '_':
+				return r
+			}
+			return '_'
+		}, full)
+		if other, ok := taken[name]; ok {
+			return nil, fmt.Errorf("types %s and %s have the same name in the document: rename one", other, full)
+		}
+		names[full], taken[name] = name, full
+	}
+	return names, nil
+}

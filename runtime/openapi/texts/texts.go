@@ -1,0 +1,44 @@
+// Package texts reads from the source of Cluster API what package openapi says about its types: descriptions, required fields, enumerations.
+package texts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/capstan-dev/capstan/runtime/schema"
+)
+
+// Module has Cluster API's types.
+const Module = "sigs.k8s.io/cluster-api/api"
+
+// Hooks is the package of its hooks.
+const Hooks = Module + "/runtime/hooks/v1alpha1"
+
+// Read gives the document of one release as JSON. Types of other modules are left out: they are described where they are published.
+func Read(ctx context.Context, version string) ([]byte, error) {
+	module, err := schema.OpenModule(ctx, Module+"@"+version)
+	if err != nil {
+		return nil, err
+	}
+	source := &schema.Source{Locate: module.Locate}
+	described, err := source.Read(ctx, Hooks)
+	if err != nil {
+		return nil, err
+	}
+	if missing := source.Missing(); len(missing) > 0 {
+		return nil, fmt.Errorf("reading Cluster API's types: packages are missing: %s", strings.Join(missing, "; "))
+	}
+	kept := schema.New()
+	for name, t := range described.Types {
+		if strings.HasPrefix(name, Module+"/") {
+			kept.Types[name] = t
+		}
+	}
+	data, err := json.MarshalIndent(kept, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding Cluster API's texts: %w", err)
+	}
+	return append(data, '\n'), nil
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+)
+
+// How a call ended, as label "answer" of metrics.
+const (
+	answeredSuccess    = "success"
+	answeredWait       = "wait"
+	answeredFailure    = "failure"
+	answeredPanic      = "panic"
+	answeredLate       = "late"       // not in time
+	answeredBusy       = "busy"       // no turn in time, or too many wait
+	answeredUnreadable = "unreadable" // too large, or broken off
+)
+
+// metrics counts calls. Its labels are bounded by the handlers of the server: what callers send never becomes a label.
+type metrics struct {
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	waited   *prometheus.CounterVec
+	running  prometheus.Gauge
+}
+
+var handlerLabels = []string{"hook", "version", "handler"}
+
+// newMetrics makes metrics and registers them, if there is something to register them with.
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "runtime_extension_calls_total", Help: "Calls of handlers that ended, by how they ended.",
+		}, append(handlerLabels[:len(handlerLabels):len(handlerLabels)], "answer")),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "runtime_extension_call_duration_seconds", Help: "How long calls of handlers took, from the headers of the request to the answer.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 30},
+		}, handlerLabels),
+		waited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "runtime_extension_wait_seconds_total", Help: "Seconds that callers were asked to wait.",
+		}, handlerLabels),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "runtime_extension_calls_running", Help: "Calls that are being worked on.",
+		}),
+	}
+	if registerer == nil {
+		return m, nil
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{m.calls, m.duration, m.waited, m.running} {
+		errs = append(errs, registerer.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+func (m *metrics) ended(h *Handler, answer string, took time.Duration) {
+	id := h.descriptor.ID
+	m.calls.WithLabelValues(id.Name, id.Version, h.name, answer).Inc()
+	m.duration.WithLabelValues(id.Name, id.Version, h.name).Observe(took.Seconds())
+}
+
+func (m *metrics) answered(h *Handler, response runtimehooksv1.ResponseObject, took time.Duration) {
+	answer := answeredSuccess
+	if retry, ok := response.(runtimehooksv1.RetryResponseObject); ok && retry.GetRetryAfterSeconds() != 0 {
+		answer = answeredWait
+		id := h.descriptor.ID
+		m.waited.WithLabelValues(id.Name, id.Version, h.name).Add(float64(retry.GetRetryAfterSeconds()))
+	}
+	if response.GetStatus() != runtimehooksv1.ResponseStatusSuccess {
+		answer = answeredFailure
+	}
+	m.ended(h, answer, took)
+}
