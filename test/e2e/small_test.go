@@ -1,0 +1,21 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestASmallInventory fills three hosts, one in each zone, with clusters of one machine: each goes where a host is free, and the
+// fourth waits and says so.
+func TestASmallInventory(t *testing.T) {
+	o := newOwn(t)
+	o.must(t, "up", "--hosts", "3")
+	for _, name := range []string{"one", "two", "three"} {
+		o.must(t, "cluster", "create", name, "--workers", "0")
+	}
+	o.refused(t, []string{"0 of 3", "free"}, "cluster", "create", "four", "--workers", "0", "--timeout", "10s")
+	o.must(t, "cluster", "delete", "two")
+	if out := o.must(t, "host", "list"); strings.Count(out, "InUse") != 2 {
+		t.Errorf("hosts:\n%s", out)
+	}
+}
