@@ -17,8 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// dataLimit is how long to wait for bootstrap data that the claim says is there.
-const dataLimit = 5 * time.Minute
+// dataLimit is how long to wait for the bootstrap data of a claim. It follows the claim within milliseconds, unless the management cluster
+// is restarted just then.
+const dataLimit = 15 * time.Minute
 
 // worker does one task at a time: what the host asks for now. A task that is not asked for any more is ended before the next one starts.
 type worker struct {
@@ -227,7 +228,7 @@ func (w *worker) metadata(data *rest.BootstrapData) map[string]any {
 
 // data reads the bootstrap data of a claim. It waits for a server that does not answer, and for a bounded time for data that is not there.
 func (w *worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.BootstrapData, error) {
-	pauses := retry.Pauses{First: 200 * time.Millisecond, Most: 10 * time.Second}
+	pauses := retry.Pauses{First: 50 * time.Millisecond, Most: 10 * time.Second}
 	for began := time.Now(); ; {
 		data, err := w.agent.client.BootstrapData(ctx)
 		switch {

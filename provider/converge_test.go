@@ -89,8 +89,17 @@ func newLife(t *testing.T, supplier string) *world {
 // defaultShare: one of so many calls fails.
 var defaultShare = 8
 
-// TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer, without effect, and
-// with the provider killed after the effect. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
+// ways are how a call can fail.
+var ways = []struct {
+	name string
+	fault
+}{
+	{"answer lost", answerLost}, {"refused", refused}, {"provider killed", answerLost},
+	{"conflict", conflict}, {"too many requests", tooMany}, {"timed out", timedOut},
+}
+
+// TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer, without effect, with
+// the provider killed after the effect, and with what an API server answers: conflict, 429, time-out. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
 // With CAPSTAN_TEST_EVERY set, every write fails in turn and every fourth read; else a share of them, another share for each way to fail.
 func TestEveryCallFailsOnce(t *testing.T) {
 	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
@@ -102,16 +111,16 @@ func TestEveryCallFailsOnce(t *testing.T) {
 			if os.Getenv("CAPSTAN_TEST_EVERY") != "" {
 				share = 1
 			}
-			for offset, how := range []string{"answer lost", "refused", "provider killed"} {
+			for offset, how := range ways {
 				calls := slices.Clone(w.writes)
-				for n := 1; n <= w.calls && how == "refused"; n += 4 {
+				for n := 1; n <= w.calls && how.name == "refused"; n += 4 {
 					calls = append(calls, n)
 				}
-				t.Run(how, func(t *testing.T) {
+				t.Run(how.name, func(t *testing.T) {
 					t.Parallel()
 					for i, n := range calls {
 						if (i+offset)%share == 0 {
-							lifeWithFault(t, supplier, how, n)
+							lifeWithFault(t, supplier, how.name, how.fault, n)
 						}
 					}
 				})
@@ -120,18 +129,16 @@ func TestEveryCallFailsOnce(t *testing.T) {
 	}
 }
 
-func lifeWithFault(t *testing.T, supplier, how string, n int) {
+func lifeWithFault(t *testing.T, supplier, how string, f fault, n int) {
 	w := newLife(t, supplier)
 	w.inject = func(call int) fault {
-		switch {
-		case call != n:
+		if call != n {
 			return works
-		case how == "refused":
-			return refused
-		case how == "provider killed":
+		}
+		if how == "provider killed" {
 			w.restart()
 		}
-		return answerLost
+		return f
 	}
 	life(w)
 	if t.Failed() {

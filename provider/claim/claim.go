@@ -23,7 +23,8 @@ func ProviderID(namespace, host string, machine types.UID) string {
 	return fmt.Sprintf("capstan://%s/%s/%s", namespace, host, machine[:min(len(machine), uidPart)])
 }
 
-// New returns the claim of a machine to a host.
+// New returns the claim of a machine to a host. It lets the agent begin at once: the bootstrap data follows within the same pass, and
+// the agent waits for data that is marked with this claim. Saying so later, when the data is there, would cost a write for each machine.
 func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *clusterv1.Machine) *infrav1.HostClaim {
 	return &infrav1.HostClaim{
 		Machine:           capstan.Name,
@@ -33,6 +34,7 @@ func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *cl
 		Hostname:          capstan.Name,
 		KubernetesVersion: machine.Spec.Version,
 		ControlPlane:      util.IsControlPlaneMachine(machine),
+		BootstrapReady:    true,
 	}
 }
 

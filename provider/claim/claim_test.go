@@ -26,7 +26,7 @@ func TestNewNamesTheInstance(t *testing.T) {
 	h.Spec.Claim = New(&h, capstan, machine)
 	want := infrav1.HostClaim{
 		Machine: "demo-abc", MachineUID: "0123456789ab", Cluster: "demo", ProviderID: "capstan://default/host-01/01234567",
-		Hostname: "demo-abc", KubernetesVersion: "v1.36.3", ControlPlane: true,
+		Hostname: "demo-abc", KubernetesVersion: "v1.36.3", ControlPlane: true, BootstrapReady: true,
 	}
 	if *h.Spec.Claim != want {
 		t.Errorf("claim %+v\nwant  %+v", *h.Spec.Claim, want)

@@ -27,36 +27,52 @@ const Label = "infrastructure.capstan.dev/host"
 const fieldOwner = client.FieldOwner("capstan")
 
 // identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A supplied host gets it
-// when it is claimed: before, it has no agent. It is applied once by each process, and again when a token can't be had.
+// when it is claimed: before, it has no agent. It is applied once by each process, and again when a token can't be had; after a release only
+// the account is made again, for only that was deleted.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if s.host.Spec.Supplier != "" && (c == nil || c.Released) || s.host.Spec.Supplier == "" && !s.host.DeletionTimestamp.IsZero() {
 		return step.Next(), nil
 	}
 	r.mu.Lock()
-	applied := r.identities[s.host.UID]
+	has := r.identities[s.host.UID]
 	r.mu.Unlock()
-	if applied {
+	objects := identityObjects(s.host)
+	switch has {
+	case wholeIdentity:
 		return step.Next(), nil
+	case allButAccount:
+		objects = objects[:1]
 	}
-	for _, object := range identityObjects(s.host) {
+	for _, object := range objects {
 		if err := r.Client.Apply(ctx, object, fieldOwner, client.ForceOwnership); err != nil {
 			return step.Answer{}, err
 		}
 	}
-	r.mu.Lock()
-	r.identities[s.host.UID] = true
-	r.mu.Unlock()
+	r.noteIdentity(s.host, wholeIdentity)
 	return step.Next(), nil
 }
 
-func (r *Reconciler) forgetIdentity(host *infrav1.CapstanHost) {
+// extent is how much of a host's identity this process knows to be there.
+type extent int
+
+const (
+	unknownIdentity extent = iota
+	allButAccount
+	wholeIdentity
+)
+
+func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, has extent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.identities, host.UID)
+	if has == unknownIdentity {
+		delete(r.identities, host.UID)
+		return
+	}
+	r.identities[host.UID] = has
 }
 
-// identityObjects returns the account of a host's agent, its role and binding, and the Lease of its heartbeat. The Lease is made here
+// identityObjects returns the account of a host's agent, which comes first, its role and binding, and the Lease of its heartbeat. The Lease is made here
 // so that no agent needs the right to create any: that can't be limited to a name.
 func identityObjects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
 	account := infrav1.IdentityPrefix + host.Name
@@ -90,7 +106,11 @@ func (r *Reconciler) revoke(ctx context.Context, host *infrav1.CapstanHost) erro
 	if err := r.Client.Delete(ctx, account); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting ServiceAccount %s: %w", account.Name, err)
 	}
-	r.forgetIdentity(host)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.identities[host.UID] == wholeIdentity {
+		r.identities[host.UID] = allButAccount
+	}
 	return nil
 }
 
@@ -109,6 +129,6 @@ func (r *Reconciler) removeIdentity(ctx context.Context, host *infrav1.CapstanHo
 			errs = append(errs, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err))
 		}
 	}
-	r.forgetIdentity(host)
+	r.noteIdentity(host, unknownIdentity)
 	return errors.Join(errs...)
 }

@@ -92,7 +92,7 @@ func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (stri
 	}
 	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forgetIdentity(host) // somebody deleted the account: the next pass makes it again
+			r.noteIdentity(host, unknownIdentity) // somebody deleted the account: the next pass makes it again
 		}
 		return "", fmt.Errorf("requesting a token for ServiceAccount %s: %w", account.Name, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/pause"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
+	"github.com/capstan-dev/capstan/provider/transition"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
@@ -31,8 +32,8 @@ type Reconciler struct {
 	beats *heartbeats
 
 	mu sync.Mutex
-	// identities holds the uids of the hosts whose identity was applied by this process.
-	identities map[types.UID]bool
+	// identities holds how much of each host's identity was applied by this process, by uid of the host.
+	identities map[types.UID]extent
 	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out, or done again.
 	powered map[types.UID]power
 }
@@ -64,7 +65,7 @@ func New(options Options) *Reconciler {
 	return &Reconciler{
 		Options:    options,
 		beats:      newHeartbeats(options.Clock, options.HeartbeatTimeout),
-		identities: map[types.UID]bool{},
+		identities: map[types.UID]extent{},
 		powered:    map[types.UID]power{},
 	}
 }
@@ -90,14 +91,17 @@ type scope struct {
 // trouble is a reason and message for condition Ready.
 type trouble struct{ reason, message string }
 
-// The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself.
+// The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself: that is why there are rights
+// here that the controller itself does not use.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings one CapstanHost a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -154,7 +158,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		conditions.Delete(s.host, clusterv1.PausedCondition)
 		conclude(s.host, r.facts(s))
 	}
-	return client.IgnoreNotFound(delta.Status(ctx, r.Client, before, s.host, delta.Locked))
+	if err := delta.Status(ctx, r.Client, before, s.host, delta.Locked); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	transition.Tell(r.Recorder, before, s.host)
+	return nil
 }
 
 func (r *Reconciler) facts(s *scope) facts {

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -18,8 +19,13 @@ import (
 func conclude(s *scope) {
 	status := &s.capstan.Status
 	conditions.Set(s.capstan, pause.Condition(""))
-	for _, c := range judge(s) {
+	judged := judge(s)
+	for _, c := range judged {
 		conditions.Set(s.capstan, c)
+	}
+	if s.host != nil && !slices.ContainsFunc(judged, func(c metav1.Condition) bool { return c.Type == infrav1.HostOnlineCondition }) &&
+		s.capstan.DeletionTimestamp.IsZero() {
+		conditions.Delete(s.capstan, infrav1.HostOnlineCondition)
 	}
 	if s.host != nil {
 		status.Host = s.host.Name
@@ -44,7 +50,10 @@ func judge(s *scope) []metav1.Condition {
 	var found []metav1.Condition
 	switch {
 	case s.host != nil:
-		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason), bootstrapped(s), online(s))
+		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason), bootstrapped(s))
+		if c := online(s); c != nil {
+			found = append(found, *c)
+		}
 	case s.lost != "":
 		found = append(found,
 			no(infrav1.HostClaimedCondition, infrav1.HostGoneReason, s.lost), no(infrav1.HostOnlineCondition, infrav1.HostGoneReason, s.lost))
@@ -76,11 +85,10 @@ func bootstrapped(s *scope) metav1.Condition {
 		return yes(infrav1.BootstrappedCondition, infrav1.BootstrapSucceededReason)
 	case report != nil && report.Phase == infrav1.BootstrapFailed:
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, failure(host, report))
-	case report != nil || conditions.IsTrue(s.host, infrav1.HostOnlineCondition):
-		// The step isn't said here: it would cost a write for each. It is in the host's status.agent.bootstrap.
-		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason, fmt.Sprintf("host %s runs the bootstrap data", host))
 	default:
-		return no(infrav1.BootstrappedCondition, infrav1.HostStartingReason, fmt.Sprintf("host %s is starting: its agent hasn't reported yet", host))
+		// How far it is isn't said here: each step would cost a write. It is in the host's phase, conditions and status.agent.bootstrap.
+		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason,
+			fmt.Sprintf("host %s starts and runs the bootstrap data; CapstanHost %s tells how far it is", host, host))
 	}
 }
 
@@ -97,20 +105,20 @@ func failure(host string, report *infrav1.BootstrapReport) string {
 	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it isn't tried again: delete the Machine, it is replaced", host, where, what)
 }
 
-// online repeats what the host's controller says. Until the host has been online for this machine there is one answer for all that comes
-// before: being off, being powered on, the agent's start.
-func online(s *scope) metav1.Condition {
+// online repeats what the host's controller says. Until the bootstrap data has run, only that the heartbeat stopped is worth a word:
+// being off, being powered on and the agent's start are all part of it.
+func online(s *scope) *metav1.Condition {
 	c := conditions.Get(s.host, infrav1.HostOnlineCondition)
-	starting := fmt.Sprintf("host %s is starting", s.host.Name)
 	switch {
+	case s.capstan.Spec.ProviderID == "" && (c == nil || c.Reason != infrav1.HostOfflineReason):
+		return nil
 	case c == nil:
-		return metav1.Condition{
-			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionUnknown, Reason: infrav1.HostStartingReason, Message: starting,
+		return &metav1.Condition{
+			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionUnknown, Reason: infrav1.HostStartingReason,
+			Message: fmt.Sprintf("it is not known yet whether host %s is online", s.host.Name),
 		}
-	case c.Status != metav1.ConditionTrue && c.Reason != infrav1.HostOfflineReason && s.capstan.Spec.ProviderID == "":
-		return no(infrav1.HostOnlineCondition, infrav1.HostStartingReason, starting)
 	default:
-		return metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+		return &metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 	}
 }
 

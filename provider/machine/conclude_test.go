@@ -26,6 +26,12 @@ func TestConclude(t *testing.T) {
 		}
 		return h
 	}
+	silent := func(h *infrav1.CapstanHost) *infrav1.CapstanHost {
+		conditions.Set(h, metav1.Condition{
+			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionFalse, Reason: infrav1.HostOfflineReason, Message: "no heartbeat",
+		})
+		return h
+	}
 	now := metav1.Now()
 	for name, c := range map[string]struct {
 		scope    scope
@@ -33,6 +39,7 @@ func TestConclude(t *testing.T) {
 		deleting bool
 
 		ready, claimed, bootstrapped string
+		online                       string // looked at if not empty
 		message                      string
 		provisioned                  bool
 	}{
@@ -45,11 +52,15 @@ func TestConclude(t *testing.T) {
 			ready: "False NoHostMatches", claimed: "False NoHostMatches", message: "0 of 1 host fits",
 		},
 		"the host starts": {
-			scope: scope{host: host("", "")}, ready: "False HostStarting", claimed: "True HostClaimed", bootstrapped: "False HostStarting",
-			message: "host host-01 is starting",
+			scope: scope{host: host("", "")}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping",
+			message: "host host-01 starts and runs the bootstrap data",
 		},
-		"the host is online and has reported nothing": {
+		"the host is online and has reported nothing: no other words, so no write": {
 			scope: scope{host: host(metav1.ConditionTrue, "")}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping",
+			message: "host host-01 starts and runs the bootstrap data",
+		},
+		"the host went silent before the bootstrap ended": {
+			scope: scope{host: silent(host("", ""))}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping", online: "False HostOffline",
 		},
 		"the bootstrap runs": {
 			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapRunning)},
@@ -106,6 +117,9 @@ func TestConclude(t *testing.T) {
 			if got(infrav1.ReadyCondition) != c.ready || got(infrav1.HostClaimedCondition) != c.claimed || got(infrav1.BootstrappedCondition) != c.bootstrapped ||
 				!strings.Contains(conditions.GetMessage(m, infrav1.ReadyCondition), c.message) || got(infrav1.PausedCondition) != "False NotPaused" {
 				t.Errorf("conditions %+v", m.Status.Conditions)
+			}
+			if c.online != "" && got(infrav1.HostOnlineCondition) != c.online {
+				t.Errorf("HostOnline is %s", got(infrav1.HostOnlineCondition))
 			}
 			if ptr.Deref(m.Status.Initialization.Provisioned, false) != c.provisioned {
 				t.Errorf("provisioned is %t", !c.provisioned)

@@ -3,23 +3,36 @@ package machine
 import (
 	"context"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
+	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/delta"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// deliver puts the bootstrap data where the host's agent may read it, then says so in the claim.
+// deliver puts the bootstrap data where the host's agent may read it. Until the agent has reported an end it makes sure in every pass that the
+// data is there: the claim let the agent begin, and it waits for the data.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error) {
-	if s.host.Spec.Claim.BootstrapReady || s.capstan.Spec.ProviderID != "" {
+	report := claim.Bootstrap(s.host)
+	if s.capstan.Spec.ProviderID != "" || report != nil && report.Phase != infrav1.BootstrapRunning {
 		return step.Next(), nil
 	}
-	if err := r.loadData(ctx, s); err != nil {
+	there, err := bootstrapdata.Delivered(ctx, r.Reader, s.host)
+	if err != nil {
 		return step.Answer{}, err
 	}
-	if err := bootstrapdata.Deliver(ctx, r.Reader, r.Client, s.host, s.data); err != nil {
-		return step.Answer{}, err
+	if !there {
+		if err := r.loadData(ctx, s); err != nil {
+			return step.Answer{}, err
+		}
+		if err := bootstrapdata.Deliver(ctx, r.Reader, r.Client, s.host, s.data); err != nil {
+			return step.Answer{}, err
+		}
 	}
-	before := s.host.DeepCopy()
+	if s.host.Spec.Claim.BootstrapReady {
+		return step.Next(), nil
+	}
+	before := s.host.DeepCopy() // a claim of an earlier version, which said so afterwards
 	s.host.Spec.Claim.BootstrapReady = true
 	return step.Next(), delta.Patch(ctx, r.Client, before, s.host, delta.Locked)
 }

@@ -1,0 +1,56 @@
+// Package transition tells people, in events, of changes of condition Ready that they would ask about: what keeps an object from its work, and that
+// it is over.
+package transition
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// troubles are the reasons of Ready that somebody may have to do something about. All others are steps on the way, which conditions show.
+var troubles = map[string]bool{
+	infrav1.EndpointFailedReason:     true,
+	infrav1.EndpointMovedReason:      true,
+	infrav1.HostGoneReason:           true,
+	infrav1.HostOfflineReason:        true,
+	infrav1.LeftoversFoundReason:     true,
+	infrav1.MachineGoneReason:        true,
+	infrav1.NoHostMatchesReason:      true,
+	infrav1.SupplierMissingReason:    true,
+	infrav1.WaitingForEndpointReason: true,
+}
+
+// Object has conditions and can have events.
+type Object interface {
+	client.Object
+	conditions.Getter
+}
+
+// Tell records an event if Ready changed between two states of an object in a way that is worth one. The second state must be written already.
+func Tell(recorder events.EventRecorder, before, after Object) {
+	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
+		recorder.Eventf(after, nil, kind, reason, "Reconcile", "%s", note)
+	}
+}
+
+// decide returns type, reason and text of the event; no type: there is none.
+func decide(before, after *metav1.Condition) (kind, reason, note string) {
+	if before == nil {
+		before = &metav1.Condition{}
+	}
+	switch {
+	case after == nil || before.Reason == after.Reason:
+		return "", "", ""
+	case troubles[after.Reason] && after.Status != metav1.ConditionTrue:
+		return corev1.EventTypeWarning, after.Reason, after.Message
+	case troubles[before.Reason] && after.Status == metav1.ConditionTrue:
+		return corev1.EventTypeNormal, infrav1.ReadyReason, "ready again after " + before.Reason
+	default:
+		return "", "", ""
+	}
+}
