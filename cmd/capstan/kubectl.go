@@ -59,6 +59,8 @@ func (a *app) takeOwnFlags(args []string) (cluster string, rest []string, err er
 		name, value, inline := strings.Cut(args[0], "=")
 		var target *string
 		switch name {
+		case "--": // as people write it elsewhere; kubectl itself would print its help
+			return cluster, args[1:], nil
 		case "--cluster":
 			target = &cluster
 		case "--home":

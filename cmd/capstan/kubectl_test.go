@@ -17,6 +17,8 @@ func TestTakeOwnFlags(t *testing.T) {
 		"a cluster in front":           {args: []string{"--cluster", "demo", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"}},
 		"with an equals sign":          {args: []string{"--cluster=demo", "get"}, cluster: "demo", rest: []string{"get"}},
 		"with a home":                  {args: []string{"--home", "/h", "--cluster=demo", "get"}, cluster: "demo", home: "/h", rest: []string{"get"}},
+		"two dashes end our flags":     {args: []string{"--cluster", "demo", "--", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"}},
+		"only the first two dashes":    {args: []string{"exec", "pod", "--", "sh"}, rest: []string{"exec", "pod", "--", "sh"}},
 		"a missing value is an error":  {args: []string{"--cluster"}, fails: true},
 		"nothing at all prints a help": {rest: nil},
 	} {
