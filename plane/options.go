@@ -53,6 +53,9 @@ type Options struct {
 	Audit string
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
 	Version string
+	// Contract is the only version of Cluster API's provider contract that Capstan's definitions are labelled with in a new plane, such as
+	// v1beta1; empty labels them with all that they serve, of which Cluster API takes the newest.
+	Contract string
 	// StartTimeout bounds the start; default 2 minutes.
 	StartTimeout time.Duration
 
@@ -63,10 +66,8 @@ type Options struct {
 	Scheme []func(*runtime.Scheme) error
 	// RuntimeClient makes the client by which reconcilers call runtime extensions. Required.
 	RuntimeClient func(ctx context.Context, mgr ctrl.Manager, info Info) (runtimeclient.Client, error)
-	// Setup adds controllers and webhooks to the manager.
+	// Setup adds controllers to the manager. The webhooks of Capstan's provider are there already.
 	Setup []controllers.Setup
-	// Webhooks is YAML with the webhook configurations of what Setup adds, as controller-gen writes them.
-	Webhooks []byte
 	// Children returns more processes that live as long as the plane. They are started when the API server serves all definitions.
 	// Their Env, Log and Files are filled in when empty. May be nil.
 	Children func(Info) []process.Process

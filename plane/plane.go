@@ -160,14 +160,14 @@ type definitions struct {
 
 func (p *plane) definitions() (d definitions, err error) {
 	webhooks := manifests.Webhooks{Address: loopback(p.Ports.Webhook), CABundle: p.PKI.CA.Cert}
-	if d.crds, err = manifests.CRDs(webhooks); err != nil {
+	if d.crds, err = manifests.CRDs(webhooks, p.opts.Contract); err != nil {
 		return d, err
 	}
 	access, err := manifests.Access()
 	if err != nil {
 		return d, err
 	}
-	configurations, err := manifests.WebhookConfigurations(webhooks, p.opts.Webhooks)
+	configurations, err := manifests.WebhookConfigurations(webhooks)
 	if err != nil {
 		return d, err
 	}

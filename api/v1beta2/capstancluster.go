@@ -35,10 +35,13 @@ type CapstanClusterSpec struct {
 	// controlPlaneEndpoint is where the API server of the cluster answers (IC-16). Set by the user, or by the controller
 	// for load balancer type Local. Immutable once set.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.host) && has(self.port)",message="needs both host and port: an endpoint can't be completed later"
+	// +kubebuilder:validation:XValidation:rule="!has(self.host) || !self.host.contains('/')",message="host must be a host name or an IP address, without scheme and path: set cluster.example.com instead of https://cluster.example.com"
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 
 	// loadBalancer describes the control plane load balancer. Default: type External.
 	// +optional
+	// +kubebuilder:default={type: External}
 	LoadBalancer LoadBalancer `json:"loadBalancer,omitempty,omitzero"`
 }
 
@@ -71,6 +74,10 @@ type CapstanClusterStatus struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
+
+	// deprecated has what only older contracts know.
+	// +optional
+	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
 // CapstanCluster is the infrastructure of a Cluster: the control plane endpoint and the failure domains (IC-01).

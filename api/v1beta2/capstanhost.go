@@ -25,6 +25,7 @@ type CapstanHostSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')",message="zone must be usable as the value of a label: letters, digits, -, _ and ., with a letter or digit at both ends"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="zone can't be changed: machines were placed by it; delete the host and enroll it again"
 	Zone string `json:"zone,omitempty"`
 
@@ -292,6 +293,7 @@ type InstanceData struct {
 }
 
 // CapstanHost is one Linux computer of the inventory.
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name can have 63 characters at most: it is the value of a label of everything that belongs to the host"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=capstanhosts,scope=Namespaced,categories=cluster-api,shortName=cph
 // +kubebuilder:storageversion

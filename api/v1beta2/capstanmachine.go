@@ -60,12 +60,18 @@ type CapstanMachineStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Host string `json:"host,omitempty"`
+
+	// deprecated has what only older contracts know.
+	// +optional
+	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
 // CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
 //
 // The rule stands here and not at the spec, because a spec that is left out altogether would escape it.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(self.spec) || (has(self.spec.hostSelector) == has(oldSelf.spec.hostSelector) && (!has(self.spec.hostSelector) || self.spec.hostSelector == oldSelf.spec.hostSelector))",message="spec.hostSelector can't be changed once a host runs the machine: delete the Machine, or change the template, to get another host"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name can have 63 characters at most: it becomes the name of the host and of its Node; use a shorter name for the Cluster or the Machine"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=capstanmachines,scope=Namespaced,categories=cluster-api,shortName=cpm
 // +kubebuilder:storageversion

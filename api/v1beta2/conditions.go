@@ -44,6 +44,9 @@ const (
 	// EndpointFailedReason: the balancer could not be made or changed.
 	EndpointFailedReason = "EndpointFailed"
 
+	// EndpointMovedReason: the balancer came back at another address than the machines know; nothing but a new cluster helps (IC-29).
+	EndpointMovedReason = "EndpointMoved"
+
 	// NoHostMatchesReason: no host of the inventory fits; the message counts why.
 	NoHostMatchesReason = "NoHostMatches"
 
@@ -71,7 +74,7 @@ const (
 	// HostOffReason: a supplied host is powered off because nobody claims it.
 	HostOffReason = "HostOff"
 
-	// HostGoneReason: the claimed CapstanHost was deleted.
+	// HostGoneReason: the claimed CapstanHost was deleted, or released from this machine; nothing but a new machine helps.
 	HostGoneReason = "HostGone"
 
 	// MachineGoneReason: the CapstanMachine that claims the host no longer exists, and nobody released the claim.
@@ -91,6 +94,9 @@ const (
 
 	// InUseReason: the host carries a machine.
 	InUseReason = "InUse"
+
+	// NoReasonReportedReason stands for the reason of a condition that was written without one, which only v1beta1 allows.
+	NoReasonReportedReason = "NoReasonReported"
 
 	// DeletingReason: the object is being deleted.
 	DeletingReason = "Deleting"

@@ -9,14 +9,18 @@ import (
 	"io"
 	"os"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/migration"
+	infrawebhook "github.com/capstan-dev/capstan/provider/webhook"
 )
 
 func main() { os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr)) }
@@ -27,6 +31,8 @@ type settings struct {
 	leaderElect            bool
 	healthAddr, metrics    string
 	concurrency            int
+	webhookPort            int
+	webhookCertDir         string
 }
 
 func run(ctx context.Context, args []string, stderr io.Writer) int {
@@ -56,6 +62,9 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags.StringVar(&s.healthAddr, "health-addr", ":9440", "address of /healthz and /readyz")
 	flags.StringVar(&s.metrics, "metrics-bind", "127.0.0.1:8080", "address of /metrics; 0: none")
 	flags.IntVar(&s.concurrency, "concurrency", provider.DefaultConcurrency, "objects of each kind to work on at once")
+	flags.IntVar(&s.webhookPort, "webhook-port", webhook.DefaultPort, "port of the conversion and admission webhooks")
+	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "", "folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
+		"no webhooks are served, which is good for definitions without conversion only")
 	logging.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return s, nil, err
@@ -70,7 +79,7 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 
 func manage(ctx context.Context, s settings) error {
 	scheme := runtime.NewScheme()
-	if err := provider.AddToScheme(scheme); err != nil {
+	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), infrawebhook.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	byObject, err := provider.CacheByObject()
@@ -85,6 +94,7 @@ func manage(ctx context.Context, s settings) error {
 		LeaderElection:                s.leaderElect,
 		LeaderElectionID:              "capstan-manager.infrastructure.capstan.dev",
 		LeaderElectionReleaseOnCancel: true,
+		WebhookServer:                 webhook.NewServer(webhook.Options{Port: s.webhookPort, CertDir: s.webhookCertDir}),
 	}
 	if s.namespace != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
@@ -98,7 +108,11 @@ func manage(ctx context.Context, s settings) error {
 		return fmt.Errorf("making the manager: %w", err)
 	}
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
-		provider.Setup(ctx, mgr, provider.Options{WatchFilter: s.watchFilter, Concurrency: s.concurrency}))
+		provider.Setup(ctx, mgr, provider.Options{WatchFilter: s.watchFilter, Concurrency: s.concurrency}),
+		migration.Setup(ctx, mgr))
+	if s.webhookCertDir != "" {
+		err = errors.Join(err, infrawebhook.Setup(mgr), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
+	}
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,10 @@ func TestParse(t *testing.T) {
 		want  settings
 		fails string
 	}{
-		"the defaults keep metrics on the loopback": {want: settings{healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10}},
+		"the defaults keep metrics on the loopback": {want: settings{healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, webhookPort: 9443}},
 		"everything set (IC-39, IC-40)": {
-			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3"},
-			want: settings{namespace: "a", watchFilter: "x", leaderElect: true, healthAddr: ":1", metrics: "0", concurrency: 3},
+			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3", "--webhook-port=2", "--webhook-cert-dir=/certs"},
+			want: settings{namespace: "a", watchFilter: "x", leaderElect: true, healthAddr: ":1", metrics: "0", concurrency: 3, webhookPort: 2, webhookCertDir: "/certs"},
 		},
 		"an unknown flag": {args: []string{"--nonsense"}, fails: "nonsense"},
 		"an argument":     {args: []string{"nonsense"}, fails: "has flags only"},

@@ -79,7 +79,9 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 		Ports:   ports,
 		Audit:   os.Getenv("CAPSTAN_AUDIT_LOG"),
 		Version: version,
-		Scheme:  []func(*runtime.Scheme) error{infrav1.AddToScheme},
+		// To see Cluster API work by an older contract: the definitions of a new home are labelled for that one only.
+		Contract: os.Getenv("CAPSTAN_CONTRACT"),
+		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
 			certificate, err := tls.X509KeyPair(info.PKI.RuntimeClient.Cert, info.PKI.RuntimeClient.Key)
 			if err != nil {

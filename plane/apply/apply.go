@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"golang.org/x/sync/errgroup"
 
@@ -160,7 +161,7 @@ func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
 		keep(annotations, old.Annotations)
 	} else if object.IsCRD() {
 		// A new definition has no objects in an older version: the controller that would look for them need not.
-		annotations["crd-migration.cluster.x-k8s.io/observed-generation"] = "1"
+		annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] = "1"
 	}
 	annotations[manifests.HashAnnotation] = object.Hash()
 	data, err := json.Marshal(metadata)

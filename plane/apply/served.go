@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,8 +29,13 @@ type definition struct {
 }
 
 // Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled the caches that
-// watches of their stored versions are answered from: a watch that comes before is sent away for a second.
+// watches of their stored versions are answered from: a watch that comes before is sent away for a second. Where objects may be stored in
+// another version it does not wait for that: they are converted by webhooks of the process that waits here.
 func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
+	current, err := c.current(ctx)
+	if err != nil {
+		return err
+	}
 	versions := map[string][]string{} // path of group and version to plurals
 	group, gctx := errgroup.WithContext(ctx)
 	for _, object := range objects {
@@ -45,7 +52,7 @@ func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 			}
 			path := "/apis/" + crd.Spec.Group + "/" + version.Name
 			versions[path] = append(versions[path], crd.Spec.Names.Plural)
-			if version.Storage {
+			if version.Storage && current[object.Name] {
 				group.Go(func() error { return c.cached(gctx, path+"/"+crd.Spec.Names.Plural) })
 			}
 		}
@@ -59,6 +66,31 @@ func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 		}
 	}
 	return nil
+}
+
+// current returns the names of the definitions whose objects are all stored in the version to store them in: nothing has changed since
+// the controller that rewrites them said so.
+func (c *Client) current(ctx context.Context) (map[string]bool, error) {
+	current := map[string]bool{}
+	err := again(ctx, func(ctx context.Context) error {
+		data, err := c.rest.Get().MaxRetries(0).AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").
+			SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(data, &list); err != nil {
+			return err
+		}
+		for _, crd := range list.Items {
+			current[crd.Name] = crd.Annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] == strconv.FormatInt(crd.Generation, 10)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading which definitions have objects of an older version: %w", err)
+	}
+	return current, nil
 }
 
 // cached waits until a list of the collection is answered from the API server's cache.

@@ -20,9 +20,11 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	runtimev1alpha1 "sigs.k8s.io/cluster-api/api/runtime/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/capstan-dev/capstan/provider/webhook"
 )
 
-// newScheme returns a scheme with all types that Cluster API's three providers ask for, and what more adds.
+// newScheme returns a scheme with all types that Cluster API's three providers ask for, our own, and what more adds.
 func newScheme(more []func(*runtime.Scheme) error) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	all := append([]func(*runtime.Scheme) error{
@@ -42,6 +44,7 @@ func newScheme(more []func(*runtime.Scheme) error) (*runtime.Scheme, error) {
 		bootstrapv1.AddToScheme,
 		controlplanev1beta1.AddToScheme,
 		controlplanev1.AddToScheme,
+		webhook.AddToScheme,
 	}, more...)
 	for _, add := range all {
 		if err := add(scheme); err != nil {

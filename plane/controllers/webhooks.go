@@ -10,9 +10,11 @@ import (
 	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	coreconversion "sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capstan-dev/capstan/provider/webhook"
 )
 
-// webhooks adds the webhooks of all three providers.
+// webhooks adds the webhooks of all three providers, and our own.
 func (s *setter) webhooks(context.Context) error {
 	getter := apiVersions{reader: s.GetClient()}.latest
 	coreconversion.SetAPIVersionGetter(getter)
@@ -44,5 +46,5 @@ func (s *setter) webhooks(context.Context) error {
 			return fmt.Errorf("adding the webhook of %s: %w", kind, err)
 		}
 	}
-	return nil
+	return webhook.Setup(s.Manager)
 }

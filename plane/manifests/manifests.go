@@ -12,14 +12,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-dev/capstan/config/crd"
+	"github.com/capstan-dev/capstan/config/webhook"
 )
 
 //go:embed all:upstream
@@ -70,14 +69,15 @@ func Version() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's.
-func CRDs(webhooks Webhooks) ([]Object, error) {
+// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's. With a contract version, such as v1beta1,
+// Capstan's are labelled for that one only; empty stands for all.
+func CRDs(webhooks Webhooks, contract string) ([]Object, error) {
 	if _, err := Version(); err != nil {
 		return nil, err
 	}
 	var objects []Object
 	for _, p := range providers {
-		files, err := read(p)
+		files, err := read(p, contract)
 		if err != nil {
 			return nil, err
 		}
@@ -101,15 +101,14 @@ func CRDs(webhooks Webhooks) ([]Object, error) {
 	return objects, nil
 }
 
-// WebhookConfigurations returns the webhook configurations of all providers. extra is YAML with more of them, of Capstan's own provider,
-// in the form that controller-gen writes; it may be empty.
-func WebhookConfigurations(webhooks Webhooks, extra []byte) ([]Object, error) {
+// WebhookConfigurations returns the webhook configurations of all providers.
+func WebhookConfigurations(webhooks Webhooks) ([]Object, error) {
 	if _, err := Version(); err != nil {
 		return nil, err
 	}
 	var objects []Object
 	for _, p := range providers {
-		lines, err := documents(p, extra)
+		lines, err := documents(p)
 		if err != nil {
 			return nil, err
 		}
@@ -128,15 +127,22 @@ func WebhookConfigurations(webhooks Webhooks, extra []byte) ([]Object, error) {
 const webhooksFile = "webhooks.json"
 
 // read returns the objects of a provider as JSON, by file name.
-func read(p provider) (map[string][][]byte, error) {
+func read(p provider, contract string) (map[string][][]byte, error) {
+	files := map[string][][]byte{}
 	if p.folder == "" {
-		return readOurs()
+		ours, err := crd.ForContract(contract)
+		if err != nil {
+			return nil, err
+		}
+		for name, object := range ours {
+			files[name] = [][]byte{object}
+		}
+		return files, nil
 	}
 	entries, err := upstream.ReadDir("upstream/" + p.folder)
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s is missing)", ErrMissing, p.folder)
 	}
-	files := map[string][][]byte{}
 	for _, entry := range entries {
 		data, err := upstream.ReadFile("upstream/" + p.folder + "/" + entry.Name())
 		if err != nil {
@@ -147,35 +153,14 @@ func read(p provider) (map[string][][]byte, error) {
 	return files, nil
 }
 
-// readOurs is read for Capstan's own CustomResourceDefinitions, which are YAML.
-func readOurs() (map[string][][]byte, error) {
-	files := map[string][][]byte{}
-	paths, err := fs.Glob(crd.Files, "bases/*.yaml")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range paths {
-		data, err := fs.ReadFile(crd.Files, name)
-		if err != nil {
-			return nil, err
-		}
-		object, err := yaml.YAMLToJSON(data)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
-		}
-		files[path.Base(name)] = [][]byte{object}
-	}
-	return files, nil
-}
-
 // documents returns the webhook configurations of a provider as JSON.
-func documents(p provider, extra []byte) ([][]byte, error) {
+func documents(p provider) ([][]byte, error) {
 	if p.folder != "" {
-		files, err := read(p)
+		files, err := read(p, "")
 		return files[webhooksFile], err
 	}
 	var lines [][]byte
-	for _, document := range bytes.Split(extra, []byte("\n---")) {
+	for _, document := range bytes.Split(webhook.Manifests, []byte("\n---")) {
 		object, err := yaml.YAMLToJSON(document)
 		if err != nil {
 			return nil, fmt.Errorf("reading the webhook configurations of Capstan: %w", err)

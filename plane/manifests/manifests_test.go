@@ -46,7 +46,7 @@ type crdView struct {
 
 func TestCRDs(t *testing.T) {
 	generated(t)
-	objects, err := CRDs(webhooks)
+	objects, err := CRDs(webhooks, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,16 +92,7 @@ func TestCRDs(t *testing.T) {
 
 func TestWebhookConfigurations(t *testing.T) {
 	generated(t)
-	const ours = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: validating-webhook-configuration}
-webhooks:
-  - name: validation.capstanhost.infrastructure.capstan.dev
-    clientConfig: {service: {name: webhook-service, namespace: system, path: /validate-capstanhost}}
----
-`
-	objects, err := WebhookConfigurations(webhooks, []byte(ours))
+	objects, err := WebhookConfigurations(webhooks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,13 +132,13 @@ webhooks:
 func TestWebhookConfigurationsRefuseWhatTheyCannotCall(t *testing.T) {
 	generated(t)
 	cases := map[string]string{
-		"a webhook without a path": "{kind: ValidatingWebhookConfiguration, metadata: {name: x}, webhooks: [{name: y, clientConfig: {}}]}",
-		"another kind":             "{kind: Secret, metadata: {name: x}, webhooks: []}",
-		"no YAML":                  "{",
+		"a webhook without a path": `{"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "x"}, "webhooks": [{"name": "y", "clientConfig": {}}]}`,
+		"another kind":             `{"kind": "Secret", "metadata": {"name": "x"}, "webhooks": []}`,
+		"no JSON":                  "{",
 	}
-	for name, extra := range cases {
+	for name, document := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := WebhookConfigurations(webhooks, []byte(extra)); err == nil {
+			if _, err := fitWebhooks(providers[0], []byte(document), webhooks); err == nil {
 				t.Error("it was taken")
 			}
 		})
@@ -157,7 +148,7 @@ func TestWebhookConfigurationsRefuseWhatTheyCannotCall(t *testing.T) {
 func TestHashFollowsContent(t *testing.T) {
 	generated(t)
 	hashes := func(w Webhooks) map[string]string {
-		objects, err := CRDs(w)
+		objects, err := CRDs(w, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,118 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+)
+
+// CapstanMachineSpec is the wanted state of a CapstanMachine.
+type CapstanMachineSpec struct {
+	// providerID is the identifier of the instance, capstan://<namespace>/<host>/<claim> (IM-10). Written by the
+	// controller; equals Node.spec.providerID (IM-11).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID *string `json:"providerID,omitempty"`
+
+	// failureDomain is the zone of the claimed host, written by the controller (IM-14, IM-55). Where a machine is placed is
+	// said in Machine.spec.failureDomain; v1beta2 reports the zone in its status instead (IM-15).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	FailureDomain *string `json:"failureDomain,omitempty"`
+
+	// hostSelector limits placement to hosts with these labels. Default: every host of the namespace.
+	// +optional
+	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
+}
+
+// CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
+type CapstanMachineStatus struct {
+	// ready is true once the host ran the bootstrap data; it never becomes false again (IM-19, IM-20).
+	// +optional
+	Ready bool `json:"ready"`
+
+	// addresses of the host (IM-27).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(a, a.type in ['Hostname', 'ExternalIP', 'InternalIP', 'ExternalDNS', 'InternalDNS'])",message="type of an address must be Hostname, ExternalIP, InternalIP, ExternalDNS or InternalDNS"
+	Addresses []clusterv1beta1.MachineAddress `json:"addresses,omitempty"`
+
+	// failureReason says in one word why the machine can't be provisioned, ever (IM-22). Nothing but a new Machine helps.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	FailureReason *string `json:"failureReason,omitempty"`
+
+	// failureMessage says the same for people (IM-23).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=10240
+	FailureMessage *string `json:"failureMessage,omitempty"`
+
+	// conditions: Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(c, c.status in ['True', 'False', 'Unknown'])",message="status of a condition must be True, False or Unknown"
+	Conditions []clusterv1beta1.Condition `json:"conditions,omitempty"`
+
+	// host is the name of the claimed CapstanHost in the same namespace. For information: the claim itself stands in
+	// the host's spec.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host,omitempty"`
+}
+
+// CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(self.spec) || (has(self.spec.hostSelector) == has(oldSelf.spec.hostSelector) && (!has(self.spec.hostSelector) || self.spec.hostSelector == oldSelf.spec.hostSelector))",message="spec.hostSelector can't be changed once a host runs the machine: delete the Machine, or change the template, to get another host"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name can have 63 characters at most: it becomes the name of the host and of its Node; use a shorter name for the Cluster or the Machine"
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=capstanmachines,scope=Namespaced,categories=cluster-api,shortName=cpm
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta1=v1beta1"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster that this object belongs to"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns this object",priority=1
+// +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Claimed host"
+// +kubebuilder:printcolumn:name="Zone",type="string",JSONPath=".spec.failureDomain",description="Zone of the claimed host"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the machine does its work"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why it is or is not ready"
+// +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Identifier of the instance",priority=1
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What is waited for",priority=1
+type CapstanMachine struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the wanted state.
+	// +optional
+	Spec CapstanMachineSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state.
+	// +optional
+	Status CapstanMachineStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions of the object.
+func (m *CapstanMachine) GetConditions() clusterv1beta1.Conditions { return m.Status.Conditions }
+
+// SetConditions replaces the conditions of the object.
+func (m *CapstanMachine) SetConditions(conditions clusterv1beta1.Conditions) {
+	m.Status.Conditions = conditions
+}
+
+// CapstanMachineList is a list of CapstanMachines (IM-33).
+// +kubebuilder:object:root=true
+type CapstanMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CapstanMachine `json:"items"`
+}

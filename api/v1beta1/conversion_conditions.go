@@ -1,0 +1,130 @@
+package v1beta1
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// severities are those of the reasons that ask for somebody's attention. All others only say what is waited for.
+var severities = map[string]clusterv1beta1.ConditionSeverity{
+	v1beta2.BootstrapFailedReason: clusterv1beta1.ConditionSeverityError,
+	v1beta2.HostGoneReason:        clusterv1beta1.ConditionSeverityError,
+	v1beta2.EndpointFailedReason:  clusterv1beta1.ConditionSeverityError,
+	v1beta2.EndpointMovedReason:   clusterv1beta1.ConditionSeverityError,
+	v1beta2.HostOfflineReason:     clusterv1beta1.ConditionSeverityWarning,
+	v1beta2.NoHostMatchesReason:   clusterv1beta1.ConditionSeverityWarning,
+}
+
+// severity is set for status False only, as Cluster API demands.
+func severity(c metav1.Condition) clusterv1beta1.ConditionSeverity {
+	if c.Status != metav1.ConditionFalse {
+		return clusterv1beta1.ConditionSeverityNone
+	}
+	if s, ok := severities[c.Reason]; ok {
+		return s
+	}
+	return clusterv1beta1.ConditionSeverityInfo
+}
+
+// oldCondition gives the form of contract v1beta1 to a condition.
+func oldCondition(c metav1.Condition) clusterv1beta1.Condition {
+	return clusterv1beta1.Condition{
+		Type:               clusterv1beta1.ConditionType(c.Type),
+		Status:             corev1.ConditionStatus(c.Status),
+		Severity:           severity(c),
+		LastTransitionTime: c.LastTransitionTime,
+		Reason:             c.Reason,
+		Message:            c.Message,
+	}
+}
+
+// newCondition gives the form of contract v1beta2 to a condition.
+func newCondition(c clusterv1beta1.Condition) metav1.Condition {
+	reason := c.Reason
+	if reason == "" {
+		reason = v1beta2.NoReasonReportedReason // there it is required
+	}
+	return metav1.Condition{
+		Type:               string(c.Type),
+		Status:             metav1.ConditionStatus(c.Status),
+		LastTransitionTime: c.LastTransitionTime,
+		Reason:             reason,
+		Message:            c.Message,
+	}
+}
+
+// conditionsFromHub returns the conditions as v1beta1 has them. written are those whose form was said by somebody who wrote v1beta1; one
+// counts as long as the condition still is what it was made into.
+func conditionsFromHub(conditions []metav1.Condition, written []clusterv1.Condition) []clusterv1beta1.Condition {
+	var out []clusterv1beta1.Condition
+	for _, c := range conditions {
+		old := oldCondition(c)
+		for _, w := range written {
+			c.ObservedGeneration = 0
+			if said := clusterv1beta1Condition(w); equality.Semantic.DeepEqual(newCondition(said), c) {
+				old = said
+			}
+		}
+		out = append(out, old)
+	}
+	return out
+}
+
+// conditionsToHub returns the conditions as v1beta2 has them, and those that do not follow from them. was may be nil; if the conditions were
+// not touched since they were made from it, so are its.
+func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) hubConditions {
+	if was != nil && equality.Semantic.DeepEqual(conditionsFromHub(was.conditions, was.written), conditions) {
+		return *was
+	}
+	var out hubConditions
+	for _, c := range conditions {
+		now := newCondition(c)
+		if !equality.Semantic.DeepEqual(oldCondition(now), c) {
+			out.written = append(out.written, clusterv1Condition(c))
+		}
+		out.conditions = append(out.conditions, observed(now, was))
+	}
+	return out
+}
+
+// hubConditions are the conditions of a v1beta2 object: status.conditions and status.deprecated.v1beta1.conditions.
+type hubConditions struct {
+	conditions []metav1.Condition
+	written    []clusterv1.Condition
+}
+
+// observed sets the generation of a condition that was not touched: v1beta1 has none.
+func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
+	if was == nil {
+		return now
+	}
+	i := slices.IndexFunc(was.conditions, func(c metav1.Condition) bool {
+		c.ObservedGeneration = 0
+		return equality.Semantic.DeepEqual(c, now)
+	})
+	if i >= 0 {
+		now.ObservedGeneration = was.conditions[i].ObservedGeneration
+	}
+	return now
+}
+
+func clusterv1beta1Condition(c clusterv1.Condition) clusterv1beta1.Condition {
+	return clusterv1beta1.Condition{
+		Type: clusterv1beta1.ConditionType(c.Type), Status: c.Status, Severity: clusterv1beta1.ConditionSeverity(c.Severity),
+		LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+	}
+}
+
+func clusterv1Condition(c clusterv1beta1.Condition) clusterv1.Condition {
+	return clusterv1.Condition{
+		Type: clusterv1.ConditionType(c.Type), Status: c.Status, Severity: clusterv1.ConditionSeverity(c.Severity),
+		LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+	}
+}

@@ -1,0 +1,38 @@
+package webhook
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// +kubebuilder:webhook:verbs=update,path=/validate-infrastructure-capstan-dev-v1beta2-capstancluster,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.capstan.dev,resources=capstanclusters,versions=v1beta2,name=capstancluster.infrastructure.capstan.dev,sideEffects=None,admissionReviewVersions=v1
+
+// clusters checks CapstanClusters.
+type clusters struct{}
+
+var _ admission.Validator[*v1beta2.CapstanCluster] = clusters{}
+
+func (clusters) ValidateCreate(context.Context, *v1beta2.CapstanCluster) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// ValidateUpdate keeps a cluster that somebody else manages from becoming ours: neither would know what of it the other made (IC-34, IC-36).
+func (clusters) ValidateUpdate(_ context.Context, was, is *v1beta2.CapstanCluster) (admission.Warnings, error) {
+	_, before := was.Annotations[clusterv1.ManagedByAnnotation]
+	_, after := is.Annotations[clusterv1.ManagedByAnnotation]
+	if !before || after {
+		return nil, nil
+	}
+	return nil, refuse("CapstanCluster", is.Name, field.ErrorList{field.Forbidden(
+		field.NewPath("metadata", "annotations").Key(clusterv1.ManagedByAnnotation),
+		"it can't be taken away: what manages the infrastructure of this cluster goes on to do so; create a new cluster instead")})
+}
+
+func (clusters) ValidateDelete(context.Context, *v1beta2.CapstanCluster) (admission.Warnings, error) {
+	return nil, nil
+}

@@ -1,0 +1,93 @@
+package webhook
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/topology"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// +kubebuilder:webhook:verbs=create;update,path=/validate-infrastructure-capstan-dev-v1beta2-capstanmachinetemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.capstan.dev,resources=capstanmachinetemplates,versions=v1beta2,name=capstanmachinetemplate.infrastructure.capstan.dev,sideEffects=None,admissionReviewVersions=v1
+// +kubebuilder:webhook:verbs=create;update,path=/validate-infrastructure-capstan-dev-v1beta2-capstanclustertemplate,mutating=false,failurePolicy=fail,matchPolicy=Equivalent,groups=infrastructure.capstan.dev,resources=capstanclustertemplates,versions=v1beta2,name=capstanclustertemplate.infrastructure.capstan.dev,sideEffects=None,admissionReviewVersions=v1
+
+// Paths in templates.
+var (
+	templateSpec     = field.NewPath("spec", "template", "spec")
+	templateMetadata = field.NewPath("spec", "template", "metadata")
+)
+
+// machineTemplates checks CapstanMachineTemplates.
+type machineTemplates struct{}
+
+var _ admission.Validator[*v1beta2.CapstanMachineTemplate] = machineTemplates{}
+
+func (machineTemplates) ValidateCreate(_ context.Context, t *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
+	return nil, refuse("CapstanMachineTemplate", t.Name, append(
+		selector(t.Spec.Template.Spec.HostSelector, templateSpec.Child("hostSelector")), metadata(t.Spec.Template.ObjectMeta)...))
+}
+
+func (machineTemplates) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
+	return nil, refuse("CapstanMachineTemplate", is.Name, update(ctx, is, versions{
+		specWas: was.Spec.Template.Spec, specIs: is.Spec.Template.Spec,
+		metadataWas: was.Spec.Template.ObjectMeta, metadataIs: is.Spec.Template.ObjectMeta,
+	}))
+}
+
+func (machineTemplates) ValidateDelete(context.Context, *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// clusterTemplates checks CapstanClusterTemplates.
+type clusterTemplates struct{}
+
+var _ admission.Validator[*v1beta2.CapstanClusterTemplate] = clusterTemplates{}
+
+func (clusterTemplates) ValidateCreate(_ context.Context, t *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+	return nil, refuse("CapstanClusterTemplate", t.Name, metadata(t.Spec.Template.ObjectMeta))
+}
+
+func (clusterTemplates) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+	return nil, refuse("CapstanClusterTemplate", is.Name, update(ctx, is, versions{
+		specWas: was.Spec.Template.Spec, specIs: is.Spec.Template.Spec,
+		metadataWas: was.Spec.Template.ObjectMeta, metadataIs: is.Spec.Template.ObjectMeta,
+	}))
+}
+
+func (clusterTemplates) ValidateDelete(context.Context, *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// versions are what a template held and what it shall hold.
+type versions struct {
+	specWas, specIs         any
+	metadataWas, metadataIs clusterv1.ObjectMeta
+}
+
+// update checks a change of a template. Its spec can't be changed, because objects were made from it and would not follow; but the topology
+// controller finds out by dry runs what a change would be, before it makes a new template (IMT-12).
+func update(ctx context.Context, is metav1.Object, v versions) field.ErrorList {
+	var mistakes field.ErrorList
+	if !equality.Semantic.DeepEqual(v.metadataWas, v.metadataIs) {
+		mistakes = metadata(v.metadataIs)
+	}
+	if equality.Semantic.DeepEqual(v.specWas, v.specIs) {
+		return mistakes
+	}
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil {
+		return append(mistakes, field.InternalError(templateSpec, err))
+	}
+	if topology.IsDryRunRequest(request, is) {
+		return mistakes
+	}
+	return append(mistakes, field.Forbidden(templateSpec,
+		"it can't be changed, for what was made from it would not follow: create a new template and refer to that one"))
+}
+
+func metadata(m clusterv1.ObjectMeta) field.ErrorList { return m.Validate(templateMetadata) }
