@@ -11,7 +11,7 @@ import (
 )
 
 func (a *app) hookCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "hook", Short: "See the lifecycle hooks that were called", Aliases: []string{"hooks"}}
+	cmd := &cobra.Command{Use: "hook", Short: "Runtime hooks: which were called, who handles them, tools for authors of extensions", Aliases: []string{"hooks"}}
 	var format string
 	timeline := &cobra.Command{
 		Use: "timeline [CLUSTER]", Short: "List the calls: when, hook, extension, answer, duration", Args: cobra.MaximumNArgs(1),
@@ -29,7 +29,8 @@ func (a *app) hookCommand() *cobra.Command {
 		},
 	}
 	outputFlag(timeline, &format)
-	cmd.AddCommand(timeline)
+	cmd.AddCommand(timeline, a.hookListCommand(), a.hookCallCommand(), a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
+		a.hookPreflightCommand(), a.hookOpenAPICommand())
 	return cmd
 }
 

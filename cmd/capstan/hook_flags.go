@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// hookServer is an extension's server that is named on the command line.
+type hookServer struct {
+	url    string
+	caFile string
+}
+
+func (s *hookServer) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.caFile, "ca-file", "", "certificates that the server's must be of, in PEM form (default: those that this machine trusts)")
+}
+
+func (s *hookServer) ca() ([]byte, error) {
+	if s.caFile == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(s.caFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading --ca-file: %w", err)
+	}
+	return data, nil
+}
+
+// config is the ExtensionConfig that would register the server.
+func (s *hookServer) config() (*runtimev1.ExtensionConfig, error) {
+	ca, err := s.ca()
+	if err != nil {
+		return nil, err
+	}
+	return &runtimev1.ExtensionConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "command-line"},
+		Spec:       runtimev1.ExtensionConfigSpec{ClientConfig: runtimev1.ClientConfig{URL: s.url, CABundle: ca}},
+	}, nil
+}
+
+// extensionConfigs lists the extensions that are installed.
+func extensionConfigs(ctx context.Context, c ctrlclient.Client) ([]runtimev1.ExtensionConfig, error) {
+	list := &runtimev1.ExtensionConfigList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing ExtensionConfigs: %w", err)
+	}
+	return list.Items, nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+)
+
+// hookRow is a hook as capstan hook list shows it.
+type hookRow struct {
+	Hook     string   `json:"hook"`
+	Version  string   `json:"version"`
+	Blocks   bool     `json:"blocks"`
+	Since    string   `json:"since,omitempty"`
+	Advice   string   `json:"advice,omitempty"`
+	Summary  string   `json:"summary,omitempty"`
+	Handlers []string `json:"handlers"`
+}
+
+func (a *app) hookListCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the hooks that exist, and who handles them", Args: cobra.NoArgs,
+		Long: `List the hooks of Cluster API: their version, whether an extension can hold back what they are about, since which release they exist, and which
+handlers of installed extensions they call. Without a management plane the handlers are left out.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var installed []runtimev1.ExtensionConfig
+			if _, err := os.Stat(a.home.Kubeconfig()); err == nil {
+				c, err := a.client()
+				if err != nil {
+					return err
+				}
+				if installed, err = extensionConfigs(cmd.Context(), c); err != nil {
+					return err
+				}
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			rows := hookRows(hook.ClusterAPI(), installed)
+			return a.print(format, rows, func() error { return a.hookListTable(rows) })
+		},
+	}
+	outputFlag(cmd, &format)
+	return cmd
+}
+
+// hookRows joins the hooks of a catalog with the handlers of extensions.
+func hookRows(catalog *hook.Catalog, installed []runtimev1.ExtensionConfig) []hookRow {
+	handlers := map[string][]string{}
+	for _, config := range installed {
+		for _, h := range config.Status.Handlers {
+			name := h.RequestHook.APIVersion + "/" + h.RequestHook.Hook
+			handlers[name] = append(handlers[name], h.Name)
+		}
+	}
+	rows := []hookRow{}
+	for _, d := range catalog.All() {
+		facts := catalog.Facts(d.ID)
+		row := hookRow{
+			Hook: d.ID.Name, Version: d.ID.APIVersion(), Blocks: d.CanWait, Since: string(facts.Introduced), Advice: facts.Advice(),
+			Summary: facts.Summary, Handlers: handlers[d.ID.String()],
+		}
+		if row.Handlers == nil {
+			row.Handlers = []string{}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (a *app) hookListTable(rows []hookRow) error {
+	table := make([][]string, 0, len(rows))
+	for _, r := range rows {
+		blocks := "no"
+		if r.Blocks {
+			blocks = "yes"
+		}
+		table = append(table, []string{r.Hook, r.Version[strings.LastIndex(r.Version, "/")+1:], blocks, dash(r.Since), dash(strings.Join(r.Handlers, ","))})
+	}
+	return a.table([]string{"HOOK", "VERSION", "BLOCKS", "SINCE", "HANDLERS"}, table)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/runtime/scaffold"
+)
+
+func (a *app) hookNewCommand() *cobra.Command {
+	var options scaffold.Options
+	cmd := &cobra.Command{
+		Use: "new DIRECTORY", Short: "Start a project for an extension: it builds, passes its own tests, can be deployed", Args: cobra.ExactArgs(1),
+		Example: `  capstan hook new quota --module example.org/quota`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if options.SDKVersion == "" && options.SDKDirectory == "" {
+				options.SDKVersion = sdkVersion()
+				if options.SDKVersion == "" {
+					return hint("give --sdk-version, or --sdk with its directory", "this binary does not know which version of the Runtime SDK it was built with")
+				}
+			}
+			written, err := scaffold.Write(args[0], options)
+			if err != nil {
+				return err
+			}
+			for _, name := range written {
+				fmt.Fprintln(a.out, name)
+			}
+			a.next("cd "+args[0], "go mod tidy", "go test ./...")
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&options.Module, "module", "", "path of the Go module, like example.org/quota")
+	cmd.Flags().StringVar(&options.Name, "name", "", "name of the extension, a DNS label (default: the last part of the module's path)")
+	cmd.Flags().StringVar(&options.SDKVersion, "sdk-version", "", "version of the Runtime SDK (default: that of this binary)")
+	cmd.Flags().StringVar(&options.SDKDirectory, "sdk", "", "directory with the Runtime SDK, to use it in place of a published version")
+	_ = cmd.MarkFlagRequired("module")
+	return cmd
+}
+
+// sdkVersion is the version of the Runtime SDK that this binary has, empty if it was built from a working tree.
+func sdkVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == scaffold.SDK && m.Replace == nil && strings.HasPrefix(m.Version, "v") && m.Version != "v0.0.0" {
+			return m.Version
+		}
+	}
+	return ""
+}

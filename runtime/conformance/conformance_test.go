@@ -1,0 +1,322 @@
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/conformance"
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/internal/testtls"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type (
+	createRequest  = runtimehooksv1.BeforeClusterCreateRequest
+	createResponse = runtimehooksv1.BeforeClusterCreateResponse
+)
+
+// check runs checks against a handler over TLS, all if none is named.
+func check(t *testing.T, handler http.Handler, only ...string) *conformance.Report {
+	t.Helper()
+	ca := testtls.NewAuthority(t)
+	report, err := conformance.Run(t.Context(), conformance.Target{URL: ca.Serve(t, handler, nil).URL, CA: ca.PEM, Only: only})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// verdicts gives how each check ended, the worst over all handlers.
+func verdicts(r *conformance.Report) map[string]conformance.Verdict {
+	order := []conformance.Verdict{conformance.Skipped, conformance.Passed, conformance.Warned, conformance.Failed}
+	worst := map[string]conformance.Verdict{}
+	for _, result := range r.Results {
+		if old, ok := worst[result.Name]; !ok || slices.Index(order, result.Verdict) > slices.Index(order, old) {
+			worst[result.Name] = result.Verdict
+		}
+	}
+	return worst
+}
+
+func good(t *testing.T) http.Handler {
+	t.Helper()
+	s, err := server.New(server.Options{},
+		server.Handle(hook.BeforeClusterCreate, "create", func(context.Context, *createRequest, *createResponse) error {
+			return server.Wait(time.Second, "not yet")
+		}),
+		server.Handle(hook.AfterControlPlaneInitialized, "initialized",
+			func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest, *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+				return nil
+			}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Our own server passes every check, with every hook (RX-22, RX-44).
+func TestOurServerConforms(t *testing.T) {
+	report := check(t, good(t))
+	if !report.OK(true) {
+		var text strings.Builder
+		_ = report.WriteText(&text)
+		t.Error(text.String())
+	}
+	for name, verdict := range verdicts(report) {
+		if verdict != conformance.Passed {
+			t.Errorf("check %s: %s", name, verdict)
+		}
+	}
+}
+
+// bad wraps a good extension and spoils what it does.
+func bad(next http.Handler, spoil func(w http.ResponseWriter, r *http.Request, next http.Handler)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { spoil(w, r, next) })
+}
+
+// rewrite changes the answers of handlers.
+func rewrite(change func(body string) string) func(http.ResponseWriter, *http.Request, http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		recorder := &recorder{ResponseWriter: w, code: http.StatusOK}
+		next.ServeHTTP(recorder, r)
+		body := recorder.body.String()
+		if recorder.code == http.StatusOK && strings.Contains(r.URL.Path, "create") {
+			body = change(body)
+		}
+		w.WriteHeader(recorder.code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+type recorder struct {
+	http.ResponseWriter
+	code int
+	body bytes.Buffer
+}
+
+func (r *recorder) WriteHeader(code int)        { r.code = code }
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// Each check finds the mistake that it is for: the test of the tests (T-RX-01 to T-RX-09).
+func TestChecksFindMistakes(t *testing.T) {
+	var calls atomic.Int64
+	discovery := func(entries string) func(http.ResponseWriter, *http.Request, http.Handler) {
+		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if strings.HasSuffix(r.URL.Path, "/discovery") {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"kind":"DiscoveryResponse","apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","status":"Success","handlers":[%s]}`, entries)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}
+	}
+	entry := func(name, hook, more string) string {
+		return fmt.Sprintf(`{"name":%q,"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":%q}%s}`, name, hook, more)
+	}
+	create := entry("create", "BeforeClusterCreate", "")
+	for name, c := range map[string]struct {
+		spoil func(http.ResponseWriter, *http.Request, http.Handler)
+		check string
+		want  conformance.Verdict
+	}{
+		"no discovery": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			http.NotFound(w, r)
+		}, "discovery", conformance.Failed},
+		"two handlers of one name (RX-16)":   {discovery(create + "," + create), "discovery-entries", conformance.Failed},
+		"a name that is no label (RX-16)":    {discovery(entry("A_b", "BeforeClusterCreate", "")), "discovery-entries", conformance.Failed},
+		"a timeout of 31 seconds (RX-18)":    {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":31`)), "discovery-entries", conformance.Failed},
+		"a timeout of 20 seconds":            {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":20`)), "discovery-entries", conformance.Warned},
+		"a policy that is none (RX-19)":      {discovery(entry("create", "BeforeClusterCreate", `,"failurePolicy":"Maybe"`)), "discovery-entries", conformance.Failed},
+		"a hook that does not exist (RX-17)": {discovery(entry("create", "BeforeLunch", "")), "discovery-known", conformance.Warned},
+		"discovery that changes": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			discovery(entry(fmt.Sprintf("create-%d", calls.Add(1)), "BeforeClusterCreate", ""))(w, r, next)
+		}, "discovery-stable", conformance.Failed},
+		"every path is answered (RX-06)": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			r.URL.Path = strings.TrimSuffix(r.URL.Path, "/there-is-no-such-handler")
+			next.ServeHTTP(w, r)
+		}, "unknown-path", conformance.Failed},
+		"answers that change (RX-27)": {rewrite(func(body string) string {
+			return strings.Replace(body, "not yet", fmt.Sprint("not yet ", calls.Add(1)), 1)
+		}), "same-again", conformance.Failed},
+		"another kind (RX-07)":                    {rewrite(func(body string) string { return strings.Replace(body, "BeforeClusterCreate", "Before", 1) }), "answers", conformance.Failed},
+		"no kind":                                 {rewrite(func(string) string { return `{"status":"Success","retryAfterSeconds":0}` }), "answers", conformance.Warned},
+		"a status that is none (RX-13)":           {rewrite(func(body string) string { return strings.Replace(body, "Success", "Maybe", 1) }), "answers", conformance.Failed},
+		"no status":                               {rewrite(func(string) string { return `{"retryAfterSeconds":0}` }), "answers", conformance.Failed},
+		"trailing bytes":                          {rewrite(func(body string) string { return body + "{}" }), "answers", conformance.Failed},
+		"a field too many (RX-03)":                {rewrite(func(body string) string { return strings.Replace(body, "{", `{"more":1,`, 1) }), "known-fields", conformance.Warned},
+		"a negative wait (RX-23)":                 {rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":-1`, 1) }), "waits-honestly", conformance.Failed},
+		"a wait of a day":                         {rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":86400`, 1) }), "waits-honestly", conformance.Warned},
+		"GET is answered (RX-04)":                 {asPost, "post-only", conformance.Warned},
+		"any body is good":                        {emptyBody, "malformed", conformance.Failed},
+		"a huge body is good (RX-43)":             {emptyBody, "oversized", conformance.Warned},
+		"an older Cluster is refused (D-30)":      {noOlderCluster, "older-cluster", conformance.Warned},
+		"HTTP status 500 (RX-44)":                 {func(w http.ResponseWriter, r *http.Request, next http.Handler) { fail500(w, r, next) }, "answers", conformance.Failed},
+		"it breaks under many calls at once":      {(&limit{most: 4}).spoil, "at-once", conformance.Failed},
+		"it does not come back after a huge body": {(&fragile{}).spoil, "survives", conformance.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			only := []string{c.check}
+			if c.check == "survives" {
+				only = append(only, "oversized")
+			}
+			report := check(t, bad(good(t), c.spoil), only...)
+			if got := verdicts(report)[c.check]; got != c.want {
+				var text strings.Builder
+				_ = report.WriteText(&text)
+				t.Errorf("check %s: %s, want %s\n%s", c.check, got, c.want, text.String())
+			}
+		})
+	}
+}
+
+func asPost(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	r.Method = http.MethodPost
+	next.ServeHTTP(w, r)
+}
+
+// emptyBody takes any body for an empty request.
+func emptyBody(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader("{}")), 2
+	next.ServeHTTP(w, r)
+}
+
+func noOlderCluster(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte("v1beta1"), []byte("v1beta9")))), int64(len(body))
+	if bytes.Contains(body, []byte("cluster.x-k8s.io/v1beta1")) {
+		http.Error(w, "unknown version", http.StatusInternalServerError)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+func fail500(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if strings.Contains(r.URL.Path, "create") {
+		http.Error(w, "broken", http.StatusInternalServerError)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+// limit breaks when more calls than that are worked on at the same time.
+type limit struct {
+	most    int64
+	running atomic.Int64
+}
+
+func (l *limit) spoil(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	defer l.running.Add(-1)
+	if l.running.Add(1) > l.most {
+		http.Error(w, "too many", http.StatusServiceUnavailable)
+		return
+	}
+	if strings.Contains(r.URL.Path, "create") { // long enough for others to come
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-r.Context().Done():
+		}
+	}
+	next.ServeHTTP(w, r)
+}
+
+// fragile is broken for ever by a body that is too large.
+type fragile struct{ broken atomic.Bool }
+
+func (f *fragile) spoil(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if r.ContentLength > 20<<20 {
+		f.broken.Store(true)
+	}
+	if f.broken.Load() {
+		panic(http.ErrAbortHandler)
+	}
+	next.ServeHTTP(w, r)
+}
+
+// An extension that can't be reached is a report, a URL that can't be is an error (RC-05).
+func TestTargets(t *testing.T) {
+	ca := testtls.NewAuthority(t)
+	s := ca.Serve(t, good(t), nil)
+	stranger := testtls.NewAuthority(t)
+	report, err := conformance.Run(t.Context(), conformance.Target{URL: s.URL, CA: stranger.PEM})
+	if err != nil || verdicts(report)["https"] != conformance.Failed {
+		t.Errorf("with another CA: %+v, %v", report, err)
+	}
+	for name, target := range map[string]conformance.Target{
+		"no https":         {URL: "http://127.0.0.1:1"},
+		"no host":          {URL: "https://"},
+		"credentials":      {URL: "https://a:b@127.0.0.1:1"},
+		"a query":          {URL: "https://127.0.0.1:1?a=b"},
+		"a CA that is not": {URL: "https://127.0.0.1:1", CA: []byte("junk")},
+		"too few repeats":  {URL: "https://127.0.0.1:1", Repeat: 1},
+		"an unknown check": {URL: "https://127.0.0.1:1", Only: []string{"luck"}},
+	} {
+		if _, err := conformance.Run(t.Context(), target); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := conformance.Run(ctx, conformance.Target{URL: s.URL, CA: ca.PEM}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v", err)
+	}
+}
+
+func TestReports(t *testing.T) {
+	report := check(t, bad(good(t), fail500), "quick", "https")
+	var text, asJSON, junit bytes.Buffer
+	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&asJSON), report.WriteJUnit(&junit)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "failed   answers            RX-03") || !strings.Contains(text.String(), "HTTP status 500") {
+		t.Errorf("the text is %s", text.String())
+	}
+	var decoded conformance.Report
+	if err := json.Unmarshal(asJSON.Bytes(), &decoded); err != nil || len(decoded.Results) != len(report.Results) || decoded.OK(false) {
+		t.Errorf("the JSON has %d results, %v", len(decoded.Results), err)
+	}
+	var suite struct {
+		Failures int `xml:"failures,attr"`
+		Cases    []struct {
+			Name    string `xml:"name,attr"`
+			Failure *struct {
+				Message string `xml:"message,attr"`
+			} `xml:"failure"`
+		} `xml:"testcase"`
+	}
+	if err := xml.Unmarshal(junit.Bytes(), &suite); err != nil || len(suite.Cases) != len(report.Results) || suite.Failures != report.Count(conformance.Failed) {
+		t.Errorf("the JUnit file is %+v, %v", suite, err)
+	}
+}
+
+// Every check names rules, and no two have the same name.
+func TestChecksAreDescribed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range conformance.Checks() {
+		if seen[c.Name] || len(c.Rules) == 0 || c.Doc == "" {
+			t.Errorf("check %+v", c)
+		}
+		seen[c.Name] = true
+	}
+}

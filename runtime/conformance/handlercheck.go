@@ -1,0 +1,273 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/internal/wire"
+)
+
+var handlerChecks = []handlerCheck{
+	{Check{"answers", []string{"RX-03", "RX-05", "RX-07", "RX-08", "RX-44"}, "a good request is answered with HTTP status 200 and the response of the hook"}, checkAnswers},
+	{Check{"known-fields", []string{"RX-03", "RX-07"}, "the answer has no fields that the response does not have"}, checkFields},
+	{Check{"waits-honestly", []string{"RX-23", "LH-03"}, "only hooks that block have a retryAfterSeconds, and it is not negative"}, checkRetry},
+	{Check{"quick", []string{"RX-21", "CL-01"}, "the answer comes within the timeout, and for patches within 200 ms"}, checkQuick},
+	{Check{"same-again", []string{"RX-25", "RX-27", "RX-28"}, "the same request gives the same answer"}, checkSame},
+	{Check{"at-once", []string{"RX-22"}, "many calls at the same time are all answered the same"}, checkConcurrent},
+	{Check{"post-only", []string{"RX-04"}, "another method than POST is refused"}, checkMethod},
+	{Check{"malformed", []string{"RX-22", "RX-44"}, "a body that is not the hook's request is refused"}, checkMalformed},
+	{Check{"wrong-version", []string{"RX-07"}, "a request of another kind or version is refused"}, checkWrongVersion},
+	{Check{"older-cluster", []string{"RX-07"}, "a Cluster of v1beta1 in a request is understood (D-30)"}, checkOlderCluster},
+	{Check{"oversized", []string{"RX-43"}, "a body above 20 MiB is refused, and the server stays alive"}, checkOversized},
+}
+
+func checkAnswers(ctx context.Context, p *probe, h *handler) error {
+	a, response, err := p.call(ctx, h)
+	if err != nil {
+		return err
+	}
+	if h.expect, err = fixed(a.body); err != nil {
+		return fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	if response.GetStatus() == runtimehooksv1.ResponseStatusFailure && response.GetMessage() == "" {
+		return errors.New("it answered Failure without a message (RX-14)")
+	}
+	if !strings.HasPrefix(a.contentType, wire.ContentType) {
+		return warn("the Content-Type is %q: set %s (RX-05)", wire.Clip(a.contentType, 64), wire.ContentType)
+	}
+	var kind struct{ Kind, APIVersion string }
+	if err := json.Unmarshal(a.body, &kind); err != nil || kind.Kind == "" || kind.APIVersion == "" {
+		return warn("the answer has no kind or no apiVersion (RX-07)")
+	}
+	return nil
+}
+
+func checkFields(ctx context.Context, p *probe, h *handler) error {
+	a, _, err := p.call(ctx, h)
+	if err != nil {
+		return skip("there is no answer")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(a.body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(h.descriptor.NewResponse()); err != nil {
+		return warn("%v: callers do not see it", err)
+	}
+	return nil
+}
+
+func checkRetry(ctx context.Context, p *probe, h *handler) error {
+	a, _, err := p.call(ctx, h)
+	if err != nil {
+		return skip("there is no answer")
+	}
+	var answered struct {
+		RetryAfterSeconds *int64 `json:"retryAfterSeconds"`
+	}
+	if err := json.Unmarshal(a.body, &answered); err != nil {
+		return err
+	}
+	switch retry := answered.RetryAfterSeconds; {
+	case retry == nil || *retry == 0:
+		return nil
+	case !h.descriptor.CanWait:
+		return fmt.Errorf("it answers with retryAfterSeconds %d, but hook %s does not block", *retry, h.descriptor.ID.Name)
+	case *retry < 0:
+		return fmt.Errorf("it answers with retryAfterSeconds %d", *retry)
+	case *retry > 3600:
+		return warn("it answers with retryAfterSeconds %d: callers may not ask again before, whatever changes (D-32)", *retry)
+	}
+	return nil
+}
+
+// quickLimit is how long an answer should take (RX-21).
+func quickLimit(h *handler) time.Duration {
+	if h.descriptor.ID.Family() == hook.GeneratePatches.ID().Family() {
+		return 200 * time.Millisecond
+	}
+	return time.Second
+}
+
+func checkQuick(ctx context.Context, p *probe, h *handler) error {
+	var took []time.Duration
+	for range p.target.Repeat {
+		a, _, err := p.call(ctx, h)
+		if err != nil {
+			return err
+		}
+		took = append(took, a.took)
+	}
+	slices.Sort(took)
+	if middle := took[len(took)/2]; middle > quickLimit(h) {
+		return warn("half of the answers take longer than %s: do long work in the background", quickLimit(h))
+	}
+	return nil
+}
+
+func checkSame(ctx context.Context, p *probe, h *handler) error {
+	if h.expect == nil {
+		return skip("there is no answer")
+	}
+	for range p.target.Repeat {
+		if err := p.same(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *probe) same(ctx context.Context, h *handler) error {
+	a, _, err := p.call(ctx, h)
+	if err != nil {
+		return err
+	}
+	now, err := fixed(a.body)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now, h.expect) {
+		return fmt.Errorf("the answer was %s and is %s: it ends in conditions, and patches must not change by themselves",
+			wire.Clip(string(h.expect), 300), wire.Clip(string(now), 300))
+	}
+	return nil
+}
+
+func checkConcurrent(ctx context.Context, p *probe, h *handler) error {
+	if h.expect == nil {
+		return skip("there is no answer")
+	}
+	errs := make([]error, p.target.Parallel)
+	var calls sync.WaitGroup
+	for i := range errs {
+		calls.Go(func() { errs[i] = p.same(ctx, h) })
+	}
+	calls.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkMethod(ctx context.Context, p *probe, h *handler) error {
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+		a, err := p.send(ctx, method, h.path, h.body, h.timeout)
+		if err != nil {
+			return err
+		}
+		if a.code == http.StatusOK {
+			return warn("%s is answered like POST", method)
+		}
+	}
+	return nil
+}
+
+func checkMalformed(ctx context.Context, p *probe, h *handler) error {
+	cases := []struct {
+		what string
+		body []byte
+	}{
+		{"an empty body", nil},
+		{"half of a request", h.body[:len(h.body)/2]},
+		{"a list", []byte(`[]`)},
+		{"a text", []byte(`"request"`)},
+		{"a number where an object should be", []byte(`{"cluster":1,"items":1,"current":1,"desired":1,"settings":1}`)},
+		{"bytes that are no text", []byte{'{', '"', 0xff, 0xfe, 0x00}},
+		{"deep nesting", []byte(`{"settings":` + strings.Repeat("[", 20_000))},
+	}
+	var errs []error
+	for _, c := range cases {
+		a, err := p.send(ctx, http.MethodPost, h.path, c.body, h.timeout)
+		if err == nil {
+			err = a.refused(h)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.what, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkWrongVersion(ctx context.Context, p *probe, h *handler) error {
+	id := h.descriptor.ID
+	for _, c := range []struct{ what, apiVersion, kind string }{
+		{"another kind", id.APIVersion(), "Pod"},
+		{"another version", id.Group + "/v0", h.descriptor.RequestKind},
+	} {
+		body, err := retype(h.body, c.apiVersion, c.kind)
+		if err != nil {
+			return err
+		}
+		a, err := p.send(ctx, http.MethodPost, h.path, body, h.timeout)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+		if err := a.refused(h); err != nil {
+			return warn("%s: %v. What it reads may not be what was meant", c.what, err)
+		}
+	}
+	return nil
+}
+
+// retype replaces apiVersion and kind of a request.
+func retype(body []byte, apiVersion, kind string) ([]byte, error) {
+	var fields map[string]any
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, err
+	}
+	fields["apiVersion"], fields["kind"] = apiVersion, kind
+	return json.Marshal(fields)
+}
+
+func checkOlderCluster(ctx context.Context, p *probe, h *handler) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(h.body, &fields); err != nil {
+		return err
+	}
+	if fields["cluster"] == nil {
+		return skip("requests of this hook have no Cluster")
+	}
+	fields["cluster"] = json.RawMessage(`{"apiVersion":"cluster.x-k8s.io/v1beta1","kind":"Cluster","metadata":{"name":"sample","namespace":"default"},` +
+		`"spec":{"topology":{"class":"sample","version":"v1.36.3","controlPlane":{"replicas":1}}},"status":{"failureDomains":{"a":{"controlPlane":true}}}}`)
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	a, err := p.send(ctx, http.MethodPost, h.path, body, h.timeout)
+	if err != nil {
+		return err
+	}
+	response := h.descriptor.NewResponse()
+	if err := a.decode(h, response); err != nil {
+		return warn("%v: releases up to v1.12 send it", err)
+	}
+	if response.GetStatus() == runtimehooksv1.ResponseStatusFailure && strings.Contains(string(h.expect), `"status":"Success"`) {
+		return warn("it answered Failure: %s: releases up to v1.12 send it", wire.Clip(response.GetMessage(), 200))
+	}
+	return nil
+}
+
+func checkOversized(ctx context.Context, p *probe, h *handler) error {
+	padding := bytes.Repeat([]byte("x"), wire.MaxBody+1<<20)
+	body := slices.Concat([]byte(`{"settings":{"padding":"`), padding, []byte(`"},`), bytes.TrimLeft(h.body, "{ "))
+	a, err := p.send(ctx, http.MethodPost, h.path, body, h.timeout)
+	if err == nil {
+		if err := a.refused(h); err != nil {
+			return warn("%v: bound what is read, or one caller exhausts the memory", err)
+		}
+	}
+	// A server may also just close the connection; then it has to be there for the next call.
+	_, _, err = p.call(ctx, h)
+	return err
+}

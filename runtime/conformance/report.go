@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Verdict is how a check ended.
+type Verdict string
+
+// The verdicts.
+const (
+	Passed  Verdict = "passed"
+	Warned  Verdict = "warning"
+	Failed  Verdict = "failed"
+	Skipped Verdict = "skipped"
+)
+
+// Report is what the checks found.
+type Report struct {
+	// URL of the extension.
+	URL string `json:"url"`
+	// Started is when the first check began.
+	Started time.Time `json:"started"`
+	// Took is how long all took, in nanoseconds.
+	Took time.Duration `json:"took"`
+	// Results in the order of the checks, then of the handlers.
+	Results []Result `json:"results"`
+}
+
+// Result is what one check found at the server or at one handler.
+type Result struct {
+	Check
+	// Handler that was checked, empty for the server as a whole.
+	Handler string `json:"handler,omitempty"`
+	// Verdict of the check.
+	Verdict Verdict `json:"verdict"`
+	// Message says why, unless the check passed.
+	Message string `json:"message,omitempty"`
+	// Took is how long the check took, in nanoseconds.
+	Took time.Duration `json:"took"`
+}
+
+// warning is an error that is none.
+type warning struct{ text string }
+
+func (w *warning) Error() string { return w.text }
+
+// skipped says why a check was not made.
+type skipped struct{ text string }
+
+func (s *skipped) Error() string { return s.text }
+
+func warn(format string, args ...any) error { return &warning{fmt.Sprintf(format, args...)} }
+func skip(text string) error                { return &skipped{text} }
+
+func (r *Report) add(check Check, handler string, found result) {
+	one := Result{Check: check, Handler: handler, Verdict: Passed, Took: found.took}
+	var warned *warning
+	var left *skipped
+	switch {
+	case found.err == nil:
+	case errors.As(found.err, &warned):
+		one.Verdict, one.Message = Warned, found.err.Error()
+	case errors.As(found.err, &left):
+		one.Verdict, one.Message = Skipped, found.err.Error()
+	default:
+		one.Verdict, one.Message = Failed, found.err.Error()
+	}
+	r.Results = append(r.Results, one)
+}
+
+// Count tells how many checks ended like this.
+func (r *Report) Count(v Verdict) int {
+	n := 0
+	for _, result := range r.Results {
+		if result.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// OK tells whether no check failed; if strict, also whether none warned.
+func (r *Report) OK(strict bool) bool {
+	return r.Count(Failed) == 0 && (!strict || r.Count(Warned) == 0)
+}
+
+// WriteText writes the report for people: one line for each check.
+func (r *Report) WriteText(w io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Extension at %s\n", r.URL)
+	previous := ""
+	for i, result := range r.Results {
+		if i == 0 || result.Handler != previous {
+			where := "the server"
+			if result.Handler != "" {
+				where = "handler " + result.Handler
+			}
+			fmt.Fprintf(&text, "\n%s\n", where)
+		}
+		previous = result.Handler
+		fmt.Fprintf(&text, "  %-8s %-18s %s\n", result.Verdict, result.Name, strings.Join(result.Rules, " "))
+		if result.Message != "" {
+			for line := range strings.SplitSeq(result.Message, "\n") {
+				fmt.Fprintf(&text, "           %s\n", line)
+			}
+		}
+	}
+	fmt.Fprintf(&text, "\n%d passed, %d warnings, %d failed, %d skipped\n", r.Count(Passed), r.Count(Warned), r.Count(Failed), r.Count(Skipped))
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// WriteJSON writes the report for programs.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+type junitSuite struct {
+	XMLName  xml.Name    `xml:"testsuite"`
+	Name     string      `xml:"name,attr"`
+	Tests    int         `xml:"tests,attr"`
+	Failures int         `xml:"failures,attr"`
+	Skipped  int         `xml:"skipped,attr"`
+	Time     string      `xml:"time,attr"`
+	Cases    []junitCase `xml:"testcase"`
+}
+
+type junitCase struct {
+	Class   string    `xml:"classname,attr"`
+	Name    string    `xml:"name,attr"`
+	Time    string    `xml:"time,attr"`
+	Failure *junitWhy `xml:"failure,omitempty"`
+	Skipped *junitWhy `xml:"skipped,omitempty"`
+	Output  string    `xml:"system-out,omitempty"`
+}
+
+type junitWhy struct {
+	Message string `xml:"message,attr"`
+}
+
+// WriteJUnit writes the report as JUnit XML, which build systems show. Warnings are output of a case that passed.
+func (r *Report) WriteJUnit(w io.Writer) error {
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
+	suite := junitSuite{Name: "runtime extension " + r.URL, Tests: len(r.Results), Failures: r.Count(Failed), Skipped: r.Count(Skipped), Time: seconds(r.Took)}
+	for _, result := range r.Results {
+		one := junitCase{Class: "server", Name: result.Name + " " + strings.Join(result.Rules, " "), Time: seconds(result.Took)}
+		if result.Handler != "" {
+			one.Class = "handler." + result.Handler
+		}
+		switch result.Verdict {
+		case Failed:
+			one.Failure = &junitWhy{result.Message}
+		case Skipped:
+			one.Skipped = &junitWhy{result.Message}
+		case Warned:
+			one.Output = "warning: " + result.Message
+		}
+		suite.Cases = append(suite.Cases, one)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(suite); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}

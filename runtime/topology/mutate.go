@@ -1,0 +1,203 @@
+package topology
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/patch"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+// Mutation changes the templates that match. Make it with [Mutate].
+type Mutation struct {
+	match Match
+	apply func(ctx context.Context, template []byte, input Input) ([]byte, error)
+}
+
+// Mutate makes a mutation of templates as values of their Go type. The function changes the template; what it leaves alone stays as it is, also fields that
+// the type does not know. A template whose lists hold such fields can't be changed there through this type, which is an error.
+func Mutate[T any](match Match, change func(ctx context.Context, template *T, input Input) error) Mutation {
+	if match == nil || change == nil {
+		return Mutation{}
+	}
+	return Mutation{match: match, apply: func(ctx context.Context, raw []byte, input Input) ([]byte, error) {
+		before, after := new(T), new(T)
+		if err := errors.Join(json.Unmarshal(raw, before), json.Unmarshal(raw, after)); err != nil {
+			return nil, fmt.Errorf("decoding a template as %T: %w", *after, err)
+		}
+		if err := change(ctx, after, input); err != nil {
+			return nil, err
+		}
+		return transfer(raw, before, after)
+	}}
+}
+
+// transfer makes the change from one typed value to another in the document that they were read from.
+func transfer(raw []byte, before, after any) ([]byte, error) {
+	from, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a template: %w", err)
+	}
+	to, err := json.Marshal(after)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a template: %w", err)
+	}
+	difference, err := jsonpatch.CreateMergePatch(from, to)
+	if err != nil {
+		return nil, fmt.Errorf("comparing a template before and after: %w", err)
+	}
+	if err := checkLists(raw, from, difference); err != nil {
+		return nil, err
+	}
+	changed, err := jsonpatch.MergePatch(raw, difference)
+	if err != nil {
+		return nil, fmt.Errorf("changing a template: %w", err)
+	}
+	return changed, nil
+}
+
+// checkLists makes sure that lists which are replaced hold nothing that the Go type has lost.
+func checkLists(raw, typed, difference []byte) error {
+	var have, know, change any
+	if err := errors.Join(json.Unmarshal(raw, &have), json.Unmarshal(typed, &know), json.Unmarshal(difference, &change)); err != nil {
+		return fmt.Errorf("comparing a template before and after: %w", err)
+	}
+	return checkValue("", have, know, change)
+}
+
+func checkValue(path string, have, know, change any) error {
+	if _, replaced := change.([]any); replaced {
+		if old, isList := have.([]any); isList && !knows(know, old) {
+			return fmt.Errorf("the list %s has fields that the template's Go type does not know: changing it would drop them", strings.TrimPrefix(path, "."))
+		}
+		return nil
+	}
+	changes, ok := change.(map[string]any)
+	if !ok {
+		return nil
+	}
+	haveObject, _ := have.(map[string]any)
+	knowObject, _ := know.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		if err := checkValue(path+"."+name, haveObject[name], knowObject[name], changes[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// knows tells whether all of a value is in another one, which may have more.
+func knows(more, value any) bool {
+	switch one := value.(type) {
+	case map[string]any:
+		other, ok := more.(map[string]any)
+		for name, member := range one {
+			ok = ok && knows(other[name], member)
+		}
+		return ok
+	case []any:
+		other, ok := more.([]any)
+		return ok && slices.EqualFunc(other, one, knows)
+	}
+	return reflect.DeepEqual(more, value)
+}
+
+// GeneratePatches makes a handler's function of mutations (UH-01 to UH-03). For each template, those that match are applied in their order, each on what the one
+// before it made.
+func GeneratePatches(mutations ...Mutation) server.Func[runtimehooksv1.GeneratePatchesRequest, runtimehooksv1.GeneratePatchesResponse] {
+	for _, m := range mutations {
+		if m.apply == nil {
+			return nil // which server.New reports
+		}
+	}
+	return func(ctx context.Context, request *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
+		for i := range request.Items {
+			item := &request.Items[i]
+			p, err := patchOf(ctx, mutations, item, Input{
+				Holder: item.HolderReference, Variables: merged(request.Variables, item.Variables), Settings: request.Settings,
+			})
+			if err != nil {
+				return fmt.Errorf("patching the template of %s %s (%s): %w", item.HolderReference.Kind, item.HolderReference.Name, item.HolderReference.FieldPath, err)
+			}
+			if p.IsDefined() {
+				response.Items = append(response.Items, runtimehooksv1.GeneratePatchesResponseItem{UID: item.UID, PatchType: p.PatchType, Patch: p.Patch})
+			}
+		}
+		return nil
+	}
+}
+
+func patchOf(ctx context.Context, mutations []Mutation, item *runtimehooksv1.GeneratePatchesRequestItem, input Input) (runtimehooksv1.Patch, error) {
+	none := runtimehooksv1.Patch{}
+	template, err := typeOf(item.Object.Raw)
+	if err != nil {
+		return none, err
+	}
+	changed := item.Object.Raw
+	for _, m := range mutations {
+		if !m.match(template, item.HolderReference) {
+			continue
+		}
+		if changed, err = m.apply(ctx, changed, input); err != nil {
+			return none, err
+		}
+	}
+	if err := checkPlaces(item.Object.Raw, changed); err != nil {
+		return none, err
+	}
+	return patch.Diff(item.Object.Raw, changed)
+}
+
+// allowed lists where patches may change templates (UH-02).
+var allowed = [][]string{
+	{"metadata", "labels"}, {"metadata", "annotations"}, {"spec", "template", "spec"}, {"spec", "template", "metadata"},
+}
+
+// checkPlaces makes sure that nothing changed elsewhere: Cluster API would drop it without a word.
+func checkPlaces(before, after []byte) error {
+	var from, to map[string]any
+	if err := errors.Join(json.Unmarshal(before, &from), json.Unmarshal(after, &to)); err != nil {
+		return fmt.Errorf("comparing a template before and after: %w", err)
+	}
+	for _, path := range allowed {
+		cut(from, path)
+		cut(to, path)
+	}
+	prune(from)
+	prune(to)
+	if !reflect.DeepEqual(from, to) {
+		return errors.New("it changes what patches must not change: they are for metadata.labels, metadata.annotations, spec.template.spec and spec.template.metadata (UH-02)")
+	}
+	return nil
+}
+
+func cut(object map[string]any, path []string) {
+	for _, name := range path[:len(path)-1] {
+		next, ok := object[name].(map[string]any)
+		if !ok {
+			return
+		}
+		object = next
+	}
+	delete(object, path[len(path)-1])
+}
+
+// prune removes objects that hold nothing: they differ from absent ones in form only.
+func prune(object map[string]any) {
+	for name, value := range object {
+		if inner, ok := value.(map[string]any); ok {
+			if prune(inner); len(inner) == 0 {
+				delete(object, name)
+			}
+		}
+	}
+}
