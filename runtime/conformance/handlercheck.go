@@ -22,6 +22,7 @@ var handlerChecks = []handlerCheck{
 	{Check{"answers", []string{"RX-03", "RX-05", "RX-07", "RX-08", "RX-44"}, "a good request is answered with HTTP status 200 and the response of the hook"}, checkAnswers},
 	{Check{"known-fields", []string{"RX-03", "RX-07"}, "the answer has no fields that the response does not have"}, checkFields},
 	{Check{"waits-honestly", []string{"RX-23", "LH-03"}, "only hooks that block have a retryAfterSeconds, and it is not negative"}, checkRetry},
+	contentCheck,
 	{Check{"quick", []string{"RX-21", "CL-01"}, "the answer comes within the timeout, and for patches within 200 ms"}, checkQuick},
 	{Check{"same-again", []string{"RX-25", "RX-27", "RX-28"}, "the same request gives the same answer"}, checkSame},
 	{Check{"at-once", []string{"RX-22"}, "many calls at the same time are all answered the same"}, checkConcurrent},

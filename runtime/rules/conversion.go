@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -29,6 +31,8 @@ func Conversions(catalog *hook.Catalog, seed int64) error {
 		func(e *runtime.RawExtension, c randfill.Continue) {
 			*e = runtime.RawExtension{Raw: fmt.Appendf(nil, `{"value":%d}`, c.Int31())}
 		},
+		func(v *metav1.FieldsV1, _ randfill.Continue) { v.SetRawBytes([]byte("{}")) },
+		func(v *apiextensionsv1.JSON, c randfill.Continue) { v.Raw = fmt.Appendf(nil, "%d", c.Int31()) },
 		func(v *intstr.IntOrString, c randfill.Continue) { *v = intstr.FromInt32(c.Int31()) },
 		func(s *runtimehooksv1.ResponseStatus, c randfill.Continue) {
 			*s = runtimehooksv1.ResponseStatusSuccess

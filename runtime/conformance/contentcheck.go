@@ -1,0 +1,213 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/patch"
+)
+
+// contentCheck looks at what an answer of some hooks has beside status and message.
+var contentCheck = handlerCheck{
+	Check{"content", []string{"UH-01", "UH-02", "UH-03", "UH-05", "UH-06", "UH-07"}, "patches apply and stay where they may, variables have schemas, upgrade plans lead to the target"},
+	checkContent,
+}
+
+func checkContent(ctx context.Context, p *probe, h *handler) error {
+	_, response, err := p.call(ctx, h)
+	if err != nil {
+		return skip("there is no answer")
+	}
+	if response.GetStatus() != runtimehooksv1.ResponseStatusSuccess {
+		return skip("the answer is a failure")
+	}
+	request := h.descriptor.NewRequest()
+	if err := json.Unmarshal(h.body, request); err != nil {
+		return err
+	}
+	switch answer := response.(type) {
+	case *runtimehooksv1.GeneratePatchesResponse:
+		if asked, ok := request.(*runtimehooksv1.GeneratePatchesRequest); ok {
+			return checkPatches(asked, answer)
+		}
+	case *runtimehooksv1.DiscoverVariablesResponse:
+		return checkVariables(answer)
+	case *runtimehooksv1.GenerateUpgradePlanResponse:
+		if asked, ok := request.(*runtimehooksv1.GenerateUpgradePlanRequest); ok {
+			return checkPlan(asked, answer)
+		}
+	case *runtimehooksv1.CanUpdateMachineResponse:
+		if asked, ok := request.(*runtimehooksv1.CanUpdateMachineRequest); ok {
+			return errors.Join(
+				checkInPlace("machinePatch", asked.Current.Machine, answer.MachinePatch, "spec"),
+				checkInPlace("infrastructureMachinePatch", asked.Current.InfrastructureMachine, answer.InfrastructureMachinePatch, "spec"),
+				checkInPlace("bootstrapConfigPatch", asked.Current.BootstrapConfig, answer.BootstrapConfigPatch, "spec"))
+		}
+	case *runtimehooksv1.CanUpdateMachineSetResponse:
+		if asked, ok := request.(*runtimehooksv1.CanUpdateMachineSetRequest); ok {
+			return errors.Join(
+				checkInPlace("machineSetPatch", asked.Current.MachineSet, answer.MachineSetPatch, "spec"),
+				checkInPlace("infrastructureMachineTemplatePatch", asked.Current.InfrastructureMachineTemplate, answer.InfrastructureMachineTemplatePatch, "spec"),
+				checkInPlace("bootstrapConfigTemplatePatch", asked.Current.BootstrapConfigTemplate, answer.BootstrapConfigTemplatePatch, "spec"))
+		}
+	default:
+		return skip("answers of this hook are status and message")
+	}
+	return nil
+}
+
+// checkPatches checks UH-01 to UH-03.
+func checkPatches(request *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
+	var errs []error
+	for _, item := range response.Items {
+		i := slices.IndexFunc(request.Items, func(asked runtimehooksv1.GeneratePatchesRequestItem) bool { return asked.UID == item.UID })
+		if i < 0 {
+			errs = append(errs, fmt.Errorf("a patch is for the uid %q, which the request does not have (UH-01)", item.UID))
+			continue
+		}
+		before := request.Items[i].Object.Raw
+		after, err := patch.Apply(before, runtimehooksv1.Patch{PatchType: item.PatchType, Patch: item.Patch})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the patch for the uid %q: %w (UH-01)", item.UID, err))
+			continue
+		}
+		switch same, err := sameBut(before, after, "metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"); {
+		case err != nil:
+			errs = append(errs, err)
+		case !same:
+			errs = append(errs, fmt.Errorf("the patch for the uid %q changes what patches must not change (UH-02)", item.UID))
+		default:
+			if same, err := sameBut(before, after); err == nil && same {
+				errs = append(errs, warn("the patch for the uid %q changes nothing: leave it out (UH-03)", item.UID))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sameBut tells whether two documents are the same, except for what is below some paths.
+func sameBut(before, after []byte, paths ...string) (bool, error) {
+	var from, to map[string]any
+	if err := errors.Join(json.Unmarshal(before, &from), json.Unmarshal(after, &to)); err != nil {
+		return false, fmt.Errorf("a patched object is not JSON: %w", err)
+	}
+	for _, path := range paths {
+		cut(from, strings.Split(path, "."))
+		cut(to, strings.Split(path, "."))
+	}
+	prune(from)
+	prune(to)
+	return reflect.DeepEqual(from, to), nil
+}
+
+func cut(object map[string]any, path []string) {
+	for _, name := range path[:len(path)-1] {
+		next, ok := object[name].(map[string]any)
+		if !ok {
+			return
+		}
+		object = next
+	}
+	delete(object, path[len(path)-1])
+}
+
+// prune removes objects that hold nothing: they differ from absent ones in form only.
+func prune(object map[string]any) {
+	for name, value := range object {
+		if inner, ok := value.(map[string]any); ok {
+			if prune(inner); len(inner) == 0 {
+				delete(object, name)
+			}
+		}
+	}
+}
+
+// checkVariables checks UH-05.
+func checkVariables(response *runtimehooksv1.DiscoverVariablesResponse) error {
+	names := map[string]bool{}
+	var errs []error
+	for _, v := range response.Variables {
+		s := v.Schema.OpenAPIV3Schema
+		switch {
+		case v.Name == "" || v.Name == runtimehooksv1.BuiltinsName:
+			errs = append(errs, fmt.Errorf("a variable has the name %q", v.Name))
+		case names[v.Name]:
+			errs = append(errs, fmt.Errorf("variable %q is defined twice", v.Name))
+		case s.Type == "" && s.XPreserveUnknownFields == nil && s.XIntOrString == nil:
+			errs = append(errs, fmt.Errorf("the schema of variable %q has no type", v.Name))
+		}
+		names[v.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// checkPlan checks UH-06.
+func checkPlan(request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) error {
+	from, err := version.ParseSemantic(request.FromControlPlaneKubernetesVersion)
+	if err != nil {
+		return err
+	}
+	if len(response.ControlPlaneUpgrades) == 0 {
+		return errors.New("there is no step for the control plane (UH-06)")
+	}
+	previous := from
+	for _, step := range response.ControlPlaneUpgrades {
+		next, err := version.ParseSemantic(step.Version)
+		switch {
+		case err != nil:
+			return fmt.Errorf("a step for the control plane: %w (UH-06)", err)
+		case !previous.LessThan(next):
+			return fmt.Errorf("the step of the control plane to %s does not go up (UH-06)", step.Version)
+		case next.Major() != previous.Major() || next.Minor() > previous.Minor()+1:
+			return fmt.Errorf("the step of the control plane from %s to %s leaves out a minor version (UH-06)", previous, next)
+		}
+		previous = next
+	}
+	if last := response.ControlPlaneUpgrades[len(response.ControlPlaneUpgrades)-1].Version; last != request.ToKubernetesVersion {
+		return fmt.Errorf("the control plane ends at %s, not at %s (UH-06)", last, request.ToKubernetesVersion)
+	}
+	at := 0
+	for _, step := range response.WorkersUpgrades {
+		i := slices.IndexFunc(response.ControlPlaneUpgrades[at:], func(s runtimehooksv1.UpgradeStep) bool { return s.Version == step.Version })
+		if i < 0 {
+			return fmt.Errorf("the step of the workers to %s is not one of the control plane, or not in its order (UH-06)", step.Version)
+		}
+		at += i + 1
+	}
+	if n := len(response.WorkersUpgrades); n > 0 && response.WorkersUpgrades[n-1].Version != request.ToKubernetesVersion {
+		return fmt.Errorf("the workers end at %s, not at %s (UH-06)", response.WorkersUpgrades[n-1].Version, request.ToKubernetesVersion)
+	}
+	return nil
+}
+
+// checkInPlace checks UH-07: a patch applies to the current object and changes its spec alone.
+func checkInPlace(what string, current any, p runtimehooksv1.Patch, allowed string) error {
+	if !p.IsDefined() {
+		return nil
+	}
+	before, ok := current.(runtime.RawExtension)
+	data := before.Raw
+	if !ok {
+		var err error
+		if data, err = json.Marshal(current); err != nil {
+			return err
+		}
+	}
+	after, err := patch.Apply(data, p)
+	if err != nil {
+		return fmt.Errorf("%s: %w (UH-07)", what, err)
+	}
+	if same, err := sameBut(data, after, allowed); err != nil || !same {
+		return fmt.Errorf("%s changes more than %s (UH-07)", what, allowed)
+	}
+	return nil
+}
