@@ -47,11 +47,17 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@cd api && ../bin/tools/controller-gen object paths=./...
 	@cd api && ../bin/tools/controller-gen crd paths=./... output:crd:dir=../config/crd/bases
 
+bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
+	@echo "→ building staticcheck"
+	@cd hack/lint && GOWORK=off go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
+
 .PHONY: lint
-lint: manifests ## formatting and vet
+lint: manifests bin/tools/staticcheck ## formatting, vet and staticcheck (see staticcheck.conf)
 	@echo "→ gofmt, go vet"
 	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run gofmt -w): $$out"; exit 1; fi
 	@go vet ./... ./api/... ./runtime/...
+	@echo "→ staticcheck"
+	@bin/tools/staticcheck ./... ./api/... ./runtime/...
 
 .PHONY: demo
 demo: build ## build, start the management plane, make a cluster, show it

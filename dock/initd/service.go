@@ -30,7 +30,7 @@ const (
 	Failed       State = "failed"
 )
 
-// Delays between restarts: the unit's RestartSec a few times, then growing, so that a service that can't start costs little.
+// Delays between restarts: the unit's RestartPause a few times, then growing, so that a service that can't start costs little.
 const (
 	freeRestarts    = 20
 	maxRestartDelay = 10 * time.Second
@@ -146,7 +146,7 @@ func (s *service) set(state State, sub string, pid int) {
 
 func (s *service) loop(r *run, u *unit.Unit) {
 	defer s.m.running.Done()
-	backoff := supervise.Backoff{First: max(u.RestartSec, 10*time.Millisecond), Max: max(u.RestartSec, maxRestartDelay), Free: freeRestarts}
+	backoff := supervise.Backoff{First: max(u.RestartPause, 10*time.Millisecond), Max: max(u.RestartPause, maxRestartDelay), Free: freeRestarts}
 	for {
 		began := time.Now()
 		end := s.once(r, u)

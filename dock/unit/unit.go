@@ -30,7 +30,7 @@ type Unit struct {
 	WorkingDirectory string // "" is /
 
 	Restart      string        // no, always, on-failure, on-success, on-abnormal, on-abort, on-watchdog
-	RestartSec   time.Duration // default 100ms
+	RestartPause time.Duration // RestartSec; default 100ms
 	TimeoutStart time.Duration // of each ExecStartPre and of a oneshot's commands; default 90s, 0 is no limit
 	TimeoutStop  time.Duration // from SIGTERM to SIGKILL; default 10s (systemd's is 90s: too long for `down`)
 	KillMode     string        // control-group (default), mixed, process, none
@@ -93,7 +93,7 @@ func parse(name string, options []option) (*Unit, error) {
 		Name:         name,
 		Type:         "simple",
 		Restart:      "no",
-		RestartSec:   100 * time.Millisecond,
+		RestartPause: 100 * time.Millisecond,
 		TimeoutStart: 90 * time.Second,
 		TimeoutStop:  10 * time.Second,
 		KillMode:     "control-group",
@@ -170,7 +170,7 @@ func (u *Unit) set(o option) (err error) {
 			return errors.New("unknown value")
 		}
 	case "Service.RestartSec":
-		u.RestartSec, err = Span(o.value)
+		u.RestartPause, err = Span(o.value)
 	case "Service.TimeoutStartSec":
 		u.TimeoutStart, err = Span(o.value)
 	case "Service.TimeoutStopSec":

@@ -57,7 +57,7 @@ RestartSec=1
 		ExecStart:        []Command{{Argv: []string{"/usr/bin/kubelet", "$KUBELET_KUBECONFIG_ARGS", "$KUBELET_EXTRA_ARGS"}}},
 		Environment:      []string{"KUBELET_KUBECONFIG_ARGS=--kubeconfig=/etc/kubernetes/kubelet.conf --x", "B=2", "B=3"},
 		EnvironmentFiles: []EnvironmentFile{{Path: "/var/lib/kubelet/kubeadm-flags.env", Optional: true}},
-		Restart:          "always", RestartSec: time.Second, TimeoutStart: 90 * time.Second, TimeoutStop: 10 * time.Second, KillMode: "control-group",
+		Restart:          "always", RestartPause: time.Second, TimeoutStart: 90 * time.Second, TimeoutStop: 10 * time.Second, KillMode: "control-group",
 		After: []string{"network-online.target", "containerd.service"}, WantedBy: []string{"multi-user.target"},
 		Ignored: []string{"Service.StartLimitInterval"},
 	}

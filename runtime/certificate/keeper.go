@@ -70,7 +70,7 @@ func (o *Options) complete() error {
 	case len(o.Hosts) == 0:
 		return errors.New("there are no Hosts: name those under which callers reach the server")
 	case o.Lifetime < 0 || o.AuthorityLifetime < 0 || o.Overlap < 0 || o.Check < 0:
-		return errors.New("Lifetime, AuthorityLifetime, Overlap and Check must not be negative")
+		return errors.New("none of Lifetime, AuthorityLifetime, Overlap and Check may be negative")
 	case o.AuthorityLifetime < 3*(o.Lifetime+o.Overlap):
 		return fmt.Errorf("AuthorityLifetime is %s: it must be at least three times Lifetime and Overlap together, or a certificate outlives its authority",
 			o.AuthorityLifetime)

@@ -243,7 +243,7 @@ func TestNewReportsWhatCanNotWork(t *testing.T) {
 	now := time.Now()
 	for want, change := range map[string]func(*Options){
 		"there are no Hosts":        func(o *Options) { o.Hosts = nil },
-		"must not be negative":      func(o *Options) { o.Overlap = -1 },
+		"may be negative":           func(o *Options) { o.Overlap = -1 },
 		"outlives its authority":    func(o *Options) { o.AuthorityLifetime = 50 * day },
 		"without scheme and port":   func(o *Options) { o.Hosts = []string{"https://x"} },
 		"\"a b\" is not valid: giv": func(o *Options) { o.Hosts = []string{"a b"} },
