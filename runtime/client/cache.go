@@ -29,16 +29,12 @@ func newAnswerCache(h *registry.Handler, r *requests, opts []runtimeclient.CallE
 	if c.options.Cache == nil || c.options.CacheKeyFunc == nil {
 		return c, errors.New("the option WithCaching needs a Cache and a CacheKeyFunc")
 	}
-	settings, err := r.settings(h)
-	if err != nil {
-		return c, err
-	}
 	bare, err := r.with(nil)
 	if err != nil {
 		return c, err
 	}
 	key := c.options.CacheKeyFunc(h.Name, h.Extension.ResourceVersion, bare.(runtimehooksv1.RequestObject))
-	c.key = fmt.Sprintf("%s {%s}", key, canonical(settings))
+	c.key = fmt.Sprintf("%s {%s}", key, canonical(r.settings(h)))
 	return c, nil
 }
 

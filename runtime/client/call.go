@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
@@ -20,9 +22,9 @@ import (
 
 var errDeadline = errors.New("the deadline for all handlers of the hook together has passed")
 
-// CallAllExtensions asks all handlers of a hook whose namespaceSelector matches the object's namespace. If all succeed, the response
-// becomes Success with their messages joined and the shortest retryAfterSeconds that is not zero; everything else in it
-// becomes empty. Otherwise the response stays as it is, and the error joins those of all handlers that failed.
+// CallAllExtensions asks all handlers of a hook whose selectors match the object. If all succeed, the response becomes Success with their
+// messages joined and the shortest retryAfterSeconds that is not zero; everything else in it becomes empty. Otherwise the response stays as
+// it is, and the error is that of the first handler that failed, in the registry's order.
 func (c *Client) CallAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
 ) error {
@@ -30,40 +32,86 @@ func (c *Client) CallAllExtensions(ctx context.Context, runtimeHook runtimecatal
 	if err != nil {
 		return fmt.Errorf("calling handlers: %w", err)
 	}
-	responses, err := c.callAll(ctx, descriptor, forObject, request)
+	joined, err := c.callAll(ctx, descriptor, forObject, request)
 	if err != nil {
 		return fmt.Errorf("calling handlers of hook %s: %w", descriptor.ID.Name, err)
 	}
-	return descriptor.SetResponse(response, joinResponses(descriptor, responses))
+	return descriptor.SetResponse(response, joined)
 }
 
-func (c *Client) callAll(ctx context.Context, descriptor *hook.Descriptor, forObject ctrlclient.Object,
+func (c *Client) callAll(ctx context.Context, descriptor *hook.Descriptor, object ctrlclient.Object,
 	request runtimehooksv1.RequestObject,
-) ([]runtimehooksv1.ResponseObject, error) {
-	handlers, err := c.matching(ctx, descriptor, forObject)
+) (runtimehooksv1.ResponseObject, error) {
+	handlers, err := c.matching(ctx, descriptor, object)
 	if err != nil {
 		return nil, err
 	}
-	requests := requests{catalog: c.options.Catalog, descriptor: descriptor, request: request}
-	calls := make([]*call, len(handlers))
-	for i, h := range handlers {
-		if calls[i], err = c.prepare(h, &requests); err != nil {
+	requests, err := newRequests(c.options.Catalog, descriptor, request)
+	if err != nil {
+		return nil, err
+	}
+	defer requests.release()
+	calls := make([]call, len(handlers.All()))
+	for i, h := range handlers.All() {
+		if err := c.prepare(&calls[i], h, requests); err != nil {
 			return nil, err
 		}
 	}
+	key := heldKeyOf(descriptor, object)
+	if again := c.heldAnswer(descriptor, key, calls); again != nil {
+		return again, nil
+	}
 	c.run(ctx, calls)
-	c.report(ctx, forObject, calls)
+	c.report(ctx, object, calls)
 
 	responses := make([]runtimehooksv1.ResponseObject, 0, len(calls))
-	var errs []error
-	for _, call := range calls {
-		if call.err != nil {
-			errs = append(errs, call.err)
-			continue
+	for i := range calls {
+		if calls[i].err != nil {
+			c.held.drop(key)
+			return nil, calls[i].err
 		}
-		responses = append(responses, call.response)
+		responses = append(responses, calls[i].response)
 	}
-	return responses, joinErrors(errs)
+	joined := joinResponses(descriptor, responses)
+	c.hold(descriptor, key, calls, joined)
+	return joined, nil
+}
+
+// heldAnswer gives the answer that blocks and still holds, nil if there is none.
+func (c *Client) heldAnswer(descriptor *hook.Descriptor, key heldKey, calls []call) runtimehooksv1.ResponseObject {
+	now := time.Now()
+	if !descriptor.CanWait || !c.held.has(key, now) {
+		return nil
+	}
+	response, left := c.held.get(key, fingerprintOf(calls), now)
+	if response == nil {
+		return nil
+	}
+	again := response.DeepCopyObject().(runtimehooksv1.RetryResponseObject)
+	again.SetRetryAfterSeconds(c.recheck(left))
+	return again
+}
+
+// hold remembers an answer if it blocks, and shortens the wait in it.
+func (c *Client) hold(descriptor *hook.Descriptor, key heldKey, calls []call, joined runtimehooksv1.ResponseObject) {
+	if !descriptor.CanWait {
+		return
+	}
+	retry, ok := joined.(runtimehooksv1.RetryResponseObject)
+	if !ok || retry.GetRetryAfterSeconds() == 0 {
+		c.held.drop(key)
+		return
+	}
+	now, wait := time.Now(), time.Duration(retry.GetRetryAfterSeconds())*time.Second
+	c.held.put(key, held{
+		fingerprint: fingerprintOf(calls), until: now.Add(wait), response: joined.DeepCopyObject().(runtimehooksv1.ResponseObject),
+	}, now)
+	retry.SetRetryAfterSeconds(c.recheck(wait))
+}
+
+// recheck gives the wait for the caller, in seconds, rounded up: zero would mean that nobody blocks.
+func (c *Client) recheck(left time.Duration) int32 {
+	return wholeSeconds(min(left+time.Second-1, c.options.Recheck))
 }
 
 // CallExtension asks the handler with this unique name. On success the response is replaced by its answer as a whole. On an answer of
@@ -76,24 +124,32 @@ func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.H
 	if err != nil {
 		return fmt.Errorf("calling handler %q: %w", name, err)
 	}
-	handler, err := c.handlerFor(ctx, descriptor, forObject, name)
-	if err != nil {
+	fail := func(err error) error {
 		return fmt.Errorf("calling handler %q of hook %s: %w", name, descriptor.ID.Name, err)
 	}
-	requests := requests{catalog: c.options.Catalog, descriptor: descriptor, request: request}
-	cache, err := newAnswerCache(handler, &requests, opts)
+	handler, err := c.handlerFor(ctx, descriptor, forObject, name)
 	if err != nil {
-		return fmt.Errorf("calling handler %q of hook %s: %w", name, descriptor.ID.Name, err)
+		return fail(err)
+	}
+	requests, err := newRequests(c.options.Catalog, descriptor, request)
+	if err != nil {
+		return fail(err)
+	}
+	defer requests.release()
+	cache, err := newAnswerCache(handler, requests, opts)
+	if err != nil {
+		return fail(err)
 	}
 	if cached, ok := cache.get(); ok {
 		return descriptor.SetResponse(response, cached)
 	}
-	one, err := c.prepare(handler, &requests)
-	if err != nil {
+	calls := make([]call, 1)
+	one := &calls[0]
+	if err := c.prepare(one, handler, requests); err != nil {
 		return fmt.Errorf("calling hook %s: %w", descriptor.ID.Name, err)
 	}
-	c.run(ctx, []*call{one})
-	c.report(ctx, forObject, []*call{one})
+	c.run(ctx, calls)
+	c.report(ctx, forObject, calls)
 	if one.response != nil {
 		if err := descriptor.SetResponse(response, one.response); err != nil {
 			return err
@@ -131,33 +187,28 @@ func (c *Client) handlerFor(ctx context.Context, descriptor *hook.Descriptor, ob
 	if handler.Hook.Family() != descriptor.ID.Family() {
 		return nil, fmt.Errorf("it serves another hook, %s", handler.Hook)
 	}
-	namespace := namespaceLabels{reader: c.options.Reader, name: object.GetNamespace()}
-	matches, err := namespace.match(ctx, handler.Extension.Namespaces)
-	if err != nil {
+	if err := c.selects(ctx, handler.Extension, object); err != nil {
 		return nil, err
-	}
-	if !matches {
-		return nil, fmt.Errorf("the namespaceSelector of ExtensionConfig %q does not match namespace %q", handler.Extension.Name, object.GetNamespace())
 	}
 	return handler, nil
 }
 
-// report tells the log and the observer, in the order of the calls.
-func (c *Client) report(ctx context.Context, object ctrlclient.Object, calls []*call) {
+// report tells the log, the metrics and the observer, in the order of the calls.
+func (c *Client) report(ctx context.Context, object ctrlclient.Object, calls []call) {
 	logger := log.FromContext(ctx)
-	for _, call := range calls {
-		call.record.Object = objectOf(object)
-		values := []any{
-			"hook", call.record.Hook, "handler", call.handler.Name, "answer", call.record.Answer,
-			"retryAfter", call.record.RetryAfter.String(), "message", call.record.Message, "duration", call.record.Duration.String(),
+	detailed := logger.V(4).Enabled()
+	about := objectOf(object)
+	for i := range calls {
+		call := &calls[i]
+		if !call.asked {
+			continue
 		}
-		switch call.record.Answer {
-		case record.Failure:
-			logger.Error(call.record.Err, "A runtime extension failed", values...)
-		case record.Ignored:
-			logger.Error(call.record.Err, "A runtime extension failed, which its failure policy ignores", values...)
-		default:
-			logger.V(4).Info("A runtime extension answered", values...)
+		call.record.Object = about
+		if failure := call.record.Answer == record.Failure || call.record.Answer == record.Ignored; failure || detailed {
+			logCall(logger, call)
+		}
+		if c.metrics != nil {
+			c.metrics.observe(call.handler, call.record)
 		}
 		if c.options.Observer != nil {
 			c.options.Observer(call.record)
@@ -165,10 +216,27 @@ func (c *Client) report(ctx context.Context, object ctrlclient.Object, calls []*
 	}
 }
 
+func logCall(logger logr.Logger, call *call) {
+	logger = logger.WithValues(
+		"hook", call.record.Hook, "handler", call.handler.Name, "answer", call.record.Answer, "notAsked", call.record.NotAsked,
+		"retryAfter", call.record.RetryAfter.String(), "message", call.record.Message, "duration", call.record.Duration.String(),
+	)
+	switch call.record.Answer {
+	case record.Failure:
+		logger.Error(call.record.Err, "A runtime extension failed")
+	case record.Ignored:
+		logger.Error(call.record.Err, "A runtime extension failed, which its failure policy ignores")
+	default:
+		logger.V(4).Info("A runtime extension answered")
+	}
+}
+
 // objectOf names an object. Typed objects seldom carry their kind; their Go type has its name.
 func objectOf(object ctrlclient.Object) record.Object {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	if kind == "" {
+	if _, ok := object.(*clusterv1.Cluster); ok {
+		kind = "Cluster" // nearly all of them
+	} else if kind == "" {
 		goType := fmt.Sprintf("%T", object)
 		kind = goType[strings.LastIndexByte(goType, '.')+1:]
 	}

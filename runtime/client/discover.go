@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/internal/post"
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
@@ -68,19 +70,24 @@ func (c *Client) discover(ctx context.Context, config *runtimev1.ExtensionConfig
 	if err != nil {
 		return nil, err
 	}
-	defer endpoint.closeIdle()
+	defer endpoint.poster.Retire()
 	discovery := hook.Discovery.Descriptor()
 	request, err := wire.Encode(discovery.NewRequest(), discovery.ID.APIVersion(), discovery.RequestKind)
 	if err != nil {
 		return nil, err
 	}
 	response := &runtimehooksv1.DiscoveryResponse{}
-	if err := endpoint.exchange(ctx, discovery, "", discoveryTimeout, request, response); err != nil {
-		return nil, err
+	var call post.Call
+	defer context.AfterFunc(ctx, call.End)()
+	if err := endpoint.exchange(ctx, &call, exchange{
+		served: discovery, target: discoveryTarget, timeout: discoveryTimeout, start: time.Now(), body: request,
+	}, response); err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
 	if err := checkAnswer(response); err != nil {
 		return nil, err
 	}
+	c.endpoints.answered(config.Name)
 	return response.Handlers, nil
 }
 

@@ -40,6 +40,26 @@ type misconfiguredError struct{ err error }
 func (e *misconfiguredError) Error() string { return e.err.Error() }
 func (e *misconfiguredError) Unwrap() error { return e.err }
 
+// callerError says that the call ended because of whom it was made for; no failure policy excuses it.
+type callerError struct{ cause error }
+
+func (e *callerError) Error() string { return e.cause.Error() }
+func (e *callerError) Unwrap() error { return e.cause }
+
+// canceledError says that a call was ended because a handler before it in the order has failed.
+type canceledError struct{}
+
+func (*canceledError) Error() string {
+	return "its answer is not needed any more: another handler has failed"
+}
+
+// unknownHandlerError says that the extension's server does not have the handler.
+type unknownHandlerError struct{ quoted string }
+
+func (e *unknownHandlerError) Error() string {
+	return "it answered with the HTTP status 404 instead of 200" + e.quoted + "; if the extension has changed, it is soon asked again which handlers it has"
+}
+
 // timeoutError says that a handler's own timeout has passed.
 type timeoutError struct{ after time.Duration }
 

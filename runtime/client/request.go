@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -17,30 +18,54 @@ import (
 )
 
 // requests encodes one request for many handlers, once for each version and each set of settings. The caller's request is not
-// changed: it is used again for other calls.
+// changed: it is used again for other calls. Make it with newRequests, and release it when all calls have ended.
 type requests struct {
 	catalog    *hook.Catalog
 	descriptor *hook.Descriptor
 	request    runtimehooksv1.RequestObject
+	own        map[string]string // the request's settings
 
-	bodies map[requestKey][]byte
+	encoded []encodedRequest // few: most extensions have the same settings, none
+	buffers []*[]byte
 }
 
-type requestKey struct {
+type encodedRequest struct {
 	version  hook.ID
-	settings string
+	settings map[string]string
+	body     []byte
+}
+
+// newRequests fails if the request is nil or is not one of the hook.
+func newRequests(catalog *hook.Catalog, descriptor *hook.Descriptor, request runtimehooksv1.RequestObject) (*requests, error) {
+	if request == nil {
+		return nil, errors.New("the request is nil")
+	}
+	if _, err := descriptor.CopyRequest(request); err != nil {
+		return nil, err
+	}
+	return &requests{catalog: catalog, descriptor: descriptor, request: request, own: request.GetSettings()}, nil
 }
 
 // body gives the encoded request for a handler.
 func (r *requests) body(h *registry.Handler, conversion *hook.Conversion) ([]byte, error) {
-	settings, err := r.settings(h)
+	settings := r.settings(h)
+	for _, e := range r.encoded {
+		if e.version == h.Hook && maps.Equal(e.settings, settings) {
+			return e.body, nil
+		}
+	}
+	body, err := r.encode(settings, conversion)
 	if err != nil {
 		return nil, err
 	}
-	key := requestKey{version: h.Hook, settings: canonical(settings)}
-	if body, ok := r.bodies[key]; ok {
-		return body, nil
+	if len(body) > wire.MaxBody {
+		return nil, fmt.Errorf("the request has %d bytes, %d are allowed", len(body), wire.MaxBody)
 	}
+	r.encoded = append(r.encoded, encodedRequest{version: h.Hook, settings: settings, body: body})
+	return body, nil
+}
+
+func (r *requests) encode(settings map[string]string, conversion *hook.Conversion) ([]byte, error) {
 	request, err := r.with(settings)
 	if err != nil {
 		return nil, err
@@ -52,38 +77,36 @@ func (r *requests) body(h *registry.Handler, conversion *hook.Conversion) ([]byt
 		}
 		served = conversion.Served()
 	}
-	body, err := wire.Encode(request, served.ID.APIVersion(), served.RequestKind)
-	if err != nil {
-		return nil, err
+	buffer := bodies.Get().(*[]byte)
+	r.buffers = append(r.buffers, buffer)
+	*buffer, err = wire.AppendEncoded((*buffer)[:0], request, served.ID.APIVersion(), served.RequestKind)
+	return *buffer, err
+}
+
+// bodies are buffers of requests; a request of some kilobytes is made for nearly every call.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// release says that nobody uses a body any more.
+func (r *requests) release() {
+	for _, buffer := range r.buffers {
+		if cap(*buffer) <= 1<<20 { // larger ones are seldom, and not worth to be held
+			bodies.Put(buffer)
+		}
 	}
-	if len(body) > wire.MaxBody {
-		return nil, fmt.Errorf("the request has %d bytes, %d are allowed", len(body), wire.MaxBody)
-	}
-	if r.bodies == nil {
-		r.bodies = map[requestKey][]byte{}
-	}
-	r.bodies[key] = body
-	return body, nil
+	r.encoded, r.buffers = nil, nil
 }
 
 // settings merges those of the ExtensionConfig with those of the request, which win (RC-21).
-func (r *requests) settings(h *registry.Handler) (map[string]string, error) {
-	if r.request == nil {
-		return nil, errors.New("the request is nil")
-	}
-	if _, err := r.descriptor.CopyRequest(r.request); err != nil {
-		return nil, err
-	}
-	own := r.request.GetSettings()
+func (r *requests) settings(h *registry.Handler) map[string]string {
 	if len(h.Extension.Settings) == 0 {
-		return own, nil
+		return r.own
 	}
-	if len(own) == 0 {
-		return h.Extension.Settings, nil
+	if len(r.own) == 0 {
+		return h.Extension.Settings
 	}
 	merged := maps.Clone(h.Extension.Settings)
-	maps.Copy(merged, own)
-	return merged, nil
+	maps.Copy(merged, r.own)
+	return merged
 }
 
 // with gives a copy of the request with these settings.

@@ -23,6 +23,8 @@ const (
 	Failure Answer = "Failure"
 	// Ignored: the call failed, and its failure policy is Ignore.
 	Ignored Answer = "Ignored"
+	// Canceled: the call was ended before its answer, because another handler of the same hook had failed.
+	Canceled Answer = "Canceled"
 )
 
 // Object names the object that a hook was called for.
@@ -57,6 +59,8 @@ type Call struct {
 	Duration time.Duration
 	// Err is why the call failed; nil if the handler answered Success. After [Read] it holds the text only.
 	Err error
+	// NotAsked is true if the call was not made, because the last ones to the same extension failed.
+	NotAsked bool
 }
 
 // line is the form of a Call in the file. Names are part of the file format: add, don't rename.
@@ -71,6 +75,7 @@ type line struct {
 	Message           string    `json:"message,omitempty"`
 	DurationSeconds   float64   `json:"durationSeconds"`
 	Error             string    `json:"error,omitempty"`
+	NotAsked          bool      `json:"notAsked,omitempty"`
 }
 
 // MarshalJSON writes durations in seconds and the error as a text.
@@ -78,6 +83,7 @@ func (c Call) MarshalJSON() ([]byte, error) {
 	l := line{
 		Time: c.Time, Hook: c.Hook, Extension: c.Extension, Handler: c.Handler, Object: c.Object, Answer: c.Answer,
 		RetryAfterSeconds: c.RetryAfter.Seconds(), Message: c.Message, DurationSeconds: c.Duration.Seconds(),
+		NotAsked: c.NotAsked,
 	}
 	if c.Err != nil {
 		l.Error = c.Err.Error()
@@ -94,6 +100,7 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 	*c = Call{
 		Time: l.Time, Hook: l.Hook, Extension: l.Extension, Handler: l.Handler, Object: l.Object, Answer: l.Answer,
 		RetryAfter: seconds(l.RetryAfterSeconds), Message: l.Message, Duration: seconds(l.DurationSeconds),
+		NotAsked: l.NotAsked,
 	}
 	if l.Error != "" {
 		c.Err = errors.New(l.Error)

@@ -7,9 +7,12 @@
 package registry
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -44,9 +47,11 @@ type Handler struct {
 	Local string
 	// Hook is the version of the hook that the handler serves.
 	Hook hook.ID
-	// Timeout of one call, always above zero.
+	// Target is path and query of a call below the extension's URL (RX-06). The extension is told how long it may take (CL-01).
+	Target string
+	// Timeout of one call, always above zero. What an administrator has set by [TimeoutAnnotation] is in it.
 	Timeout time.Duration
-	// IgnoreFailures is true for failure policy Ignore (CL-04).
+	// IgnoreFailures is true for failure policy Ignore (CL-04). What an administrator has set by [FailurePolicyAnnotation] is in it.
 	IgnoreFailures bool
 	// Extension is what the handlers of one ExtensionConfig share.
 	Extension *Extension
@@ -62,8 +67,13 @@ type Extension struct {
 	Client runtimev1.ClientConfig
 	// Namespaces selects the namespaces whose objects the extension is called for; it is never nil.
 	Namespaces labels.Selector
+	// Objects selects the objects that the extension is called for, see [ObjectSelectorAnnotation]; it is never nil.
+	Objects labels.Selector
 	// Settings go into every request, below those that the request has itself (RC-21).
 	Settings map[string]string
+	// Fingerprint is the same for two registrations if nothing that an administrator or the extension can set differs between
+	// them: spec, annotations, labels and handlers. The ResourceVersion changes with every condition too.
+	Fingerprint string
 }
 
 // Registry holds the handlers. Make it with [New].
@@ -75,7 +85,7 @@ type Registry struct {
 type snapshot struct {
 	extensions map[string][]*Handler
 	byName     map[string]*Handler
-	byHook     map[hook.Family][]*Handler
+	byHook     map[hook.Family]*Group
 }
 
 // New gives an empty registry that is not ready.
@@ -141,6 +151,13 @@ func (r *Registry) update(change func(map[string][]*Handler)) error {
 
 // Handlers gives the handlers of all versions of a hook (CL-16), in a stable order. Do not change the slice.
 func (r *Registry) Handlers(family hook.Family) ([]*Handler, error) {
+	group, err := r.Group(family)
+	return group.All(), err
+}
+
+// Group gives the handlers of all versions of a hook, ready to be narrowed down to those for one object. It is nil, which is an
+// empty group, if there are none.
+func (r *Registry) Group(family hook.Family) (*Group, error) {
 	now := r.current.Load()
 	if now == nil {
 		return nil, ErrNotReady
@@ -162,14 +179,25 @@ func (r *Registry) Handler(name string) (*Handler, error) {
 }
 
 func snapshotOf(extensions map[string][]*Handler) *snapshot {
-	s := &snapshot{extensions: extensions, byName: map[string]*Handler{}, byHook: map[hook.Family][]*Handler{}}
+	s := &snapshot{extensions: extensions, byName: map[string]*Handler{}, byHook: map[hook.Family]*Group{}}
 	for _, name := range slices.Sorted(maps.Keys(extensions)) {
 		for _, handler := range extensions[name] {
 			s.byName[handler.Name] = handler
-			s.byHook[handler.Hook.Family()] = append(s.byHook[handler.Hook.Family()], handler)
+			group := s.byHook[handler.Hook.Family()]
+			if group == nil {
+				group = &Group{}
+				s.byHook[handler.Hook.Family()] = group
+			}
+			group.add(handler)
 		}
 	}
 	return s
+}
+
+// Check tells why an ExtensionConfig could not be registered; nil if it could.
+func Check(config *runtimev1.ExtensionConfig) error {
+	_, err := handlersOf(config)
+	return err
 }
 
 // handlersOf reads an ExtensionConfig, all or nothing. What it gives shares nothing with it.
@@ -181,12 +209,18 @@ func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 			return nil, fmt.Errorf("ExtensionConfig %q: reading spec.namespaceSelector: %w", config.Name, err)
 		}
 	}
+	overrides, err := ReadOverrides(config.Annotations)
+	if err != nil {
+		return nil, fmt.Errorf("ExtensionConfig %q: %w", config.Name, err)
+	}
 	extension := &Extension{
 		Name:            config.Name,
 		ResourceVersion: config.ResourceVersion,
 		Client:          *config.Spec.ClientConfig.DeepCopy(),
 		Namespaces:      selector,
+		Objects:         overrides.Objects(),
 		Settings:        maps.Clone(config.Spec.Settings),
+		Fingerprint:     fingerprint(config),
 	}
 	handlers := make([]*Handler, 0, len(config.Status.Handlers))
 	var errs []error
@@ -196,17 +230,37 @@ func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 			errs = append(errs, fmt.Errorf("ExtensionConfig %q: handler %q: reading the hook's apiVersion: %w", config.Name, h.Name, err))
 			continue
 		}
+		local := strings.TrimSuffix(h.Name, "."+config.Name)
+		id := hook.ID{Group: gv.Group, Version: gv.Version, Name: h.RequestHook.Hook}
+		timeout := overrides.Timeout(local, timeoutOf(h.TimeoutSeconds))
 		handlers = append(handlers, &Handler{
 			Name:           h.Name,
-			Local:          strings.TrimSuffix(h.Name, "."+config.Name),
-			Hook:           hook.ID{Group: gv.Group, Version: gv.Version, Name: h.RequestHook.Hook},
-			Timeout:        timeoutOf(h.TimeoutSeconds),
-			IgnoreFailures: h.FailurePolicy == runtimev1.FailurePolicyIgnore,
+			Local:          local,
+			Hook:           id,
+			Target:         Target(id, local, timeout),
+			Timeout:        timeout,
+			IgnoreFailures: overrides.FailurePolicy(local, h.FailurePolicy) == runtimev1.FailurePolicyIgnore,
 			Extension:      extension,
 		})
 	}
 	slices.SortFunc(handlers, func(a, b *Handler) int { return strings.Compare(a.Name, b.Name) })
 	return handlers, errors.Join(errs...)
+}
+
+// Target gives path and query of a call to a handler, below the extension's URL. Discovery has no handler name: pass "".
+func Target(id hook.ID, handler string, timeout time.Duration) string {
+	path := url.URL{Path: id.Path(handler), RawQuery: "timeout=" + timeout.String()}
+	return path.RequestURI()
+}
+
+// fingerprint sums up what stands in an ExtensionConfig beside its conditions.
+func fingerprint(config *runtimev1.ExtensionConfig) string {
+	data, err := json.Marshal([]any{config.UID, config.Labels, config.Annotations, config.Spec, config.Status.Handlers})
+	if err != nil { // can't be: there is nothing but texts and numbers
+		return config.ResourceVersion
+	}
+	sum := sha256.Sum256(data)
+	return string(sum[:])
 }
 
 // timeoutOf is never above the maximum, whatever stands in a status that somebody edited.

@@ -198,3 +198,7 @@ func TestReadersAndWritersAtTheSameTime(t *testing.T) {
 	}
 	group.Wait()
 }
+
+func selector(key, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-dev/capstan/runtime/internal/encode"
 )
 
 // MaxBody is the largest body of a request or a response in bytes. Cluster API documents the same bound (CL-21, RX-43).
@@ -45,10 +47,19 @@ func Read(body io.Reader, limit, hint int64) ([]byte, error) {
 
 // Encode sets apiVersion and kind of an object and gives it as JSON.
 func Encode(object runtime.Object, apiVersion, kind string) ([]byte, error) {
-	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	data, err := json.Marshal(object)
+	return AppendEncoded(nil, object, apiVersion, kind)
+}
+
+// AppendEncoded is Encode into bytes that are there already.
+func AppendEncoded(to []byte, object runtime.Object, apiVersion, kind string) ([]byte, error) {
+	if meta, ok := object.GetObjectKind().(*metav1.TypeMeta); ok {
+		meta.APIVersion, meta.Kind = apiVersion, kind
+	} else {
+		object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	}
+	data, err := encode.Append(to, object)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a %s: %w", kind, err)
+		return to, fmt.Errorf("encoding a %s: %w", kind, err)
 	}
 	return data, nil
 }

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/capstan-dev/capstan/runtime/registry"
+)
+
+// endpoints keeps one endpoint for each extension, so that connections outlive calls. An extension that is registered again with the same
+// client configuration keeps its connections.
+type endpoints struct {
+	options transportOptions
+
+	mu   sync.Mutex
+	kept map[string]keptEndpoint // by name of the ExtensionConfig
+}
+
+type keptEndpoint struct {
+	extension *registry.Extension // that the endpoint was last asked for
+	endpoint  *endpoint
+}
+
+func newEndpoints(options transportOptions) *endpoints {
+	return &endpoints{options: options, kept: map[string]keptEndpoint{}}
+}
+
+func (e *endpoints) of(extension *registry.Extension) (*endpoint, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept, ok := e.kept[extension.Name]
+	switch {
+	case ok && kept.extension == extension:
+		return kept.endpoint, nil
+	case ok && reflect.DeepEqual(kept.extension.Client, extension.Client):
+		e.kept[extension.Name] = keptEndpoint{extension, kept.endpoint}
+		return kept.endpoint, nil
+	}
+	made, err := newEndpoint(extension.Client, e.options)
+	if err != nil {
+		return nil, fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)
+	}
+	if ok {
+		kept.endpoint.poster.Retire()
+	}
+	e.kept[extension.Name] = keptEndpoint{extension, made}
+	return made, nil
+}
+
+func (e *endpoints) drop(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if kept, ok := e.kept[name]; ok {
+		kept.endpoint.poster.Retire()
+		delete(e.kept, name)
+	}
+}
+
+// answered says that a discovery has found the extension working.
+func (e *endpoints) answered(name string) {
+	e.mu.Lock()
+	kept, ok := e.kept[name]
+	e.mu.Unlock()
+	if ok {
+		kept.endpoint.circuit.leave(time.Now(), worked, nil)
+	}
+}
+
+// states gives the state of each circuit, by name of the ExtensionConfig.
+func (e *endpoints) states(now time.Time) map[string]CircuitState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	states := make(map[string]CircuitState, len(e.kept))
+	for name, kept := range e.kept {
+		states[name] = kept.endpoint.circuit.state(now)
+	}
+	return states
+}
+
+func (e *endpoints) closeIdle() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, kept := range e.kept {
+		kept.endpoint.poster.CloseIdle()
+	}
+}

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"hash"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+)
+
+// maxHeld bounds how many blocking answers are remembered.
+const maxHeld = 4096
+
+// heldAnswers remembers answers that block. Cluster API's reconcilers ask again only when the wait that they were given is over, whatever has
+// changed in the meantime; so they are given a short one, and as long as nothing has changed they get the same answer without a
+// call. The extensions are asked when the shortest wait that they themselves have named is over (CL-12), or as soon as the request, the
+// object or an ExtensionConfig has changed.
+type heldAnswers struct {
+	mu   sync.Mutex
+	kept map[heldKey]held
+}
+
+// heldKey is what reconcilers ask about.
+type heldKey struct {
+	hook      hook.ID
+	kind      string
+	namespace string
+	name      string
+	uid       types.UID
+}
+
+type held struct {
+	fingerprint [sha256.Size]byte
+	until       time.Time
+	response    runtimehooksv1.ResponseObject
+}
+
+func heldKeyOf(descriptor *hook.Descriptor, object ctrlclient.Object) heldKey {
+	o := objectOf(object)
+	return heldKey{hook: descriptor.ID, kind: o.Kind, namespace: o.Namespace, name: o.Name, uid: object.GetUID()}
+}
+
+// has tells cheaply whether it is worth to compute a fingerprint.
+func (a *heldAnswers) has(key heldKey, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h, ok := a.kept[key]
+	if ok && !now.Before(h.until) {
+		delete(a.kept, key)
+		return false
+	}
+	return ok
+}
+
+// get gives the answer to an equal question, with the wait that is left. Nobody may change the response.
+func (a *heldAnswers) get(key heldKey, fingerprint [sha256.Size]byte, now time.Time) (response runtimehooksv1.ResponseObject, left time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h, ok := a.kept[key]
+	if !ok || h.fingerprint != fingerprint || !now.Before(h.until) {
+		return nil, 0
+	}
+	return h.response, h.until.Sub(now)
+}
+
+func (a *heldAnswers) put(key heldKey, h held, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.kept == nil {
+		a.kept = map[heldKey]held{}
+	}
+	if _, ok := a.kept[key]; !ok && len(a.kept) >= maxHeld {
+		for other, o := range a.kept { // the old ones go; if there are none, any
+			if !now.Before(o.until) {
+				delete(a.kept, other)
+			}
+		}
+		for other := range a.kept {
+			if len(a.kept) < maxHeld {
+				break
+			}
+			delete(a.kept, other)
+		}
+	}
+	a.kept[key] = h
+}
+
+func (a *heldAnswers) drop(key heldKey) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.kept, key)
+}
+
+// fingerprintOf sums up a question: who is asked, with what settings, and the request without resourceVersions. They change with every status
+// of the object, which is not in the request.
+func fingerprintOf(calls []call) (sum [sha256.Size]byte) {
+	digest := sha256.New()
+	var last []byte
+	for i := range calls {
+		handler := calls[i].handler
+		digest.Write([]byte(handler.Name))
+		digest.Write([]byte{0})
+		digest.Write([]byte(handler.Extension.Fingerprint))
+		body := calls[i].body
+		if len(last) > 0 && len(body) == len(last) && &body[0] == &last[0] {
+			continue // the same bytes, shared by many handlers
+		}
+		last = body
+		writeWithoutResourceVersions(digest, body)
+	}
+	digest.Sum(sum[:0])
+	return sum
+}
+
+var resourceVersionField = []byte(`"resourceVersion":"`)
+
+// writeWithoutResourceVersions skips the values of all fields of that name. Inside of a text the field's quotes would be escaped.
+func writeWithoutResourceVersions(digest hash.Hash, body []byte) {
+	for {
+		before, after, found := bytes.Cut(body, resourceVersionField)
+		digest.Write(before)
+		if !found {
+			return
+		}
+		end := bytes.IndexByte(after, '"') // versions hold no quotes
+		if end < 0 {
+			digest.Write(after)
+			return
+		}
+		body = after[end:]
+	}
+}

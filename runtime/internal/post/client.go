@@ -1,0 +1,168 @@
+package post
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// ErrEnded is the error of an exchange that [Call.End] ended.
+var ErrEnded = errors.New("the exchange was ended")
+
+// Options of a Client.
+type Options struct {
+	// Address to dial, as host:port. Required.
+	Address string
+	// Host is the value of the header of that name. Required.
+	Host string
+	// TLS says how to trust the server. Required, with a ServerName.
+	TLS *tls.Config
+	// Idle is how many connections are kept. Required.
+	Idle int
+	// Open bounds how many connections there are at the same time; further exchanges wait. Required.
+	Open int
+	// IdleTimeout is after how long a connection that nobody uses is closed. Required.
+	IdleTimeout time.Duration
+}
+
+// Client posts to one server. Make it with [New]. All methods may be called at the same time.
+type Client struct {
+	options Options
+	dialer  net.Dialer
+	open    chan struct{}
+
+	mu      sync.Mutex
+	idle    []*connection // the one used last at the end
+	sweeper *time.Timer   // runs while there are idle ones
+	retired bool
+}
+
+// New makes a client. It makes no connection.
+func New(options Options) *Client {
+	trust := options.TLS.Clone()
+	trust.NextProtos = []string{"http/1.1"}
+	// Requests are short, and written at once: small first records would only cost.
+	trust.DynamicRecordSizingDisabled = true
+	options.TLS = trust
+	return &Client{options: options, dialer: net.Dialer{KeepAlive: 15 * time.Second}, open: make(chan struct{}, options.Open)}
+}
+
+// CloseIdle closes the connections that nobody uses.
+func (c *Client) CloseIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeIdle(time.Time{})
+}
+
+// Retire closes the connections that nobody uses, and the others when they are not used any more.
+func (c *Client) Retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retired = true
+	c.closeIdle(time.Time{})
+}
+
+// closeIdle closes those that were used before this time last; all if it is zero.
+func (c *Client) closeIdle(before time.Time) {
+	kept := c.idle[:0]
+	for _, conn := range c.idle {
+		if !before.IsZero() && !conn.lastUse.Before(before) {
+			kept = append(kept, conn)
+			continue
+		}
+		conn.close()
+	}
+	clear(c.idle[len(kept):])
+	c.idle = kept
+	if len(kept) == 0 && c.sweeper != nil {
+		c.sweeper.Stop()
+		c.sweeper = nil
+	}
+}
+
+func (c *Client) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeIdle(time.Now().Add(-c.options.IdleTimeout))
+	if c.sweeper != nil {
+		c.sweeper.Reset(c.options.IdleTimeout)
+	}
+}
+
+// kept gives a connection that was used before, nil if there is none.
+func (c *Client) kept() *connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := len(c.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	conn := c.idle[last]
+	c.idle[last] = nil
+	c.idle = c.idle[:last]
+	return conn
+}
+
+// keep keeps a connection for the next exchange.
+func (c *Client) keep(conn *connection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.retired || len(c.idle) >= c.options.Idle {
+		conn.close()
+		return
+	}
+	conn.lastUse = time.Now()
+	c.idle = append(c.idle, conn)
+	if c.sweeper == nil {
+		c.sweeper = time.AfterFunc(c.options.IdleTimeout, c.sweep)
+	}
+}
+
+// dial makes a connection.
+func (c *Client) dial(ctx context.Context, call *Call, deadline time.Time) (*connection, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if !call.Cancels(cancel) {
+		return nil, ErrEnded
+	}
+	raw, err := c.dialer.DialContext(ctx, "tcp", c.options.Address)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(raw, c.options.TLS)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	if protocol := secure.ConnectionState().NegotiatedProtocol; protocol != "" && protocol != "http/1.1" {
+		_ = raw.Close()
+		return nil, fmt.Errorf("the server insists on the protocol %q", protocol)
+	}
+	return newConnection(secure, raw, c.options.Host), nil
+}
+
+// enter waits until there may be one more connection. The caller must call leave.
+func (c *Client) enter(ctx context.Context, call *Call, deadline time.Time) error {
+	select {
+	case c.open <- struct{}{}:
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if !call.Cancels(cancel) {
+		return ErrEnded
+	}
+	select {
+	case c.open <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Client) leave() { <-c.open }

@@ -1,0 +1,211 @@
+package post
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/capstan-dev/capstan/runtime/internal/wire"
+)
+
+const (
+	// maxHead bounds the status line and the headers of an answer in bytes.
+	maxHead = 64 << 10
+	// MaxQuoted bounds the body of an answer that is not 200 in bytes: its beginning says what is wrong.
+	MaxQuoted = 256
+	// maxInterim bounds how many answers of a status below 200 may come first.
+	maxInterim = 5
+)
+
+// Request is what is sent. Everything but the body and the header's values is trusted to be fit for a head of HTTP.
+type Request struct {
+	// Prefix and Target together are path and query.
+	Prefix, Target string
+	// Header holds further headers. Default: none.
+	Header map[string]string
+	// Body of the request.
+	Body []byte
+	// Limit bounds the body of an answer of status 200 in bytes; a larger one is [wire.ErrTooLarge].
+	Limit int64
+}
+
+// Answer is what came back.
+type Answer struct {
+	// Status of HTTP.
+	Status int
+	// Body is complete for status 200. For others it is the beginning.
+	Body []byte
+}
+
+// Do sends a request and reads the answer. It ends at the deadline with [os.ErrDeadlineExceeded] or [context.DeadlineExceeded], whatever comes
+// first on its way. The server must not mind to get the request twice: if a connection that was kept turns out to be closed before any of the
+// answer has come, the request is sent again on a new one. The context is looked at while a connection is made; to end an exchange, end the call.
+func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request Request) (Answer, error) {
+	if err := c.enter(ctx, call, deadline); err != nil {
+		return Answer{}, err
+	}
+	defer c.leave()
+	if conn := c.kept(); conn != nil {
+		answer, err := c.on(conn, call, deadline, request)
+		if err == nil || !conn.silent() || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrEnded) {
+			return answer, err
+		}
+		// The server has closed it, and others that were kept as long may be closed too.
+	}
+	conn, err := c.dial(ctx, call, deadline)
+	if err != nil {
+		return Answer{}, err
+	}
+	return c.on(conn, call, deadline, request)
+}
+
+// on makes an exchange on a connection, and keeps or closes it.
+func (c *Client) on(conn *connection, call *Call, deadline time.Time, request Request) (Answer, error) {
+	if !call.uses(conn.raw, deadline) {
+		conn.close()
+		return Answer{}, ErrEnded
+	}
+	answer, reusable, err := conn.exchange(request)
+	if !call.leaves() {
+		reusable = false
+		if err != nil {
+			err = ErrEnded
+		}
+	}
+	if reusable && err == nil {
+		c.keep(conn)
+	} else {
+		conn.close()
+	}
+	return answer, err
+}
+
+// connection is a connection that one exchange at a time uses.
+type connection struct {
+	secure  net.Conn // what is written to and read from
+	raw     net.Conn // what is below it
+	host    string
+	reader  *bufio.Reader
+	lastUse time.Time
+	left    int64 // bytes that may still be read before the end of the headers
+	got     bool  // something of an answer has come in this exchange
+}
+
+func newConnection(secure, raw net.Conn, host string) *connection {
+	conn := &connection{secure: secure, raw: raw, host: host}
+	conn.reader = bufio.NewReaderSize(conn, 4<<10)
+	return conn
+}
+
+// Read reads from the connection, for its reader only.
+func (conn *connection) Read(p []byte) (int, error) {
+	if conn.left <= 0 {
+		return 0, fmt.Errorf("the headers of the answer have more than %d bytes", maxHead)
+	}
+	if int64(len(p)) > conn.left {
+		p = p[:conn.left]
+	}
+	n, err := conn.secure.Read(p)
+	conn.left -= int64(n)
+	conn.got = conn.got || n > 0
+	return n, err
+}
+
+// silent tells whether nothing of an answer has come.
+func (conn *connection) silent() bool { return !conn.got }
+
+// close ends the connection without a word: what it would say to the server is of no use, and could block.
+func (conn *connection) close() { _ = conn.raw.Close() }
+
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func (conn *connection) exchange(request Request) (answer Answer, reusable bool, err error) {
+	conn.got = false
+	if err := conn.write(request); err != nil {
+		// The server may have answered before it had read all, and closed.
+		if answer, _, readErr := conn.read(request.Limit); readErr == nil && answer.Status != http.StatusOK {
+			return answer, false, nil
+		}
+		return Answer{}, false, err
+	}
+	return conn.read(request.Limit)
+}
+
+// write sends all in one piece: one record of TLS, one packet or a few.
+func (conn *connection) write(request Request) error {
+	pooled := buffers.Get().(*[]byte)
+	defer buffers.Put(pooled)
+	data := appendHead((*pooled)[:0], conn.host, request)
+	data = append(data, request.Body...)
+	if cap(data) <= 1<<20 { // larger ones are seldom, and not worth to be held
+		*pooled = data
+	}
+	_, err := conn.secure.Write(data)
+	return err
+}
+
+func appendHead(data []byte, host string, request Request) []byte {
+	data = append(data, "POST "...)
+	data = append(data, request.Prefix...)
+	data = append(data, request.Target...)
+	data = append(data, " HTTP/1.1\r\nHost: "...)
+	data = append(data, host...)
+	data = append(data, "\r\nUser-Agent: capstan-runtime\r\nContent-Type: "+wire.ContentType+"\r\nAccept: "+wire.ContentType+"\r\n"...)
+	for name, value := range request.Header {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			continue // a line break in it would begin a request of its own
+		}
+		data = append(data, name...)
+		data = append(data, ": "...)
+		data = append(data, value...)
+		data = append(data, "\r\n"...)
+	}
+	data = append(data, "Content-Length: "...)
+	data = strconv.AppendInt(data, int64(len(request.Body)), 10)
+	return append(data, "\r\n\r\n"...)
+}
+
+func (conn *connection) read(limit int64) (answer Answer, reusable bool, err error) {
+	response, err := conn.readHead()
+	if err != nil {
+		return Answer{}, false, err
+	}
+	// The body is never closed: that would read it to its end, however long it is.
+	conn.left = 1 << 62 // from here on the body is bounded instead
+	answer.Status = response.StatusCode
+	if answer.Status != http.StatusOK {
+		// Bodies of failures are not read to their end: the connection is closed, which failures are worth.
+		answer.Body, _ = io.ReadAll(io.LimitReader(response.Body, MaxQuoted+1))
+		return answer, false, nil
+	}
+	if answer.Body, err = wire.Read(response.Body, limit, response.ContentLength); err != nil {
+		return Answer{}, false, err
+	}
+	// Bytes after the answer belong to no request: such a server can't be trusted with the next one.
+	return answer, !response.Close && conn.reader.Buffered() == 0, nil
+}
+
+// readHead reads up to the end of the headers of the final answer.
+func (conn *connection) readHead() (*http.Response, error) {
+	for range maxInterim {
+		conn.left = maxHead
+		response, err := http.ReadResponse(conn.reader, nil)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode >= http.StatusOK || response.StatusCode == http.StatusSwitchingProtocols {
+			return response, nil
+		}
+	}
+	return nil, errors.New("the server sends interim answers without end")
+}
