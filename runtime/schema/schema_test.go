@@ -87,7 +87,8 @@ func TestReflect(t *testing.T) {
 	}
 }
 
-// Both ways to describe the release that we are built with must agree, but for what only the source tells.
+// Both ways to describe the release that we are built with must agree, but for what only the source tells. Cluster API has a folder with a group version for
+// each version of its hooks, and plain types in it (RS-11 to RS-14).
 func TestSourceAgreesWithReflection(t *testing.T) {
 	const module = "sigs.k8s.io/cluster-api/api"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -163,3 +163,22 @@ func TestServedHooksAreInTheCatalog(t *testing.T) {
 func updates(context.Context, *runtimehooksv1.UpdateMachineRequest, *runtimehooksv1.UpdateMachineResponse) error {
 	return nil
 }
+
+// Hooks share a server with whatever else a component serves (RX-10, RX-39, RX-08).
+func TestHooksShareAServer(t *testing.T) {
+	s, err := server.New(server.Options{Prefix: "/extensions"}, gate(func(context.Context, *createRequest, *createResponse) error { return nil }),
+		server.Handle(hook.UpdateMachine, "update", updates))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/extensions/", s)
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	for path, want := range map[string]int{
+		"/extensions" + createPath: http.StatusOK, "/extensions" + group + "updatemachine/update": http.StatusOK, createPath: http.StatusNotFound, "/metrics": http.StatusTeapot,
+	} {
+		if w := post(mux, path, `{"cluster":{}}`); w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+}

@@ -87,6 +87,7 @@ func connect(url string, ca *testtls.Authority, own ...tls.Certificate) (*x509.C
 	return answer.TLS.PeerCertificates[0], nil
 }
 
+// Files as cert-manager's Secrets have them when they are mounted are served, and followed (RX-34).
 func TestCertificateIsReadAgain(t *testing.T) {
 	ca, directory := testtls.NewAuthority(t), t.TempDir()
 	certFile, keyFile := ca.Write(t, directory, nil)
