@@ -41,11 +41,19 @@ bin/tools/controller-gen: hack/tools/go.mod hack/tools/go.sum
 	@echo "→ building controller-gen"
 	@cd hack/tools && GOWORK=off go build -o ../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
+# Its module is not in every proxy; the first build with one that has it adds the checksum to go.sum.
+bin/tools/apilint: hack/apilint/main.go hack/apilint/config.yaml hack/apilint/go.mod
+	@echo "→ building the API linter"
+	@cd hack/apilint && GOWORK=off go build -mod=mod -o ../../$@ .
+
 .PHONY: generate
-generate: manifests bin/tools/controller-gen ## make generated files again (deep copies, CRDs, upstream's definitions)
+generate: manifests bin/tools/controller-gen ## make generated files again (deep copies, CRDs, webhooks, roles, API reference, upstream's definitions)
 	@echo "→ generating"
 	@cd api && ../bin/tools/controller-gen object paths=./...
 	@cd api && ../bin/tools/controller-gen crd paths=./... output:crd:dir=../config/crd/bases
+	@bin/tools/controller-gen webhook paths=./provider/webhook/... output:webhook:dir=config/webhook
+	@bin/tools/controller-gen rbac:roleName=capstan-manager paths=./provider/... paths=./cmd/capstan-manager/... output:rbac:dir=config/rbac
+	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
 
 bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"
@@ -56,6 +64,8 @@ lint: manifests bin/tools/staticcheck ## formatting, vet and staticcheck (see st
 	@echo "→ gofmt, go vet"
 	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run gofmt -w): $$out"; exit 1; fi
 	@go vet ./... ./api/... ./runtime/...
+	@if [ -x bin/tools/apilint ]; then echo "→ API conventions"; cd api && ../bin/tools/apilint ./v1beta2; \
+		else echo "→ API conventions are not checked: make bin/tools/apilint builds the linter"; fi
 	@echo "→ staticcheck"
 	@bin/tools/staticcheck ./... ./api/... ./runtime/...
 
@@ -66,7 +76,7 @@ demo: build ## build, start the management plane, make a cluster, show it
 .PHONY: test
 test: generate lint build ## all tests: unit, API, end to end with real clusters
 	@echo "→ generated files are up to date"
-	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config || { echo "run make generate and commit the result"; exit 1; }; fi
+	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config docs/reference || { echo "run make generate and commit the result"; exit 1; }; fi
 	@echo "→ unit tests$(if $(RACE), with the race detector,)"
 	@cd kube && GOWORK=off go test ./...
 	@CGO_ENABLED=$(RACE_CGO) go test $(RACE) $$(go list ./... ./api/... ./runtime/... | grep -vE '$(HEAVY)')

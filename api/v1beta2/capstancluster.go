@@ -56,7 +56,7 @@ type CapstanClusterInitialization struct {
 // CapstanClusterStatus is the observed state of a CapstanCluster.
 // +kubebuilder:validation:MinProperties=1
 type CapstanClusterStatus struct {
-	// conditions: Ready, EndpointReady, Paused (IC-25).
+	// conditions are Ready, EndpointReady, Paused (IC-25).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -80,9 +80,9 @@ type CapstanClusterStatus struct {
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
+// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape them.
+
 // CapstanCluster is the infrastructure of a Cluster: the control plane endpoint and the failure domains (IC-01).
-//
-// The rules stand here and not at the spec, because a spec that is left out altogether would escape them.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.controlPlaneEndpoint) || (has(self.spec) && has(self.spec.controlPlaneEndpoint) && self.spec.controlPlaneEndpoint == oldSelf.spec.controlPlaneEndpoint)",message="spec.controlPlaneEndpoint can't be changed once it is set: machines have joined through it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule="(has(self.spec) && has(self.spec.loadBalancer) && has(self.spec.loadBalancer.type) ? self.spec.loadBalancer.type : 'External') == (has(oldSelf.spec) && has(oldSelf.spec.loadBalancer) && has(oldSelf.spec.loadBalancer.type) ? oldSelf.spec.loadBalancer.type : 'External')",message="spec.loadBalancer.type can't be changed: the endpoint would move; create a new cluster instead"
 // +kubebuilder:object:root=true

@@ -153,11 +153,13 @@ type BootstrapReport struct {
 
 	// step that runs or failed, for example "write_files" or "runcmd 1/2".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Step string `json:"step,omitempty"`
 
 	// message says what went wrong; it never quotes output or data, which may hold secrets.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
@@ -186,6 +188,7 @@ type CleaningReport struct {
 	// with done: the host is proved clean.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=512
@@ -193,29 +196,35 @@ type CleaningReport struct {
 }
 
 // AgentReport is everything that the agent of a host says. Only the agent writes it.
+// +kubebuilder:validation:MinProperties=1
 type AgentReport struct {
 	// version of the agent.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 
 	// bootID changes with each boot of the host.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 
-	// operatingSystem, for example "Debian GNU/Linux 12 (bookworm)".
+	// operatingSystem of the host, for example "Debian GNU/Linux 12 (bookworm)".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	OperatingSystem string `json:"operatingSystem,omitempty"`
 
 	// kernel release, for example "6.1.0-18-amd64".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Kernel string `json:"kernel,omitempty"`
 
 	// architecture as Go names it, for example "amd64".
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	Architecture string `json:"architecture,omitempty"`
 
@@ -231,12 +240,14 @@ type AgentReport struct {
 
 	// address is the host's internal IP address.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
 	// kubernetesVersions are the bundles that the agent can install, newest first. Empty: it can't tell, any version may work.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
@@ -254,7 +265,7 @@ type AgentReport struct {
 // CapstanHostStatus is the observed state of a CapstanHost.
 // +kubebuilder:validation:MinProperties=1
 type CapstanHostStatus struct {
-	// conditions: Ready, HostOnline, Clean.
+	// conditions are Ready, HostOnline, Clean.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -272,6 +283,7 @@ type CapstanHostStatus struct {
 	// kubernetesVersions that the host offers: those of the agent, or of the supplier for a host that is off. Empty: any.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64

@@ -33,7 +33,7 @@ type CapstanMachineInitialization struct {
 // CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
 // +kubebuilder:validation:MinProperties=1
 type CapstanMachineStatus struct {
-	// conditions: Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29).
+	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -66,9 +66,9 @@ type CapstanMachineStatus struct {
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
+// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape them.
+
 // CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
-//
-// The rule stands here and not at the spec, because a spec that is left out altogether would escape it.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(self.spec) || (has(self.spec.hostSelector) == has(oldSelf.spec.hostSelector) && (!has(self.spec.hostSelector) || self.spec.hostSelector == oldSelf.spec.hostSelector))",message="spec.hostSelector can't be changed once a host runs the machine: delete the Machine, or change the template, to get another host"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name can have 63 characters at most: it becomes the name of the host and of its Node; use a shorter name for the Cluster or the Machine"

@@ -6,6 +6,7 @@ import (
 )
 
 // DeprecatedStatus has what only older contracts know. Each part goes when its API version is no longer served.
+// +kubebuilder:validation:MinProperties=1
 type DeprecatedStatus struct {
 	// v1beta1 has what only contract v1beta1 knows.
 	// +optional
@@ -14,6 +15,7 @@ type DeprecatedStatus struct {
 
 // V1Beta1Status keeps what was written through API version v1beta1 and can't be said otherwise, so that it can be read there again. The
 // controller never writes it; it respects the failure (IM-42).
+// +kubebuilder:validation:MinProperties=1
 type V1Beta1Status struct {
 	// failureReason is the one that somebody wrote (IM-22, IC-29). Empty: there is none, although the conditions tell of a
 	// terminal failure. Default: it follows from the conditions.

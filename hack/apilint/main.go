@@ -1,0 +1,84 @@
+// Command apilint checks the API types with the Kubernetes API linter (kube-api-linter) as config.yaml says.
+//
+//	go run . PACKAGES...
+//
+// It is a module of its own, because nothing else needs the linter.
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"regexp"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/multichecker"
+	"sigs.k8s.io/kube-api-linter/pkg/config"
+	"sigs.k8s.io/kube-api-linter/pkg/plugin/base"
+	_ "sigs.k8s.io/kube-api-linter/pkg/registration"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed config.yaml
+var file []byte
+
+// settings are the linter's, and what is excepted.
+type settings struct {
+	config.GolangCIConfig `json:",inline"`
+	// Except are findings that are accepted.
+	Except []struct {
+		// Match is a regular expression on the text of the finding.
+		Match string `json:"match"`
+		// Because says why.
+		Because string `json:"because"`
+	} `json:"except"`
+}
+
+func main() {
+	analyzers, err := configure()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "apilint: reading the configuration:", err)
+		os.Exit(2)
+	}
+	multichecker.Main(analyzers...)
+}
+
+// configure returns the analyzers, which don't report what is excepted.
+func configure() ([]*analysis.Analyzer, error) {
+	var s settings
+	if err := yaml.UnmarshalStrict(file, &s); err != nil {
+		return nil, err
+	}
+	var accepted []*regexp.Regexp
+	for _, e := range s.Except {
+		match, err := regexp.Compile(e.Match)
+		if err != nil || e.Because == "" {
+			return nil, fmt.Errorf("exception %q needs a reason and a good expression: %w", e.Match, err)
+		}
+		accepted = append(accepted, match)
+	}
+	plugin, err := base.New(s.GolangCIConfig)
+	if err != nil {
+		return nil, err
+	}
+	analyzers, err := plugin.BuildAnalyzers()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range analyzers {
+		run := a.Run
+		a.Run = func(pass *analysis.Pass) (any, error) {
+			report := pass.Report
+			pass.Report = func(d analysis.Diagnostic) {
+				for _, match := range accepted {
+					if match.MatchString(d.Message) {
+						return
+					}
+				}
+				report(d)
+			}
+			return run(pass)
+		}
+	}
+	return analyzers, nil
+}
