@@ -1,0 +1,2 @@
+// Package interop tests the Runtime SDK with what Cluster API itself is built of.
+package interop
