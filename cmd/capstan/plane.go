@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -91,6 +92,7 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 			return client.New(client.Options{
 				Reader:        mgr.GetClient(),
 				MaxRetryAfter: hookRetry,
+				Metrics:       metrics.Registry,
 				Certificate:   func() (*tls.Certificate, error) { return &certificate, nil },
 				Observer: func(call record.Call) {
 					if err := journal.Append(call); err != nil {

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/cluster-api/core/reconcilers/clusterclass"
 	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourceset"
 	"sigs.k8s.io/cluster-api/core/reconcilers/clusterresourcesetbinding"
-	"sigs.k8s.io/cluster-api/core/reconcilers/extensionconfig"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
@@ -20,6 +19,8 @@ import (
 	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
 	topologymachinedeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
 	topologymachineset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
+
+	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
 // Grace periods, as upstream sets them.
@@ -58,10 +59,11 @@ func (s *setter) core(ctx context.Context) error {
 		"ClusterResourceSetBinding": (&clusterresourcesetbinding.Reconciler{
 			Client: c,
 		}).SetupWithManager(ctx, s.Manager, s.options()),
-		// The kubeadm control plane manager has a second, read-only one, for a registry of its own; here they share one.
+		// Ours instead of upstream's, see docs/adr. Upstream's kubeadm control plane manager has a second, read-only one, for a registry of its
+		// own; here they share one.
 		"ExtensionConfig": (&extensionconfig.Reconciler{
-			Client: c, APIReader: r, RuntimeClient: s.deps.RuntimeClient, PartialSecretCache: s.secretNames,
-		}).SetupWithManager(ctx, s.Manager, s.options()),
+			Client: c, APIReader: r, Runtime: s.deps.RuntimeClient, SecretNames: s.secretNames,
+		}).SetupWithManager(s.Manager, s.options()),
 	} {
 		if err != nil {
 			return fmt.Errorf("adding the controller of %s: %w", kind, err)

@@ -54,11 +54,9 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	s.nudger = nudge.New(clusters, s.GetClient())
 	s.deps.ClusterCache = s.nudger
 
-	inner, err := opts.RuntimeClient(ctx, s.Manager)
-	if err != nil {
+	if s.deps.RuntimeClient, err = opts.RuntimeClient(ctx, s.Manager); err != nil {
 		return fmt.Errorf("making the runtime client: %w", err)
 	}
-	s.deps.RuntimeClient = patient{inner}
 
 	s.secretNames, err = cache.New(s.GetConfig(), cache.Options{
 		Scheme: s.GetScheme(), Mapper: s.GetRESTMapper(), HTTPClient: s.GetHTTPClient(),

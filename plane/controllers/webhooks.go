@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	bootstrapadmission "sigs.k8s.io/cluster-api/bootstrap/kubeadm/webhooks/admission"
 	controlplaneadmission "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/admission"
 	controlplaneconversion "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/conversion"
@@ -12,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-dev/capstan/provider/webhook"
+	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
 // webhooks adds the webhooks of all three providers, and our own.
@@ -32,7 +34,7 @@ func (s *setter) webhooks(context.Context) error {
 		"MachineHealthCheck":        &coreadmission.MachineHealthCheck{},
 		"ClusterResourceSet":        &coreadmission.ClusterResourceSet{},
 		"ClusterResourceSetBinding": &coreadmission.ClusterResourceSetBinding{},
-		"ExtensionConfig":           &coreadmission.ExtensionConfig{},
+		"ExtensionConfig":           extensionConfigs{},
 		// Not from the cache, which would then hold all claims.
 		"IPAddress":                   &coreadmission.IPAddress{Client: s.GetAPIReader()},
 		"IPAddressClaim":              &coreadmission.IPAddressClaim{},
@@ -47,4 +49,17 @@ func (s *setter) webhooks(context.Context) error {
 		}
 	}
 	return webhook.Setup(s.Manager)
+}
+
+// extensionConfigs is upstream's webhook of ExtensionConfigs, and behind it what our client has to say.
+type extensionConfigs struct{}
+
+// SetupWebhookWithManager adds the webhook to a manager.
+func (extensionConfigs) SetupWebhookWithManager(mgr ctrl.Manager) error {
+	upstream := &coreadmission.ExtensionConfig{}
+	return ctrl.NewWebhookManagedBy(mgr, &runtimev1.ExtensionConfig{}).
+		WithDefaulter(upstream).
+		WithValidator(&extensionconfig.Validator{Next: upstream}).
+		WithConverter(coreconversion.ExtensionConfig).
+		Complete()
 }

@@ -23,7 +23,7 @@ import (
 const (
 	// An extension that can't be discovered is asked again after these times. The usual limit of controllers, a quarter of an hour, would be
 	// long for somebody who has just repaired it.
-	firstRetry   = 500 * time.Millisecond
+	firstRetry   = 100 * time.Millisecond
 	longestRetry = time.Minute
 
 	// stalePause is how soon an extension is discovered that was probably deployed anew. It bounds how often a broken one is.
