@@ -33,6 +33,26 @@ import (
 // zones are the failure domains that local hosts are spread over.
 var zones = []string{"zone-a", "zone-b", "zone-c"}
 
+// Variables that tune the plane for tests and developers; the plane that "up" starts has those of "up". They are no options, for nobody else
+// needs them.
+const (
+	// auditVariable is the path of an audit log of the API server.
+	auditVariable = "CAPSTAN_AUDIT_LOG"
+	// contractVariable is the only version of Cluster API's contract that the definitions of a new home are labelled with.
+	contractVariable = "CAPSTAN_CONTRACT"
+)
+
+// planeEnvironment is what the plane gets besides what the dock gives to everybody.
+func planeEnvironment() []string {
+	env := []string{"GOGC=75"}
+	for _, name := range []string{auditVariable, contractVariable} {
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
 // planeCommand is the management plane process itself. The dock runs it; people use "up".
 func (a *app) planeCommand() *cobra.Command {
 	var server string
@@ -73,15 +93,14 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 	ports := plane.DockPorts
 	ports.APIServer = planePort
 	err = plane.Run(ctx, plane.Options{
-		Dir:     a.home.Plane(),
-		Kube:    kube,
-		Bind:    "0.0.0.0", // of the dock's own network: agents come from the hosts
-		Hosts:   []string{dock.Gateway},
-		Ports:   ports,
-		Audit:   os.Getenv("CAPSTAN_AUDIT_LOG"),
-		Version: version,
-		// To see Cluster API work by an older contract: the definitions of a new home are labelled for that one only.
-		Contract: os.Getenv("CAPSTAN_CONTRACT"),
+		Dir:      a.home.Plane(),
+		Kube:     kube,
+		Bind:     "0.0.0.0", // of the dock's own network: agents come from the hosts
+		Hosts:    []string{dock.Gateway},
+		Ports:    ports,
+		Audit:    os.Getenv(auditVariable),
+		Version:  version,
+		Contract: os.Getenv(contractVariable),
 		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
 			certificate, err := tls.X509KeyPair(info.PKI.RuntimeClient.Cert, info.PKI.RuntimeClient.Key)

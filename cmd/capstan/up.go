@@ -108,7 +108,7 @@ func (a *app) startPlane(ctx context.Context, p *steps.Printer, docked *dock.Cli
 	unit, err := docked.EnsureUnit(ctx, dock.Unit{
 		Name:    planeUnit,
 		Argv:    []string{self, "plane", "--home", string(a.home), "--server", "https://" + server, "--hosts", strconv.Itoa(hosts)},
-		Env:     []string{"GOGC=75"},
+		Env:     planeEnvironment(),
 		LogFile: filepath.Join(a.home.Plane(), "logs", "plane.log"),
 		Grace:   30 * time.Second,
 	})
