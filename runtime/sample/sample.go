@@ -167,18 +167,26 @@ func inPlace(request runtime.Object, cluster *clusterv1.Cluster) (runtime.Object
 			Spec: clusterv1.MachineSetSpec{ClusterName: cluster.Name, Selector: metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name}}, Template: clusterv1.MachineTemplateSpec{Spec: m.Spec}},
 		}
 	}
-	object := func(kind string) runtime.RawExtension {
-		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2","kind":"%s","metadata":{"name":"sample","namespace":"default"},"spec":{}}`, kind)}
+	object := func(group, kind string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"%s.cluster.x-k8s.io/v1beta2","kind":"%s","metadata":{"name":"sample","namespace":"default"},"spec":{}}`, group, kind)}
 	}
+	infrastructure, bootstrap := object("infrastructure", "SampleMachine"), object("bootstrap", "SampleConfig")
+	infrastructureTemplate, bootstrapTemplate := object("infrastructure", "SampleMachineTemplate"), object("bootstrap", "SampleConfigTemplate")
 	switch r := request.(type) {
 	case *runtimehooksv1.CanUpdateMachineRequest:
-		r.Current = runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine(From), InfrastructureMachine: object("SampleMachine"), BootstrapConfig: object("SampleConfig")}
-		r.Desired = runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine(To), InfrastructureMachine: object("SampleMachine"), BootstrapConfig: object("SampleConfig")}
+		objects := func(version string) runtimehooksv1.CanUpdateMachineRequestObjects {
+			return runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine(version), InfrastructureMachine: infrastructure, BootstrapConfig: bootstrap}
+		}
+		r.Current, r.Desired = objects(From), objects(To)
 	case *runtimehooksv1.CanUpdateMachineSetRequest:
-		r.Current = runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: set(From), InfrastructureMachineTemplate: object("SampleMachineTemplate")}
-		r.Desired = runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: set(To), InfrastructureMachineTemplate: object("SampleMachineTemplate")}
+		objects := func(version string) runtimehooksv1.CanUpdateMachineSetRequestObjects {
+			return runtimehooksv1.CanUpdateMachineSetRequestObjects{
+				MachineSet: set(version), InfrastructureMachineTemplate: infrastructureTemplate, BootstrapConfigTemplate: bootstrapTemplate,
+			}
+		}
+		r.Current, r.Desired = objects(From), objects(To)
 	case *runtimehooksv1.UpdateMachineRequest:
-		r.Desired = runtimehooksv1.UpdateMachineRequestObjects{Machine: machine(To), InfrastructureMachine: object("SampleMachine"), BootstrapConfig: object("SampleConfig")}
+		r.Desired = runtimehooksv1.UpdateMachineRequestObjects{Machine: machine(To), InfrastructureMachine: infrastructure, BootstrapConfig: bootstrap}
 	}
 	return request, nil
 }
