@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,8 @@ type Options struct {
 	Reader client.Reader
 	// Log gets one line for each hook. Default: none.
 	Log *slog.Logger
+	// Metrics gets the metrics of the server, see server.Options. Default: none are registered.
+	Metrics prometheus.Registerer
 }
 
 // New makes the extension.
@@ -44,7 +47,7 @@ func New(options Options) (*server.Server, error) {
 	}
 	gate := NewGate(options.Reader)
 	recorder := recorder{log: options.Log}
-	return server.New(server.Options{Log: options.Log},
+	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		server.Handle(hook.BeforeClusterCreate, "capacity", gate.BeforeClusterCreate),
 		server.Handle(hook.AfterControlPlaneInitialized, "after-control-plane-initialized", recorder.afterControlPlaneInitialized),
 		server.Handle(hook.BeforeClusterUpgrade, "before-cluster-upgrade", recorder.beforeClusterUpgrade),

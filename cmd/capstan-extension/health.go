@@ -3,15 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// serveHealth answers /healthz over plain HTTP: a probe has no certificate to show. The process is healthy while it answers;
-// whether the management cluster can be reached shows in the answers to hooks. stop ends it and waits for that.
-func serveHealth(ctx context.Context, address string) (stop func(), err error) {
+// serveHealth answers /healthz, /readyz and /metrics over plain HTTP: a probe has no certificate to show. The process is healthy while it
+// answers; whether the management cluster can be reached shows in the answers to hooks. stop ends it and waits for that.
+func serveHealth(ctx context.Context, address string, probes http.Handler, metrics prometheus.Gatherer) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -20,7 +22,9 @@ func serveHealth(ctx context.Context, address string) (stop func(), err error) {
 		return nil, fmt.Errorf("serving --healthz: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.Handle("GET /healthz", probes)
+	mux.Handle("GET /readyz", probes)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	health := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: 8 << 10}
 	ended := make(chan struct{})
 	go func() {

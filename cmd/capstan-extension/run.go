@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ func (f *flags) parse(args []string, stderr io.Writer) error {
 	set.StringVar(&f.keyFile, "key-file", "", "`file` with the key of the certificate in PEM form; read again when it changes")
 	set.StringVar(&f.certDir, "cert-dir", "", "`directory` with tls.crt and tls.key, instead of --cert-file and --key-file")
 	set.StringVar(&f.clientCAFile, "client-ca-file", "", "`file` with CAs in PEM form; callers then need a certificate of one of them")
-	set.StringVar(&f.healthz, "healthz", "", "`address` to serve /healthz on over plain HTTP; default: not served")
+	set.StringVar(&f.healthz, "healthz", "", "`address` to serve /healthz, /readyz and /metrics on over plain HTTP; default: not served")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -110,11 +111,12 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making a client of the management cluster: %w", err)
 	}
-	handler, err := extension.New(extension.Options{Reader: reader, Log: logger})
+	metrics := prometheus.NewRegistry()
+	handler, err := extension.New(extension.Options{Reader: reader, Log: logger, Metrics: metrics})
 	if err != nil {
 		return err
 	}
-	stopHealth, err := serveHealth(ctx, f.healthz)
+	stopHealth, err := serveHealth(ctx, f.healthz, handler.Health(), metrics)
 	if err != nil {
 		return err
 	}

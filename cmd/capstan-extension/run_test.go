@@ -81,11 +81,13 @@ func TestRun(t *testing.T) {
 	defer ended()
 	address := log.find(t, "address")
 
-	answer, err := http.Get("http://" + health + "/healthz")
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Errorf("health: %v, %v", answer, err)
-	} else {
-		_ = answer.Body.Close()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		answer, err := http.Get("http://" + health + path)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: %v, %v", path, answer, err)
+		} else {
+			_ = answer.Body.Close()
+		}
 	}
 	http.DefaultClient.CloseIdleConnections()
 
