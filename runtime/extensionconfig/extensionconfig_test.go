@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,14 +232,18 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 20 * time.Millisecond })
-	var asked int
+	var asked atomic.Int32
 	done := make(chan struct{})
 	url := w.ca.Serve(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		if asked++; asked == 30 {
+		if asked.Add(1) == 30 {
 			close(done)
 		}
-		_, _ = io.WriteString(rw, `{"status":"Success","handlers":[]}`)
+		handlers := []string{}
+		for name := range map[string]bool{"a": true, "b": true, "c": true, "d": true} { // in another order each time
+			handlers = append(handlers, `{"name":"`+name+`","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"}}`)
+		}
+		_, _ = io.WriteString(rw, `{"status":"Success","handlers":[`+strings.Join(handlers, ",")+`]}`)
 	}), nil).URL
 	w.create("ext", url, nil)
 	w.condition("ext", "Discovered", metav1.ConditionTrue, "")

@@ -1,9 +1,12 @@
 package extensionconfig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -118,7 +121,24 @@ func (r *Reconciler) ask(ctx context.Context, config *runtimev1.ExtensionConfig)
 	if err := r.injectAuthority(ctx, config); err != nil {
 		return nil, err
 	}
-	return r.Runtime.Discover(ctx, config)
+	found, err := r.Runtime.Discover(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	keepOrder(config.Status.Handlers, found.Status.Handlers)
+	return found, nil
+}
+
+// keepOrder puts handlers in the order that they had before, new ones at the end by name. Published servers name them in another order each
+// time, which would be a change of the status each time.
+func keepOrder(before, handlers []runtimev1.ExtensionHandler) {
+	place := make(map[string]int, len(before))
+	for i, h := range before {
+		place[h.Name] = i - len(before)
+	}
+	slices.SortStableFunc(handlers, func(a, b runtimev1.ExtensionHandler) int {
+		return cmp.Or(cmp.Compare(place[a.Name], place[b.Name]), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // register hands the handlers to the client. Before the client is ready, the start does it.

@@ -90,7 +90,7 @@ func TestAdministratorWins(t *testing.T) {
 
 func TestFingerprintIsOfWhatCanBeSet(t *testing.T) {
 	print := func(change func(*runtimev1.ExtensionConfig)) string {
-		c := config("a", "x")
+		c := config("a", "x", "y")
 		change(&c)
 		h, err := warm(t, c).Handler("x.a")
 		if err != nil {
@@ -104,10 +104,13 @@ func TestFingerprintIsOfWhatCanBeSet(t *testing.T) {
 		same   bool
 	}{
 		"another resourceVersion": {func(c *runtimev1.ExtensionConfig) { c.ResourceVersion = "2" }, true},
-		"another annotation":      {func(c *runtimev1.ExtensionConfig) { c.Annotations = map[string]string{"touched": "now"} }, false},
-		"other settings":          {func(c *runtimev1.ExtensionConfig) { c.Spec.Settings = map[string]string{"a": "b"} }, false},
-		"another timeout":         {func(c *runtimev1.ExtensionConfig) { c.Status.Handlers[0].TimeoutSeconds = 5 }, false},
-		"another object":          {func(c *runtimev1.ExtensionConfig) { c.UID = "2" }, false},
+		"handlers in another order": {func(c *runtimev1.ExtensionConfig) {
+			c.Status.Handlers[0], c.Status.Handlers[1] = c.Status.Handlers[1], c.Status.Handlers[0]
+		}, true},
+		"another annotation": {func(c *runtimev1.ExtensionConfig) { c.Annotations = map[string]string{"touched": "now"} }, false},
+		"other settings":     {func(c *runtimev1.ExtensionConfig) { c.Spec.Settings = map[string]string{"a": "b"} }, false},
+		"another timeout":    {func(c *runtimev1.ExtensionConfig) { c.Status.Handlers[0].TimeoutSeconds = 5 }, false},
+		"another object":     {func(c *runtimev1.ExtensionConfig) { c.UID = "2" }, false},
 	} {
 		if got := print(c.change) == as; got != c.same {
 			t.Errorf("%s: same is %t", name, got)

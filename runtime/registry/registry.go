@@ -255,7 +255,9 @@ func Target(id hook.ID, handler string, timeout time.Duration) string {
 
 // fingerprint sums up what stands in an ExtensionConfig beside its conditions.
 func fingerprint(config *runtimev1.ExtensionConfig) string {
-	data, err := json.Marshal([]any{config.UID, config.Labels, config.Annotations, config.Spec, config.Status.Handlers})
+	// The order of handlers says nothing, and changes from one discovery to the next: the published server walks over a map.
+	handlers := slices.SortedFunc(slices.Values(config.Status.Handlers), func(a, b runtimev1.ExtensionHandler) int { return strings.Compare(a.Name, b.Name) })
+	data, err := json.Marshal([]any{config.UID, config.Labels, config.Annotations, config.Spec, handlers})
 	if err != nil { // can't be: there is nothing but texts and numbers
 		return config.ResourceVersion
 	}
