@@ -48,13 +48,18 @@ func run(m *testing.M) int {
 	if code != 0 {
 		dumpLogs()
 	}
+	before := namespaces()
+	if code == 0 && len(before) == 0 {
+		fmt.Fprintln(os.Stderr, "e2e: the dock's namespaces were not found: what is left of them can't be either")
+		code = 1
+	}
 	ctx, cancel = context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	if out, err := command(ctx, "down", "--delete").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: capstan down --delete: %v\n%s", err, out)
 		code = 1
 	}
-	for _, left := range leftovers() {
+	for _, left := range append(leftovers(), inhabited(before)...) {
 		fmt.Fprintln(os.Stderr, "e2e: left behind:", left)
 		code = 1
 	}

@@ -257,7 +257,7 @@ func TestKillsDuringUp(t *testing.T) {
 			go func() { ended <- start.Wait() }()
 			if victim == "up" {
 				eventually(t, "the dock is there", func() error {
-					if len(processes(t)) == 0 {
+					if len(processes()) == 0 {
 						return errors.New("no process yet")
 					}
 					return nil
@@ -292,7 +292,7 @@ func killWhenThere(t *testing.T, name string) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
-		for _, p := range processes(t) {
+		for _, p := range processes() {
 			if p.name() == name && p.host == "" {
 				if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
 					t.Fatalf("killing %s (%d): %v", name, p.pid, err)

@@ -32,13 +32,9 @@ func (p process) name() string {
 }
 
 // processes lists all processes of the dock of homeDir, from the outside.
-func processes(t *testing.T) []process {
-	t.Helper()
+func processes() []process {
 	var all []process
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
 		stat, err := os.ReadFile(file)
 		cmdline, err2 := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
@@ -88,7 +84,7 @@ func hostOf(pid int, known map[int]string) string {
 func kill(t *testing.T, name, host string) {
 	t.Helper()
 	var seen []string
-	for _, p := range processes(t) {
+	for _, p := range processes() {
 		seen = append(seen, p.name()+"@"+p.host)
 		if p.name() == name && p.host == host {
 			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
@@ -98,4 +94,33 @@ func kill(t *testing.T, name, host string) {
 		}
 	}
 	t.Fatalf("no process %s@%s among %v", name, host, seen)
+}
+
+// namespaces gives the namespaces that the dock's processes are in and this process is not, each with one that is in it.
+func namespaces() map[string]string {
+	found := map[string]string{}
+	for _, p := range processes() {
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/ns/*", p.pid))
+		for _, link := range links {
+			ns, err := os.Readlink(link)
+			ours, err2 := os.Readlink("/proc/self/ns/" + filepath.Base(link))
+			if err == nil && err2 == nil && ns != ours {
+				found[ns] = p.name() + "@" + p.host
+			}
+		}
+	}
+	return found
+}
+
+// inhabited lists which of these namespaces still have a process in them.
+func inhabited(namespaces map[string]string) []string {
+	var left []string
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
+	for _, link := range links {
+		ns, err := os.Readlink(link)
+		if was, ok := namespaces[ns]; ok && err == nil {
+			left = append(left, fmt.Sprintf("namespace %s, that was of %s, at %s", ns, was, link))
+		}
+	}
+	return left
 }
