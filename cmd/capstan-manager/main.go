@@ -28,7 +28,7 @@ func main() { os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr)) }
 // settings are the flags.
 type settings struct {
 	namespace, watchFilter string
-	leaderElect            bool
+	election               election
 	healthAddr, metrics    string
 	concurrency            int
 	webhookPort            int
@@ -58,7 +58,7 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.namespace, "namespace", "", "namespace to work in; empty: all")
 	flags.StringVar(&s.watchFilter, "watch-filter", "", "value of label cluster.x-k8s.io/watch-filter to work on; empty: all objects")
-	flags.BoolVar(&s.leaderElect, "leader-elect", false, "let one of several replicas work at a time")
+	s.election.addFlags(flags)
 	flags.StringVar(&s.healthAddr, "health-addr", ":9440", "address of /healthz and /readyz")
 	flags.StringVar(&s.metrics, "metrics-bind", "127.0.0.1:8080", "address of /metrics; 0: none")
 	flags.IntVar(&s.concurrency, "concurrency", provider.DefaultConcurrency, "objects of each kind to work on at once")
@@ -75,8 +75,6 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	return s, logging, nil
 }
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update;patch
-
 func manage(ctx context.Context, s settings) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), infrawebhook.AddToScheme(scheme)); err != nil {
@@ -87,15 +85,13 @@ func manage(ctx context.Context, s settings) error {
 		return err
 	}
 	options := ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cache.Options{ByObject: byObject},
-		Metrics:                       server.Options{BindAddress: s.metrics},
-		HealthProbeBindAddress:        s.healthAddr,
-		LeaderElection:                s.leaderElect,
-		LeaderElectionID:              "capstan-manager.infrastructure.capstan.dev",
-		LeaderElectionReleaseOnCancel: true,
-		WebhookServer:                 webhook.NewServer(webhook.Options{Port: s.webhookPort, CertDir: s.webhookCertDir}),
+		Scheme:                 scheme,
+		Cache:                  cache.Options{ByObject: byObject},
+		Metrics:                server.Options{BindAddress: s.metrics},
+		HealthProbeBindAddress: s.healthAddr,
+		WebhookServer:          webhook.NewServer(webhook.Options{Port: s.webhookPort, CertDir: s.webhookCertDir}),
 	}
+	s.election.apply(&options, s.namespace, s.watchFilter)
 	if s.namespace != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
 	}

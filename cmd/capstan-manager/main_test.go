@@ -3,18 +3,22 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParse(t *testing.T) {
+	upstream := election{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+	elected := election{enabled: true, namespace: "n", lease: 4 * time.Second, renew: 3 * time.Second, retry: time.Second}
 	for name, c := range map[string]struct {
 		args  []string
 		want  settings
 		fails string
 	}{
-		"the defaults keep metrics on the loopback": {want: settings{healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, webhookPort: 9443}},
+		"the defaults keep metrics on the loopback": {want: settings{election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, webhookPort: 9443}},
 		"everything set (IC-39, IC-40)": {
-			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3", "--webhook-port=2", "--webhook-cert-dir=/certs"},
-			want: settings{namespace: "a", watchFilter: "x", leaderElect: true, healthAddr: ":1", metrics: "0", concurrency: 3, webhookPort: 2, webhookCertDir: "/certs"},
+			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n", "--leader-elect-lease-duration=4s",
+				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3", "--webhook-port=2", "--webhook-cert-dir=/certs"},
+			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3, webhookPort: 2, webhookCertDir: "/certs"},
 		},
 		"an unknown flag": {args: []string{"--nonsense"}, fails: "nonsense"},
 		"an argument":     {args: []string{"nonsense"}, fails: "has flags only"},

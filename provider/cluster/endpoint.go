@@ -34,7 +34,7 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 	}
 	has, want := s.capstan.Spec.ControlPlaneEndpoint, clusterv1.APIEndpoint{Host: host, Port: port}
 	if !has.IsZero() && has != want {
-		s.problem = &problem{infrav1.EndpointFailedReason, fmt.Sprintf(
+		s.problem = &problem{infrav1.EndpointMovedReason, fmt.Sprintf(
 			"the balancer listens on %s port %d, but the machines know %s port %d: recreate the cluster", host, port, has.Host, has.Port)}
 		return step.Stop(), nil
 	}

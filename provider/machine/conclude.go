@@ -106,12 +106,16 @@ func failure(host string, report *infrav1.BootstrapReport) string {
 }
 
 // online repeats what the host's controller says. Until the bootstrap data has run, only that the heartbeat stopped is worth a word:
-// being off, being powered on and the agent's start are all part of it.
+// being off, being powered on and the agent's start are all part of it. An agent that reports the end of the bootstrap is online, also before
+// its heartbeat has been compared with an earlier one.
 func online(s *scope) *metav1.Condition {
 	c := conditions.Get(s.host, infrav1.HostOnlineCondition)
 	switch {
 	case s.capstan.Spec.ProviderID == "" && (c == nil || c.Reason != infrav1.HostOfflineReason):
 		return nil
+	case (c == nil || c.Reason == infrav1.HostStartingReason || c.Reason == infrav1.HostOffReason) && succeeded(s.host):
+		online := yes(infrav1.HostOnlineCondition, infrav1.HostOnlineReason)
+		return &online
 	case c == nil:
 		return &metav1.Condition{
 			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionUnknown, Reason: infrav1.HostStartingReason,
@@ -120,6 +124,12 @@ func online(s *scope) *metav1.Condition {
 	default:
 		return &metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 	}
+}
+
+// succeeded reports whether the agent says that it ran the bootstrap data of the host's claim to its end.
+func succeeded(host *infrav1.CapstanHost) bool {
+	report := claim.Bootstrap(host)
+	return report != nil && report.Phase == infrav1.BootstrapSucceeded
 }
 
 func yes(kind, reason string) metav1.Condition {

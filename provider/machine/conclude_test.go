@@ -83,8 +83,12 @@ func TestConclude(t *testing.T) {
 			scope: scope{host: host(metav1.ConditionFalse, infrav1.BootstrapSucceeded), done: true}, id: "p",
 			ready: "False Whatever", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", message: "host says so", provisioned: true,
 		},
+		"provisioned, and the agent's report is the only sign of life so far": {
+			scope: scope{host: host("", infrav1.BootstrapSucceeded), done: true}, id: "p", online: "True HostOnline",
+			ready: "True Ready", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", provisioned: true,
+		},
 		"provisioned, and it is not known yet whether the host lives": {
-			scope: scope{host: host("", infrav1.BootstrapSucceeded), done: true}, id: "p",
+			scope: scope{host: host("", ""), done: true}, id: "p",
 			ready: "Unknown HostStarting", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", provisioned: true,
 		},
 		"the host is gone": {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// The manager's own Lease and the events about it, in its own namespace only.
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=capstan-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=capstan-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=capstan-system,resources=events,verbs=create;patch
+
+// electionID names the Lease of an instance that works on everything.
+const electionID = "capstan-manager.infrastructure.capstan.dev"
+
+// election says how one of several replicas is chosen to work.
+type election struct {
+	enabled             bool
+	namespace           string
+	lease, renew, retry time.Duration
+}
+
+func (e *election) addFlags(flags *flag.FlagSet) {
+	flags.BoolVar(&e.enabled, "leader-elect", false, "let one of several replicas work at a time")
+	flags.StringVar(&e.namespace, "leader-elect-namespace", "", "namespace of the Lease by which the replicas agree; empty: that of the manager's Pod")
+	flags.DurationVar(&e.lease, "leader-elect-lease-duration", 15*time.Second, "how long the others wait for a leader that is silent")
+	flags.DurationVar(&e.renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader that can't reach the API server goes on")
+	flags.DurationVar(&e.retry, "leader-elect-retry-period", 2*time.Second, "pause between two tries")
+}
+
+// apply sets the options of a manager that works on a namespace and a label; empty means all.
+func (e *election) apply(options *ctrl.Options, namespace, watchFilter string) {
+	options.LeaderElection = e.enabled
+	options.LeaderElectionNamespace = e.namespace
+	options.LeaderElectionID = leaseName(namespace, watchFilter)
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &e.lease, &e.renew, &e.retry
+}
+
+// leaseName returns the name of the Lease for a shard. Shards that work on different objects must not wait for each other, so each has a Lease of
+// its own.
+func leaseName(namespace, watchFilter string) string {
+	if namespace == "" && watchFilter == "" {
+		return electionID
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", namespace, watchFilter))
+	return "shard-" + hex.EncodeToString(sum[:5]) + "." + electionID
+}

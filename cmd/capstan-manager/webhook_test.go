@@ -1,0 +1,68 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/test/apiserver"
+)
+
+// TestManagerConverts reads an object in the other API version: only the manager can answer that.
+func TestManagerConverts(t *testing.T) {
+	ours, err := apiserver.Capstan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, err := apiserver.Core("clusters", "machines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := apiserver.Start(apiserver.Options{CRDs: append(ours, core...), Conversion: true})
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("stopping the API server: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	c.must(os.WriteFile(c.kubeconfig, server.Kubeconfig, 0o600))
+	scheme := runtime.NewScheme()
+	c.must(provider.AddToScheme(scheme))
+	c.api, err = client.New(server.Config, client.Options{Scheme: scheme})
+	c.must(err)
+
+	c.must(c.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "capstan-system"}}))
+	stored := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "capstan://default/host-1/12345678"}}
+	stored.Namespace, stored.Name = "default", "m"
+	c.must(c.api.Create(t.Context(), stored))
+	old := &unstructured.Unstructured{}
+	old.SetAPIVersion("infrastructure.capstan.dev/v1beta1")
+	old.SetKind("CapstanMachine")
+	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old); err == nil {
+		t.Fatal("it is converted without a manager: this test tests nothing")
+	}
+	c.start("--webhook-cert-dir="+server.Webhooks.LocalServingCertDir, fmt.Sprintf("--webhook-port=%d", server.Webhooks.LocalServingPort))
+	c.until("the manager converts", func() bool {
+		return c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old) == nil
+	})
+	if id, _, _ := unstructured.NestedString(old.Object, "spec", "providerID"); id != stored.Spec.ProviderID {
+		t.Errorf("as v1beta1 it is %v", old.Object)
+	}
+	if _, ok, _ := unstructured.NestedBool(old.Object, "status", "ready"); !ok {
+		t.Errorf("as v1beta1 it has no status.ready: %v", old.Object)
+	}
+}
