@@ -1,8 +1,8 @@
 // Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That one is internal to its module, so its source is
 // copied from the module cache into .cache/peer, under other import paths, and laid over the tree for this one run: nothing of it is
-// committed, and without this command it is not there.
+// committed, and without this command it is not there. The same goes for the tests, in testdata, because what they import is not there either.
 //
-//	go run ./hack/peer [ARGUMENTS OF go test]
+//	go run ./hack/peer ./runtime/internal/speed -count=1 -v
 //
 // It must run in the root of the repository.
 package main
@@ -18,11 +18,14 @@ import (
 
 const (
 	module = "sigs.k8s.io/cluster-api"
-	// theirs and ours are import paths: what is copied, and what the tests with build tag "peer" import.
+	// theirs and ours are import paths: what is copied, and what the tests import.
 	theirs = module + "/internal/runtime"
 	ours   = "github.com/capstan-dev/capstan/runtime/internal/peer"
 	// folder is where the import path ours lies in the tree.
 	folder = "runtime/internal/peer"
+	// tests are laid over the package measured.
+	tests    = "hack/peer/testdata"
+	measured = "runtime/internal/speed"
 )
 
 // packages of theirs that the client consists of.
@@ -54,6 +57,16 @@ func run(args []string) error {
 			return err
 		}
 	}
+	files, err := filepath.Glob(filepath.Join(root, tests, "*_test.go"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no tests in %s: run this command in the root of the repository", tests)
+	}
+	for _, file := range files {
+		overlay[filepath.Join(root, measured, filepath.Base(file))] = file
+	}
 	data, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
 		return err
@@ -62,7 +75,7 @@ func run(args []string) error {
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", append([]string{"test", "-vet=off", "-tags", "peer", "-overlay", file}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-vet=off", "-overlay", file}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }

@@ -1,5 +1,3 @@
-//go:build peer
-
 package speed
 
 import (
