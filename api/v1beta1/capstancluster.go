@@ -97,11 +97,11 @@ type CapstanCluster struct {
 
 	// spec is the wanted state.
 	// +optional
-	Spec CapstanClusterSpec `json:"spec,omitempty,omitzero"`
+	Spec CapstanClusterSpec `json:"spec,omitempty"`
 
 	// status is the observed state.
 	// +optional
-	Status CapstanClusterStatus `json:"status,omitempty,omitzero"`
+	Status CapstanClusterStatus `json:"status,omitempty"`
 }
 
 // GetConditions returns the conditions of the object.

@@ -94,11 +94,11 @@ type CapstanMachine struct {
 
 	// spec is the wanted state.
 	// +optional
-	Spec CapstanMachineSpec `json:"spec,omitempty,omitzero"`
+	Spec CapstanMachineSpec `json:"spec,omitempty"`
 
 	// status is the observed state.
 	// +optional
-	Status CapstanMachineStatus `json:"status,omitempty,omitzero"`
+	Status CapstanMachineStatus `json:"status,omitempty"`
 }
 
 // GetConditions returns the conditions of the object.
