@@ -1,6 +1,7 @@
 // Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That one is internal to its module, so its source is
 // copied from the module cache into .cache/peer, under other import paths, and laid over the tree for this one run: nothing of it is
-// committed, and without this command it is not there. The same goes for the tests, in testdata, because what they import is not there either.
+// committed, and without this command it is not there. The tests of speed, in testdata, are laid over it too; other
+// tests have the build tag "peer".
 //
 //	go run ./hack/peer ./runtime/internal/speed -count=1 -v
 //
@@ -23,7 +24,7 @@ const (
 	ours   = "github.com/capstan-dev/capstan/runtime/internal/peer"
 	// folder is where the import path ours lies in the tree.
 	folder = "runtime/internal/peer"
-	// tests are laid over the package measured.
+	// tests are laid over the package measured. They start a server of their own in TestMain, which is nothing for the package itself.
 	tests    = "hack/peer/testdata"
 	measured = "runtime/internal/speed"
 )
@@ -75,7 +76,7 @@ func run(args []string) error {
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", append([]string{"test", "-vet=off", "-overlay", file}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-vet=off", "-tags", "peer", "-overlay", file}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }

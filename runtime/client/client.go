@@ -208,7 +208,8 @@ func (c *Client) Circuits() map[string]CircuitState { return c.endpoints.states(
 func (c *Client) Close() { c.endpoints.closeIdle() }
 
 // GetAllExtensions gives the names of the handlers of a hook that are called for this object, in their stable order. No
-// handler is called. It costs a look-up in memory, and one read of the Namespace if an extension of the hook has a namespaceSelector.
+// handler is called. It costs a look-up in memory, and one read of the Namespace if an extension of the hook has a namespaceSelector: it runs before
+// almost every call. Appending to the slice is fine, changing its elements is not.
 func (c *Client) GetAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object) ([]string, error) {
 	descriptor, err := c.options.Catalog.Lookup(runtimeHook)
 	if err != nil {
@@ -218,5 +219,5 @@ func (c *Client) GetAllExtensions(ctx context.Context, runtimeHook runtimecatalo
 	if err != nil {
 		return nil, fmt.Errorf("listing handlers of hook %s: %w", descriptor.ID.Name, err)
 	}
-	return slices.Clone(handlers.Names()), nil // the caller may change it
+	return slices.Clip(handlers.Names()), nil
 }

@@ -154,6 +154,7 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 		<-ctx.Done() // at the same moment
 		return context.Cause(ctx)
 	}
+	defer answer.Release()
 	switch answer.Status {
 	case http.StatusOK:
 		return wire.Decode(answer.Body, response, x.served.ID.APIVersion(), x.served.ResponseKind)

@@ -124,7 +124,7 @@ func (r *round) call(i int) {
 	c, one, start := r.client, &r.calls[i], time.Now()
 	one.asked = true
 	one.record = record.Call{
-		Time: start, Hook: one.handler.Hook.String(), Extension: one.handler.Extension.Name, Handler: one.handler.Local,
+		Time: start, Hook: one.handler.HookName, Extension: one.handler.Extension.Name, Handler: one.handler.Local,
 	}
 	var header map[string]string
 	var end func(record.Call)

@@ -47,6 +47,8 @@ type Handler struct {
 	Local string
 	// Hook is the version of the hook that the handler serves.
 	Hook hook.ID
+	// HookName is Hook as a text.
+	HookName string
 	// Target is path and query of a call below the extension's URL (RX-06). The extension is told how long it may take (CL-01).
 	Target string
 	// Timeout of one call, always above zero. What an administrator has set by [TimeoutAnnotation] is in it.
@@ -237,6 +239,7 @@ func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 			Name:           h.Name,
 			Local:          local,
 			Hook:           id,
+			HookName:       id.String(),
 			Target:         Target(id, local, timeout),
 			Timeout:        timeout,
 			IgnoreFailures: overrides.FailurePolicy(local, h.FailurePolicy) == runtimev1.FailurePolicyIgnore,

@@ -43,8 +43,17 @@ type Request struct {
 type Answer struct {
 	// Status of HTTP.
 	Status int
-	// Body is complete for status 200. For others it is the beginning.
+	// Body is complete for status 200. For others it is the beginning. Nobody may use it after Release.
 	Body []byte
+
+	buffer *[]byte
+}
+
+// Release says that nobody uses the body any more. Calling it is worth an allocation, and not a duty.
+func (a Answer) Release() {
+	if a.buffer != nil {
+		putBuffer(a.buffer)
+	}
 }
 
 // Do sends a request and reads the answer. It ends at the deadline with [os.ErrDeadlineExceeded] or [context.DeadlineExceeded], whatever comes
@@ -129,6 +138,12 @@ func (conn *connection) close() { _ = conn.raw.Close() }
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
+func putBuffer(buffer *[]byte) {
+	if cap(*buffer) <= 1<<20 { // larger ones are seldom, and not worth to be held
+		buffers.Put(buffer)
+	}
+}
+
 func (conn *connection) exchange(request Request) (answer Answer, reusable bool, err error) {
 	conn.got = false
 	if err := conn.write(request); err != nil {
@@ -144,12 +159,10 @@ func (conn *connection) exchange(request Request) (answer Answer, reusable bool,
 // write sends all in one piece: one record of TLS, one packet or a few.
 func (conn *connection) write(request Request) error {
 	pooled := buffers.Get().(*[]byte)
-	defer buffers.Put(pooled)
+	defer putBuffer(pooled)
 	data := appendHead((*pooled)[:0], conn.host, request)
 	data = append(data, request.Body...)
-	if cap(data) <= 1<<20 { // larger ones are seldom, and not worth to be held
-		*pooled = data
-	}
+	*pooled = data
 	_, err := conn.secure.Write(data)
 	return err
 }
@@ -188,7 +201,11 @@ func (conn *connection) read(limit int64) (answer Answer, reusable bool, err err
 		answer.Body, _ = io.ReadAll(io.LimitReader(response.Body, MaxQuoted+1))
 		return answer, false, nil
 	}
-	if answer.Body, err = wire.Read(response.Body, limit, response.ContentLength); err != nil {
+	answer.buffer = buffers.Get().(*[]byte)
+	*answer.buffer, err = wire.ReadInto((*answer.buffer)[:0], response.Body, limit, response.ContentLength)
+	answer.Body = *answer.buffer
+	if err != nil {
+		answer.Release()
 		return Answer{}, false, err
 	}
 	// Bytes after the answer belong to no request: such a server can't be trusted with the next one.

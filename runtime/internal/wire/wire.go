@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,22 +28,37 @@ const ContentType = "application/json"
 // ErrTooLarge says that a body is larger than allowed.
 var ErrTooLarge = errors.New("body too large")
 
-// Read reads a whole body of at most limit bytes. A larger one gives ErrTooLarge, after reading no more than the limit. The hint is
+// Read reads a whole body of at most limit bytes. A larger one gives ErrTooLarge, after reading little more than the limit. The hint is
 // the announced length, negative if unknown; it is not trusted.
 func Read(body io.Reader, limit, hint int64) ([]byte, error) {
-	if hint > limit {
-		return nil, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
-	}
-	// A peer that announces much and sends nothing must not cost memory.
-	buffer := bytes.NewBuffer(make([]byte, 0, min(max(hint, 0), 64<<10)+bytes.MinRead))
-	n, err := buffer.ReadFrom(io.LimitReader(body, limit+1))
+	data, err := ReadInto(nil, body, limit, hint)
 	if err != nil {
 		return nil, err
 	}
-	if n > limit {
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	return data, nil
+}
+
+// ReadInto is Read into a slice whose capacity is used. On an error the slice comes back too, for its capacity.
+func ReadInto(data []byte, body io.Reader, limit, hint int64) ([]byte, error) {
+	if hint > limit {
+		return data, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
 	}
-	return buffer.Bytes(), nil
+	// A peer that announces much and sends nothing must not cost memory. One byte more than announced, to see the end without growing.
+	data = slices.Grow(data[:0], int(min(max(hint, 511), 64<<10))+1)
+	for {
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > limit:
+			return data, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+		case errors.Is(err, io.EOF):
+			return data, nil
+		case err != nil:
+			return data, err
+		case len(data) == cap(data):
+			data = slices.Grow(data, len(data))
+		}
+	}
 }
 
 // Encode sets apiVersion and kind of an object and gives it as JSON.
