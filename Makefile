@@ -84,6 +84,10 @@ test: generate lint build ## all tests: unit, API, end to end with real clusters
 	@go test -timeout 40m $$(go list ./... | grep -E '$(HEAVY)')
 	@echo "All tests passed. Next: make demo"
 
+.PHONY: test-upgrade
+test-upgrade: build kube-previous ## upgrade a real cluster from the Kubernetes minor before to this one
+	@go test -count=1 -v -run 'TestUpgrade$$' ./test/e2e
+
 .PHONY: bench
 bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go run ./hack/bench

@@ -10,9 +10,9 @@ import (
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "Make, see, scale and delete clusters", Aliases: []string{"clusters"}}
+	cmd := &cobra.Command{Use: "cluster", Short: "Make, see, scale, upgrade and delete clusters", Aliases: []string{"clusters"}}
 	cmd.AddCommand(a.clusterCreateCommand(), a.clusterListCommand(), a.clusterDescribeCommand(), a.clusterScaleCommand(),
-		a.clusterDeleteCommand(), a.clusterKubeconfigCommand())
+		a.clusterUpgradeCommand(), a.clusterDeleteCommand(), a.clusterKubeconfigCommand())
 	return cmd
 }
 
@@ -39,4 +39,12 @@ func (a *app) completeCluster(cmd *cobra.Command, args []string, _ string) ([]st
 		names = append(names, item.Name)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeVersion completes a Kubernetes version with those that there is a bundle of.
+func (a *app) completeVersion(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if cmd.Root().PersistentPreRunE(cmd, args) != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return a.bin.Bundles(), cobra.ShellCompDirectiveNoFileComp
 }

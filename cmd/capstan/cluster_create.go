@@ -116,10 +116,7 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until all Nodes are Ready")
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
 	outputFlag(cmd, &format)
-	_ = cmd.RegisterFlagCompletionFunc("kubernetes-version", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		_ = cmd.Root().PersistentPreRunE(cmd, args)
-		return a.bin.Bundles(), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("kubernetes-version", a.completeVersion)
 	return cmd
 }
 

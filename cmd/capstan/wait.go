@@ -46,15 +46,25 @@ func measure(cluster *clusterv1.Cluster, machines []clusterv1.Machine) progress 
 		return progress{stepControlPlane, firstUnready(machines)}
 	}
 	want := wantedMachines(cluster)
-	ready := 0
-	var live []clusterv1.Machine
+	ready, outdated, live := 0, 0, 0
 	for _, m := range machines {
 		if m.DeletionTimestamp.IsZero() {
-			live = append(live, m)
+			live++
+			if m.Spec.Version != cluster.Spec.Topology.Version {
+				outdated++
+				continue
+			}
 			if c := condition(m.Status.Conditions, clusterv1.MachineNodeReadyCondition); c != nil && c.Status == metav1.ConditionTrue && m.Status.NodeRef.IsDefined() {
 				ready++
 			}
 		}
+	}
+	if outdated > 0 {
+		detail := fmt.Sprintf("%d of %d machines have %s", live-outdated, want, cluster.Spec.Topology.Version)
+		if c := condition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); c != nil && c.Status != metav1.ConditionTrue {
+			detail += "; " + c.Message
+		}
+		return progress{stepNodes, oneLine(detail, 200)}
 	}
 	if ready != want || len(machines) != want {
 		return progress{stepNodes, fmt.Sprintf("%d of %d; %s", ready, want, firstUnready(machines))}

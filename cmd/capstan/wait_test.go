@@ -27,6 +27,7 @@ func TestMeasure(t *testing.T) {
 	blocked := func(c *clusterv1.Cluster) {
 		c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, Message: "cluster needs 6 hosts"}}
 	}
+	upgraded := func(c *clusterv1.Cluster) { c.Spec.Topology.Version = "v1.36.3" }
 	machine := func(name string, ready bool) clusterv1.Machine {
 		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		status := metav1.ConditionFalse
@@ -58,6 +59,10 @@ func TestMeasure(t *testing.T) {
 		"a missing machine is waited for": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true)},
 			progress{stepNodes, "1 of 2; waiting for machines"},
+		},
+		"a machine of another version is waited for, with what holds the upgrade": {
+			cluster(refs, provisioned, initialized, blocked, upgraded), []clusterv1.Machine{machine("a", true), machine("b", true)},
+			progress{stepNodes, "0 of 2 machines have v1.36.3; cluster needs 6 hosts"},
 		},
 		"all Nodes Ready is the end": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true)}, progress{},
