@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -62,13 +61,13 @@ func newCondition(c clusterv1beta1.Condition) metav1.Condition {
 
 // conditionsFromHub returns the conditions as v1beta1 has them. written are those whose form was said by somebody who wrote v1beta1; one
 // counts as long as the condition still is what it was made into.
-func conditionsFromHub(conditions []metav1.Condition, written []clusterv1.Condition) []clusterv1beta1.Condition {
+func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1Condition) []clusterv1beta1.Condition {
 	var out []clusterv1beta1.Condition
 	for _, c := range conditions {
 		old := oldCondition(c)
 		for _, w := range written {
 			c.ObservedGeneration = 0
-			if said := clusterv1beta1Condition(w); equality.Semantic.DeepEqual(newCondition(said), c) {
+			if said := writtenCondition(w); equality.Semantic.DeepEqual(newCondition(said), c) {
 				old = said
 			}
 		}
@@ -87,7 +86,7 @@ func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) 
 	for _, c := range conditions {
 		now := newCondition(c)
 		if !equality.Semantic.DeepEqual(oldCondition(now), c) {
-			out.written = append(out.written, clusterv1Condition(c))
+			out.written = append(out.written, keptCondition(c))
 		}
 		out.conditions = append(out.conditions, observed(now, was))
 	}
@@ -97,7 +96,7 @@ func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) 
 // hubConditions are the conditions of a v1beta2 object: status.conditions and status.deprecated.v1beta1.conditions.
 type hubConditions struct {
 	conditions []metav1.Condition
-	written    []clusterv1.Condition
+	written    []v1beta2.V1Beta1Condition
 }
 
 // observed sets the generation of a condition that was not touched: v1beta1 has none.
@@ -115,16 +114,17 @@ func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
 	return now
 }
 
-func clusterv1beta1Condition(c clusterv1.Condition) clusterv1beta1.Condition {
+// writtenCondition is a condition that v1beta2 keeps as somebody wrote it.
+func writtenCondition(c v1beta2.V1Beta1Condition) clusterv1beta1.Condition {
 	return clusterv1beta1.Condition{
-		Type: clusterv1beta1.ConditionType(c.Type), Status: c.Status, Severity: clusterv1beta1.ConditionSeverity(c.Severity),
+		Type: clusterv1beta1.ConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Severity: clusterv1beta1.ConditionSeverity(c.Severity),
 		LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
 	}
 }
 
-func clusterv1Condition(c clusterv1beta1.Condition) clusterv1.Condition {
-	return clusterv1.Condition{
-		Type: clusterv1.ConditionType(c.Type), Status: c.Status, Severity: clusterv1.ConditionSeverity(c.Severity),
+func keptCondition(c clusterv1beta1.Condition) v1beta2.V1Beta1Condition {
+	return v1beta2.V1Beta1Condition{
+		Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Severity: string(c.Severity),
 		LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
 	}
 }

@@ -214,10 +214,10 @@ func conditions(c randfill.Continue) (list []metav1.Condition) {
 // written returns what v1beta2 keeps of v1beta1: some of it as it comes from there, some of it outlived by the conditions.
 func written(c randfill.Continue, current []metav1.Condition) (w v1beta2.V1Beta1Status) {
 	for _, m := range current {
-		old := clusterv1Condition(oldCondition(m))
+		old := keptCondition(oldCondition(m))
 		switch c.Intn(4) {
 		case 0:
-			old.Severity = clusterv1.ConditionSeverity(pick(c, "Error", "Warning", "Info", ""))
+			old.Severity = pick(c, "Error", "Warning", "Info", "")
 		case 1:
 			old.Message = word(c)
 		default:

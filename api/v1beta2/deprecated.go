@@ -2,7 +2,6 @@ package v1beta2
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // DeprecatedStatus has what only older contracts know. Each part goes when its API version is no longer served.
@@ -37,7 +36,43 @@ type V1Beta1Status struct {
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
-	Conditions []clusterv1.Condition `json:"conditions,omitempty"`
+	Conditions []V1Beta1Condition `json:"conditions,omitempty"`
+}
+
+// V1Beta1Condition is a condition as contract v1beta1 has it (IM-29, IC-26).
+type V1Beta1Condition struct {
+	// type of the condition.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Type string `json:"type,omitempty"`
+
+	// status is True, False or Unknown.
+	// +required
+	// +kubebuilder:validation:Enum=True;False;Unknown
+	Status metav1.ConditionStatus `json:"status,omitempty"`
+
+	// severity is Error, Warning or Info; only conditions that are False should have one.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	Severity string `json:"severity,omitempty"`
+
+	// lastTransitionTime is when the status changed for the last time.
+	// +required
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
+
+	// reason of the status in one word.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
+
+	// message tells people about it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=10240
+	Message string `json:"message,omitempty"`
 }
 
 // terminalReasons are the reasons of conditions that tell of a failure that nothing but a replacement of the object repairs.
