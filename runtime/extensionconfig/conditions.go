@@ -36,6 +36,7 @@ func setDiscovered(config *runtimev1.ExtensionConfig, err error) {
 	condition := metav1.Condition{
 		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: runtimev1.ExtensionConfigDiscoveredReason,
 	}
+	//lint:ignore SA1019 clients of v1alpha1 still read it
 	older := clusterv1.Condition{Type: runtimev1.RuntimeExtensionDiscoveredV1Beta1Condition, Status: corev1.ConditionTrue}
 	if err != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, runtimev1.ExtensionConfigNotDiscoveredReason, clip(err.Error())
@@ -104,6 +105,8 @@ func set(config *runtimev1.ExtensionConfig, condition metav1.Condition) {
 }
 
 // setOlder sets a condition of the contract before; clients of v1alpha1 still read it.
+//
+//lint:ignore SA1019 its type is as old as its readers
 func setOlder(config *runtimev1.ExtensionConfig, condition clusterv1.Condition) {
 	conditions := config.GetV1Beta1Conditions()
 	condition.LastTransitionTime = metav1.Now().Rfc3339Copy()

@@ -39,7 +39,7 @@ func filler(seed int64) *randfill.Filler {
 				*n = intstr.FromString(c.String(9))
 			}
 		},
-		func(fields *metav1.FieldsV1, _ randfill.Continue) { fields.Raw = []byte(`{}`) },
+		func(fields *metav1.FieldsV1, _ randfill.Continue) { fields.SetRawBytes([]byte(`{}`)) },
 	)
 }
 
@@ -109,9 +109,11 @@ type key string
 
 type odd struct {
 	inner
-	Named   named `json:"named"`
+	Named named `json:"named"`
+	//lint:ignore U1000 fields that are not exported are not encoded
 	named   string
 	Skipped string `json:"-"`
+	//lint:ignore SA5008 encoding/json takes this for the name "-"
 	Dash    string `json:"-,"`
 	NoTag   string
 	Quoted  int           `json:"quoted,string"`
