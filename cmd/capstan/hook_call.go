@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -111,11 +112,16 @@ func (a *app) callHook(ctx context.Context, name string, call hookCall) error {
 		return fmt.Errorf("hook %s can't be called by hand", descriptor.ID.Name)
 	}
 	var told []record.Call
-	calls, handlers, err := hookClient(ctx, plane, call, descriptor, func(c record.Call) { told = append(told, c) })
+	calls, handlers, release, err := a.hookClient(ctx, plane, call, descriptor, func(c record.Call) { told = append(told, c) })
 	if err != nil {
 		return err
 	}
-	defer calls.Close()
+	defer func() {
+		calls.Close()
+		if err := release(); err != nil {
+			fmt.Fprintf(a.err, "Warning: %v\n", err)
+		}
+	}()
 	answers := []hookAnswer{}
 	failed := 0
 	for _, handler := range handlers {
@@ -190,36 +196,44 @@ func (a *app) readCluster(path string) (*clusterv1.Cluster, error) {
 	return cluster, nil
 }
 
-// hookClient gives a client that knows the extensions, and the names of the handlers to call.
-func hookClient(ctx context.Context, plane ctrlclient.Client, call hookCall, descriptor *hook.Descriptor, observer func(record.Call)) (*client.Client, []string, error) {
+// hookClient gives a client that knows the extensions, and the names of the handlers to call. When both are done with, release must be called.
+func (a *app) hookClient(ctx context.Context, plane ctrlclient.Client, call hookCall, descriptor *hook.Descriptor, observer func(record.Call)) (
+	calls *client.Client, handlers []string, release func() error, err error,
+) {
+	options := client.Options{Observer: observer, MaxRetryAfter: 365 * 24 * time.Hour}
+	undo := func() error { return nil }
 	var configs []runtimev1.ExtensionConfig
-	var reader ctrlclient.Reader
 	if call.server.url == "" {
-		reader = plane
-		var err error
+		options.Reader, options.Certificate = plane, a.planeCertificate
 		if configs, err = extensionConfigs(ctx, plane); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
+		}
+		if undo, err = a.reachExtensions(ctx, configs); err != nil {
+			return nil, nil, nil, err // it has undone what it did
 		}
 	}
-	calls, err := client.New(client.Options{Reader: reader, Observer: observer, MaxRetryAfter: 365 * 24 * time.Hour})
-	if err != nil {
-		return nil, nil, err
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo())
+		}
+	}()
+	if calls, err = client.New(options); err != nil {
+		return nil, nil, nil, err
 	}
 	if call.server.url != "" {
 		config, err := call.server.config()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		discovered, err := calls.Discover(ctx, config)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		configs = append(configs, *discovered)
 	}
 	if err := calls.WarmUp(&runtimev1.ExtensionConfigList{Items: configs}); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	var handlers []string
 	for _, config := range configs {
 		for _, h := range config.Status.Handlers {
 			if h.RequestHook.Hook == descriptor.ID.Name && (call.handler == "" || call.handler == h.Name) {
@@ -229,9 +243,9 @@ func hookClient(ctx context.Context, plane ctrlclient.Client, call hookCall, des
 	}
 	slices.Sort(handlers)
 	if len(handlers) == 0 {
-		return nil, nil, hint("see: capstan hook list", "no extension has a handler of hook %s to call", descriptor.ID.Name)
+		return nil, nil, nil, hint("see: capstan hook list", "no extension has a handler of hook %s to call", descriptor.ID.Name)
 	}
-	return calls, handlers, nil
+	return calls, handlers, undo, nil
 }
 
 func callHandler(ctx context.Context, calls *client.Client, descriptor *hook.Descriptor, cluster *clusterv1.Cluster, handler string, request runtimehooksv1.RequestObject) hookAnswer {
@@ -242,6 +256,9 @@ func callHandler(ctx context.Context, calls *client.Client, descriptor *hook.Des
 	answer.Took = time.Since(start).Round(100 * time.Microsecond).String()
 	if err != nil {
 		answer.Answer, answer.Error = string(record.Failure), err.Error()
+		if called := new(client.CallError); errors.As(err, &called) {
+			answer.Error = called.Err.Error() // the table names hook and handler already
+		}
 		return answer
 	}
 	answer.Message = response.GetMessage()
@@ -264,7 +281,7 @@ func (a *app) hookAnswerTable(answers []hookAnswer) error {
 		if r.Error != "" {
 			text = r.Error
 		}
-		rows = append(rows, []string{r.Handler, r.Answer, dash(r.RetryAfter), r.Took, dash(oneLine(text, 120))})
+		rows = append(rows, []string{r.Handler, r.Answer, dash(r.RetryAfter), r.Took, dash(oneLine(text, 400))})
 	}
 	return a.table([]string{"HANDLER", "ANSWER", "RETRY AFTER", "TOOK", "MESSAGE"}, rows)
 }
