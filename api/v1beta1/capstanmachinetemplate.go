@@ -13,6 +13,7 @@ type CapstanMachineTemplateResource struct {
 
 	// spec becomes the spec of the CapstanMachine (IMT-07).
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID can't be in a template: it names one instance, and the controller sets it; leave it out"
 	Spec CapstanMachineSpec `json:"spec"`
 }
 
