@@ -29,7 +29,7 @@ func TestManagerConverts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := apiserver.Start(apiserver.Options{CRDs: append(ours, core...), Conversion: true})
+	server, err := apiserver.Start(apiserver.Options{CRDs: core, Converted: ours})
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)
