@@ -236,7 +236,7 @@ func (l *limit) spoil(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	if strings.Contains(r.URL.Path, "create") { // long enough for others to come
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(300 * time.Millisecond):
 		case <-r.Context().Done():
 		}
 	}

@@ -192,6 +192,13 @@ var groupVersion = schema.GroupVersion{Group: group, Version: "v1"}
 // BeforePowerOff is called before a host is powered off.
 var BeforePowerOff = hook.Define[Request, Response](groupVersion, "BeforePowerOff")
 
+// BeforePowerOffBeta is the version before.
+var BeforePowerOffBeta = hook.Define[Request, Response](schema.GroupVersion{Group: group, Version: "v1beta1"}, "BeforePowerOff")
+
+var catalog, err = hook.NewCatalog(BeforePowerOff, hook.About(BeforePowerOffBeta, hook.Facts{
+	Deprecated: "v1.10", DeprecatedOn: time.Date(2026, time.November, 21, 0, 0, 0, 0, time.UTC), ReplacedBy: "v1",
+}))
+
 type Request struct {
 	// Host is the host.
 	// +required
@@ -226,6 +233,9 @@ type Response struct {
 	h := d.Hooks["hooks.example.org/v1/BeforePowerOff"]
 	if h == nil || !h.Blocking || h.Description != "BeforePowerOff is called before a host is powered off." {
 		t.Fatalf("hook is %+v", h)
+	}
+	if beta := d.Hooks["hooks.example.org/v1beta1/BeforePowerOff"]; beta == nil || beta.Deprecated != "v1.10" || beta.DeprecatedOn != "2026-11-21" || h.Deprecated != "" {
+		t.Errorf("the version before is %+v", beta)
 	}
 	request := d.Types[h.Request]
 	if got := request.FieldNames(); !slices.Equal(got, []string{"Also", "Both", "Gone", "host"}) {

@@ -36,6 +36,7 @@ func (s *Source) Read(ctx context.Context, importPath string) (*Document, error)
 	if err != nil {
 		return nil, fmt.Errorf("reading the hooks of package %s: %w", importPath, err)
 	}
+	lives := pkg.lives()
 	for _, declared := range pkg.hooks() {
 		file := pkg.files[declared.file]
 		request, response := s.typeOf(ctx, pkg, file, declared.request), s.typeOf(ctx, pkg, file, declared.response)
@@ -44,7 +45,8 @@ func (s *Source) Read(ctx context.Context, importPath string) (*Document, error)
 		}
 		s.document.Hooks[declared.id.String()] = &Hook{
 			Request: request.Ref, Response: response.Ref, Description: declared.comment,
-			Blocking: s.document.Types[response.Ref].Fields["retryAfterSeconds"] != nil,
+			Blocking:   s.document.Types[response.Ref].Fields["retryAfterSeconds"] != nil,
+			Deprecated: lives[declared.name].deprecated, DeprecatedOn: lives[declared.name].deprecatedOn,
 		}
 	}
 	if len(s.document.Hooks) == 0 {
@@ -85,6 +87,7 @@ func (s *Source) Missing() []string {
 // declaredHook is a hook as the source has it.
 type declaredHook struct {
 	id                hook.ID
+	name              string // of its variable or function
 	file              string
 	comment           string
 	request, response ast.Expr
@@ -101,7 +104,7 @@ func (p *sourcePackage) hooks() []declaredHook {
 				if request, response, ok := hookFunction(d); ok && group != "" {
 					found = append(found, declaredHook{
 						id:   hook.ID{Group: group, Version: version, Name: d.Name.Name},
-						file: name, comment: comment(d.Doc), request: request, response: response,
+						name: d.Name.Name, file: name, comment: comment(d.Doc), request: request, response: response,
 					})
 				}
 			case *ast.GenDecl:
@@ -138,7 +141,7 @@ func (p *sourcePackage) definedHooks(file string, d *ast.GenDecl) []declaredHook
 		if !ok {
 			continue
 		}
-		for _, expression := range value.Values {
+		for i, expression := range value.Values {
 			call, ok := expression.(*ast.CallExpr)
 			if !ok || len(call.Args) != 2 {
 				continue
@@ -161,7 +164,7 @@ func (p *sourcePackage) definedHooks(file string, d *ast.GenDecl) []declaredHook
 				text = comment(d.Doc)
 			}
 			found = append(found, declaredHook{
-				id: hook.ID{Group: group, Version: version, Name: name}, file: file, comment: text,
+				id: hook.ID{Group: group, Version: version, Name: name}, name: value.Names[i].Name, file: file, comment: text,
 				request: function.Indices[0], response: function.Indices[1],
 			})
 		}
