@@ -1,0 +1,111 @@
+package webhook_test
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/test/apiserver"
+)
+
+// document is what the test looks at in an object.
+type document struct {
+	Kind     string
+	Metadata struct {
+		Name, Namespace string
+		Annotations     map[string]string
+	}
+	Spec struct {
+		Versions   []struct{ Name string }
+		Conversion struct {
+			Strategy string
+			Webhook  struct{ ClientConfig client }
+		}
+		DNSNames   []string
+		SecretName string
+		IssuerRef  struct{ Name string }
+	}
+	Webhooks []struct{ ClientConfig client }
+}
+
+type client struct {
+	Service struct{ Name, Namespace, Path string }
+}
+
+// TestKustomize builds what a management cluster gets: all of it leads to one Service, whose certificate is good for its name and known to
+// whoever calls.
+func TestKustomize(t *testing.T) {
+	byKind := map[string][]document{}
+	for _, folder := range []string{"../crd", "."} {
+		for _, d := range build(t, folder) {
+			byKind[d.Kind] = append(byKind[d.Kind], d)
+		}
+	}
+	for kind, want := range map[string]int{
+		"Service": 1, "Certificate": 1, "Issuer": 1, "ValidatingWebhookConfiguration": 1, "CustomResourceDefinition": 5,
+	} {
+		if len(byKind[kind]) != want {
+			t.Fatalf("%d objects are a %s, want %d", len(byKind[kind]), kind, want)
+		}
+	}
+	service, certificate := byKind["Service"][0].Metadata, byKind["Certificate"][0]
+	authority := certificate.Metadata.Namespace + "/" + certificate.Metadata.Name
+	if !slices.Contains(certificate.Spec.DNSNames, service.Name+"."+service.Namespace+".svc") {
+		t.Errorf("the certificate is for %v", certificate.Spec.DNSNames)
+	}
+	if certificate.Spec.IssuerRef.Name != byKind["Issuer"][0].Metadata.Name || certificate.Spec.SecretName != "capstan-webhook-service-cert" {
+		t.Errorf("the certificate is %+v", certificate.Spec)
+	}
+	calls := func(what string, d document, c client) {
+		t.Helper()
+		if c.Service.Name != service.Name || c.Service.Namespace != service.Namespace || c.Service.Path == "" {
+			t.Errorf("%s is at %+v, want Service %s in %s", what, c.Service, service.Name, service.Namespace)
+		}
+		if d.Metadata.Annotations["cert-manager.io/inject-ca-from"] != authority {
+			t.Errorf("%s is trusted by %v, want %s", what, d.Metadata.Annotations, authority)
+		}
+	}
+	hooks := byKind["ValidatingWebhookConfiguration"][0]
+	if len(hooks.Webhooks) != 4 {
+		t.Errorf("%d admission webhooks, want 4", len(hooks.Webhooks))
+	}
+	for _, hook := range hooks.Webhooks {
+		calls("an admission webhook", hooks, hook.ClientConfig)
+	}
+	for _, crd := range byKind["CustomResourceDefinition"] {
+		if len(crd.Spec.Versions) == 1 {
+			if crd.Spec.Conversion.Strategy != "" {
+				t.Errorf("%s has one version and is converted", crd.Metadata.Name)
+			}
+			continue
+		}
+		if crd.Spec.Conversion.Strategy != "Webhook" {
+			t.Errorf("%s has conversion strategy %q: the API server would only change the name of the version", crd.Metadata.Name, crd.Spec.Conversion.Strategy)
+		}
+		calls("the conversion of "+crd.Metadata.Name, crd, crd.Spec.Conversion.Webhook.ClientConfig)
+	}
+}
+
+// build runs kustomize, which is a part of kubectl.
+func build(t *testing.T, folder string) (all []document) {
+	t.Helper()
+	kube, err := apiserver.Bundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), kube, "kubectl", "kustomize", folder).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kustomize %s: %v\n%s", folder, err, out)
+	}
+	for _, text := range bytes.Split(out, []byte("\n---\n")) {
+		var d document
+		if err := yaml.Unmarshal(text, &d); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
