@@ -117,6 +117,32 @@ func TestAnOutageUnderIgnore(t *testing.T) {
 	}
 }
 
+// An endpoint that flaps fails only calls that meet it when it is down.
+func TestAnEndpointThatFlaps(t *testing.T) {
+	b := newBench(t, client.Options{})
+	var asked atomic.Int32
+	b.raw(runtimev1.FailurePolicyFail, 10, func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1)%3 != 0 {
+			reset(w, r)
+			return
+		}
+		body(success)(w, r)
+	})
+	works := 0
+	for range 30 {
+		response, err := b.gate(t.Context())
+		if err == nil && response.Message == "go" {
+			works++
+		} else if errors.Is(err, client.ErrNotAsked) {
+			t.Fatalf("it was not asked: %v", err)
+		}
+	}
+	// A call that meets a reset on a connection that was kept is sent once more, on a new one.
+	if works < 10 || asked.Load() < 30 || asked.Load() > 60 {
+		t.Errorf("%d of 30 calls worked, it was asked %d times", works, asked.Load())
+	}
+}
+
 // Answers are no outage, whatever they say; nor is a caller that gives up.
 func TestWhatIsNoOutage(t *testing.T) {
 	for name, c := range map[string]struct {
