@@ -62,15 +62,15 @@ func (m *metrics) ended(h *Handler, answer string, took time.Duration) {
 	m.duration.WithLabelValues(id.Name, id.Version, h.name).Observe(took.Seconds())
 }
 
-func (m *metrics) answered(h *Handler, response runtimehooksv1.ResponseObject, took time.Duration) {
-	answer := answeredSuccess
+// answered gives how a call ended that was answered, and counts the seconds that the caller was asked to wait.
+func (m *metrics) answered(h *Handler, response runtimehooksv1.ResponseObject) string {
+	if response.GetStatus() != runtimehooksv1.ResponseStatusSuccess {
+		return answeredFailure
+	}
 	if retry, ok := response.(runtimehooksv1.RetryResponseObject); ok && retry.GetRetryAfterSeconds() != 0 {
-		answer = answeredWait
 		id := h.descriptor.ID
 		m.waited.WithLabelValues(id.Name, id.Version, h.name).Add(float64(retry.GetRetryAfterSeconds()))
+		return answeredWait
 	}
-	if response.GetStatus() != runtimehooksv1.ResponseStatusSuccess {
-		answer = answeredFailure
-	}
-	m.ended(h, answer, took)
+	return answeredSuccess
 }

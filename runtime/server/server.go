@@ -56,6 +56,8 @@ type Options struct {
 	// Metrics gets the metrics of the server: calls by hook, version, handler and how they ended, their durations, the seconds that callers were
 	// asked to wait. Default: none are registered.
 	Metrics prometheus.Registerer
+	// Trace is told when each call begins and ends, see [Tracer]. Package trace has one for OpenTelemetry. Default: none.
+	Trace Tracer
 	// Ready tells whether calls are welcome, for [Server.Health]; it is given two seconds. Default: always.
 	Ready func(context.Context) error
 	// Catalog describes the hooks of the handlers in the OpenAPI document, which is served at [OpenAPIPath] below the prefix, to GET. Default: the
@@ -71,6 +73,7 @@ type Server struct {
 	turns    chan struct{}
 	waiting  chan struct{}
 	metrics  *metrics
+	tracer   Tracer
 	isReady  func(context.Context) error
 	draining atomic.Bool
 }
@@ -95,6 +98,7 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 		routes:  map[string]*Handler{},
 		turns:   make(chan struct{}, parallel),
 		waiting: make(chan struct{}, waitingFactor*parallel),
+		tracer:  options.Trace,
 		isReady: options.Ready,
 	}
 	if s.log == nil {
@@ -164,13 +168,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.budget(r))
 	defer cancel()
 	start := time.Now()
-	release, err := s.turn(ctx)
-	if err != nil {
-		s.metrics.ended(h, answeredBusy, time.Since(start))
+	ctx, end := s.trace(ctx, h, r)
+	answered := answeredBusy
+	if release, err := s.turn(ctx); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
+	} else {
+		answered = s.serve(ctx, start, release, h, w, r)
 	}
-	s.serve(ctx, start, release, h, w, r)
+	s.metrics.ended(h, answered, time.Since(start))
+	end(answered)
 }
 
 // budget is how long the call may take: a little less than the caller waits, so that it hears what happened.
@@ -210,7 +216,8 @@ type outcome struct {
 	panicked bool
 }
 
-func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *Handler, w http.ResponseWriter, r *http.Request) {
+// serve reads the request, calls the handler and answers. It gives how the call ended.
+func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *Handler, w http.ResponseWriter, r *http.Request) (answered string) {
 	log := s.log.With("hook", h.descriptor.ID.Name, "handler", h.name)
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a body that drips must not keep its turn
@@ -224,17 +231,15 @@ func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *
 			w.Header().Set("Connection", "close") // the rest is not read
 		}
 		log.Warn("A request could not be read", "error", err)
-		s.metrics.ended(h, answeredUnreadable, time.Since(start))
 		http.Error(w, "reading the request: "+err.Error(), status)
-		return
+		return answeredUnreadable
 	}
 	request, err := decode(h, body)
 	if err != nil {
 		release()
 		log.Warn("A request could not be decoded", "error", err)
-		s.metrics.ended(h, answeredFailure, time.Since(start))
 		s.answer(w, h, failure(h, err))
-		return
+		return answeredFailure
 	}
 	if cluster := clusterOf(request); cluster != nil {
 		log = log.With("cluster", cluster.Namespace+"/"+cluster.Name)
@@ -257,18 +262,17 @@ func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *
 	select {
 	case o := <-ended:
 		if o.panicked {
-			s.metrics.ended(h, answeredPanic, time.Since(start))
 			http.Error(w, "the handler broke; see the extension's log", http.StatusInternalServerError)
-			return
+			return answeredPanic
 		}
 		answer := conclude(h, response, o.err)
-		s.metrics.answered(h, answer, time.Since(start))
 		logAnswer(ctx, log, answer, time.Since(start))
 		s.answer(w, h, answer)
+		return s.metrics.answered(h, answer)
 	case <-ctx.Done():
-		s.metrics.ended(h, answeredLate, time.Since(start))
 		log.Error("A handler did not return in time", "duration", time.Since(start).String())
 		http.Error(w, "the handler did not return in time", http.StatusGatewayTimeout)
+		return answeredLate
 	}
 }
 

@@ -1,0 +1,29 @@
+package trace
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+// Serving gives what [server.Options.Trace] needs to make spans with this provider. A span is a child of the caller's, whose context comes in the header
+// "traceparent". Its status is Error for all that callers count as a failed call or a failure.
+func Serving(provider oteltrace.TracerProvider) server.Tracer {
+	tracer := provider.Tracer(Name)
+	return func(ctx context.Context, call server.Call) (context.Context, func(string)) {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(call.Header))
+		ctx, span := tracer.Start(ctx, call.Hook.String(), oteltrace.WithSpanKind(oteltrace.SpanKindServer),
+			oteltrace.WithAttributes(HookKey.String(call.Hook.String()), HandlerKey.String(call.Handler)))
+		return ctx, func(answer string) {
+			span.SetAttributes(AnswerKey.String(answer))
+			if answer != "success" && answer != "wait" {
+				span.SetStatus(codes.Error, answer)
+			}
+			span.End()
+		}
+	}
+}
