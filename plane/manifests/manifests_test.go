@@ -90,6 +90,35 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
+// TestCRDsForOneContract: a plane can be made in which Cluster API uses an older contract with us.
+func TestCRDsForOneContract(t *testing.T) {
+	generated(t)
+	objects, err := CRDs(webhooks, "v1beta1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, object := range objects {
+		var crd crdView
+		if err := json.Unmarshal(object.JSON, &crd); err != nil {
+			t.Fatal(err)
+		}
+		if crd.Metadata.Labels["cluster.x-k8s.io/provider"] != "infrastructure-capstan" {
+			continue
+		}
+		seen++
+		if newer, ok := crd.Metadata.Labels["cluster.x-k8s.io/v1beta2"]; ok {
+			t.Errorf("%s serves contract v1beta2 by %s, too", object.Name, newer)
+		}
+		if len(crd.Spec.Versions) > 1 && crd.Metadata.Labels["cluster.x-k8s.io/v1beta1"] != "v1beta1" {
+			t.Errorf("%s has labels %v", object.Name, crd.Metadata.Labels)
+		}
+	}
+	if seen != 5 {
+		t.Errorf("%d definitions are ours, want 5", seen)
+	}
+}
+
 func TestWebhookConfigurations(t *testing.T) {
 	generated(t)
 	objects, err := WebhookConfigurations(webhooks)
