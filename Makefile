@@ -80,6 +80,8 @@ test: generate lint build ## all tests: unit, API, end to end with real clusters
 	@echo "→ unit tests$(if $(RACE), with the race detector,)"
 	@cd kube && GOWORK=off go test ./...
 	@CGO_ENABLED=$(RACE_CGO) go test $(RACE) $$(go list ./... ./api/... ./runtime/... | grep -vE '$(HEAVY)')
+	@echo "→ the client that Cluster API uses itself calls our server"
+	@go run ./hack/peer ./runtime/server -run Published
 	@echo "→ heavy tests, end to end"
 	@go test -timeout 40m $$(go list ./... | grep -E '$(HEAVY)')
 	@echo "All tests passed. Next: make demo"
@@ -91,6 +93,8 @@ test-upgrade: build kube-previous ## upgrade a real cluster from the Kubernetes 
 .PHONY: bench
 bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go run ./hack/bench
+	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
+	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 
 .PHONY: clean
 clean: ## remove what was built
