@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -80,55 +78,18 @@ func checkPatches(request *runtimehooksv1.GeneratePatchesRequest, response *runt
 			errs = append(errs, fmt.Errorf("the patch for the uid %q: %w (UH-01)", item.UID, err))
 			continue
 		}
-		switch same, err := sameBut(before, after, "metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"); {
+		switch same, err := patch.SameOutside(before, after, "metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"); {
 		case err != nil:
 			errs = append(errs, err)
 		case !same:
 			errs = append(errs, fmt.Errorf("the patch for the uid %q changes what patches must not change (UH-02)", item.UID))
 		default:
-			if same, err := sameBut(before, after); err == nil && same {
+			if same, err := patch.SameOutside(before, after); err == nil && same {
 				errs = append(errs, warn("the patch for the uid %q changes nothing: leave it out (UH-03)", item.UID))
 			}
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// sameBut tells whether two documents are the same, except for what is below some paths.
-func sameBut(before, after []byte, paths ...string) (bool, error) {
-	var from, to map[string]any
-	if err := errors.Join(json.Unmarshal(before, &from), json.Unmarshal(after, &to)); err != nil {
-		return false, fmt.Errorf("a patched object is not JSON: %w", err)
-	}
-	for _, path := range paths {
-		cut(from, strings.Split(path, "."))
-		cut(to, strings.Split(path, "."))
-	}
-	prune(from)
-	prune(to)
-	return reflect.DeepEqual(from, to), nil
-}
-
-func cut(object map[string]any, path []string) {
-	for _, name := range path[:len(path)-1] {
-		next, ok := object[name].(map[string]any)
-		if !ok {
-			return
-		}
-		object = next
-	}
-	delete(object, path[len(path)-1])
-}
-
-// prune removes objects that hold nothing: they differ from absent ones in form only.
-func prune(object map[string]any) {
-	for name, value := range object {
-		if inner, ok := value.(map[string]any); ok {
-			if prune(inner); len(inner) == 0 {
-				delete(object, name)
-			}
-		}
-	}
 }
 
 // checkVariables checks UH-05.
@@ -206,7 +167,7 @@ func checkInPlace(what string, current any, p runtimehooksv1.Patch, allowed stri
 	if err != nil {
 		return fmt.Errorf("%s: %w (UH-07)", what, err)
 	}
-	if same, err := sameBut(data, after, allowed); err != nil || !same {
+	if same, err := patch.SameOutside(data, after, allowed); err != nil || !same {
 		return fmt.Errorf("%s changes more than %s (UH-07)", what, allowed)
 	}
 	return nil

@@ -102,3 +102,29 @@ func FuzzDiff(f *testing.F) {
 		}
 	})
 }
+
+func TestSameOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string
+		paths         []string
+		want          bool
+	}{
+		"the same":                      {`{"a":{"b":1}}`, `{"a":{"b":1}}`, nil, true},
+		"another value":                 {`{"a":{"b":1}}`, `{"a":{"b":2}}`, nil, false},
+		"another value within":          {`{"a":{"b":1},"c":1}`, `{"a":{"b":2},"c":1}`, []string{"a.b"}, true},
+		"a new value within":            {`{}`, `{"a":{"b":{"c":2}}}`, []string{"a.b"}, true},
+		"another value beside":          {`{"a":{"b":1,"c":1}}`, `{"a":{"b":2,"c":2}}`, []string{"a.b"}, false},
+		"an empty object in an old one": {`{"a":{}}`, `{}`, nil, true},
+		"an empty list is a value":      {`{"a":[]}`, `{}`, nil, false},
+		"a path through a text":         {`{"a":"b"}`, `{"a":"c"}`, []string{"a.b"}, false},
+	} {
+		if got, err := patch.SameOutside([]byte(c.before), []byte(c.after), c.paths...); err != nil || got != c.want {
+			t.Errorf("%s: %t, %v", name, got, err)
+		}
+	}
+	for _, c := range [][2]string{{`{`, `{}`}, {`{}`, `{`}} {
+		if _, err := patch.SameOutside([]byte(c[0]), []byte(c[1])); err == nil {
+			t.Errorf("%s and %s: no error", c[0], c[1])
+		}
+	}
+}

@@ -40,6 +40,8 @@ const OpenAPIPath = "/openapi/v3"
 const (
 	// DefaultParallel is how many requests are worked on at the same time.
 	DefaultParallel = 32
+	// maxHandlers is how many an ExtensionConfig can list.
+	maxHandlers = 512
 	// waitingFactor times Parallel is how many more may wait for their turn.
 	waitingFactor = 8
 )
@@ -106,6 +108,9 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 	}
 	names := map[string]bool{}
 	var errs []error
+	if len(handlers) > maxHandlers {
+		errs = append(errs, fmt.Errorf("there are %d handlers, an ExtensionConfig can list %d: make two extensions", len(handlers), maxHandlers))
+	}
 	for i := range handlers {
 		h := handlers[i] // a copy, that nobody else holds
 		if err := h.check(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,6 +215,7 @@ func TestDefectNewRejectsWhatDiscoveryWouldReject(t *testing.T) {
 		"no function":                 {[]server.Handler{server.Handle(hook.BeforeClusterCreate, "a", nil)}, "the function is nil"},
 		"a zero hook":                 {[]server.Handler{server.Handle(hook.Hook[createRequest, createResponse]{}, "a", nothing)}, "the hook has no name"},
 		"an own answer to Discovery":  {[]server.Handler{server.Handle(hook.Discovery, "a", discovery)}, "answers Discovery itself"},
+		"more than can be listed":     {slices.Repeat(one("a"), 513), "there are 513 handlers, an ExtensionConfig can list 512"},
 		"two mistakes, both reported": {append(one("A"), one("b", server.Timeout(time.Hour))...), "A\": the name is not valid"},
 	} {
 		if _, err := server.New(server.Options{}, c.handlers...); err == nil || !strings.Contains(err.Error(), c.want) {

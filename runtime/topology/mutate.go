@@ -158,46 +158,13 @@ func patchOf(ctx context.Context, mutations []Mutation, item *runtimehooksv1.Gen
 }
 
 // allowed lists where patches may change templates (UH-02).
-var allowed = [][]string{
-	{"metadata", "labels"}, {"metadata", "annotations"}, {"spec", "template", "spec"}, {"spec", "template", "metadata"},
-}
+var allowed = []string{"metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"}
 
 // checkPlaces makes sure that nothing changed elsewhere: Cluster API would drop it without a word.
 func checkPlaces(before, after []byte) error {
-	var from, to map[string]any
-	if err := errors.Join(json.Unmarshal(before, &from), json.Unmarshal(after, &to)); err != nil {
-		return fmt.Errorf("comparing a template before and after: %w", err)
+	same, err := patch.SameOutside(before, after, allowed...)
+	if err == nil && !same {
+		err = errors.New("it changes what patches must not change: they are for " + strings.Join(allowed, ", ") + " (UH-02)")
 	}
-	for _, path := range allowed {
-		cut(from, path)
-		cut(to, path)
-	}
-	prune(from)
-	prune(to)
-	if !reflect.DeepEqual(from, to) {
-		return errors.New("it changes what patches must not change: they are for metadata.labels, metadata.annotations, spec.template.spec and spec.template.metadata (UH-02)")
-	}
-	return nil
-}
-
-func cut(object map[string]any, path []string) {
-	for _, name := range path[:len(path)-1] {
-		next, ok := object[name].(map[string]any)
-		if !ok {
-			return
-		}
-		object = next
-	}
-	delete(object, path[len(path)-1])
-}
-
-// prune removes objects that hold nothing: they differ from absent ones in form only.
-func prune(object map[string]any) {
-	for name, value := range object {
-		if inner, ok := value.(map[string]any); ok {
-			if prune(inner); len(inner) == 0 {
-				delete(object, name)
-			}
-		}
-	}
+	return err
 }
