@@ -38,3 +38,25 @@ func ExampleServes() {
 	fmt.Println(err)
 	// Output: <nil>
 }
+
+// A version whose end was announced stays callable for as long as rule 4 asks for; documents, conditions and metrics tell who still uses it.
+func ExampleAbout() {
+	newest := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
+	older := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1beta1"}, "BeforePowerOff")
+	versions := hook.Serves(newest, older,
+		func(newest, older *ping) error { older.Text = newest.Text; return nil },
+		func(older, newest *pong) error { newest.CommonRetryResponse = older.CommonRetryResponse; return nil },
+	)
+	catalog, err := hook.NewCatalog(newest, versions, hook.About(older, hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v1"}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(catalog.Facts(older.ID()).Advice())
+
+	_, err = hook.NewCatalog(newest, versions, hook.About(older, hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.11", ReplacedBy: "v1"}))
+	fmt.Println(err)
+	// Output:
+	// deprecated since v1.10, removed in v1.12; use v1
+	// building a catalog of hooks: hook hooks.example.org/v1beta1/BeforePowerOff: it is deprecated in v1.10 and removed in v1.11: a beta version stays for 2 releases and 6 months (RS-06)
+}

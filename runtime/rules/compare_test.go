@@ -208,9 +208,15 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// read keeps the releases that tests have read, by version.
+var read = map[string]*schema.Document{}
+
 // release reads the hooks of a published release. A machine that does not have it and can't get it does not run the test.
 func release(t *testing.T, version string) *schema.Document {
 	t.Helper()
+	if d, ok := read[version]; ok {
+		return d
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	m, err := schema.OpenModule(ctx, "sigs.k8s.io/cluster-api@"+version)
@@ -225,6 +231,7 @@ func release(t *testing.T, version string) *schema.Document {
 	if missing := source.Missing(); len(missing) > 0 {
 		t.Skipf("packages of release %s can't be had here: %s", version, missing)
 	}
+	read[version] = d
 	return d
 }
 
