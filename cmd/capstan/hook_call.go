@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -217,6 +218,11 @@ func (a *app) hookClient(ctx context.Context, plane ctrlclient.Client, call hook
 			err = errors.Join(err, undo())
 		}
 	}()
+	if own, err := call.server.certificate(); err != nil {
+		return nil, nil, nil, err
+	} else if own != nil {
+		options.Certificate = func() (*tls.Certificate, error) { return own, nil }
+	}
 	if calls, err = client.New(options); err != nil {
 		return nil, nil, nil, err
 	}

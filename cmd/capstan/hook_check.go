@@ -14,6 +14,7 @@ func (a *app) hookTestCommand() *cobra.Command {
 	var format string
 	var strict bool
 	var settings map[string]string
+	var only []string
 	cmd := &cobra.Command{
 		Use: "test URL", Short: "Check an extension, written in whatever language, against the contract", Args: cobra.ExactArgs(1),
 		Long: `Check a running extension: that discovery is valid, that handlers answer in time, the same for the same, and to many calls at once, and that they refuse
@@ -30,7 +31,11 @@ The exit code is 0 if no check failed; with --strict warnings count too.`,
 			if err != nil {
 				return err
 			}
-			report, err := conformance.Run(cmd.Context(), conformance.Target{URL: server.url, CA: ca, Settings: settings})
+			own, err := server.certificate()
+			if err != nil {
+				return err
+			}
+			report, err := conformance.Run(cmd.Context(), conformance.Target{URL: server.url, CA: ca, Certificate: own, Settings: settings, Only: only})
 			if err != nil {
 				return err
 			}
@@ -56,6 +61,11 @@ The exit code is 0 if no check failed; with --strict warnings count too.`,
 	}
 	server.flags(cmd)
 	cmd.Flags().StringVarP(&format, "output", "o", "text", "output format: text, json or junit")
+	names := make([]string, 0, len(conformance.Checks()))
+	for _, c := range conformance.Checks() {
+		names = append(names, c.Name)
+	}
+	cmd.Flags().StringSliceVar(&only, "only", nil, "make these checks only: "+strings.Join(names, ", "))
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings fail, too")
 	cmd.Flags().StringToStringVar(&settings, "setting", nil, "settings that go into every request, key=value")
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 
@@ -13,12 +14,29 @@ import (
 
 // hookServer is an extension's server that is named on the command line.
 type hookServer struct {
-	url    string
-	caFile string
+	url      string
+	caFile   string
+	certFile string
+	keyFile  string
 }
 
 func (s *hookServer) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.caFile, "ca-file", "", "certificates that the server's must be of, in PEM form (default: those that this machine trusts)")
+	cmd.Flags().StringVar(&s.certFile, "client-cert-file", "", "certificate to show to a server that asks for one, in PEM form")
+	cmd.Flags().StringVar(&s.keyFile, "client-key-file", "", "key of that certificate, in PEM form")
+	cmd.MarkFlagsRequiredTogether("client-cert-file", "client-key-file")
+}
+
+// certificate is what is shown to a server that asks for one, nil if nothing was given.
+func (s *hookServer) certificate() (*tls.Certificate, error) {
+	if s.certFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading --client-cert-file and --client-key-file: %w", err)
+	}
+	return &pair, nil
 }
 
 func (s *hookServer) ca() ([]byte, error) {

@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +16,7 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capstan-dev/capstan/runtime/certificate"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 	"github.com/capstan-dev/capstan/runtime/server"
@@ -87,6 +92,9 @@ func TestHookTest(t *testing.T) {
 	code, out, errOut := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--strict")
 	if code != 0 || !strings.Contains(out, "0 warnings, 0 failed") {
 		t.Errorf("%d %s %s", code, out, errOut)
+	}
+	if code, out, errOut := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--only", "oversized,quick"); code != 0 || strings.Contains(out, "malformed") || !strings.Contains(out, "oversized") {
+		t.Errorf("two checks: %d %s %s", code, out, errOut)
 	}
 	if code, out, _ := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit"); code != 0 || !strings.Contains(out, "<testsuite ") {
 		t.Errorf("junit: %d %s", code, out)
@@ -208,5 +216,43 @@ func TestHookNew(t *testing.T) {
 	}
 	if code, _, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk", "../../runtime"); code == 0 || !strings.Contains(errOut, "is not empty") {
 		t.Errorf("a second time: %d %s", code, errOut)
+	}
+}
+
+// A server that asks for a certificate is shown one.
+func TestHookTestShowsACertificate(t *testing.T) {
+	directory := t.TempDir()
+	keeper, err := certificate.New(t.Context(), certificate.InDirectory(directory), certificate.Options{Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := keeper.GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extension, err := server.New(server.Options{}, server.Handle(hook.UpdateMachine, "update",
+		func(context.Context, *runtimehooksv1.UpdateMachineRequest, *runtimehooksv1.UpdateMachineResponse) error {
+			return nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(extension)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{*pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	defer s.Close()
+	file := func(name string) string { return filepath.Join(directory, name) }
+	for _, args := range [][]string{
+		{"hook", "test", s.URL, "--ca-file", file("ca.crt"), "--only", "quick"},
+		{"hook", "call", "UpdateMachine", "--url", s.URL, "--ca-file", file("ca.crt")},
+	} {
+		if code, out, errOut := capstan(t, "", args...); code == 0 {
+			t.Errorf("%s without a certificate: %s %s", args, out, errOut)
+		}
+		args = append(args, "--client-cert-file", file("tls.crt"), "--client-key-file", file("tls.key"))
+		if code, out, errOut := capstan(t, "", args...); code != 0 {
+			t.Errorf("%s: %d %s %s", args, code, out, errOut)
+		}
 	}
 }
