@@ -14,7 +14,7 @@ GO_FOLDERS := api agent cmd config dock extension hack internal kube plane provi
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
 # Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
-HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$$
+HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$$|/test/contract$$|/test/contract/whole$$
 
 .PHONY: help
 help: ## list the targets
@@ -89,6 +89,15 @@ test: generate lint build ## all tests: unit, API, end to end with real clusters
 .PHONY: test-upgrade
 test-upgrade: build kube-previous ## upgrade a real cluster from the Kubernetes minor before to this one
 	@go test -count=1 -v -run 'TestUpgrade$$' ./test/e2e
+
+.PHONY: test-faults
+test-faults: kube ## the provider while its API server fails it, every call in turn, with the race detector, 20 times (takes long)
+	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_EVERY=1 go test $(RACE) -count=1 -timeout 60m -run TestEveryCallFailsOnce ./provider
+	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_FAULTS=1 go test $(RACE) -count=20 -timeout 60m -run TestFaultsOfTheAPIServer ./test/contract
+
+.PHONY: bench-writes
+bench-writes: kube ## count the provider's writes in the audit log: for a machine, and in five idle minutes with 100 machines
+	@CAPSTAN_TEST_IDLE=5m go test -count=1 -timeout 20m -v -run 'TestWrites|TestIdle' ./test/contract
 
 .PHONY: bench
 bench: build ## measure: plane, clusters, scaling, memory; where the time goes

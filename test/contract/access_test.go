@@ -1,0 +1,280 @@
+//go:build linux
+
+package contract
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/test/apiserver"
+	"github.com/capstan-dev/capstan/test/contract/rule"
+)
+
+const (
+	managerNamespace = "capstan-system"
+	managerAccount   = "capstan-manager"
+	managerUser      = "system:serviceaccount:" + managerNamespace + ":" + managerAccount
+)
+
+// managerConfig reaches the API server as the service account of capstan-manager: every test of this package runs the provider with its own
+// rights only.
+var managerConfig *rest.Config
+
+// managerRoles are the roles in config/rbac that the service account is bound to.
+var managerRoles []*rbacv1.ClusterRole
+
+// rbacObjects reads all objects in config/rbac.
+func rbacObjects() (roles []*rbacv1.ClusterRole, namespaced []*rbacv1.Role, err error) {
+	files, err := filepath.Glob(filepath.Join(apiserver.Root(), "config", "rbac", "*.yaml"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, document := range bytes.Split(data, []byte("\n---\n")) {
+			kind := metav1.TypeMeta{}
+			if err := yaml.Unmarshal(document, &kind); err != nil {
+				return nil, nil, fmt.Errorf("reading %s: %w", file, err)
+			}
+			switch kind.Kind {
+			case "ClusterRole":
+				role := &rbacv1.ClusterRole{}
+				if err := yaml.UnmarshalStrict(document, role); err != nil {
+					return nil, nil, fmt.Errorf("reading %s: %w", file, err)
+				}
+				roles = append(roles, role)
+			case "Role":
+				role := &rbacv1.Role{}
+				if err := yaml.UnmarshalStrict(document, role); err != nil {
+					return nil, nil, fmt.Errorf("reading %s: %w", file, err)
+				}
+				namespaced = append(namespaced, role)
+			}
+		}
+	}
+	return roles, namespaced, nil
+}
+
+// bindManager installs config/rbac, binds what belongs to the manager to its service account, and gets a token of that account.
+func bindManager(ctx context.Context) error {
+	roles, _, err := rbacObjects()
+	if err != nil {
+		return err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: managerAccount}}
+	if err := shared.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}}); err != nil {
+		return err
+	}
+	if err := shared.admin.Create(ctx, account); err != nil {
+		return err
+	}
+	for _, role := range roles {
+		if role.Name != managerAccount {
+			if err := shared.admin.Create(ctx, role); err != nil { // found by aggregation, bound to nobody by us
+				return err
+			}
+			continue
+		}
+		managerRoles = append(managerRoles, role.DeepCopy())
+		if err := bind(ctx, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: managerNamespace, Name: managerAccount}); err != nil {
+			return err
+		}
+	}
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200)}}
+	if err := shared.admin.SubResource("token").Create(ctx, account, token); err != nil {
+		return fmt.Errorf("getting a token of the manager: %w", err)
+	}
+	managerConfig = &rest.Config{
+		Host: shared.Config.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: shared.Config.CAData},
+		QPS: 200, Burst: 400, UserAgent: managerAccount,
+	}
+	return nil
+}
+
+const (
+	fallback = "a cache watches; it lists where the API server can't stream what is there already"
+	applied  = "what is applied and isn't there is made; the audit log shows the patch only"
+	migrates = "needed when stored objects are migrated after an upgrade, and tested there"
+)
+
+// unused are the rights that the manager has and does not use itself, with the reason for which it has them.
+var unused = map[string]string{
+	"create infrastructure.capstan.dev/capstanclusters":           "RB-01 names it",
+	"delete infrastructure.capstan.dev/capstanclusters":           "RB-01 names it",
+	"update infrastructure.capstan.dev/capstanclusters":           "RB-01 names it",
+	"get infrastructure.capstan.dev/capstanclusters":              "RB-01 names it; reads come from the cache, which lists and watches",
+	"create infrastructure.capstan.dev/capstanmachines":           "RB-01 names it",
+	"delete infrastructure.capstan.dev/capstanmachines":           "RB-01 names it",
+	"update infrastructure.capstan.dev/capstanmachines":           "RB-01 names it",
+	"get infrastructure.capstan.dev/capstanmachines":              "RB-01 names it; reads come from the cache, which lists and watches",
+	"create infrastructure.capstan.dev/capstanhosts":              "RB-01 names it",
+	"delete infrastructure.capstan.dev/capstanhosts":              "RB-01 names it",
+	"update infrastructure.capstan.dev/capstanhosts":              "RB-01 names it",
+	"get infrastructure.capstan.dev/capstanhosts":                 "agents get it for their own host, and nobody can grant what he has not",
+	"get infrastructure.capstan.dev/capstanclusters/status":       "RB-02 names it",
+	"update infrastructure.capstan.dev/capstanclusters/status":    "RB-02 names it",
+	"get infrastructure.capstan.dev/capstanmachines/status":       "RB-02 names it",
+	"update infrastructure.capstan.dev/capstanmachines/status":    "RB-02 names it",
+	"get infrastructure.capstan.dev/capstanhosts/status":          "agents get it for their own host",
+	"update infrastructure.capstan.dev/capstanhosts/status":       "agents get it for their own host",
+	"list cluster.x-k8s.io/clusters":                              fallback,
+	"list cluster.x-k8s.io/machines":                              fallback,
+	"list coordination.k8s.io/leases":                             fallback,
+	"list apiextensions.k8s.io/customresourcedefinitions":         fallback,
+	"create coordination.k8s.io/leases":                           applied,
+	"create serviceaccounts":                                      applied,
+	"create rbac.authorization.k8s.io/roles":                      applied,
+	"create rbac.authorization.k8s.io/rolebindings":               applied,
+	"patch apiextensions.k8s.io/customresourcedefinitions/status": migrates,
+	"get infrastructure.capstan.dev/capstanclustertemplates":      migrates,
+	"patch infrastructure.capstan.dev/capstanclustertemplates":    migrates,
+	"get infrastructure.capstan.dev/capstanmachinetemplates":      migrates,
+	"patch infrastructure.capstan.dev/capstanmachinetemplates":    migrates,
+	"get cluster.x-k8s.io/clusters":                               "RB-03; reads come from the cache, which lists and watches",
+	"get cluster.x-k8s.io/machines":                               "RB-03; reads come from the cache, which lists and watches",
+	"get coordination.k8s.io/leases":                              "agents get it for their own host",
+	"update coordination.k8s.io/leases":                           "agents get it for their own host",
+	"update secrets":                                              "replaces bootstrap data that an earlier claim left behind, which takes a crash to happen",
+	"patch events.k8s.io/events":                                  "an event that comes again counts up the first one, after some minutes",
+}
+
+// TestAccess runs the provider through a whole life with the rights of its service account, and compares what the API server's audit log says it
+// asked for with what it may.
+func TestAccess(t *testing.T) {
+	rule.Both(t, "RB-01", "RB-02", "RB-03", "RB-10", "RB-12", "SG-01", "IM-56", "IM-61", "IC-52", "IC-56")
+	f := form{rule.V1Beta2}
+	w := newWorld(t, f, 4)
+	w.provisionedCluster("demo")
+	w.newMachine("cp", machineOptions{controlPlane: true})
+	w.newMachine("w1", machineOptions{})
+	w.ready("cp")
+	w.ready("w1")
+	edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(true))
+	w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "True")
+	edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(false))
+	w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "False")
+	checkOwners(w)
+	for _, name := range []string{"w1", "cp"} {
+		w.delete(w.machine(name))
+		w.gone("CapstanMachine", name)
+	}
+	w.delete(w.cluster("demo"))
+	w.gone("CapstanCluster", "demo")
+	w.must(shared.admin.DeleteAllOf(t.Context(), &infrav1.CapstanHost{}, inNamespace(w.ns)))
+	w.until("the hosts are gone", func() bool {
+		list := &infrav1.CapstanHostList{}
+		w.must(shared.admin.List(t.Context(), list, inNamespace(w.ns)))
+		return len(list.Items) == 0
+	})
+	w.stop()
+
+	used, denied, err := requestsOf(managerUser)
+	w.must(err)
+	for _, d := range denied {
+		t.Errorf("the API server refused the manager: %s", d)
+	}
+	granted := rights(managerRoles)
+	if len(used) < 10 || len(granted) < 20 {
+		t.Fatalf("the audit log names %d rights that were used of %d: the test looks in the wrong place", len(used), len(granted))
+	}
+	var lines []string
+	for _, right := range granted {
+		why, listed := unused[right]
+		switch {
+		case used[right] > 0:
+			lines = append(lines, fmt.Sprintf("%s\tused\t%d requests", right, used[right]))
+		case listed:
+			lines = append(lines, fmt.Sprintf("%s\tnot used\t%s", right, why))
+		default:
+			lines = append(lines, right+"\tnot used\t")
+			t.Errorf("the manager may %s and never does: take the right away, or say here why it has it (RB-12)", right)
+		}
+	}
+	for right := range unused {
+		if !slices.Contains(granted, right) {
+			t.Errorf("%q is listed as granted and not used, and is not granted", right)
+		}
+	}
+	w.must(os.MkdirAll(reports, 0o755))
+	w.must(os.WriteFile(reports+"/access.tsv", []byte("right\tused\twhy\n"+strings.Join(lines, "\n")+"\n"), 0o644))
+}
+
+// checkOwners looks for owner references that block the deletion of their owner: they would need rights to its finalizers (RB-10).
+func checkOwners(w *world) {
+	w.Helper()
+	accounts, secrets := &corev1.ServiceAccountList{}, &corev1.SecretList{}
+	w.must(shared.admin.List(w.Context(), accounts, inNamespace(w.ns)))
+	w.must(shared.admin.List(w.Context(), secrets, inNamespace(w.ns)))
+	var owners []metav1.OwnerReference
+	for _, a := range accounts.Items {
+		owners = append(owners, a.OwnerReferences...)
+	}
+	for _, s := range secrets.Items {
+		owners = append(owners, s.OwnerReferences...)
+	}
+	if len(owners) == 0 {
+		w.Error("no object has an owner: the test looks at the wrong objects")
+	}
+	for _, o := range owners {
+		if ptr.Deref(o.BlockOwnerDeletion, false) {
+			w.Errorf("an owner reference blocks the deletion of %s %s (RB-10)", o.Kind, o.Name)
+		}
+	}
+}
+
+// TestAggregatedRole compares what core gets through the aggregated role with what the contract asks for.
+func TestAggregatedRole(t *testing.T) {
+	rule.Both(t, "RB-05", "RB-06", "RB-07", "RB-08", "RB-09", "IC-04")
+	roles, _, err := rbacObjects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var aggregated []*rbacv1.ClusterRole
+	for _, r := range roles {
+		if r.Labels["cluster.x-k8s.io/aggregate-to-manager"] == "true" {
+			aggregated = append(aggregated, r)
+		}
+	}
+	if len(aggregated) != 1 {
+		t.Fatalf("%d roles have the label cluster.x-k8s.io/aggregate-to-manager, want 1", len(aggregated))
+	}
+	has := rights(aggregated)
+	var want []string
+	for _, resource := range []string{"capstanmachines", "capstanmachinetemplates", "capstanclusters", "capstanclustertemplates"} {
+		for _, verb := range []string{"create", "delete", "get", "list", "patch", "update", "watch"} {
+			if resource == "capstanclustertemplates" && (verb == "create" || verb == "delete") {
+				continue // five verbs suffice (D-16); ClusterClasses that are rebased need the two others
+			}
+			want = append(want, verb+" infrastructure.capstan.dev/"+resource)
+		}
+	}
+	for _, right := range want {
+		if !slices.Contains(has, right) {
+			t.Errorf("core may not %s", right)
+		}
+	}
+	for _, right := range has {
+		if !slices.Contains(want, right) {
+			t.Errorf("core may %s, which no rule asks for", right)
+		}
+	}
+}

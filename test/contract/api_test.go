@@ -1,0 +1,169 @@
+//go:build linux
+
+package contract
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/test/contract/rule"
+)
+
+// TestObjects makes objects of all kinds in two namespaces under one name, and looks at what the API server gives back.
+func TestObjects(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "IM-05", "IM-06", "IM-09", "IM-10", "IM-33", "IMT-05", "IMT-07", "IMT-10", "IC-02", "IC-03", "IC-15", "ICT-03", "ICT-04", "ICT-07")
+		here, there := newWorld(t, f, 0), newWorld(t, f, 0)
+		here.stop()
+		there.stop()
+		for _, kind := range kinds {
+			for _, w := range []*world{here, there} {
+				u := f.newObject(kind)
+				u.SetNamespace(w.ns)
+				u.SetName("same")
+				u.SetLabels(map[string]string{"example.com/l": "1"})
+				u.SetAnnotations(map[string]string{"example.com/a": "2"})
+				u.SetFinalizers([]string{"example.com/f"})
+				u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "1"}})
+				if strings.HasSuffix(kind, "Template") {
+					u.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+				}
+				w.create(u)
+				back := w.get(kind, "same")
+				if back.GetLabels()["example.com/l"] != "1" || back.GetAnnotations()["example.com/a"] != "2" || len(back.GetFinalizers()) != 1 || len(back.GetOwnerReferences()) != 1 {
+					t.Errorf("%s came back with metadata %v", kind, back.Object["metadata"])
+				}
+				list := &unstructured.UnstructuredList{}
+				list.SetGroupVersionKind(f.newObject(kind + "List").GroupVersionKind())
+				w.must(shared.admin.List(t.Context(), list, client.InNamespace(w.ns)))
+				if len(list.Items) != 1 || list.Items[0].GetKind() != kind || list.GetKind() != kind+"List" {
+					t.Errorf("the list of %s is %s with %d items", kind, list.GetKind(), len(list.Items))
+				}
+			}
+		}
+		f.checkStatusIsASubresource(here)
+	})
+}
+
+// checkStatusIsASubresource writes to the object and looks at its status, and the other way round.
+func (f form) checkStatusIsASubresource(w *world) {
+	w.Helper()
+	for _, kind := range []string{"CapstanMachine", "CapstanCluster"} {
+		path := []string{"status", "initialization", "provisioned"}
+		if f.Version == rule.V1Beta1 {
+			path = []string{"status", "ready"}
+		}
+		u := w.get(kind, "same")
+		w.must(unstructured.SetNestedField(u.Object, true, path...))
+		w.must(shared.admin.Update(w.Context(), u))
+		if f.flag(w.get(kind, "same")) {
+			w.Errorf("a write to %s changed its status (IM-09)", kind)
+		}
+		u = w.get(kind, "same")
+		w.must(unstructured.SetNestedField(u.Object, true, path...))
+		u.SetLabels(map[string]string{"example.com/l": "3"})
+		w.must(shared.admin.Status().Update(w.Context(), u))
+		if u := w.get(kind, "same"); !f.flag(u) || u.GetLabels()["example.com/l"] != "1" {
+			w.Errorf("a write to the status of %s gave %v with labels %v", kind, u.Object["status"], u.GetLabels())
+		}
+	}
+}
+
+// TestTemplatesAreImmutable: a template can't be changed, but the topology controller's dry runs pass.
+func TestTemplatesAreImmutable(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "IMT-12")
+		w := newWorld(t, f, 0)
+		w.stop()
+		for kind, spec := range map[string]map[string]any{
+			"CapstanMachineTemplate": {"hostSelector": map[string]any{"matchLabels": map[string]any{"disk": "ssd"}}},
+			"CapstanClusterTemplate": {"loadBalancer": map[string]any{"type": "Local"}},
+		} {
+			template := func(spec map[string]any) *unstructured.Unstructured {
+				u := f.newObject(kind)
+				u.SetNamespace(w.ns)
+				u.SetName("x")
+				u.Object["spec"] = map[string]any{"template": map[string]any{"spec": spec}}
+				return u
+			}
+			w.create(template(map[string]any{}))
+			apply := func(annotations map[string]string, options ...client.ApplyOption) error {
+				u := template(spec)
+				u.SetAnnotations(annotations)
+				options = append(options, client.FieldOwner("capi-topology"), client.ForceOwnership)
+				return shared.admin.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), options...)
+			}
+			if err := apply(nil); !apierrors.IsInvalid(err) {
+				t.Errorf("%s could be changed: %v", kind, err)
+			}
+			if err := apply(map[string]string{clusterv1.TopologyDryRunAnnotation: ""}, client.DryRunAll); err != nil {
+				t.Errorf("a dry run of the topology controller was refused: %v", err)
+			}
+			if err := apply(map[string]string{clusterv1.TopologyDryRunAnnotation: ""}); !apierrors.IsInvalid(err) {
+				t.Errorf("%s could be changed with the annotation of dry runs, in earnest: %v", kind, err)
+			}
+			if err := apply(nil, client.DryRunAll); !apierrors.IsInvalid(err) {
+				t.Errorf("%s could be changed in a dry run of somebody else: %v", kind, err)
+			}
+		}
+	})
+}
+
+// TestRetriesSlowDown lets an instance fail again and again: the pauses between the tries grow.
+func TestRetriesSlowDown(t *testing.T) {
+	rule.Both(t, "SG-04", "IM-49")
+	w := newWorld(t, form{rule.V1Beta2}, 1)
+	w.provisionedCluster("demo")
+	const tries = 9
+	w.infra.fail("create", tries)
+	w.newMachine("w1", machineOptions{})
+	var last time.Time
+	w.until("all but one try have failed", func() bool { return len(w.infra.made("failed create")) >= tries-1 })
+	last = time.Now()
+	w.until("the last try has failed", func() bool { return len(w.infra.made("failed create")) >= tries })
+	if pause := time.Since(last); pause < 200*time.Millisecond {
+		t.Errorf("after %d failures the next try came after %v", tries-1, pause)
+	}
+	w.ready("w1")
+}
+
+// TestAgentsTokensAreShortLived looks at the token that a host gets when it is powered on.
+func TestAgentsTokensAreShortLived(t *testing.T) {
+	rule.Both(t, "SG-03")
+	w := newWorld(t, form{rule.V1Beta2}, 1)
+	w.provisionedCluster("demo")
+	w.newMachine("w1", machineOptions{})
+	w.ready("w1")
+	var config []byte
+	w.infra.set(func() { config = w.infra.config })
+	agent := struct{ Token string }{}
+	w.must(yaml.Unmarshal(config, &agent))
+	parts := strings.Split(agent.Token, ".")
+	if len(parts) != 3 {
+		t.Fatal("the agent got no token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	w.must(err)
+	claims := struct {
+		Exp, Iat int64
+		Sub      string
+	}{}
+	w.must(json.Unmarshal(payload, &claims))
+	if life := time.Duration(claims.Exp-claims.Iat) * time.Second; life <= 0 || life > 24*time.Hour {
+		t.Errorf("the token lives for %v", life)
+	}
+	if want := "system:serviceaccount:" + w.ns + ":" + infrav1.IdentityPrefix + "host-01"; claims.Sub != want {
+		t.Errorf("the token is of %s, want %s", claims.Sub, want)
+	}
+}

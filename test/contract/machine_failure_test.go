@@ -1,0 +1,223 @@
+//go:build linux
+
+package contract
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/test/contract/rule"
+)
+
+// TestMachineSurvivesErrorsThatPass lets the infrastructure fail three times in creation and three times in deletion.
+func TestMachineSurvivesErrorsThatPass(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-08", "T-IM-11", "IM-24", "IM-49", "IM-59", "IM-60")
+		w := newWorld(t, f, 2)
+		w.provisionedCluster("demo")
+		w.infra.fail("create", 3)
+		seen := w.watch("CapstanMachine", "w1")
+		w.newMachine("w1", machineOptions{})
+		w.ready("w1")
+		if made := w.infra.made("create", "failed create"); len(made) != 4 || !strings.HasPrefix(made[3], "create") {
+			t.Errorf("calls %v, want three that fail and one instance", made)
+		}
+		seen.each(w, 4, func(u *unstructured.Unstructured) {
+			if reason, message := w.failure(u); reason+message != "" {
+				t.Errorf("an error that passes was reported as a failure: %s %s (IM-24)", reason, message)
+			}
+		})
+
+		w.infra.fail("delete", 3)
+		w.delete(w.machine("w1"))
+		w.until("deleting was tried and failed", func() bool { return len(w.infra.made("failed delete")) > 0 })
+		if u := w.machine("w1"); len(w.infra.made("delete")) == 0 && (u == nil || !hasFinalizer(u) || u.GetDeletionTimestamp().IsZero()) {
+			t.Error("the object must stay, with its finalizer, while the instance can't be deleted (IM-59)")
+		}
+		w.gone("CapstanMachine", "w1")
+		if made := w.infra.made("delete", "failed delete"); len(made) != 4 || !strings.HasPrefix(made[3], "delete") {
+			t.Errorf("calls %v, want three that fail and one that deletes", made)
+		}
+	})
+}
+
+// TestMachineFailsForGood lets the bootstrap data fail, which is not tried again.
+func TestMachineFailsForGood(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-09", "IM-22", "IM-23", "IM-42", "IM-50")
+		w := newWorld(t, f, 3)
+		w.provisionedCluster("demo")
+		w.infra.set(func() { w.infra.fails["w1"] = true })
+		w.newMachine("w1", machineOptions{})
+		u := w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.BootstrapFailedReason)
+		w.checkFailure(u, "exit code 1")
+		if w.providerID(u) != "" || w.flag(u) {
+			t.Errorf("a failed machine has provider id %q, provisioned %t", w.providerID(u), w.flag(u))
+		}
+		calls := w.infra.made()
+		w.touch("CapstanMachine", "w1", 3)
+		w.newMachine("w2", machineOptions{})
+		w.ready("w2")
+		if made := w.infra.made(); len(made) != len(calls)+1 {
+			t.Errorf("touching a failed machine led to calls: %v, before %v", made, calls)
+		}
+		w.delete(w.machine("w1"))
+		w.gone("CapstanMachine", "w1")
+	})
+}
+
+// checkFailure looks at how a terminal failure is told: in v1beta1 in two fields, in v1beta2 in a condition with a documented reason (IM-50).
+func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
+	w.Helper()
+	reason, message := w.failure(u)
+	switch w.Version {
+	case rule.V1Beta1:
+		if reason == "" || strings.ContainsAny(reason, " .") || !strings.Contains(message, words) {
+			w.Errorf("failureReason %q, failureMessage %q; want a word, and a sentence with %q", reason, message, words)
+		}
+	case rule.V1Beta2:
+		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message, words) {
+			w.Errorf("Ready says %q, without %q", message, words)
+		}
+		if reason+message != "" {
+			w.Errorf("contract v1beta2 has no failure fields: %q, %q", reason, message)
+		}
+	}
+}
+
+// TestMachineOfAFailureThatOthersReport: whoever sets the failure fields ends the work on the object (IM-42).
+func TestMachineOfAFailureThatOthersReport(t *testing.T) {
+	f := form{rule.V1Beta1}
+	rule.Covers(t, f.Version, "IM-42")
+	w := newWorld(t, f, 2)
+	w.newCluster("demo")
+	w.until("the cluster is provisioned", func() bool { return w.flag(w.cluster("demo")) })
+	w.newMachine("w1", machineOptions{})
+	w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForClusterInfrastructureReason)
+	u := w.machine("w1")
+	w.must(unstructured.SetNestedField(u.Object, "InvalidConfiguration", "status", "failureReason"))
+	w.must(unstructured.SetNestedField(u.Object, "somebody knows better", "status", "failureMessage"))
+	w.must(shared.admin.Status().Update(t.Context(), u))
+	w.setProvisioned("demo", true)
+	w.newMachine("w2", machineOptions{})
+	w.ready("w2")
+	w.untouched("w1")
+	if reason, message := w.failure(w.machine("w1")); reason != "InvalidConfiguration" || message != "somebody knows better" {
+		t.Errorf("the failure was changed to %q, %q", reason, message)
+	}
+	w.delete(w.machine("w1"))
+	w.gone("CapstanMachine", "w1")
+}
+
+// TestMachineWithoutOwnerIsLetGo deletes a machine that waits and one that has an instance, both without owner.
+func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-13", "IM-62")
+		w := newWorld(t, f, 2)
+		w.provisionedCluster("demo")
+		w.newMachine("waits", machineOptions{noData: true})
+		w.waitCondition("CapstanMachine", "waits", infrav1.ReadyCondition, "False "+infrav1.WaitingForBootstrapDataReason)
+		w.newMachine("runs", machineOptions{})
+		w.ready("runs")
+		orphan := func(name string) {
+			u := w.machine(name)
+			u.SetOwnerReferences(nil)
+			w.must(shared.admin.Update(t.Context(), u))
+			w.delete(u)
+		}
+		orphan("waits")
+		w.gone("CapstanMachine", "waits")
+		if made := w.infra.made("delete"); len(made) != 0 {
+			t.Errorf("calls %v for an object without owner and instance", made)
+		}
+		// The instance is not waited for: its host can't even be deleted.
+		w.infra.fail("delete", 1000)
+		orphan("runs")
+		w.gone("CapstanMachine", "runs")
+		w.infra.fail("delete", 0)
+		w.until("the host that nobody has any more returns to the inventory (D-09)", func() bool { return len(w.claims()) == 0 })
+	})
+}
+
+// TestMachineWhoseHostDies stops an instance behind the provider's back, then lets the host vanish from the inventory.
+func TestMachineWhoseHostDies(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-16", "IM-20", "IM-30", "IM-50")
+		w := newWorld(t, f, 2, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
+		w.provisionedCluster("demo")
+		seen := w.watch("CapstanMachine", "w1")
+		w.newMachine("w1", machineOptions{})
+		w.ready("w1")
+		host := w.claims()["w1"]
+		w.infra.set(func() { w.infra.dead[host] = true })
+		u := w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostOfflineReason)
+		if reason, message := w.failure(u); reason+message != "" {
+			t.Errorf("a host that is silent may come back, and is no failure: %s %s (IM-24)", reason, message)
+		}
+		w.infra.set(func() { delete(w.infra.dead, host) })
+		w.ready("w1")
+
+		// A host that vanishes from the inventory is gone for good.
+		w.vanish(host)
+		u = w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostGoneReason)
+		w.checkFailure(u, "delete the Machine")
+		if len(w.claims()) != 0 {
+			t.Errorf("the machine took a second host: %v (IM-63)", w.claims())
+		}
+		provisioned := false
+		seen.each(w, 5, func(u *unstructured.Unstructured) {
+			if provisioned && !w.flag(u) {
+				t.Error("the machine was provisioned and then not (IM-20)")
+			}
+			provisioned = provisioned || w.flag(u)
+		})
+		w.delete(w.machine("w1"))
+		w.gone("CapstanMachine", "w1")
+	})
+}
+
+// TestFilters runs the provider for one namespace, then for one label.
+func TestFilters(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-19", "T-IC-12", "IM-66", "IC-39", "IC-40")
+		mine := newWorld(t, f, 3)
+		// The other namespace has all that it needs, but a provider.
+		theirs := newWorld(t, f, 1)
+		theirs.stop()
+		theirs.newCluster("demo")
+		theirs.setProvisioned("demo", true)
+		theirs.newMachine("w1", machineOptions{})
+		mine.provisionedCluster("demo")
+		mine.newMachine("w1", machineOptions{})
+		mine.ready("w1")
+		for kind, name := range map[string]string{"CapstanMachine": "w1", "CapstanCluster": "demo"} {
+			if u := theirs.get(kind, name); hasFinalizer(u) || len(theirs.conditionTypes(u)) != 0 {
+				t.Errorf("%s of another namespace was reconciled: %v", kind, u.Object)
+			}
+		}
+
+		mine.stop()
+		mine.options.WatchFilter = "x"
+		mine.start()
+		label := map[string]string{"cluster.x-k8s.io/watch-filter": "x"}
+		mine.newMachine("plain", machineOptions{})
+		mine.newMachine("labelled", machineOptions{labels: label})
+		mine.newCluster("plain")
+		edit(mine, mine.host("host-02"), func(h *infrav1.CapstanHost) { h.Labels = label })
+		mine.until("the labelled host is taken", func() bool { return mine.claims()["labelled"] == "host-02" })
+		mine.ready("labelled")
+		for kind, name := range map[string]string{"CapstanMachine": "plain", "CapstanCluster": "plain"} {
+			if u := mine.get(kind, name); hasFinalizer(u) || len(mine.conditionTypes(u)) != 0 {
+				t.Errorf("%s without the label was reconciled: %v", kind, u.Object)
+			}
+		}
+		if made := slices.Compact(mine.infra.made("balance")); len(made) != 1 {
+			t.Errorf("balancers were made: %v", made)
+		}
+	})
+}

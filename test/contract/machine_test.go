@@ -1,0 +1,223 @@
+//go:build linux
+
+package contract
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/test/contract/rule"
+)
+
+// TestMachineLife follows a worker and a control plane machine from creation to deletion, revision by revision.
+func TestMachineLife(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-05", "T-IM-06", "T-IM-10", "T-IM-15",
+			"IM-01", "IM-06", "IM-10", "IM-19", "IM-20", "IM-27", "IM-28", "IM-29", "IM-30", "IM-31", "IM-40", "IM-44", "IM-49", "IM-51", "IM-52",
+			"IM-53", "IM-54", "IM-55", "IM-56", "IM-57", "IM-58", "IM-60", "IM-61", "IM-63", "SG-06", "SG-07")
+		w := newWorld(t, f, 4)
+		w.provisionedCluster("demo")
+		films := map[string]*film{"w1": w.watch("CapstanMachine", "w1"), "cp": w.watch("CapstanMachine", "cp")}
+		w.newMachine("w1", machineOptions{labels: map[string]string{"example.com/mine": "yes"}, annotations: map[string]string{"example.com/note": "x"}})
+		w.newMachine("cp", machineOptions{controlPlane: true})
+		w.ready("w1")
+		w.ready("cp")
+		checkLife(w, "w1", films["w1"])
+		checkLife(w, "cp", films["cp"])
+
+		u, claims := w.machine("w1"), w.claims()
+		if u.GetLabels()["example.com/mine"] != "yes" || u.GetAnnotations()["example.com/note"] != "x" || len(u.GetOwnerReferences()) != 1 {
+			t.Errorf("what others set is gone (IM-56): %v", u.Object["metadata"])
+		}
+		created := []string{"create " + claims["w1"], "create " + claims["cp"]}
+		slices.Sort(created)
+		if made := w.infra.made("create"); len(made) != 2 || !slices.Equal(slices.Sorted(slices.Values(made)), created) {
+			t.Errorf("instances were made: %v, want one for each machine", made)
+		}
+		w.until("the control plane machine is registered", func() bool { return len(w.infra.made("register")) > 0 })
+		register := "register " + addressOf(claims["cp"]) + ":6443"
+		if made := w.infra.made("register", "deregister"); !slices.Equal(made, []string{register}) {
+			t.Errorf("the balancer was told %v, want %s once and nothing of the worker (IM-51)", made, register)
+		}
+
+		// Touching and restarting (T-IM-06).
+		id := w.providerID(u)
+		w.touch("CapstanMachine", "w1", 5)
+		w.restart()
+		w.restart()
+		w.newMachine("w2", machineOptions{})
+		w.ready("w2")
+		if made := w.infra.made("create"); len(made) != 3 {
+			t.Errorf("after touching and restarting, instances were made: %v", made)
+		}
+		if u := w.machine("w1"); w.providerID(u) != id || !w.flag(u) {
+			t.Errorf("after touching and restarting: provider id %s, was %s; provisioned %t", w.providerID(u), id, w.flag(u))
+		}
+
+		// Deletion (T-IM-10, T-IM-15).
+		checkDeletion(w, claims)
+		films["w1"].each(w, 4, func(u *unstructured.Unstructured) {
+			if !u.GetDeletionTimestamp().IsZero() && len(u.GetFinalizers()) > 0 && w.is(u, infrav1.ReadyCondition, "") {
+				t.Error("a machine that is being deleted has no condition Ready (IM-30)")
+			}
+		})
+	})
+}
+
+// checkLife looks at a machine that is ready and at all of its revisions.
+func checkLife(w *world, name string, f *film) {
+	w.Helper()
+	u := w.machine(name)
+	host := w.host(w.claims()[name])
+	if !strings.HasPrefix(w.providerID(u), "capstan://"+w.ns+"/"+host.Name+"/") {
+		w.Errorf("machine %s has provider id %q (IM-52)", name, w.providerID(u))
+	}
+	if got, want := w.addresses(u), []string{"Hostname " + name, "InternalIP " + addressOf(host.Name)}; !slices.Equal(got, want) {
+		w.Errorf("machine %s has the addresses %v, want %v (IM-28)", name, got, want)
+	}
+	if w.domain(u) != host.Spec.Zone {
+		w.Errorf("machine %s says it is in %q and is in %q (IM-55)", name, w.domain(u), host.Spec.Zone)
+	}
+	for _, kind := range []string{infrav1.ReadyCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition, infrav1.HostOnlineCondition} {
+		if !w.is(u, kind, "True") {
+			w.Errorf("machine %s: %s is %q (IM-29, IM-31)", name, kind, w.condition(u, kind))
+		}
+	}
+	if host.Spec.Claim.Hostname != name || host.Spec.Claim.Machine != name {
+		w.Errorf("host %s runs %+v, which is not named after the machine (SG-07)", host.Name, host.Spec.Claim)
+	}
+	data := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host.Name + infrav1.BootstrapSecretSuffix}}
+	if shared.admin.Get(w.Context(), keyOf(data), data) == nil {
+		w.Errorf("the bootstrap data of machine %s is left on host %s (SG-06)", name, host.Name)
+	}
+	finalizer, provisioned := false, false
+	f.each(w, 4, func(u *unstructured.Unstructured) {
+		has := hasFinalizer(u)
+		if finalizer && !has && u.GetDeletionTimestamp().IsZero() {
+			w.Errorf("machine %s lost its finalizer", name)
+		}
+		finalizer = finalizer || has
+		if (w.providerID(u) != "" || w.flag(u)) && !has {
+			w.Errorf("machine %s has an instance and no finalizer (IM-44)", name)
+		}
+		if w.flag(u) && (w.providerID(u) == "" || len(w.addresses(u)) == 0 || w.domain(u) == "") {
+			w.Errorf("machine %s said it was provisioned before it had provider id, addresses and domain (IM-53): %v", name, u.Object)
+		}
+		if provisioned && !w.flag(u) {
+			w.Errorf("machine %s was provisioned and then not (IM-20)", name)
+		}
+		provisioned = provisioned || w.flag(u)
+	})
+}
+
+// checkDeletion deletes the worker w1 and the control plane machine cp.
+func checkDeletion(w *world, claims map[string]string) {
+	w.Helper()
+	for _, name := range []string{"w1", "cp"} {
+		w.delete(w.machine(name))
+		// The instance goes first: as long as the object is there it may or may not be, and when the object is gone it must be.
+		w.until("machine "+name+" is gone", func() bool {
+			if w.machine(name) != nil {
+				return false
+			}
+			if len(w.infra.made("delete "+claims[name])) != 1 {
+				w.Errorf("machine %s is gone before its instance (IM-57): %v", name, w.infra.made())
+			}
+			return true
+		})
+	}
+	calls := w.infra.made()
+	left := slices.Index(calls, "deregister "+addressOf(claims["cp"])+":6443")
+	deleted := slices.Index(calls, "delete "+claims["cp"])
+	if left < 0 || deleted < left {
+		w.Errorf("the control plane machine must leave the balancer before its instance goes (IM-58): %v", calls)
+	}
+	if n := len(w.infra.made("deregister")); n != 1 {
+		w.Errorf("%d deregistrations, want 1", n)
+	}
+}
+
+// TestMachineIsPlacedInItsDomain asks for a zone, then for one that the inventory doesn't have.
+func TestMachineIsPlacedInItsDomain(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-17", "IM-14", "IM-17", "IM-18", "IM-55")
+		w := newWorld(t, f, 6)
+		w.provisionedCluster("demo")
+		w.newMachine("w1", machineOptions{zone: "zone-b"})
+		w.newMachine("w2", machineOptions{zone: "zone-x"})
+		if u := w.ready("w1"); w.domain(u) != "zone-b" {
+			t.Errorf("the machine says it is in %q", w.domain(u))
+		}
+		if made := w.infra.made("create"); len(made) != 1 || w.host(strings.TrimPrefix(made[0], "create ")).Spec.Zone != "zone-b" {
+			t.Errorf("instances were made: %v, want one in zone-b", made)
+		}
+		u := w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
+		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message, "0 of 6 hosts fit: 1 claimed, 5 in another zone") {
+			t.Errorf("the machine doesn't say why it has no host: %s", message)
+		}
+		w.untouched("w2")
+		w.create(&infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "host-99"}, Spec: infrav1.CapstanHostSpec{Zone: "zone-x", Supplier: infrav1.SupplierDock},
+		})
+		w.ready("w2")
+	})
+}
+
+// TestMachineIsRebuiltAfterAMove imitates clusterctl move: pause, take the object away without a trace, bring it back without status.
+func TestMachineIsRebuiltAfterAMove(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-07", "IM-63", "SG-08")
+		w := newWorld(t, f, 3)
+		w.provisionedCluster("demo")
+		w.newMachine("w1", machineOptions{})
+		before := w.ready("w1")
+		calls := w.infra.made()
+
+		edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(true))
+		w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "True")
+		u := w.machine("w1")
+		u.SetFinalizers(nil)
+		w.must(shared.admin.Update(t.Context(), u))
+		w.delete(u)
+		w.gone("CapstanMachine", "w1")
+		w.touch("CapstanCluster", "demo", 1)
+		back := before.DeepCopy()
+		back.SetUID("")
+		back.SetResourceVersion("")
+		back.SetFinalizers(nil)
+		unstructured.RemoveNestedField(back.Object, "status")
+		w.create(back)
+		w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "True")
+		edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(false))
+		after := w.ready("w1")
+
+		if made := w.infra.made(); !slices.Equal(made, calls) {
+			t.Errorf("the move led to calls: %v, before %v", made, calls)
+		}
+		if after.GetUID() == before.GetUID() {
+			t.Error("the object is the old one")
+		}
+		if w.providerID(after) != w.providerID(before) || !slices.Equal(w.addresses(after), w.addresses(before)) || w.domain(after) != w.domain(before) ||
+			!slices.Equal(w.conditionTypes(after), w.conditionTypes(before)) || !hasFinalizer(after) {
+			t.Errorf("after the move %v\nbefore it      %v", after.Object["status"], before.Object["status"])
+		}
+		for _, kind := range w.conditionTypes(before) {
+			if w.condition(after, kind) != w.condition(before, kind) {
+				t.Errorf("%s is %q, was %q", kind, w.condition(after, kind), w.condition(before, kind))
+			}
+		}
+		w.delete(after)
+		w.gone("CapstanMachine", "w1")
+		if made := w.infra.made("delete"); len(made) != 1 {
+			t.Errorf("deleted after the move: %v", made)
+		}
+	})
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package contract
+
+import (
+	"testing"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/test/contract/rule"
+)
+
+// TestMachineWaits puts machines that miss something beside one that has everything. What happens to the latter shows that the provider was at
+// work meanwhile.
+func TestMachineWaits(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "T-IM-01", "T-IM-02", "T-IM-03", "T-IM-04", "T-IM-12",
+			"IM-40", "IM-41", "IM-43", "IM-44", "IM-45", "IM-46", "IM-47", "IM-48")
+		w := newWorld(t, f, 6)
+		w.provisionedCluster("demo")
+		w.newCluster("unready")
+		w.until("the other cluster is provisioned too, which core was not told", func() bool { return w.flag(w.cluster("unready")) })
+
+		w.newMachine("no-owner", machineOptions{noOwner: true})
+		w.newMachine("no-cluster", machineOptions{cluster: "missing"})
+		w.newMachine("no-cluster-no-label", machineOptions{cluster: "missing", noLabel: true})
+		w.newMachine("unready", machineOptions{cluster: "unready"})
+		w.newMachine("no-data", machineOptions{noData: true})
+		waiting := map[string]struct {
+			reason    string
+			finalizer bool
+		}{
+			"no-owner":            {infrav1.WaitingForOwnerReason, false},
+			"no-cluster":          {infrav1.WaitingForClusterInfrastructureReason, false},
+			"no-cluster-no-label": {infrav1.WaitingForClusterInfrastructureReason, false},
+			"unready":             {infrav1.WaitingForClusterInfrastructureReason, true},
+			"no-data":             {infrav1.WaitingForBootstrapDataReason, true},
+		}
+		for name, want := range waiting {
+			w.waitCondition("CapstanMachine", name, infrav1.ReadyCondition, "False "+want.reason)
+		}
+		for name := range waiting {
+			w.touch("CapstanMachine", name, 2)
+		}
+		w.newMachine("complete", machineOptions{})
+		w.ready("complete")
+		for name, want := range waiting {
+			u := w.machine(name)
+			if hasFinalizer(u) != want.finalizer {
+				t.Errorf("machine %s has the finalizers %v", name, u.GetFinalizers())
+			}
+			if w.providerID(u) != "" || w.flag(u) {
+				t.Errorf("machine %s has provider id %q, provisioned %t", name, w.providerID(u), w.flag(u))
+			}
+			if owners := len(u.GetOwnerReferences()); owners == 0 && name != "no-owner" {
+				t.Errorf("machine %s lost its owner (IM-47)", name)
+			}
+			w.untouched(name)
+		}
+
+		// A machine that waits can be deleted (IM-46), and nothing is made for that.
+		for name := range waiting {
+			w.delete(w.machine(name))
+		}
+		for name := range waiting {
+			w.gone("CapstanMachine", name)
+		}
+		if made := w.infra.made("create"); len(made) != 1 {
+			t.Errorf("instances were made: %v; one machine should have one", made)
+		}
+
+		// And one with an instance, although the Cluster's infrastructure is not ready any more.
+		w.setProvisioned("demo", false)
+		w.delete(w.machine("complete"))
+		w.gone("CapstanMachine", "complete")
+		if made := w.infra.made("create", "delete"); len(made) != 2 {
+			t.Errorf("calls %v, want one instance made and deleted", made)
+		}
+	})
+}
+
+// TestMachineGoesOnWhenItHasAll lets what is missing come, one after the other.
+func TestMachineGoesOnWhenItHasAll(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "IM-40", "IM-45", "IM-48", "IM-49")
+		w := newWorld(t, f, 2)
+		w.newCluster("demo")
+		w.until("the cluster is provisioned", func() bool { return w.flag(w.cluster("demo")) })
+		w.newMachine("w1", machineOptions{noOwner: true, noData: true})
+		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForOwnerReason)
+
+		m := read(w, "w1", &clusterv1.Machine{})
+		u := w.machine("w1")
+		u.SetOwnerReferences(append(u.GetOwnerReferences(), ownerMachine(m)))
+		w.must(shared.admin.Update(t.Context(), u))
+		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForClusterInfrastructureReason)
+		w.setProvisioned("demo", true)
+		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForBootstrapDataReason)
+		edit(w, m, func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("w1-data") })
+		w.ready("w1")
+	})
+}
