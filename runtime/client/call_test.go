@@ -2,10 +2,8 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,10 +12,7 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,67 +141,6 @@ func TestHandlersAreCalledInParallelAndBounded(t *testing.T) {
 	}
 }
 
-func TestSettingsOfTheRequestWin(t *testing.T) {
-	b := newBench(t, client.Options{})
-	var mu sync.Mutex
-	got := map[string]map[string]string{}
-	for _, name := range []string{"with", "without"} {
-		b.extension(name, func(config *runtimev1.ExtensionConfig) {
-			if name == "with" {
-				config.Spec.Settings = map[string]string{"site": "config", "color": "blue"}
-			}
-		}, server.Handle(hook.BeforeClusterCreate, "h",
-			func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
-				mu.Lock()
-				defer mu.Unlock()
-				got[name] = request.Settings
-				return nil
-			}))
-	}
-	cluster := testCluster()
-	request := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}
-	request.Settings = map[string]string{"site": "request"}
-	if err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, request, &runtimehooksv1.BeforeClusterCreateResponse{}); err != nil {
-		t.Fatal(err)
-	}
-	if fmt.Sprint(got["with"]) != "map[color:blue site:request]" || fmt.Sprint(got["without"]) != "map[site:request]" {
-		t.Errorf("extensions got settings %v (RC-21)", got)
-	}
-	if len(request.Settings) != 1 || request.Kind != "" {
-		t.Errorf("the caller's request was changed: %+v", request)
-	}
-}
-
-// With the twelfth defect: calls carried no Content-Type.
-func TestDefectRequestOnTheWire(t *testing.T) {
-	b := newBench(t, client.Options{})
-	type seen struct {
-		method, path, query, contentType string
-		body                             map[string]any
-	}
-	requests := make(chan seen, 1)
-	b.raw(runtimev1.FailurePolicyFail, 7, func(w http.ResponseWriter, r *http.Request) {
-		s := seen{method: r.Method, path: r.URL.Path, query: r.URL.RawQuery, contentType: r.Header.Get("Content-Type")}
-		data, _ := io.ReadAll(r.Body)
-		_ = json.Unmarshal(data, &s.body)
-		requests <- s
-		body(success)(w, r)
-	})
-	if _, err := b.gate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got := <-requests
-	if got.method != "POST" || got.path != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/gate" || got.query != "timeout=7s" {
-		t.Errorf("called %s %s?%s (RX-04, RX-06)", got.method, got.path, got.query)
-	}
-	if got.contentType != "application/json" {
-		t.Errorf("Content-Type is %q (RX-05)", got.contentType)
-	}
-	if got.body["apiVersion"] != "hooks.runtime.cluster.x-k8s.io/v1alpha1" || got.body["kind"] != "BeforeClusterCreateRequest" {
-		t.Errorf("the request is a %v %v (LH-01)", got.body["apiVersion"], got.body["kind"])
-	}
-}
-
 func TestConnectionsAreKept(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var addresses sync.Map
@@ -237,62 +171,6 @@ func TestARestartedExtensionCostsNoCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.CloseClientConnections() // the client may find out only while it sends
-	}
-}
-
-func TestNamespaceSelector(t *testing.T) {
-	namespaces := &namespaceReader{labels: map[string]map[string]string{"default": {"env": "prod"}, "test": {}}}
-	b := newBench(t, client.Options{Reader: namespaces})
-	b.extension("all", nil, server.Handle(hook.BeforeClusterCreate, "h", says("all")))
-	for _, name := range []string{"prod-1", "prod-2"} {
-		b.extension(name, func(config *runtimev1.ExtensionConfig) {
-			config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
-		}, server.Handle(hook.BeforeClusterCreate, "h", says(name)))
-	}
-	get := func(namespace string) string {
-		cluster := testCluster()
-		cluster.Namespace = namespace
-		names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster)
-		if err != nil {
-			return err.Error()
-		}
-		return strings.Join(names, " ")
-	}
-	if got := get("default"); got != "h.all h.prod-1 h.prod-2" {
-		t.Errorf("for a namespace that matches: %s", got)
-	}
-	if namespaces.reads.Load() != 1 {
-		t.Errorf("the namespace was read %d times", namespaces.reads.Load())
-	}
-	if got := get("test"); got != "h.all" {
-		t.Errorf("for a namespace that does not match: %s", got)
-	}
-	if got := get(""); got != "h.all" {
-		t.Errorf("for an object of the whole cluster: %s", got)
-	}
-	cluster := testCluster()
-	cluster.Namespace = "test"
-	err := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.prod-1",
-		&runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{})
-	if err == nil || !strings.Contains(err.Error(), `namespaceSelector of ExtensionConfig "prod-1" does not match namespace "test"`) {
-		t.Errorf("a call for a namespace that does not match: %v", err)
-	}
-}
-
-// The tenth defect: the cause of a failed look-up of a namespace was dropped.
-func TestDefectCauseOfNamespaceLookupIsKept(t *testing.T) {
-	b := newBench(t, client.Options{Reader: &namespaceReader{}})
-	b.extension("prod", func(config *runtimev1.ExtensionConfig) {
-		config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
-	}, server.Handle(hook.BeforeClusterCreate, "h", says("")))
-	cluster := testCluster()
-	_, listed := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster)
-	called := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.prod",
-		&runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{})
-	for _, err := range []error{listed, called} {
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("the cause is lost: %v", err)
-		}
 	}
 }
 
@@ -395,29 +273,6 @@ func TestObserverIsToldOfFailures(t *testing.T) {
 	}
 }
 
-// Beside namespaces, objects can be selected by their own labels (RC-19).
-func TestObjectSelector(t *testing.T) {
-	b := newBench(t, client.Options{})
-	b.extension("all", nil, server.Handle(hook.BeforeClusterCreate, "h", says("all")))
-	b.extension("gold", func(config *runtimev1.ExtensionConfig) {
-		config.Annotations = map[string]string{"runtime.capstan.dev/object-selector": "tier in (gold)"}
-	}, server.Handle(hook.BeforeClusterCreate, "h", says("gold")))
-	for tier, want := range map[string]string{"gold": "all, gold", "silver": "all", "": "all"} {
-		cluster := testCluster()
-		cluster.Labels = map[string]string{"tier": tier}
-		response := &runtimehooksv1.BeforeClusterCreateResponse{}
-		if err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster,
-			&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response); err != nil || response.Message != want {
-			t.Errorf("for tier %q: %q, %v", tier, response.Message, err)
-		}
-		err := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.gold",
-			&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response)
-		if (err == nil) != (tier == "gold") {
-			t.Errorf("by name, for tier %q: %v", tier, err)
-		}
-	}
-}
-
 // An administrator's timeout and failure policy stand above what the extension suggests.
 func TestAdministratorOverrides(t *testing.T) {
 	b := newBench(t, client.Options{})
@@ -437,25 +292,3 @@ func TestAdministratorOverrides(t *testing.T) {
 		t.Errorf("observed %+v", call)
 	}
 }
-
-// namespaceReader reads namespaces from a map.
-type namespaceReader struct {
-	labels map[string]map[string]string
-	reads  atomic.Int32
-}
-
-func (r *namespaceReader) Get(_ context.Context, key ctrlclient.ObjectKey, object ctrlclient.Object, _ ...ctrlclient.GetOption) error {
-	r.reads.Add(1)
-	labels, ok := r.labels[key.Name]
-	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
-	}
-	object.SetLabels(labels)
-	return nil
-}
-
-func (r *namespaceReader) List(context.Context, ctrlclient.ObjectList, ...ctrlclient.ListOption) error {
-	return errors.New("nobody lists")
-}
-
-var _ ctrlclient.Object = &clusterv1.Cluster{}
