@@ -78,12 +78,16 @@ func (e *stableError) Error() string { return e.text }
 func (e *stableError) Unwrap() error { return e.cause }
 
 // stable gives an error of the transport a text that is the same each time: without the URL (the ExtensionConfig has it), without
-// the local port, and without the time of day that certificate errors quote.
+// the local port, without the resolver, and without the time of day that certificate errors quote.
 func stable(err error) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		return &stableError{cause: err, text: fmt.Sprintf("its certificate is only valid from %s to %s; renew it, or set the clock",
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))}
+	}
+	var name *net.DNSError
+	if errors.As(err, &name) { // names the resolver that was asked, of which there may be several
+		return &stableError{cause: err, text: fmt.Sprintf("its name %q could not be looked up: %s", name.Name, name.Err)}
 	}
 	var operation *net.OpError
 	if errors.As(err, &operation) {
