@@ -68,9 +68,12 @@ func TestAnExtensionThatIsDeployedAnew(t *testing.T) {
 	w.answers("old")
 	e.redeploy("new=hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate")
 	w.answers("new")
-	if handlers := w.get("ext").Status.Handlers; len(handlers) != 1 || handlers[0].Name != "new.ext" {
-		t.Errorf("handlers are %+v", handlers)
-	}
+	w.eventually("the status, which is written after the client was told", func() error {
+		if handlers := w.get("ext").Status.Handlers; len(handlers) != 1 || handlers[0].Name != "new.ext" {
+			return fmt.Errorf("handlers are %+v", handlers)
+		}
+		return nil
+	})
 }
 
 // A handler that is added breaks no call, so it is found at the next discovery that nobody has asked for.
