@@ -90,7 +90,11 @@ func (h home) objects(args ...string) []object {
 
 // TestClusterByContractV1Beta1 makes a real cluster, scales it and deletes it.
 func TestClusterByContractV1Beta1(t *testing.T) {
-	binary, err := filepath.Abs("../../../bin/capstan")
+	binaries := "../../../bin"
+	if other := os.Getenv("CAPSTAN_BIN"); other != "" {
+		binaries = other
+	}
+	binary, err := filepath.Abs(filepath.Join(binaries, "capstan"))
 	if err != nil {
 		t.Fatal(err)
 	}
