@@ -66,6 +66,7 @@ of the installed extensions, or of a server (--url). They are really called: wha
 	cmd.Flags().StringVar(&call.handler, "handler", "", "call this handler only, by the name that capstan hook list shows")
 	outputFlag(cmd, &call.format)
 	cmd.MarkFlagsMutuallyExclusive("cluster", "file")
+	_ = cmd.RegisterFlagCompletionFunc("cluster", a.completeCluster)
 	return cmd
 }
 
