@@ -1,0 +1,28 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The plane's extension listens in the dock only. Its handlers are listed, and called from outside; nothing of the way there stays.
+func TestHooksAreCalledByHand(t *testing.T) {
+	eventually(t, "the extension is registered", func() error {
+		if out := must(t, "hook", "list"); !strings.Contains(out, "capacity.capstan") {
+			return fmt.Errorf("the hooks are\n%s", out)
+		}
+		return nil
+	})
+	if out := must(t, "hook", "call", "AfterClusterUpgrade", "-o", "json"); !strings.Contains(out, `"answer": "Success"`) {
+		t.Errorf("the answer is %s", out)
+	}
+	mustFail(t, "reading ClusterClass default/sample", "hook", "call", "BeforeClusterCreate")
+	mustFail(t, "no extension has a handler of hook UpdateMachine", "hook", "call", "UpdateMachine")
+	state, err := os.ReadFile(filepath.Join(homeDir, "dock", "state.json"))
+	if err != nil || strings.Contains(string(state), `"c-capstan-`) {
+		t.Errorf("a relay stayed behind: %s, %v", state, err)
+	}
+}
