@@ -32,7 +32,8 @@
 // An extension whose calls fail five times in a row is left alone for a second, and for twice as long after each further failure, up to
 // [Options.LongestPause]. Meanwhile calls fail with the last error at once; the failure policy applies. One call finds out whether it works again.
 //
-// An extension that answers again, or that answers 404 for a handler, was most likely deployed anew: [Client.OnStale] tells who has to discover it.
+// An extension that answers again, that has closed its connections, or that answers 404 for a handler, may have been deployed anew: [Client.OnStale]
+// tells who has to discover it.
 //
 // Errors of calls are of type [*CallError]. Their texts are stable: the same failure gives the same text, without times and
 // port numbers, because they land in conditions.
@@ -191,7 +192,7 @@ func (c *Client) Unregister(config *runtimev1.ExtensionConfig) error {
 	return nil
 }
 
-// OnStale says whom to tell that an extension has probably been deployed anew, so that it should be discovered again. The function gets the name of
+// OnStale says whom to tell that an extension may have been deployed anew, so that it should be discovered again. The function gets the name of
 // the ExtensionConfig, must return soon, and may be called from several goroutines. It replaces the one before.
 func (c *Client) OnStale(tell func(extension string)) { c.stale.Store(&tell) }
 

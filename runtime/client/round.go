@@ -204,7 +204,7 @@ func (c *Client) learn(one *call, err error) {
 		o = unknown
 	}
 	recovered := one.endpoint.circuit.leave(time.Now(), o, err)
-	if recovered || errors.As(err, &gone) {
+	if recovered || errors.As(err, &gone) || o == worked && one.exchange.Resent() {
 		c.tellStale(one.handler.Extension.Name)
 	}
 }

@@ -76,6 +76,18 @@ func TestAnExtensionThatIsDeployedAnew(t *testing.T) {
 	})
 }
 
+// A new server has closed the connections of the old one, so a handler that is only added is found with the next call.
+func TestNewHandlersAreFoundAfterARestart(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start(nil)
+	e := w.deploy(gate)
+	w.create("ext", e.url, nil)
+	w.answers("gate")
+	e.redeploy(gate, "more=hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate")
+	e.server.CloseClientConnections()
+	w.answers("gate, more")
+}
+
 // A handler that is added breaks no call, so it is found at the next discovery that nobody has asked for.
 func TestNewHandlersAreFoundInTime(t *testing.T) {
 	w := newWorld(t, nil)

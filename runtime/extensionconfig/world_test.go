@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -252,6 +253,7 @@ type deployed struct {
 	handlers atomic.Pointer[map[string]string] // hook by name of the handler
 	asked    atomic.Int32
 	url      string
+	server   *httptest.Server
 }
 
 // deploy starts an extension with handlers, given as "name=apiVersion/Hook".
@@ -259,7 +261,8 @@ func (w *world) deploy(handlers ...string) *deployed {
 	w.t.Helper()
 	d := &deployed{}
 	d.redeploy(handlers...)
-	d.url = w.ca.Serve(w.t, d, nil).URL
+	d.server = w.ca.Serve(w.t, d, nil)
+	d.url = d.server.URL
 	return d
 }
 

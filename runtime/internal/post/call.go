@@ -11,6 +11,7 @@ import (
 type Call struct {
 	mu     sync.Mutex
 	ended  bool
+	resent bool
 	conn   net.Conn           // while a connection is used
 	cancel context.CancelFunc // while a connection is made
 }
@@ -29,6 +30,20 @@ func (c *Call) End() {
 	if c.conn != nil {
 		_ = c.conn.SetDeadline(past)
 	}
+}
+
+// Resent tells whether the server had closed a connection that was kept, so that the request was sent again on a new one: it may have been started anew.
+func (c *Call) Resent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resent
+}
+
+// resends says that the request is sent again.
+func (c *Call) resends() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resent = true
 }
 
 // Cancels says what to call if the exchange is ended before it uses a connection, and tells whether it still should go on.

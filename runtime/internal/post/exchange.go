@@ -70,6 +70,7 @@ func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request
 			return answer, err
 		}
 		// The server has closed it, and others that were kept as long may be closed too.
+		call.resends()
 	}
 	conn, err := c.dial(ctx, call, deadline)
 	if err != nil {

@@ -118,8 +118,9 @@ func TestDo(t *testing.T) {
 		t.Errorf("%d connections for requests one after the other", count)
 	}
 	s.CloseClientConnections()
-	if _, err := do(t, c, "again"); err != nil {
-		t.Errorf("after the server has closed the connection: %v", err)
+	call := &Call{}
+	if _, err := c.Do(t.Context(), call, time.Now().Add(20*time.Second), Request{Target: "/", Limit: 1 << 20}); err != nil || !call.Resent() {
+		t.Errorf("after the server has closed the connection: resent %t, %v", call.Resent(), err)
 	}
 }
 
