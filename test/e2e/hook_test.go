@@ -19,7 +19,7 @@ func TestHooksAreCalledByHand(t *testing.T) {
 	if out := must(t, "hook", "call", "AfterClusterUpgrade", "-o", "json"); !strings.Contains(out, `"answer": "Success"`) {
 		t.Errorf("the answer is %s", out)
 	}
-	mustFail(t, "reading ClusterClass default/sample", "hook", "call", "BeforeClusterCreate")
+	mustFail(t, "1 of 1 handlers of hook BeforeClusterCreate failed", "hook", "call", "BeforeClusterCreate") // there is no such ClusterClass
 	mustFail(t, "no extension has a handler of hook UpdateMachine", "hook", "call", "UpdateMachine")
 	state, err := os.ReadFile(filepath.Join(homeDir, "dock", "state.json"))
 	if err != nil || strings.Contains(string(state), `"c-capstan-`) {
