@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -75,5 +78,35 @@ func TestDefectRequestOnTheWire(t *testing.T) {
 	}
 	if got.body["apiVersion"] != "hooks.runtime.cluster.x-k8s.io/v1alpha1" || got.body["kind"] != "BeforeClusterCreateRequest" {
 		t.Errorf("the request is a %v %v (LH-01)", got.body["apiVersion"], got.body["kind"])
+	}
+}
+
+func TestARequestThatIsTooLargeIsNotSent(t *testing.T) {
+	b := newBench(t, client.Options{})
+	var asked atomic.Bool
+	b.raw(runtimev1.FailurePolicyIgnore, 10, func(w http.ResponseWriter, r *http.Request) { asked.Store(true); body(success)(w, r) })
+	cluster := testCluster()
+	cluster.Annotations = map[string]string{"example.org/large": strings.Repeat("x", 20<<20)}
+	err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster,
+		&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, &runtimehooksv1.BeforeClusterCreateResponse{})
+	if err == nil || !strings.Contains(err.Error(), "20971520 are allowed") || asked.Load() {
+		t.Errorf("error is %v, sent: %t", err, asked.Load())
+	}
+}
+
+func TestOptionsThatCanNotBe(t *testing.T) {
+	for name, c := range map[string]struct {
+		options client.Options
+		want    string
+	}{
+		"half seconds":         {client.Options{MaxRetryAfter: 1500 * time.Millisecond}, "MaxRetryAfter is 1.5s: it must be whole seconds"},
+		"half seconds to wait": {client.Options{Recheck: time.Millisecond}, "Recheck is 1ms: it must be whole seconds"},
+		"a deadline before":    {client.Options{Deadline: -1}, "must not be negative"},
+		"fewer than none":      {client.Options{Parallel: -1}, "must not be negative"},
+		"a pause before":       {client.Options{LongestPause: -1}, "must not be negative"},
+	} {
+		if _, err := client.New(c.options); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
+		}
 	}
 }
