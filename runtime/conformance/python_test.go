@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -58,7 +57,10 @@ func TestServerInPython(t *testing.T) {
 	cmd := exec.Command(interpreter, "testdata/extension.py", document(t), certFile, keyFile)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	input, err := cmd.StdinPipe() // it ends with this process
+	if err != nil {
+		t.Fatal(err)
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,9 +69,11 @@ func TestServerInPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		if err := cmd.Wait(); err != nil && t.Failed() {
-			t.Logf("the Python server ended with %v: %s", err, stderr.String())
+		_ = input.Close()
+		late := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer late.Stop()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the Python server ended with %v: %s", err, stderr.String())
 		}
 	})
 	extension := hooktest.Connect(t, "https://127.0.0.1:"+firstLine(t, stdout), ca.PEM)

@@ -1,12 +1,14 @@
 """A runtime extension in Python, with nothing but the standard library, written from the OpenAPI document.
 
 Usage: extension.py OPENAPI CERTIFICATE KEY
-It serves on a free port of loopback and prints the port.
+It serves on a free port of loopback, prints the port, and ends with its standard input.
 """
 import http.server
 import json
+import os
 import ssl
 import sys
+import threading
 
 MAX_BODY = 20 << 20
 GROUP = "hooks.runtime.cluster.x-k8s.io/v1alpha1"
@@ -103,6 +105,7 @@ def main():
     server.daemon_threads = True
     server.handle_error = lambda *args: None  # callers break off on purpose
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     print(server.server_address[1], flush=True)
     server.serve_forever()
 
