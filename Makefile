@@ -95,6 +95,10 @@ test-faults: kube ## the provider while its API server fails it, every call in t
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_EVERY=1 go test $(RACE) -count=1 -timeout 60m -run TestEveryCallFailsOnce ./provider
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_FAULTS=1 go test $(RACE) -count=20 -timeout 60m -run TestFaultsOfTheAPIServer ./test/contract
 
+.PHONY: test-v1beta1
+test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only
+	@CAPSTAN_TEST_WHOLE=1 go test -count=1 -v ./test/contract/whole
+
 .PHONY: bench-writes
 bench-writes: kube ## count the provider's writes in the audit log: for a machine, and in five idle minutes with 100 machines
 	@CAPSTAN_TEST_IDLE=5m go test -count=1 -timeout 20m -v -run 'TestWrites|TestIdle' ./test/contract
