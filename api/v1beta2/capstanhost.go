@@ -90,7 +90,8 @@ type HostClaim struct {
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
-	// bootstrapReady is true once the host's bootstrap Secret holds the data of this claim.
+	// bootstrapReady lets the agent begin with the bootstrap data. The host's bootstrap Secret holds the data of this claim, or will in a
+	// moment: the agent waits for data that is marked with providerID.
 	// +optional
 	BootstrapReady bool `json:"bootstrapReady,omitempty"`
 
