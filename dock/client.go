@@ -57,7 +57,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 // Shutdown stops all units and hosts in good order, and then the dock itself; it returns when that has ended. What should run is still
 // recorded: the next Start brings it back.
 func (c *Client) Shutdown(ctx context.Context) error {
-	if err := tell(ctx, c, "POST", "shutdown", nil); err != nil {
+	if err := tell(ctx, c, "POST", "shutdown", nil); err != nil && !errors.Is(err, errBrokeOff) {
 		return err
 	}
 	return waitUnlocked(ctx, c.home)
@@ -152,6 +152,14 @@ func tell(ctx context.Context, c *Client, method, path string, body any) error {
 	return err
 }
 
+// errBrokeOff is the error of a call to a dock that was killed before it had answered.
+var errBrokeOff = fmt.Errorf("%w any more: it ended before it had answered", ErrNotRunning)
+
+// brokeOff says whether the other end of the socket vanished. Pure.
+func brokeOff(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
 // ask makes one call; its error is an *Error if the dock refuses.
 func ask[T any](ctx context.Context, c *Client, method, path string, body any) (answer T, err error) {
 	var data []byte
@@ -168,11 +176,17 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return answer, fmt.Errorf("%w for %s: start it with `capstan up`", ErrNotRunning, c.home)
 	}
+	if brokeOff(err) {
+		return answer, fmt.Errorf("%w: %w", errBrokeOff, err)
+	}
 	if err != nil {
 		return answer, fmt.Errorf("asking the dock: %w", err)
 	}
 	defer resp.Body.Close()
 	data, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if brokeOff(err) {
+		return answer, fmt.Errorf("%w: %w", errBrokeOff, err)
+	}
 	if err != nil {
 		return answer, fmt.Errorf("reading the dock's answer: %w", err)
 	}

@@ -510,3 +510,35 @@ func TestWhatTheKernelForbidsIsFoundOutBeforeAnythingIsMade(t *testing.T) {
 		}
 	}
 }
+
+func TestADockThatIsKilledWhileItAnswersIsNotRunning(t *testing.T) {
+	for name, answer := range map[string]string{"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"} {
+		home := t.TempDir()
+		if err := os.MkdirAll(dock.Dir(home), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", filepath.Join(dock.Dir(home), "dock.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			if _, err := conn.Read(make([]byte, 4096)); err == nil {
+				_, _ = conn.Write([]byte(answer))
+			}
+		}()
+		c := dock.Connect(home)
+		if _, err := c.Status(short(t)); !errors.Is(err, dock.ErrNotRunning) || !strings.Contains(err.Error(), "before it had answered") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+		c.Close()
+		l.Close()
+		<-served
+	}
+}

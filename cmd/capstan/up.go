@@ -65,6 +65,31 @@ func (a *app) up(ctx context.Context, hosts int) error {
 	if hosts, err = a.inventorySize(hosts); err != nil {
 		return err
 	}
+	for attempt := 1; ; attempt++ {
+		err := a.start(ctx, self, hosts)
+		if err == nil {
+			break
+		}
+		// A dock that was killed just before answers until its last process is gone, and one may be killed at any time.
+		ended := errors.Is(err, errDockEnded) || errors.Is(err, dock.ErrNotRunning)
+		if !ended || attempt == maxStarts || ctx.Err() != nil {
+			return err
+		}
+		fmt.Fprintln(a.err, "The dock has ended meanwhile; starting it again.")
+	}
+	fmt.Fprintf(a.err, "\nThe management plane is ready: %d hosts, Kubernetes %s.\n", hosts, a.bin.Bundles()[0])
+	a.next("capstan cluster create demo", "capstan host list", "export KUBECONFIG="+a.home.Kubeconfig(), "capstan down")
+	return nil
+}
+
+// errDockEnded is wrapped by errors of waits that can't end well, because the dock is not there any more.
+var errDockEnded = hint("try again: capstan up", "the dock has ended")
+
+// maxStarts is how often one "up" starts a dock that ends again.
+const maxStarts = 3
+
+// start brings everything up once.
+func (a *app) start(ctx context.Context, self string, hosts int) error {
 	// What an earlier plane wrote says nothing about one that the dock starts now; and a dock that was killed could not remove it.
 	before, err := a.status(ctx)
 	if err != nil {
@@ -94,12 +119,7 @@ func (a *app) up(ctx context.Context, hosts int) error {
 	if err := a.startPlane(ctx, p, docked, self, server, hosts); err != nil {
 		return err
 	}
-	if err := p.Run("inventory registered", func(detail func(string)) error { return a.waitForHosts(ctx, hosts, detail) }); err != nil {
-		return err
-	}
-	fmt.Fprintf(a.err, "\nThe management plane is ready: %d hosts, Kubernetes %s.\n", hosts, a.bin.Bundles()[0])
-	a.next("capstan cluster create demo", "capstan host list", "export KUBECONFIG="+a.home.Kubeconfig(), "capstan down")
-	return nil
+	return p.Run("inventory registered", func(detail func(string)) error { return a.waitForHosts(ctx, docked, hosts, detail) })
 }
 
 // startPlane starts the plane as a unit of the dock, and waits until it says that it is ready.
@@ -125,6 +145,10 @@ func (a *app) startPlane(ctx context.Context, p *steps.Printer, docked *dock.Cli
 				return nil
 			}
 		}
+		if err == nil && status.Dock == "Stopped" {
+			p.Fail()
+			return errDockEnded
+		}
 		// One crash may be another process's fault; a third one is a reason to stop waiting.
 		if err == nil && status.Restarts-restarts >= 3 {
 			p.Fail()
@@ -141,7 +165,7 @@ func (a *app) startPlane(ctx context.Context, p *steps.Printer, docked *dock.Cli
 
 // waitForHosts waits until the inventory has its size and each host its state: a cluster that is made before would be refused
 // or held back.
-func (a *app) waitForHosts(ctx context.Context, hosts int, detail func(string)) error {
+func (a *app) waitForHosts(ctx context.Context, docked *dock.Client, hosts int, detail func(string)) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -149,6 +173,9 @@ func (a *app) waitForHosts(ctx context.Context, hosts int, detail func(string)) 
 	return poll(ctx, func() (bool, error) {
 		list := &infrav1.CapstanHostList{}
 		if err := c.List(ctx, list, client.InNamespace(a.namespace)); err != nil {
+			if _, gone := docked.Status(ctx); errors.Is(gone, dock.ErrNotRunning) {
+				return false, errDockEnded
+			}
 			return false, err
 		}
 		settled := 0

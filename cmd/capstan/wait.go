@@ -144,7 +144,7 @@ func (a *app) waitForCluster(ctx context.Context, c client.WithWatch, name strin
 	return fmt.Errorf("watching cluster %s: %w", name, err)
 }
 
-// poll calls done until it is true, it fails ten times in a row, or ctx ends. The management plane may restart meanwhile, so
+// poll calls done until it is true, it fails forty times in a row or for good, or ctx ends. The management plane may restart meanwhile, so
 // some failures are borne.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	failures := 0
@@ -155,6 +155,8 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, errDockEnded):
+			return err
 		case err != nil:
 			if failures++; failures >= 40 {
 				return err

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -285,6 +287,28 @@ func TestKillsDuringUp(t *testing.T) {
 	}
 	must(t, "cluster", "delete", name)
 	vanishes(t, name)
+}
+
+// TestUpOutlivesItsDock kills the dock under a start that waits for the plane: the same start begins again, and succeeds.
+func TestUpOutlivesItsDock(t *testing.T) {
+	must(t, "down")
+	start := command(t.Context(), "up")
+	var out bytes.Buffer
+	start.Stderr = &out
+	if err := start.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the plane has started", func() error {
+		if !slices.ContainsFunc(processes(), func(p process) bool { return p.name() == "plane" }) {
+			return errors.New("no such process")
+		}
+		return nil
+	})
+	kill(t, "dock run", "")
+	if err := start.Wait(); err != nil || !strings.Contains(out.String(), "starting it again") {
+		t.Fatalf("up: %v\n%s", err, out.String())
+	}
+	must(t, "kubectl", "get", "clusters")
 }
 
 // killWhenThere waits for a process of the plane or the dock and kills it at once.
