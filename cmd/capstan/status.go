@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"strconv"
@@ -73,15 +72,6 @@ func (a *app) status(ctx context.Context) (planeStatus, error) {
 		}
 	}
 	return s, nil
-}
-
-// phases reads how long each phase of the plane's start took, for people.
-func (a *app) phases() json.RawMessage {
-	data, err := os.ReadFile(a.home.Ready())
-	if err != nil || !json.Valid(data) {
-		return nil
-	}
-	return data
 }
 
 func (a *app) statusCommand() *cobra.Command {
