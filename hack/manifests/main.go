@@ -60,19 +60,16 @@ func run(args []string) error {
 	return write(out, files)
 }
 
-// locate returns the folder and the version of the module.
+// locate returns the folder and the version of the module, which it downloads if this is the first build on a machine.
 func locate() (dir, version string, err error) {
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}\n{{.Version}}", module)
+	cmd := exec.Command("go", "mod", "download", "-json", module)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
-	if err != nil {
-		return "", "", fmt.Errorf("asking the go command for %s: %w", module, err)
+	var found struct{ Dir, Version, Error string }
+	if jsonErr := json.Unmarshal(text, &found); err != nil || jsonErr != nil || found.Dir == "" {
+		return "", "", fmt.Errorf("downloading %s: %w %s", module, errors.Join(err, jsonErr), found.Error)
 	}
-	dir, version, _ = strings.Cut(strings.TrimSpace(string(text)), "\n")
-	if dir == "" {
-		return "", "", fmt.Errorf("%s is not in the module cache; run: go mod download %s", module, module)
-	}
-	return dir, version, nil
+	return found.Dir, found.Version, nil
 }
 
 // convert adds what matches pattern to files, as JSON, under folder.

@@ -10,6 +10,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -83,17 +84,14 @@ func run(args []string) error {
 
 // locate returns the folder of the module.
 func locate() (string, error) {
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd := exec.Command("go", "mod", "download", "-json", module)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("asking the go command for %s: %w", module, err)
+	var found struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(text, &found); err != nil || jsonErr != nil || found.Dir == "" {
+		return "", fmt.Errorf("downloading %s: %w %s", module, errors.Join(err, jsonErr), found.Error)
 	}
-	dir := strings.TrimSpace(string(text))
-	if dir == "" {
-		return "", fmt.Errorf("%s is not in the module cache; run: go mod download %s", module, module)
-	}
-	return dir, nil
+	return found.Dir, nil
 }
 
 // copyPackage copies the sources of a package without its tests, and lays them over the folder where they are imported from.
