@@ -94,7 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	backends := &backend.Keeper{Reader: mgr.GetClient(), Balancer: options.Balancer}
 
 	clusters := &cluster.Reconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Filter: filter,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Clock: options.Clock, Filter: filter,
 	}
 	if err := clusters.Setup(ctx, mgr, options.controller()); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanClusters: %w", err)

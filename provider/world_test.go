@@ -134,7 +134,7 @@ func (w *world) restart() {
 	if err := options.complete(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.clusters = &cluster.Reconciler{Client: c, Recorder: recorder, Backends: backends, Filter: watchFilter(w.filter)}
+	w.clusters = &cluster.Reconciler{Client: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
 	w.machines = &machine.Reconciler{Client: c, Reader: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
 	w.hosts = host.New(host.Options{
 		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),

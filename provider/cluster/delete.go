@@ -16,7 +16,7 @@ import (
 // heldByUs stops a deletion in which we have no part, or no more.
 func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
 	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.ClusterFinalizer) {
-		s.gone = true
+		s.silent = true
 		return step.Stop(), nil
 	}
 	return step.Next(), nil
@@ -60,6 +60,6 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer
 	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked); client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, err
 	}
-	s.gone = true
+	s.silent = true
 	return step.Stop(), nil
 }

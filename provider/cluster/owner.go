@@ -18,12 +18,14 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owner finds the Cluster that owns the object, and stops while there is none (IC-46).
-func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
-	if _, err := r.ownerIfAny(ctx, s); err != nil {
-		return step.Answer{}, err
-	}
+// owned stops while no Cluster owns the object (IC-46). It comes after pause: an object with the annotation is paused before it has an owner.
+// A Cluster that is not in the cache yet may be paused, so nothing is said of an object that has just been made.
+func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.cluster == nil {
+		if step.Fresh(s.capstan, r.Clock.Now()) {
+			s.silent = true
+			return step.StopFor(step.Settle), nil
+		}
 		s.problem = &problem{
 			infrav1.WaitingForOwnerReason, "no Cluster owns this object yet: Cluster API sets the owner when a Cluster refers to it",
 		}
@@ -32,8 +34,8 @@ func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// ownerIfAny finds the Cluster that owns the object, if there is one, and its name even if it is gone.
-func (r *Reconciler) ownerIfAny(ctx context.Context, s *scope) (step.Answer, error) {
+// owner finds the Cluster that owns the object, if there is one, and its name even if it is gone.
+func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	s.name = types.NamespacedName{Namespace: s.capstan.Namespace, Name: ownerName(s.capstan)}
 	if s.name.Name == "" {
 		return step.Next(), nil

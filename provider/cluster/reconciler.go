@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -32,6 +33,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Backends makes balancers and sets their backends.
 	Backends *backend.Keeper
+	// Clock tells how old a CapstanCluster is.
+	Clock clock.PassiveClock
 	// Filter limits the CapstanClusters and CapstanHosts that this reconciler works on.
 	Filter watchfilter.Filter
 }
@@ -54,8 +57,8 @@ type scope struct {
 	done bool
 	// leaving says what a deletion waits for.
 	leaving string
-	// gone is true when our finalizer is removed: there is no status to write any more.
-	gone bool
+	// silent is true when there is no status to write: our finalizer is removed, or the object is so young that a wait isn't worth a note.
+	silent bool
 }
 
 // problem is a reason and message for condition EndpointReady.
@@ -93,8 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func (r *Reconciler) normal() []step.Step[*scope] {
 	return []step.Step[*scope]{
-		{Name: "owner", Run: r.owner},                    // IC-46
+		{Name: "owner", Run: r.owner},
 		{Name: "pause", Run: r.pause},                    // IC-42
+		{Name: "owned", Run: r.owned},                    // IC-46
 		{Name: "finalizer", Run: r.finalizer},            // IC-47
 		{Name: "endpoint", Run: r.endpoint},              // IC-48, IC-49, IC-18
 		{Name: "backends", Run: r.backends},              // IM-51
@@ -106,7 +110,7 @@ func (r *Reconciler) normal() []step.Step[*scope] {
 func (r *Reconciler) deletion() []step.Step[*scope] {
 	return []step.Step[*scope]{
 		{Name: "held by us", Run: r.heldByUs},
-		{Name: "owner of a deleted cluster", Run: r.ownerIfAny},
+		{Name: "owner", Run: r.owner},
 		{Name: "pause", Run: r.pause}, // before anything is deleted: D-39
 		{Name: "machines", Run: r.machinesGone},
 		{Name: "delete the balancer", Run: r.deleteBalancer},   // IC-53, IC-54
@@ -123,7 +127,7 @@ func externallyManaged(c *infrav1.CapstanCluster) bool {
 
 // writeStatus writes the whole status once, in one patch, if it differs (IC-52).
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	if s.gone {
+	if s.silent {
 		return nil
 	}
 	before := s.capstan.DeepCopy()

@@ -14,11 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owner finds the Machine that owns the object, and stops while there is none (IM-41).
-func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
-	if _, err := r.ownerIfAny(ctx, s); err != nil {
-		return step.Answer{}, err
-	}
+// owned stops while no Machine owns the object (IM-41). It comes after pause: an object with the annotation is paused before it has an owner.
+func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine == nil {
 		s.wait = &wait{
 			reason:  infrav1.WaitingForOwnerReason,
@@ -30,8 +27,8 @@ func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// ownerIfAny finds the Machine that owns the object, if there is one.
-func (r *Reconciler) ownerIfAny(ctx context.Context, s *scope) (step.Answer, error) {
+// owner finds the Machine that owns the object, if there is one.
+func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	s.owned = hasMachineOwner(s.capstan)
 	machine, err := util.GetOwnerMachine(ctx, r.Client, s.capstan.ObjectMeta)
 	switch {

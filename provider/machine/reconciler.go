@@ -26,10 +26,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// settle is how old a CapstanMachine must be before its status says what it waits for. Cluster API sets owner, infrastructure and
-// bootstrap data within a second or two of each other, and creation times are in whole seconds; writing down each short wait would cost more than it tells.
-const settle = 3 * time.Second
-
 // Reconciler reconciles CapstanMachines. All fields are required, but Filter.
 type Reconciler struct {
 	// Client reads from the cache and writes.
@@ -87,8 +83,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func (r *Reconciler) normal() []step.Step[*scope] {
 	return []step.Step[*scope]{
-		{Name: "owner", Run: r.owner},                                  // IM-41
+		{Name: "owner", Run: r.owner},
 		{Name: "pause", Run: r.pause},                                  // IM-64
+		{Name: "owned", Run: r.owned},                                  // IM-41
 		{Name: "reported failure", Run: r.reportedFailure},             // IM-42
 		{Name: "cluster", Run: r.cluster},                              // IM-43
 		{Name: "finalizer", Run: r.finalizer},                          // IM-44
@@ -105,7 +102,7 @@ func (r *Reconciler) normal() []step.Step[*scope] {
 func (r *Reconciler) deletion() []step.Step[*scope] {
 	return []step.Step[*scope]{
 		{Name: "held by us", Run: r.heldByUs},
-		{Name: "owner of a deleted machine", Run: r.ownerIfAny},
+		{Name: "owner", Run: r.owner},
 		{Name: "pause", Run: r.pause}, // before anything is deleted: D-39
 		{Name: "find the claim", Run: r.findClaim},
 		{Name: "deregister", Run: r.deregister},                // IM-58
@@ -123,8 +120,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) (time.Duration, 
 	switch {
 	case s.paused != "":
 		conditions.Set(s.capstan, pause.Condition(s.paused)) // and nothing else: IM-64
-	case s.wait != nil && s.wait.short && s.fresh(r.Clock.Now()):
-		return settle, nil
+	case s.wait != nil && s.wait.short && step.Fresh(s.capstan, r.Clock.Now()):
+		return step.Settle, nil
 	default:
 		conclude(s)
 	}

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"time"
-
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -15,7 +13,7 @@ type scope struct {
 	capstan *infrav1.CapstanMachine
 	// machine is the owner; set by owner. Nil in a deletion: the owner is gone.
 	machine *clusterv1.Machine
-	// owned is true if there is an owner reference to a Machine, whether that exists or not; set by ownerIfAny.
+	// owned is true if there is an owner reference to a Machine, whether that exists or not; set by owner.
 	owned bool
 	// owningCluster is the Cluster; set by pause. Nil: there is none.
 	owningCluster *clusterv1.Cluster
@@ -42,10 +40,4 @@ type wait struct {
 	reason, message string
 	// short is true for what usually takes a moment only.
 	short bool
-}
-
-// fresh reports whether the CapstanMachine was made so shortly ago that its waiting isn't worth a note.
-func (s *scope) fresh(now time.Time) bool {
-	age := now.Sub(s.capstan.CreationTimestamp.Time)
-	return age >= 0 && age < settle
 }
