@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // process is one process of the shared management plane or of a host in it.
@@ -80,20 +79,25 @@ func hostOf(pid int, known map[int]string) string {
 	return known[pid]
 }
 
-// kill ends the process of that name with SIGKILL; on a host, if one is named.
-func kill(t *testing.T, name, host string) {
-	t.Helper()
+// kill ends the process of that name with SIGKILL: the one on that host, or the one of the plane.
+func kill(name, host string, onHost bool) error {
+	switch {
+	case !onHost:
+		host = ""
+	case host == "":
+		return fmt.Errorf("no host to kill %s on", name)
+	}
 	var seen []string
 	for _, p := range processes() {
 		seen = append(seen, p.name()+"@"+p.host)
 		if p.name() == name && p.host == host {
 			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
-				t.Fatalf("killing %s (%d): %v", name, p.pid, err)
+				return fmt.Errorf("killing %s (%d): %w", name, p.pid, err)
 			}
-			return
+			return nil
 		}
 	}
-	t.Fatalf("no process %s@%s among %v", name, host, seen)
+	return fmt.Errorf("no process %s@%s among %v", name, host, seen)
 }
 
 // namespaces gives the namespaces that the dock's processes are in and this process is not, each with one that is in it.
