@@ -1,8 +1,12 @@
 // Package extension is the runtime extension that Capstan ships.
 //
-// It answers BeforeClusterCreate with a capacity gate: a Cluster whose machines the inventory can't hold waits, and the
-// reason stands in its conditions. All other lifecycle hooks are recorded in its log and let through. [New] gives it as an http.Handler;
-// [Config] is the ExtensionConfig that registers it.
+// It has several parts, each with handlers of its own, which are switched by settings of the ExtensionConfig and by a label of each Cluster:
+//
+//   - [Capacity]: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
+//   - [MaintenanceWindow]: upgrades wait for given times.
+//
+// Moments that no part is about are recorded in the log. [New] gives it as an http.Handler; [Config] is the ExtensionConfig that registers it.
+// docs/lifecycle-extensions.md is for those who use it.
 //
 // It is built with the public Runtime SDK alone, and runs in a process of its own (RX-30).
 package extension
@@ -10,6 +14,7 @@ package extension
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +40,8 @@ type Options struct {
 	Log *slog.Logger
 	// Metrics gets the metrics of the server, see server.Options. Default: none are registered.
 	Metrics prometheus.Registerer
+	// Now tells the time, for maintenance windows. Default: time.Now.
+	Now func() time.Time
 }
 
 // New makes the extension.
@@ -45,18 +52,27 @@ func New(options Options) (*server.Server, error) {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	settings, err := Settings()
+	if err != nil {
+		return nil, err
+	}
+	all := handlers{settings: settings, parts: parts()}
 	gate := NewGate(options.Reader)
+	windows := keeper{now: options.Now}
 	recorder := recorder{log: options.Log}
 	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
-		server.Handle(hook.BeforeClusterCreate, "capacity", gate.BeforeClusterCreate),
-		server.Handle(hook.AfterControlPlaneInitialized, "after-control-plane-initialized", recorder.afterControlPlaneInitialized),
-		server.Handle(hook.BeforeClusterUpgrade, "before-cluster-upgrade", recorder.beforeClusterUpgrade),
-		server.Handle(hook.BeforeControlPlaneUpgrade, "before-control-plane-upgrade", recorder.beforeControlPlaneUpgrade),
-		server.Handle(hook.AfterControlPlaneUpgrade, "after-control-plane-upgrade", recorder.afterControlPlaneUpgrade),
-		server.Handle(hook.BeforeWorkersUpgrade, "before-workers-upgrade", recorder.beforeWorkersUpgrade),
-		server.Handle(hook.AfterWorkersUpgrade, "after-workers-upgrade", recorder.afterWorkersUpgrade),
-		server.Handle(hook.AfterClusterUpgrade, "after-cluster-upgrade", recorder.afterClusterUpgrade),
-		server.Handle(hook.BeforeClusterDelete, "before-cluster-delete", recorder.beforeClusterDelete),
+		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
+		handle(all, MaintenanceWindow, hook.BeforeClusterUpgrade, "window-upgrade", windows.beforeClusterUpgrade),
+		handle(all, MaintenanceWindow, hook.BeforeControlPlaneUpgrade, "window-control-plane", windows.beforeControlPlaneUpgrade),
+		handle(all, MaintenanceWindow, hook.BeforeWorkersUpgrade, "window-workers", windows.beforeWorkersUpgrade),
+		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", recorder.afterControlPlaneInitialized, server.IgnoreFailures()),
+		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", recorder.afterControlPlaneUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.AfterWorkersUpgrade, "record-workers", recorder.afterWorkersUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.AfterClusterUpgrade, "record-upgrade", recorder.afterClusterUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.BeforeClusterDelete, "record-delete", recorder.beforeClusterDelete, server.IgnoreFailures()),
 	)
 }
 

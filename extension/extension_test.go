@@ -41,7 +41,11 @@ func TestExtensionIsCalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, h := range discovered.Status.Handlers {
-		if h.TimeoutSeconds != 10 || h.FailurePolicy != runtimev1.FailurePolicyFail {
+		policy := runtimev1.FailurePolicyFail
+		if strings.HasPrefix(h.Name, "record-") { // a log that can't be written holds nothing back
+			policy = runtimev1.FailurePolicyIgnore
+		}
+		if h.TimeoutSeconds != 10 || h.FailurePolicy != policy {
 			t.Errorf("handler %+v", h)
 		}
 	}

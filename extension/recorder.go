@@ -22,20 +22,8 @@ func (r recorder) afterControlPlaneInitialized(ctx context.Context, request *run
 	return r.record(ctx, &request.Cluster, "The control plane answers for the first time")
 }
 
-func (r recorder) beforeClusterUpgrade(ctx context.Context, request *runtimehooksv1.BeforeClusterUpgradeRequest, _ *runtimehooksv1.BeforeClusterUpgradeResponse) error {
-	return r.record(ctx, &request.Cluster, "An upgrade begins", "from", request.FromKubernetesVersion, "to", request.ToKubernetesVersion)
-}
-
-func (r recorder) beforeControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.BeforeControlPlaneUpgradeRequest, _ *runtimehooksv1.BeforeControlPlaneUpgradeResponse) error {
-	return r.record(ctx, &request.Cluster, "The control plane takes a version", "from", request.FromKubernetesVersion, "to", request.ToKubernetesVersion)
-}
-
 func (r recorder) afterControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.AfterControlPlaneUpgradeRequest, _ *runtimehooksv1.AfterControlPlaneUpgradeResponse) error {
 	return r.record(ctx, &request.Cluster, "The control plane has a version", "version", request.KubernetesVersion)
-}
-
-func (r recorder) beforeWorkersUpgrade(ctx context.Context, request *runtimehooksv1.BeforeWorkersUpgradeRequest, _ *runtimehooksv1.BeforeWorkersUpgradeResponse) error {
-	return r.record(ctx, &request.Cluster, "The workers take a version", "from", request.FromKubernetesVersion, "to", request.ToKubernetesVersion)
 }
 
 func (r recorder) afterWorkersUpgrade(ctx context.Context, request *runtimehooksv1.AfterWorkersUpgradeRequest, _ *runtimehooksv1.AfterWorkersUpgradeResponse) error {

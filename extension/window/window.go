@@ -1,0 +1,109 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // an image without time zones, and one with old ones, decide the same
+)
+
+const (
+	// maxWindows bounds what is written in one setting or annotation.
+	maxWindows = 50
+	// maxDuration is a week: a window that is longer never closes.
+	maxDuration = 7 * 24 * time.Hour
+)
+
+// Allowed describes what [Parse] reads; it goes on after "must be".
+const Allowed = `windows, separated by ";", each as days, start, duration and time zone, such as "Sat,Sun 22:00 6h Europe/Berlin" or "daily 01:00 3h UTC"`
+
+// Window is a time in every week.
+type Window struct {
+	// Days on which it begins.
+	Days [7]bool
+	// Hour and Minute at which it begins, by the clocks of Zone.
+	Hour, Minute int
+	// Duration is how long it is open.
+	Duration time.Duration
+	// Zone is the time zone.
+	Zone *time.Location
+}
+
+var days = [7]string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+
+// Parse reads windows. An empty text has none.
+func Parse(text string) ([]Window, error) {
+	var windows []Window
+	for one := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if strings.TrimSpace(one) == "" {
+			continue
+		}
+		w, err := parse(one)
+		if err != nil {
+			return nil, err
+		}
+		if windows = append(windows, w); len(windows) > maxWindows {
+			return nil, fmt.Errorf("there are more than %d windows", maxWindows)
+		}
+	}
+	return windows, nil
+}
+
+func parse(text string) (w Window, err error) {
+	fields := strings.Fields(text)
+	if len(fields) != 4 {
+		return w, fmt.Errorf("%q has %d parts, days, start, duration and time zone are needed", strings.TrimSpace(text), len(fields))
+	}
+	if w.Days, err = parseDays(fields[0]); err != nil {
+		return w, err
+	}
+	start, err := time.Parse("15:04", fields[1])
+	if err != nil {
+		return w, fmt.Errorf("start %q is no time of day, such as 22:00", fields[1])
+	}
+	w.Hour, w.Minute = start.Hour(), start.Minute()
+	if w.Duration, err = time.ParseDuration(fields[2]); err != nil || w.Duration < time.Minute || w.Duration > maxDuration {
+		return w, fmt.Errorf("duration %q is none from 1m to %.0fh, such as 90m or 6h", fields[2], maxDuration.Hours())
+	}
+	if fields[3] == "Local" {
+		return w, errors.New(`time zone "Local" means another one on every machine: name it, such as Europe/Berlin or UTC`)
+	}
+	if w.Zone, err = time.LoadLocation(fields[3]); err != nil {
+		return w, fmt.Errorf("time zone %q is not known: write it like Europe/Berlin or UTC", fields[3])
+	}
+	return w, nil
+}
+
+// parseDays reads "daily", or days and ranges of days by their first three letters, separated by commas. A range may go over the weekend.
+func parseDays(text string) (set [7]bool, err error) {
+	if strings.EqualFold(text, "daily") {
+		return [7]bool{true, true, true, true, true, true, true}, nil
+	}
+	for item := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(item, "-")
+		if !isRange {
+			to = from
+		}
+		first, last := day(from), day(to)
+		if first < 0 || last < 0 {
+			return set, fmt.Errorf("%q are no days: write daily, or days and ranges such as Sat,Sun or Mon-Fri", text)
+		}
+		for d := first; ; d = (d + 1) % 7 {
+			set[d] = true
+			if d == last {
+				break
+			}
+		}
+	}
+	return set, nil
+}
+
+func day(text string) int {
+	for i, name := range days {
+		if strings.EqualFold(text, name) {
+			return i
+		}
+	}
+	return -1
+}

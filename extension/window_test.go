@@ -1,0 +1,75 @@
+package extension
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/hooktest"
+	"github.com/capstan-dev/capstan/runtime/sample"
+)
+
+func TestMaintenanceWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		setting, annotation string
+		at                  time.Time
+		retry               int32
+		want                string // in the message, or in the error
+		fails               bool
+	}{
+		"no windows": {"", "", noon, 0, "", false},
+		"open":       {"Sat 11:00 2h UTC", "", noon, 0, "the maintenance window is open until Sat 2026-11-21 13:00 +00:00 (UTC)", false},
+		"soon: asked again when it opens": {"Sat 12:01 2h UTC", "", noon, 60,
+			"the upgrade to v1.36.3 waits: outside of the maintenance windows, the next one opens Sat 2026-11-21 12:01 +00:00 (UTC)", false},
+		"a second before": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Second), 1, "opens Sat 2026-11-21 12:01", false},
+		"less than that":  {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Millisecond), 1, "opens Sat 2026-11-21 12:01", false},
+		"far away: asked again, it may be changed": {"Fri 12:00 2h UTC", "", noon, 600, "opens Fri 2026-11-27 12:00", false},
+		"the Cluster's own come first":             {"Sat 11:00 2h UTC", "Sun 02:00 1h Europe/Berlin", noon, 600, "opens Sun 2026-11-22 02:00 +01:00 (Europe/Berlin)", false},
+		"the Cluster's own, and it is open":        {"Fri 11:00 2h UTC", "Sat 11:00 2h UTC", noon, 0, "open until", false},
+		"a setting that is none":                   {"Sam 11:00 2h UTC", "", noon, 0, `setting "maintenance-window.windows" must be windows, separated by ";"`, true},
+		"an annotation that is none":               {"", "Sat 11:00", noon, 0, "annotation extensions.capstan.dev/maintenance-windows of the Cluster must be windows", true},
+		"an annotation without a window":           {"", " ; ", noon, 0, "switch this off with label extensions.capstan.dev/maintenance-window", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := map[string]string{}
+			if c.setting != "" {
+				settings["maintenance-window.windows"] = c.setting
+			}
+			e := start(t, Options{Reader: newWorld(2), Now: func() time.Time { return c.at }}, settings)
+			cluster := sample.Cluster()
+			if c.annotation != "" {
+				cluster.Annotations = map[string]string{WindowsAnnotation: c.annotation}
+			}
+			response, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "window-upgrade",
+				&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
+			if c.fails {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error is %v, want %s", err, c.want)
+				}
+				return
+			}
+			if err != nil || response.RetryAfterSeconds != c.retry || !strings.Contains(response.Message, c.want) || (c.want == "" && response.Message != "") {
+				t.Errorf("got %+v, %v", response, err)
+			}
+		})
+	}
+}
+
+// All three hooks before an upgrade step wait, and each says for what.
+func TestMaintenanceWindowHoldsEachStep(t *testing.T) {
+	e := start(t, Options{Reader: newWorld(2)}, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"})
+	cluster := *sample.Cluster()
+	controlPlane, err := hooktest.CallOne(t, e, hook.BeforeControlPlaneUpgrade, "window-control-plane",
+		&runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
+	if err != nil || controlPlane.RetryAfterSeconds != 600 || !strings.HasPrefix(controlPlane.Message, "the upgrade of the control plane to v1.36.3 waits: ") {
+		t.Errorf("got %+v, %v", controlPlane, err)
+	}
+	workers, err := hooktest.CallOne(t, e, hook.BeforeWorkersUpgrade, "window-workers",
+		&runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
+	if err != nil || workers.RetryAfterSeconds != 600 || !strings.HasPrefix(workers.Message, "the upgrade of workers to v1.36.3 waits: ") {
+		t.Errorf("got %+v, %v", workers, err)
+	}
+}
