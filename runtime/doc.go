@@ -16,6 +16,8 @@
 //
 //   - [github.com/capstan-dev/capstan/runtime/server]: answers. Typed functions in, a plain http.Handler out.
 //   - [github.com/capstan-dev/capstan/runtime/topology]: patches, validations and variables of a ClusterClass as Go types.
+//   - [github.com/capstan-dev/capstan/runtime/inplace]: Machines that are updated in place instead of being replaced.
+//   - [github.com/capstan-dev/capstan/runtime/upgradeplan]: by which versions of Kubernetes a Cluster is upgraded.
 //   - [github.com/capstan-dev/capstan/runtime/patch]: the shortest patch from one document to another.
 //   - [github.com/capstan-dev/capstan/runtime/certificate]: a server's own certificate, renewed without a gap.
 //   - [github.com/capstan-dev/capstan/runtime/hooktest]: tests with real TLS and the real client, without a cluster.

@@ -53,9 +53,9 @@ func checkContent(ctx context.Context, p *probe, h *handler) error {
 	case *runtimehooksv1.CanUpdateMachineSetResponse:
 		if asked, ok := request.(*runtimehooksv1.CanUpdateMachineSetRequest); ok {
 			return errors.Join(
-				checkInPlace("machineSetPatch", asked.Current.MachineSet, answer.MachineSetPatch, "spec"),
-				checkInPlace("infrastructureMachineTemplatePatch", asked.Current.InfrastructureMachineTemplate, answer.InfrastructureMachineTemplatePatch, "spec"),
-				checkInPlace("bootstrapConfigTemplatePatch", asked.Current.BootstrapConfigTemplate, answer.BootstrapConfigTemplatePatch, "spec"))
+				checkInPlace("machineSetPatch", asked.Current.MachineSet, answer.MachineSetPatch, "spec.template.spec"),
+				checkInPlace("infrastructureMachineTemplatePatch", asked.Current.InfrastructureMachineTemplate, answer.InfrastructureMachineTemplatePatch, "spec.template.spec"),
+				checkInPlace("bootstrapConfigTemplatePatch", asked.Current.BootstrapConfigTemplate, answer.BootstrapConfigTemplatePatch, "spec.template.spec"))
 		}
 	default:
 		return skip("answers of this hook are status and message")
@@ -150,7 +150,7 @@ func checkPlan(request *runtimehooksv1.GenerateUpgradePlanRequest, response *run
 	return nil
 }
 
-// checkInPlace checks UH-07: a patch applies to the current object and changes its spec alone.
+// checkInPlace checks UH-07: a patch applies to the current object and changes the spec of the machine alone: Cluster API drops the rest of it.
 func checkInPlace(what string, current any, p runtimehooksv1.Patch, allowed string) error {
 	if !p.IsDefined() {
 		return nil

@@ -110,6 +110,15 @@ func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 // Only is [Diff] for what differs at or below some paths alone, each as names with dots: the rest of the document stays. It is what an extension answers to
 // CanUpdateMachine: of the changes that are wanted, those that it can make in place (UH-07).
 func Only(before, after []byte, paths ...string) (runtimehooksv1.Patch, error) {
+	split := make([][]string, 0, len(paths))
+	for _, path := range paths {
+		split = append(split, strings.Split(path, "."))
+	}
+	return OnlyAt(before, after, split...)
+}
+
+// OnlyAt is [Only] with paths as lists of names, for names that have dots.
+func OnlyAt(before, after []byte, paths ...[]string) (runtimehooksv1.Patch, error) {
 	result, err := decode(before)
 	if err != nil {
 		return runtimehooksv1.Patch{}, fmt.Errorf("comparing two documents: decoding the first: %w", err)
@@ -118,8 +127,7 @@ func Only(before, after []byte, paths ...string) (runtimehooksv1.Patch, error) {
 	if err != nil {
 		return runtimehooksv1.Patch{}, fmt.Errorf("comparing two documents: decoding the second: %w", err)
 	}
-	for _, path := range paths {
-		names := strings.Split(path, ".")
+	for _, names := range paths {
 		if value, ok := get(to, names); ok {
 			result = set(result, names, value)
 		} else {

@@ -48,6 +48,11 @@ func IgnoreFailures() Option {
 	return func(h *Handler) { h.ignoreFailures = true }
 }
 
+// Broken makes [New] report an error about the handler, if it is one. It is for packages that make handlers of what they are given, and find that it can't work.
+func Broken(err error) Option {
+	return func(h *Handler) { h.problem = err }
+}
+
 // Handle makes a handler. The name is a DNS label and unique within the server (RX-16). What is wrong is reported by [New].
 func Handle[Req, Resp any](of hook.Hook[Req, Resp], name string, handle Func[Req, Resp], options ...Option) Handler {
 	h := Handler{name: name, descriptor: of.Descriptor()}

@@ -1,0 +1,108 @@
+package inplace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+// Updater updates Machines in place. Both fields are required.
+type Updater struct {
+	// Takes says what can be changed in place. Rules for the same kind add up.
+	Takes []Rule
+	// Update makes one machine what is desired. It is called with the same until it returns nil, also after a restart of the extension, so it looks at what the
+	// machine is and does what is missing. While that goes on it returns what server.Wait gives; any other error stands in the
+	// Machine's condition Updating, and Update is called again. It is called only for Machines whose changes were all taken over.
+	Update func(ctx context.Context, machine Desired) error
+}
+
+// Desired is what a Machine should become.
+type Desired struct {
+	// Machine without status. The labels and annotations are those that it has.
+	Machine *clusterv1.Machine
+	// Settings of the ExtensionConfig.
+	Settings map[string]string
+
+	infrastructure, bootstrap []byte
+}
+
+// Infrastructure decodes the infrastructure machine that is desired; T is its Go type.
+func Infrastructure[T any](d Desired) (*T, error) {
+	object := new(T)
+	if err := json.Unmarshal(d.infrastructure, object); err != nil {
+		return nil, fmt.Errorf("decoding the infrastructure of Machine %s as %T: %w", d.Machine.Name, *object, err)
+	}
+	return object, nil
+}
+
+// Bootstrap decodes the bootstrap configuration that is desired; T is its Go type. It is nil for a Machine that has none.
+func Bootstrap[T any](d Desired) (*T, error) {
+	if len(d.bootstrap) == 0 || string(d.bootstrap) == "null" {
+		return nil, nil
+	}
+	object := new(T)
+	if err := json.Unmarshal(d.bootstrap, object); err != nil {
+		return nil, fmt.Errorf("decoding the bootstrap configuration of Machine %s as %T: %w", d.Machine.Name, *object, err)
+	}
+	return object, nil
+}
+
+// Handlers gives the handlers of all three hooks, for server.New. They are called NAME-can-machine, NAME-can-set and NAME-update. Options are for all of them.
+func (u Updater) Handlers(name string, options ...server.Option) []server.Handler {
+	options = append(options[:len(options):len(options)], server.Broken(u.problem()))
+	return []server.Handler{
+		server.Handle(hook.CanUpdateMachine, name+"-can-machine", u.canUpdateMachine, options...),
+		server.Handle(hook.CanUpdateMachineSet, name+"-can-set", u.canUpdateMachineSet, options...),
+		server.Handle(hook.UpdateMachine, name+"-update", u.updateMachine, options...),
+	}
+}
+
+// problem says why the updater can't work, or nil.
+func (u Updater) problem() error {
+	if u.Update == nil {
+		return errors.New("the updater has no function Update")
+	}
+	if len(u.Takes) == 0 {
+		return errors.New("the updater takes nothing over: all Machines would be replaced")
+	}
+	var errs []error
+	for _, rule := range u.Takes {
+		switch {
+		case rule.problem != nil:
+			errs = append(errs, rule.problem)
+		case rule.paths == nil:
+			errs = append(errs, errors.New("the updater has an empty rule: make rules with Fields or Take"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (u Updater) canUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) error {
+	current, desired := request.Current, request.Desired
+	return u.take(ctx, []string{"spec"},
+		part{"Machine", current.Machine, desired.Machine, &response.MachinePatch},
+		part{"infrastructure", current.InfrastructureMachine, desired.InfrastructureMachine, &response.InfrastructureMachinePatch},
+		part{"bootstrap configuration", current.BootstrapConfig, desired.BootstrapConfig, &response.BootstrapConfigPatch})
+}
+
+func (u Updater) canUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) error {
+	current, desired := request.Current, request.Desired
+	return u.take(ctx, []string{"spec", "template", "spec"},
+		part{"MachineSet", current.MachineSet, desired.MachineSet, &response.MachineSetPatch},
+		part{"infrastructure template", current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate, &response.InfrastructureMachineTemplatePatch},
+		part{"bootstrap template", current.BootstrapConfigTemplate, desired.BootstrapConfigTemplate, &response.BootstrapConfigTemplatePatch})
+}
+
+func (u Updater) updateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, _ *runtimehooksv1.UpdateMachineResponse) error {
+	return u.Update(ctx, Desired{
+		Machine: &request.Desired.Machine, Settings: request.Settings,
+		infrastructure: request.Desired.InfrastructureMachine.Raw, bootstrap: request.Desired.BootstrapConfig.Raw,
+	})
+}
