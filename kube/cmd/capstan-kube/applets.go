@@ -6,6 +6,7 @@ import (
 	_ "time/tzdata" // time zones of CronJobs, on machines that have no zoneinfo
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubectl's authentication plug-ins
 	"k8s.io/component-base/cli"
@@ -36,6 +37,7 @@ var applets map[string]applet
 func init() {
 	applets = map[string]applet{
 		"etcd":                    runEtcd,
+		"etcdutl":                 component(newEtcdutl),
 		"kube-apiserver":          component(apiserver.NewAPIServerCommand),
 		"kube-controller-manager": component(controllermanager.NewControllerManagerCommand),
 		"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
@@ -62,6 +64,14 @@ func runCRI(args []string, _, stderr io.Writer) int {
 func runEtcd([]string, io.Writer, io.Writer) int {
 	etcdmain.Main(os.Args)
 	return 0
+}
+
+// newEtcdutl is the part of etcd's offline tool that restores a snapshot; nothing here needs the rest.
+func newEtcdutl() *cobra.Command {
+	cmd := &cobra.Command{Use: "etcdutl", Short: "Work on the files of etcd"}
+	cmd.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple", "output format (fields, json, protobuf, simple, table)")
+	cmd.AddCommand(etcdutl.NewSnapshotCommand(), etcdutl.NewVersionCommand())
+	return cmd
 }
 
 func runKubeadm([]string, io.Writer, io.Writer) int {
