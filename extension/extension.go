@@ -4,6 +4,7 @@
 //
 //   - [Capacity]: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
 //   - [MaintenanceWindow]: upgrades wait for given times.
+//   - [AddOns]: manifests are applied to new clusters, and again when their version changes.
 //
 // Moments that no part is about are recorded in the log. [New] gives it as an http.Handler; [Config] is the ExtensionConfig that registers it.
 // docs/lifecycle-extensions.md is for those who use it.
@@ -13,10 +14,12 @@ package extension
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,8 +37,11 @@ const Name = "capstan"
 
 // Options of the extension.
 type Options struct {
-	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, with a scheme like [Scheme]. It must not be a cache, see [Gate].
+	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, and the ConfigMaps with add-ons and Secrets with kubeconfigs, with a scheme
+	// like [Scheme]. It must not be a cache, see [Gate].
 	Reader client.Reader
+	// Events makes Events of Clusters. Default: none are made.
+	Events client.Writer
 	// Log gets one line for each hook. Default: none.
 	Log *slog.Logger
 	// Metrics gets the metrics of the server, see server.Options. Default: none are registered.
@@ -62,12 +68,28 @@ func New(options Options) (*server.Server, error) {
 	all := handlers{settings: settings, parts: parts()}
 	gate := NewGate(options.Reader)
 	windows := keeper{now: options.Now}
+	drift, err := newDriftMetric(options.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, fmt.Errorf("registering types: %w", err)
+	}
+	addOns := &addOns{
+		reader: options.Reader, scheme: scheme, drift: drift,
+		announce: announcer{writer: options.Events, log: options.Log, now: options.Now},
+	}
 	recorder := recorder{log: options.Log}
 	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
 		handle(all, MaintenanceWindow, hook.BeforeClusterUpgrade, "window-upgrade", windows.beforeClusterUpgrade),
 		handle(all, MaintenanceWindow, hook.BeforeControlPlaneUpgrade, "window-control-plane", windows.beforeControlPlaneUpgrade),
 		handle(all, MaintenanceWindow, hook.BeforeWorkersUpgrade, "window-workers", windows.beforeWorkersUpgrade),
+		handle(all, AddOns, hook.AfterControlPlaneInitialized, "add-ons-create", addOns.afterControlPlaneInitialized, server.Timeout(workloadTimeout)),
+		handle(all, AddOns, hook.BeforeClusterUpgrade, "add-ons-before-upgrade", addOns.beforeClusterUpgrade, server.Timeout(workloadTimeout), server.IgnoreFailures()),
+		handle(all, AddOns, hook.AfterControlPlaneUpgrade, "add-ons-control-plane", addOns.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
+		handle(all, AddOns, hook.AfterClusterUpgrade, "add-ons-upgrade", addOns.afterClusterUpgrade, server.Timeout(workloadTimeout)),
 		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", recorder.afterControlPlaneInitialized, server.IgnoreFailures()),
 		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", recorder.afterControlPlaneUpgrade, server.IgnoreFailures()),
 		server.Handle(hook.AfterWorkersUpgrade, "record-workers", recorder.afterWorkersUpgrade, server.IgnoreFailures()),
@@ -76,16 +98,19 @@ func New(options Options) (*server.Server, error) {
 	)
 }
 
-// Scheme holds the types that the extension reads.
+// Scheme holds the types that the extension reads and writes, here and in workload clusters.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	return scheme, errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+	return scheme, errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
 }
 
 // Mapper knows where the API server serves what the extension reads. Asking the API server for that would cost the first Cluster
 // a fifth of a second, and the answer is known.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"ConfigMap", "Secret", "Event"} {
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
 	mapper.Add(clusterv1.GroupVersion.WithKind("Cluster"), meta.RESTScopeNamespace)
 	mapper.Add(clusterv1.GroupVersion.WithKind("Machine"), meta.RESTScopeNamespace)
 	mapper.AddSpecific(clusterv1.GroupVersion.WithKind("ClusterClass"),

@@ -45,7 +45,14 @@ func TestExtensionIsCalled(t *testing.T) {
 		if strings.HasPrefix(h.Name, "record-") { // a log that can't be written holds nothing back
 			policy = runtimev1.FailurePolicyIgnore
 		}
-		if h.TimeoutSeconds != 10 || h.FailurePolicy != policy {
+		timeout := int32(10)
+		if strings.HasPrefix(h.Name, "add-ons-") || strings.HasPrefix(h.Name, "verification-") { // they work in another cluster
+			timeout = 30
+		}
+		if h.Name == "add-ons-before-upgrade.capstan" { // it looks, and holds nothing
+			policy = runtimev1.FailurePolicyIgnore
+		}
+		if h.TimeoutSeconds != timeout || h.FailurePolicy != policy {
 			t.Errorf("handler %+v", h)
 		}
 	}
@@ -71,7 +78,7 @@ func TestExtensionIsCalled(t *testing.T) {
 		"BeforeClusterDelete":          {runtimehooksv1.BeforeClusterDelete, &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster}, &runtimehooksv1.BeforeClusterDeleteResponse{}},
 	} {
 		handlers, err := calls.GetAllExtensions(t.Context(), call.hook, &cluster)
-		if err != nil || len(handlers) != 1 {
+		if err != nil || len(handlers) == 0 {
 			t.Errorf("%s: handlers are %v, %v", name, handlers, err)
 		}
 		if err := calls.CallAllExtensions(t.Context(), call.hook, &cluster, call.request, call.response); err != nil {

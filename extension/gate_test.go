@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/addon"
 	"github.com/capstan-dev/capstan/extension/capacity"
 )
 
@@ -35,13 +40,32 @@ type world struct {
 	hosts    []infrav1.CapstanHost
 	clusters []clusterv1.Cluster
 	machines []clusterv1.Machine
-	classes  map[string]*clusterv1.ClusterClass
-	fail     map[string]error // by kind of list or object
+	// deployments and controlPlane are what grows during an upgrade.
+	deployments  []clusterv1.MachineDeployment
+	controlPlane *unstructured.Unstructured
+	addOns       []corev1.ConfigMap
+	kubeconfigs  map[string][]byte // by namespace/name of the Secret
+	classes      map[string]*clusterv1.ClusterClass
+	fail         map[string]error // by kind of list or object
 }
 
 func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if secret, is := object.(*corev1.Secret); is {
+		if data, ok := w.kubeconfigs[key.String()]; ok && w.fail["Secret"] == nil {
+			secret.Data = map[string][]byte{"value": data}
+			return nil
+		}
+		return cmp.Or(w.fail["Secret"], error(apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)))
+	}
+	if controlPlane, is := object.(*unstructured.Unstructured); is {
+		if w.controlPlane == nil || w.fail["ControlPlane"] != nil {
+			return cmp.Or(w.fail["ControlPlane"], error(apierrors.NewNotFound(schema.GroupResource{Resource: "kubeadmcontrolplanes"}, key.Name)))
+		}
+		w.controlPlane.DeepCopyInto(controlPlane)
+		return nil
+	}
 	if err := w.fail["ClusterClass"]; err != nil {
 		return err
 	}
@@ -65,6 +89,13 @@ func (w *world) List(_ context.Context, list client.ObjectList, opts ...client.L
 		return page(w, "CapstanHost", w.hosts, options, &l.ListMeta, &l.Items, func(h infrav1.CapstanHost) string { return h.Namespace })
 	case *clusterv1.ClusterList:
 		return page(w, "Cluster", w.clusters, options, &l.ListMeta, &l.Items, func(c clusterv1.Cluster) string { return c.Namespace })
+	case *corev1.ConfigMapList:
+		if !options.LabelSelector.Matches(labels.Set{addon.Label: "any"}) || options.LabelSelector.Matches(labels.Set{}) {
+			return errors.New("a list of ConfigMaps that are no add-ons")
+		}
+		return page(w, "ConfigMap", w.addOns, &client.ListOptions{Namespace: options.Namespace}, &l.ListMeta, &l.Items, func(c corev1.ConfigMap) string { return c.Namespace })
+	case *clusterv1.MachineDeploymentList:
+		return page(w, "MachineDeployment", w.deployments, options, &l.ListMeta, &l.Items, func(d clusterv1.MachineDeployment) string { return d.Namespace })
 	case *clusterv1.MachineList:
 		return page(w, "Machine", w.machines, options, &l.ListMeta, &l.Items, func(m clusterv1.Machine) string { return m.Namespace })
 	}

@@ -21,6 +21,8 @@ const (
 	Capacity = "capacity"
 	// MaintenanceWindow holds back upgrades outside of given times.
 	MaintenanceWindow = "maintenance-window"
+	// AddOns brings manifests into workload clusters.
+	AddOns = "add-ons"
 )
 
 // SwitchPrefix is followed by the name of a part in the label that switches it for one Cluster: enabled or disabled. The label wins over the
@@ -45,6 +47,7 @@ func parts() []part {
 	return []part{
 		{name: Capacity},
 		{name: MaintenanceWindow, settings: windowSettings()},
+		{name: AddOns},
 	}
 }
 

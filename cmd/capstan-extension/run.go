@@ -112,7 +112,7 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 		return fmt.Errorf("making a client of the management cluster: %w", err)
 	}
 	metrics := prometheus.NewRegistry()
-	handler, err := extension.New(extension.Options{Reader: reader, Log: logger, Metrics: metrics})
+	handler, err := extension.New(extension.Options{Reader: reader, Events: reader, Log: logger, Metrics: metrics})
 	if err != nil {
 		return err
 	}

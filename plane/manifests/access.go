@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/config/extension"
 )
 
 //go:embed access.yaml
@@ -14,8 +16,15 @@ var access string
 
 // Access returns the roles of the plane's processes and who has them.
 func Access() ([]Object, error) {
+	documents := strings.Split(access, "\n---\n")
+	for _, document := range strings.Split(extension.Roles, "\n---\n") {
+		// Its ServiceAccount is for a Pod; here it is a process with a certificate.
+		if strings.Contains(document, "\nkind: ClusterRole\n") {
+			documents = append(documents, document)
+		}
+	}
 	var objects []Object
-	for _, document := range strings.Split(access, "\n---\n") {
+	for _, document := range documents {
 		data, err := yaml.YAMLToJSON([]byte(document))
 		if err != nil {
 			return nil, fmt.Errorf("reading the roles: %w", err)

@@ -1,0 +1,306 @@
+package addon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the name under which add-ons are written.
+const FieldManager = "capstan-add-ons"
+
+const (
+	// establishedWithin bounds the wait for a definition to be served.
+	establishedWithin = 10 * time.Second
+	// servedWithin bounds the wait for objects of a new kind to be taken.
+	servedWithin = 3 * time.Second
+	// pause between two looks at it.
+	pause = 100 * time.Millisecond
+)
+
+// Result says what was done.
+type Result struct {
+	// Applied is how many objects the cluster has now.
+	Applied int
+	// Removed were applied before, and are gone.
+	Removed []Ref
+	// Left were applied before, are not wanted any more, and stay: they hold what others put there, were there before, or have been made again.
+	Left []Ref
+	// Drift is what had been changed since it was applied.
+	Drift []Drift
+}
+
+// Drift is an object that was not as it had been applied.
+type Drift struct {
+	Ref Ref
+	// What is "changed", "missing" or "made again".
+	What string
+}
+
+// Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated; an error leaves what is done done.
+func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
+	inv, err := readInventory(ctx, c)
+	if err != nil || len(objects) == 0 && len(inv.entries) == 0 {
+		return result, err
+	}
+	// First the intent: whatever happens from here on, the inventory has it.
+	for i := range objects {
+		if inv.find(objects[i].Ref) >= 0 {
+			continue
+		}
+		there, err := read(ctx, c, objects[i].Content)
+		if err != nil {
+			return result, err
+		}
+		inv.entries = append(inv.entries, entry{Ref: objects[i].Ref, Adopted: there != nil})
+	}
+	if err := inv.write(ctx, c); err != nil {
+		return result, err
+	}
+	err = applyAll(ctx, c, inv, objects, &result)
+	if err == nil {
+		err = prune(ctx, c, inv, objects, &result)
+	}
+	return result, errors.Join(err, inv.write(ctx, c))
+}
+
+func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Object, result *Result) error {
+	phase := 0
+	for i := range objects {
+		o := &objects[i]
+		if phase == 1 && o.phase > 1 {
+			if err := established(ctx, c, objects); err != nil {
+				return err
+			}
+		}
+		phase = o.phase
+		known := &inv.entries[inv.find(o.Ref)]
+		drift, after, err := apply(ctx, c, o, known, false)
+		if err != nil {
+			return fmt.Errorf("applying %s of %s: %w", o.Ref, o.Source, err)
+		}
+		if drift != "" {
+			result.Drift = append(result.Drift, Drift{Ref: o.Ref, What: drift})
+		}
+		known.Ref, known.UID, known.Hash = o.Ref, after.GetUID(), o.Hash
+		result.Applied++
+	}
+	if phase == 1 {
+		return established(ctx, c, objects)
+	}
+	return nil
+}
+
+// apply writes one object, and says how it differed from what was applied last. A dry run changes nothing.
+func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun bool) (drift string, after *unstructured.Unstructured, err error) {
+	before, err := read(ctx, c, o.Content)
+	if err != nil {
+		return "", nil, err
+	}
+	options := []client.ApplyOption{client.FieldOwner(FieldManager), client.ForceOwnership}
+	if dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	for start := time.Now(); ; {
+		after = o.Content.DeepCopy()
+		place(c, after)
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(after), options...)
+		if err == nil {
+			break
+		}
+		// A kind that is new is served a moment after its definition says so.
+		if unknown := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); !unknown || dryRun || time.Since(start) > servedWithin {
+			return "", nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", nil, err
+		case <-time.After(pause):
+		}
+	}
+	if known.UID == "" || known.Hash != o.Hash {
+		return "", after, nil // another content: differences are wanted
+	}
+	switch {
+	case before == nil:
+		drift = "missing"
+	case before.GetUID() != known.UID:
+		drift = "made again"
+	case !equality.Semantic.DeepEqual(wanted(before), wanted(after)):
+		drift = "changed"
+	}
+	return drift, after, nil
+}
+
+// wanted gives an object without what an API server and controllers write.
+func wanted(o *unstructured.Unstructured) map[string]any {
+	o = o.DeepCopy()
+	o.SetManagedFields(nil)
+	o.SetResourceVersion("")
+	o.SetGeneration(0)
+	unstructured.RemoveNestedField(o.Object, "status")
+	return o.Object
+}
+
+// read gives an object as it is, nil if there is none or its kind is not known yet.
+func read(ctx context.Context, c client.Client, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	there := &unstructured.Unstructured{}
+	there.SetGroupVersionKind(like.GroupVersionKind())
+	there.SetNamespace(like.GetNamespace())
+	there.SetName(like.GetName())
+	place(c, there)
+	err := c.Get(ctx, client.ObjectKeyFromObject(there), there)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", like.GetKind(), like.GetName(), err)
+	}
+	return there, nil
+}
+
+// place puts an object that needs a namespace and names none where kubectl would.
+func place(c client.Client, o *unstructured.Unstructured) {
+	if o.GetNamespace() != "" {
+		return
+	}
+	// A kind that is not known yet will be when it is applied.
+	if namespaced, err := c.IsObjectNamespaced(o); err == nil && namespaced {
+		o.SetNamespace("default")
+	}
+}
+
+// established waits until all definitions among the objects are served.
+func established(ctx context.Context, c client.Client, objects []Object) error {
+	ctx, cancel := context.WithTimeout(ctx, establishedWithin)
+	defer cancel()
+	for i := range objects {
+		for objects[i].Ref.isCRD() {
+			crd, err := read(ctx, c, objects[i].Content)
+			if err != nil {
+				return err
+			}
+			if crd != nil && isEstablished(crd) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s of %s is not served yet: its condition Established is not True", objects[i].Ref, objects[i].Source)
+			case <-time.After(pause):
+			}
+		}
+	}
+	return nil
+}
+
+func isEstablished(crd *unstructured.Unstructured) bool {
+	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == "Established" && condition["status"] == "True"
+	})
+}
+
+// prune removes what is in the inventory and not among the objects, what was applied last first.
+func prune(ctx context.Context, c client.Client, inv *inventory, objects []Object, result *Result) error {
+	for i := len(inv.entries) - 1; i >= 0; i-- {
+		e := inv.entries[i]
+		if slices.ContainsFunc(objects, func(o Object) bool { return o.Ref.same() == e.Ref.same() }) {
+			continue
+		}
+		removed, err := remove(ctx, c, e)
+		if err != nil {
+			return fmt.Errorf("removing %s, which is in no add-on any more: %w", e.Ref, err)
+		}
+		if removed {
+			result.Removed = append(result.Removed, e.Ref)
+		} else {
+			result.Left = append(result.Left, e.Ref)
+		}
+		inv.entries = slices.Delete(inv.entries, i, i+1)
+	}
+	return nil
+}
+
+// remove deletes what is ours alone.
+func remove(ctx context.Context, c client.Client, e entry) (removed bool, err error) {
+	if e.Adopted || e.isNamespace() || e.isCRD() {
+		return false, nil
+	}
+	like := &unstructured.Unstructured{}
+	like.SetAPIVersion(metav1.GroupVersion{Group: e.Group, Version: e.Version}.String())
+	like.SetKind(e.Kind)
+	like.SetNamespace(e.Namespace)
+	like.SetName(e.Name)
+	there, err := read(ctx, c, like)
+	if err != nil || there == nil {
+		return err == nil, err
+	}
+	// Without a uid it was about to be applied when the process ended: it is ours if it was.
+	if uid := there.GetUID(); e.UID != uid && (e.UID != "" || !isApplied(there)) {
+		return false, nil
+	}
+	uid := there.GetUID()
+	err = c.Delete(ctx, there, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return err == nil || apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+}
+
+func isApplied(o *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == FieldManager && f.Operation == metav1.ManagedFieldsOperationApply
+	})
+}
+
+// Inspect says what is not as it was applied, and changes nothing.
+func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, error) {
+	inv, err := readInventory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var found []Drift
+	for i := range objects {
+		at := inv.find(objects[i].Ref)
+		if at < 0 || inv.entries[at].UID == "" || inv.entries[at].Hash != objects[i].Hash {
+			continue
+		}
+		drift, _, err := apply(ctx, c, &objects[i], &inv.entries[at], true)
+		if err != nil {
+			return nil, fmt.Errorf("comparing %s of %s: %w", objects[i].Ref, objects[i].Source, err)
+		}
+		if drift != "" {
+			found = append(found, Drift{Ref: objects[i].Ref, What: drift})
+		}
+	}
+	return found, nil
+}
+
+// Outstanding gives the objects that were not applied yet as they are wanted now, and those of before that were not removed yet.
+func Outstanding(ctx context.Context, c client.Reader, objects []Object) (missing, superfluous []Ref, err error) {
+	inv, err := readInventory(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range objects {
+		if at := inv.find(objects[i].Ref); at < 0 || inv.entries[at].UID == "" || inv.entries[at].Hash != objects[i].Hash {
+			missing = append(missing, objects[i].Ref)
+		}
+	}
+	for _, e := range inv.entries {
+		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Ref.same() == e.Ref.same() }) {
+			superfluous = append(superfluous, e.Ref)
+		}
+	}
+	return missing, superfluous, nil
+}

@@ -1,0 +1,226 @@
+package addon
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Labels and annotations of ConfigMaps that hold an add-on.
+const (
+	// Label marks a ConfigMap as an add-on; its value names the add-on.
+	Label = "addons.capstan.dev/add-on"
+	// ClusterSelectorAnnotation is a label selector for Clusters of the same namespace. Without it the add-on is for all of them.
+	ClusterSelectorAnnotation = "addons.capstan.dev/cluster-selector"
+	// VersionsAnnotation is a constraint on the Kubernetes version, such as ">=1.35 <1.37". Without it the add-on is for all versions.
+	VersionsAnnotation = "addons.capstan.dev/kubernetes-versions"
+	// OrderAnnotation is a whole number: what has a smaller one is applied earlier. Default: 0.
+	OrderAnnotation = "addons.capstan.dev/order"
+)
+
+const (
+	// MaxSources bounds how many ConfigMaps are read.
+	MaxSources = 200
+	// maxObjects bounds how many objects one cluster gets.
+	maxObjects = 1000
+)
+
+// Object is one object that a workload cluster shall have.
+type Object struct {
+	// Ref names it.
+	Ref Ref
+	// Content is what is applied.
+	Content *unstructured.Unstructured
+	// Hash identifies the content.
+	Hash string
+	// Source is "<ConfigMap>/<key>".
+	Source string
+
+	phase, order int
+}
+
+// Ref names an object.
+type Ref struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// String gives kind, namespace and name, for people.
+func (r Ref) String() string {
+	if r.Namespace != "" {
+		return r.Kind + " " + r.Namespace + "/" + r.Name
+	}
+	return r.Kind + " " + r.Name
+}
+
+// same gives the ref without the version, which does not tell one object from another.
+func (r Ref) same() Ref {
+	r.Version = ""
+	return r
+}
+
+// isCRD and isNamespace tell what comes first and is never removed.
+func (r Ref) isCRD() bool {
+	return r.Group == "apiextensions.k8s.io" && r.Kind == "CustomResourceDefinition"
+}
+func (r Ref) isNamespace() bool { return r.Group == "" && r.Kind == "Namespace" }
+
+// Choose gives the objects for a cluster with these labels and this Kubernetes version, in the order in which they are to be applied. The
+// error names ConfigMap and key of what can't be used.
+func Choose(sources []corev1.ConfigMap, clusterLabels map[string]string, version string) ([]Object, error) {
+	kubernetes, err := parseVersion(version)
+	if err != nil {
+		return nil, err
+	}
+	var objects []Object
+	for i := range sources {
+		chosen, order, err := chosen(&sources[i], clusterLabels, kubernetes)
+		if err != nil {
+			return nil, fmt.Errorf("ConfigMap %s: %w", sources[i].Name, err)
+		}
+		if !chosen {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(sources[i].Data)) {
+			found, err := parse(sources[i].Data[key])
+			if err != nil {
+				return nil, fmt.Errorf("ConfigMap %s, key %s: %w", sources[i].Name, key, err)
+			}
+			for _, o := range found {
+				o.Source, o.order = sources[i].Name+"/"+key, order
+				objects = append(objects, o)
+			}
+		}
+		if len(objects) > maxObjects {
+			return nil, fmt.Errorf("add-ons have more than %d objects for one cluster", maxObjects)
+		}
+	}
+	seen := map[Ref]string{}
+	for _, o := range objects {
+		if other, twice := seen[o.Ref.same()]; twice {
+			return nil, fmt.Errorf("%s is in %s and in %s: an object can be in one add-on only", o.Ref, other, o.Source)
+		}
+		seen[o.Ref.same()] = o.Source
+	}
+	slices.SortStableFunc(objects, func(a, b Object) int {
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.order, b.order), strings.Compare(a.Source, b.Source))
+	})
+	return objects, nil
+}
+
+func parseVersion(version string) (*semver.Version, error) {
+	v, err := semver.NewVersion(version)
+	if err != nil {
+		return nil, fmt.Errorf("Kubernetes version %q of the Cluster is none", version)
+	}
+	// A build or pre-release of a version is like that version: constraints would exclude it.
+	return semver.New(v.Major(), v.Minor(), v.Patch(), "", ""), nil
+}
+
+// chosen tells whether a ConfigMap is for a cluster.
+func chosen(source *corev1.ConfigMap, clusterLabels map[string]string, version *semver.Version) (is bool, order int, err error) {
+	selector, err := labels.Parse(source.Annotations[ClusterSelectorAnnotation])
+	if err != nil {
+		return false, 0, fmt.Errorf("annotation %s must be a label selector, such as environment=test: %w", ClusterSelectorAnnotation, err)
+	}
+	if text, given := source.Annotations[OrderAnnotation]; given {
+		if order, err = strconv.Atoi(text); err != nil {
+			return false, 0, fmt.Errorf("annotation %s must be a whole number", OrderAnnotation)
+		}
+	}
+	if text, given := source.Annotations[VersionsAnnotation]; given {
+		constraint, err := semver.NewConstraint(text)
+		if err != nil {
+			return false, 0, fmt.Errorf("annotation %s must be a constraint on versions, such as >=1.35 <1.37: %w", VersionsAnnotation, err)
+		}
+		if !constraint.Check(version) {
+			return false, 0, nil
+		}
+	}
+	return selector.Matches(labels.Set(clusterLabels)), order, nil
+}
+
+// parse reads YAML or JSON documents; a List stands for what is in it.
+func parse(text string) ([]Object, error) {
+	var objects []Object
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		content := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&content.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("document %d is no YAML of an object: %w", len(objects)+1, err)
+		case len(content.Object) == 0:
+			continue
+		}
+		items := []*unstructured.Unstructured{content}
+		if content.IsList() {
+			items = nil
+			err := content.EachListItem(func(item runtime.Object) error {
+				one, ok := item.(*unstructured.Unstructured)
+				if !ok {
+					return fmt.Errorf("an item of the list is a %T", item)
+				}
+				items = append(items, one)
+				return nil
+			})
+			if err != nil {
+				return nil, fmt.Errorf("document %d: %w", len(objects)+1, err)
+			}
+		}
+		for _, item := range items {
+			o, err := object(item)
+			if err != nil {
+				return nil, fmt.Errorf("object %d: %w", len(objects)+1, err)
+			}
+			objects = append(objects, o)
+		}
+	}
+}
+
+func object(content *unstructured.Unstructured) (o Object, err error) {
+	gvk := content.GroupVersionKind()
+	if gvk.Version == "" || gvk.Kind == "" || content.GetName() == "" {
+		return o, errors.New("it needs apiVersion, kind and metadata.name")
+	}
+	// What only an API server writes can't be applied.
+	content.SetManagedFields(nil)
+	content.SetResourceVersion("")
+	content.SetUID("")
+	unstructured.RemoveNestedField(content.Object, "status")
+	data, err := json.Marshal(content.Object)
+	if err != nil {
+		return o, fmt.Errorf("encoding it: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	o = Object{
+		Ref:     Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: content.GetNamespace(), Name: content.GetName()},
+		Content: content, Hash: hex.EncodeToString(sum[:16]), phase: 2,
+	}
+	switch {
+	case o.Ref.isNamespace():
+		o.phase = 0
+	case o.Ref.isCRD():
+		o.phase = 1
+	}
+	return o, nil
+}

@@ -1,0 +1,93 @@
+package addon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// InventoryNamespace and InventoryName name the ConfigMap in the workload cluster that has what was applied.
+const (
+	InventoryNamespace = "kube-system"
+	InventoryName      = "capstan-add-ons"
+	inventoryKey       = "objects"
+)
+
+// entry is one object of the inventory.
+type entry struct {
+	Ref `json:",inline"`
+	// UID of the object as it was applied; empty: it is about to be applied for the first time.
+	UID types.UID `json:"uid,omitempty"`
+	// Hash of what was applied.
+	Hash string `json:"hash,omitempty"`
+	// Adopted is true for what was there before: it is changed, and never removed.
+	Adopted bool `json:"adopted,omitempty"`
+}
+
+// inventory is what was applied to a cluster, in the order in which it was.
+type inventory struct {
+	entries []entry
+	stored  *corev1.ConfigMap // as it was read or written last; nil if there is none
+	written string            // its content
+}
+
+// readInventory reads the inventory of a workload cluster. There is none before the first add-on.
+func readInventory(ctx context.Context, c client.Reader) (*inventory, error) {
+	stored := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: InventoryNamespace, Name: InventoryName}, stored)
+	if apierrors.IsNotFound(err) {
+		return &inventory{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the inventory of add-ons: %w", err)
+	}
+	inv := &inventory{stored: stored, written: stored.Data[inventoryKey]}
+	if inv.written == "" {
+		return inv, nil
+	}
+	if err := json.Unmarshal([]byte(inv.written), &inv.entries); err != nil {
+		return nil, fmt.Errorf("the inventory of add-ons in ConfigMap %s/%s can't be read (%w): delete it to have it made anew; "+
+			"what was applied before is not removed any more then", InventoryNamespace, InventoryName, err)
+	}
+	return inv, nil
+}
+
+// write stores the inventory if it has changed. If somebody else has changed it meanwhile, that is an error.
+func (inv *inventory) write(ctx context.Context, c client.Client) error {
+	data, err := json.Marshal(inv.entries)
+	if err != nil {
+		return fmt.Errorf("encoding the inventory of add-ons: %w", err)
+	}
+	if string(data) == inv.written || len(inv.entries) == 0 && inv.stored == nil {
+		return nil
+	}
+	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: InventoryNamespace, Name: InventoryName, Labels: map[string]string{"app.kubernetes.io/managed-by": FieldManager},
+	}}
+	if inv.stored != nil {
+		next = inv.stored.DeepCopy()
+	}
+	next.Data = map[string]string{inventoryKey: string(data)}
+	if inv.stored == nil {
+		err = c.Create(ctx, next, client.FieldOwner(FieldManager))
+	} else {
+		err = c.Update(ctx, next, client.FieldOwner(FieldManager))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the inventory of add-ons: %w", err)
+	}
+	inv.stored, inv.written = next, string(data)
+	return nil
+}
+
+// find gives the place of an object in the inventory, -1 if it has none.
+func (inv *inventory) find(ref Ref) int {
+	return slices.IndexFunc(inv.entries, func(e entry) bool { return e.Ref.same() == ref.same() })
+}

@@ -1,0 +1,178 @@
+package backup
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Disk keeps backups in a directory: NAMESPACE/CLUSTER/NAME/, directories 0700 and files 0600.
+type Disk struct {
+	// Directory holds all of them; made when missing.
+	Directory string
+}
+
+var _ Store = Disk{}
+
+// Add implements Store.
+func (d Disk) Add(ctx context.Context, m Manifest, file string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("keeping backup %s in %s: %w", m.Name, d.Directory, err)
+		}
+	}()
+	if err := checkName(m.Namespace, m.Cluster, m.Name); err != nil {
+		return err
+	}
+	parent := filepath.Join(d.Directory, m.Namespace, m.Cluster)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	// List skips names with a dot, so what a crash leaves behind is no backup.
+	fresh, err := os.MkdirTemp(parent, ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fresh)
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if _, err := copyFile(ctx, file, filepath.Join(fresh, snapshotFile)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(fresh, manifestFile), append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, d.path(m))
+}
+
+// List implements Store.
+func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, error) {
+	if namespace == "" && cluster == "" {
+		namespace, cluster = "*", "*"
+	} else if err := checkName(namespace, cluster); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(d.Directory, namespace, cluster, "[^.]*", manifestFile))
+	if err != nil {
+		return nil, fmt.Errorf("listing backups in %s: %w", d.Directory, err)
+	}
+	var all []Manifest
+	for _, file := range files[:min(len(files), maxBackups)] {
+		m, err := readManifest(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing backups in %s: %w", d.Directory, err)
+		}
+		all = append(all, m)
+	}
+	sortByTime(all)
+	return all, nil
+}
+
+// Fetch implements Store.
+func (d Disk) Fetch(ctx context.Context, m Manifest, file string) error {
+	if err := checkName(m.Namespace, m.Cluster, m.Name); err != nil {
+		return err
+	}
+	sum, err := copyFile(ctx, filepath.Join(d.path(m), snapshotFile), file)
+	if err != nil {
+		return fmt.Errorf("reading backup %s from %s: %w", m.Name, d.Directory, err)
+	}
+	return checkSum(m, sum)
+}
+
+// Remove implements Store.
+func (d Disk) Remove(_ context.Context, m Manifest) error {
+	if err := checkName(m.Namespace, m.Cluster, m.Name); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(d.path(m)); err != nil {
+		return fmt.Errorf("removing backup %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+func (d Disk) path(m Manifest) string {
+	return filepath.Join(d.Directory, m.Namespace, m.Cluster, m.Name)
+}
+
+func readManifest(path string) (m Manifest, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return m, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxManifest))
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("%s is damaged (remove its directory if the backup is not needed): %w", path, err)
+	}
+	return m, nil
+}
+
+// copyFile copies to a new file of mode 0600 and returns when the disk has it, with its SHA-256.
+func copyFile(ctx context.Context, from, to string) (sum string, err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	return writeNew(ctx, to, in)
+}
+
+func writeNew(ctx context.Context, path string, from io.Reader) (sum string, err error) {
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.New()
+	_, err = io.Copy(io.MultiWriter(out, digest), &endsWith{ctx, from})
+	if err == nil {
+		err = out.Sync()
+	}
+	if err := errors.Join(err, out.Close()); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
+}
+
+// endsWith reads until its context ends.
+type endsWith struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (e *endsWith) Read(p []byte) (int, error) {
+	if err := e.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return e.Reader.Read(p)
+}
+
+func checkSum(m Manifest, sum string) error {
+	if sum != m.SHA256 {
+		return fmt.Errorf("backup %s is damaged: its SHA-256 is not the one in its manifest; take another one", m.Name)
+	}
+	return nil
+}
+
+func sortByTime(all []Manifest) {
+	slices.SortFunc(all, func(a, b Manifest) int {
+		return a.Time.Compare(b.Time)
+	})
+}

@@ -1,0 +1,126 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const pod = `{"spec":{"containers":[{"name":"etcd","command":["etcd","--name=n1","--initial-advertise-peer-urls=https://10.0.0.1:2380","--data-dir=/var/lib/etcd"]}]}}`
+
+func TestParse(t *testing.T) {
+	for name, c := range map[string]struct{ data, want string }{
+		"as kubeadm writes it":      {pod, ""},
+		"not YAML":                  {"{", "did not find"},
+		"another program":           {`{"spec":{"containers":[{"command":["sleep"]}]}}`, "--data-dir"},
+		"a relative data directory": {strings.Replace(pod, "/var/lib/etcd", "etcd", 1), "--data-dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := parse([]byte(c.data))
+			switch {
+			case c.want == "" && (err != nil || m.Name != "n1" || m.PeerURL != "https://10.0.0.1:2380" || m.data != "/var/lib/etcd"):
+				t.Errorf("got %+v, %v", m, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// host makes the files of a host with a member whose database holds this text.
+func host(t *testing.T, text string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for path, data := range map[string]string{
+		manifests + "/etcd.yaml": pod, manifests + "/kube-apiserver.yaml": "{}", "var/lib/etcd/member/snap/db": text,
+	} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func database(t *testing.T, root, directory string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, directory, "member", "snap", "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func write(text string) func(string) error {
+	return func(directory string) error {
+		path := filepath.Join(directory, "member", "snap", "db")
+		return errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
+	}
+}
+
+func TestReplace(t *testing.T) {
+	root := host(t, "old")
+	running, err := os.Open(filepath.Join(root, "var/lib/etcd/member/snap/db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	if err := syscall.Flock(int(running.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 2*pollPause)
+	defer cancel()
+	if err := m.Stop(short); err == nil || !strings.Contains(err.Error(), "still open") {
+		t.Fatalf("an etcd that runs on: error %v", err)
+	}
+	running.Close()
+	if m, err = Read(root); err != nil { // as a process that comes after one that was killed
+		t.Fatal(err)
+	}
+	if err := m.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(filepath.Join(root, manifests)); len(left) != 0 {
+		t.Errorf("the kubelet still sees %v", left)
+	}
+	broken := errors.New("no space")
+	if _, err := m.Replace(func(string) error { return broken }, time.Now()); !errors.Is(err, broken) || database(t, root, "var/lib/etcd") != "old" {
+		t.Errorf("after data that can't be made, error %v", err)
+	}
+	kept, err := m.Replace(write("new"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	if err != nil || kept != "/var/lib/etcd.before-20260102T030405Z" {
+		t.Fatalf("kept in %s, %v", kept, err)
+	}
+	if now, old := database(t, root, "var/lib/etcd"), database(t, root, kept); now != "new" || old != "old" {
+		t.Errorf("the data is %q, the data kept %q", now, old)
+	}
+	for range 2 {
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if back, _ := os.ReadDir(filepath.Join(root, manifests)); len(back) != 2 {
+		t.Errorf("the kubelet sees %v", back)
+	}
+	if _, err := os.Stat(filepath.Join(root, aside)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a directory is left: %v", err)
+	}
+}
+
+func TestReadAHostWithoutEtcd(t *testing.T) {
+	if _, err := Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no etcd on the host") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,38 @@
+package backup
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestExpired(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	aged := func(days ...int) (all []Manifest) {
+		for _, d := range days {
+			at := now.AddDate(0, 0, -d)
+			all = append(all, Manifest{Name: at.Format(time.DateOnly), Time: at})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		keep Retention
+		have []Manifest
+		want []Manifest
+	}{
+		"none, nothing to do":                         {Retention{Keep: 3}, nil, nil},
+		"as many as are kept":                         {Retention{Keep: 3}, aged(0, 1, 2), nil},
+		"the oldest go":                               {Retention{Keep: 2}, aged(0, 3, 1, 2), aged(3, 2)},
+		"the old ones go":                             {Retention{Keep: 9, MaxAge: 36 * time.Hour}, aged(0, 1, 2, 3), aged(3, 2)},
+		"the newest stays, whatever its age":          {Retention{Keep: 9, MaxAge: time.Hour}, aged(30, 40), aged(40)},
+		"a count of none still keeps one":             {Retention{}, aged(1, 2), aged(2)},
+		"without an age they are kept by their count": {Retention{Keep: 2}, aged(400, 500), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.keep.Expired(c.have, now)
+			if !slices.EqualFunc(got, c.want, func(a, b Manifest) bool { return a.Name == b.Name }) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package backup
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// clientValidity is for how long a certificate for one backup is valid.
+const clientValidity = time.Hour
+
+// ErrNotInitialized says that a cluster has no control plane yet that could be backed up.
+var ErrNotInitialized = errors.New("the cluster has no control plane yet")
+
+// authorities are the Secrets of a cluster without which a snapshot is worth nothing.
+var authorities = []string{"ca", "etcd", "proxy", "sa"}
+
+// Access is how to reach the etcd of a cluster.
+type Access struct {
+	// Config reaches the cluster's API server.
+	Config *rest.Config
+	// Fingerprints of the authorities, by purpose.
+	Fingerprints map[string]string
+
+	etcd *tls.Config
+}
+
+// ReadAccess reads the Secrets NAME-kubeconfig, NAME-etcd, NAME-ca, NAME-proxy and NAME-sa of a cluster.
+func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster string) (*Access, error) {
+	a := &Access{Fingerprints: map[string]string{}}
+	get := func(purpose string) (*corev1.Secret, error) {
+		secret := &corev1.Secret{}
+		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster + "-" + purpose}, secret)
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%w: there is no Secret %s-%s", ErrNotInitialized, cluster, purpose)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading Secret %s-%s: %w", cluster, purpose, err)
+		}
+		return secret, nil
+	}
+	for _, purpose := range authorities {
+		secret, err := get(purpose)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(secret.Data["tls.crt"])
+		a.Fingerprints[purpose] = hex.EncodeToString(sum[:])
+		if purpose != "etcd" {
+			continue
+		}
+		if len(secret.Data["tls.key"]) == 0 {
+			return nil, fmt.Errorf("the Secret %s-etcd has no key: the cluster's etcd is managed elsewhere, and has to be backed up there", cluster)
+		}
+		if a.etcd, err = etcdTLS(secret.Data["tls.crt"], secret.Data["tls.key"], time.Now()); err != nil {
+			return nil, fmt.Errorf("using the authority in Secret %s-etcd: %w", cluster, err)
+		}
+	}
+	secret, err := get("kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	if a.Config, err = clientcmd.RESTConfigFromKubeConfig(secret.Data["value"]); err != nil {
+		return nil, fmt.Errorf("using the kubeconfig in Secret %s-kubeconfig: %w", cluster, err)
+	}
+	return a, nil
+}
+
+// etcdTLS makes a client certificate of the authority. The member is known by the name localhost, which kubeadm writes into each one's
+// certificate: the port-forward ends on the member's own loopback interface.
+func etcdTLS(ca, key []byte, now time.Time) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(ca, key)
+	if err != nil {
+		return nil, err
+	}
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "capstan-backup"},
+		NotBefore: now.Add(-5 * time.Minute), NotAfter: now.Add(clientValidity),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, pair.Leaf, &own.PublicKey, pair.PrivateKey)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: "localhost", RootCAs: roots,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}},
+	}, nil
+}

@@ -1,0 +1,124 @@
+package backup
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/discovery"
+)
+
+// Job is one backup to take.
+type Job struct {
+	// Namespace, Cluster, UID and Reason are those of the manifest.
+	Namespace, Cluster, UID, Reason string
+	// Access reaches the cluster.
+	Access *Access
+	// Tool verifies the snapshot.
+	Tool Tool
+	// Store keeps it, by Retention.
+	Store     Store
+	Retention Retention
+	// Scratch is a directory for files in between; default: the one of the operating system.
+	Scratch string
+	// Progress is told what is being done, in a few words. May be nil.
+	Progress func(string)
+}
+
+// Take takes a snapshot, verifies it, keeps it, and removes those that have expired.
+func Take(ctx context.Context, job Job) (m Manifest, err error) {
+	tell := job.Progress
+	if tell == nil {
+		tell = func(string) {}
+	}
+	if err := job.Tool.Check(); err != nil {
+		return m, err
+	}
+	began := time.Now()
+	m = Manifest{
+		Name: nameOf(began, job.Reason), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason,
+		Time: began.UTC().Truncate(time.Second), Authorities: job.Access.Fingerprints,
+	}
+	directory, err := os.MkdirTemp(job.Scratch, ".backup-")
+	if err != nil {
+		return m, fmt.Errorf("making a directory for the snapshot: %w", err)
+	}
+	defer os.RemoveAll(directory)
+	file := filepath.Join(directory, snapshotFile)
+
+	tell("taking a snapshot of etcd")
+	if m.KubernetesVersion, err = kubernetesVersion(job.Access); err != nil {
+		return m, err
+	}
+	live, err := connect(ctx, job.Access.Config, job.Access.etcd)
+	if err != nil {
+		return m, fmt.Errorf("reaching the cluster's etcd: %w", err)
+	}
+	defer live.Close()
+	m.EtcdVersion = live.version
+	size, sum, err := live.snapshot(ctx, file)
+	if err != nil {
+		return m, err
+	}
+	m.Size, m.SHA256 = size, hex.EncodeToString(sum)
+
+	tell(fmt.Sprintf("verifying the snapshot of %d KiB by restoring it", size>>10))
+	restored, err := job.Tool.Verify(ctx, file, directory)
+	if err != nil {
+		return m, fmt.Errorf("verifying the snapshot: %w", err)
+	}
+	m.Revision, m.Keys, m.Hash = restored.Revision, restored.Keys, restored.Hash
+	if m.ComparedWithCluster, err = compare(ctx, live, restored); err != nil {
+		return m, err
+	}
+
+	tell("keeping the snapshot")
+	if err := job.Store.Add(ctx, m, file); err != nil {
+		return m, err
+	}
+	return m, prune(ctx, job, m)
+}
+
+// compare tells whether the cluster itself has the same keys at that revision. It is false, without an error, if the cluster can't tell.
+func compare(ctx context.Context, live *member, restored Contents) (bool, error) {
+	if restored.Keys == 0 {
+		return false, fmt.Errorf("the snapshot from %s holds no keys: a Kubernetes cluster always has some", live.name)
+	}
+	there, err := read(ctx, live.Client, live.name, restored.Revision)
+	if err != nil || there.Compacted != restored.Compacted {
+		return false, nil //nolint:nilerr // compacted meanwhile, or the member is gone: the sum of the snapshot was right
+	}
+	if there.Hash != restored.Hash || there.Keys != restored.Keys {
+		return false, fmt.Errorf("the restored snapshot differs from %s at revision %d: %d keys with hash %d, there are %d with hash %d; take another one, and look at the member",
+			live.name, restored.Revision, restored.Keys, restored.Hash, there.Keys, there.Hash)
+	}
+	return true, nil
+}
+
+func prune(ctx context.Context, job Job, newest Manifest) error {
+	all, err := job.Store.List(ctx, job.Namespace, job.Cluster)
+	if err != nil {
+		return err
+	}
+	for _, m := range job.Retention.Expired(all, newest.Time) {
+		if err := job.Store.Remove(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func kubernetesVersion(access *Access) (string, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(access.Config)
+	if err != nil {
+		return "", fmt.Errorf("making a client of the cluster: %w", err)
+	}
+	version, err := d.ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("asking the cluster for its version: %w", err)
+	}
+	return version.GitVersion, nil
+}

@@ -1,0 +1,182 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+const (
+	restoreTimeout = 5 * time.Minute
+	scratchTimeout = 2 * time.Minute
+	killDelay      = 5 * time.Second
+	// revisionJump is what a restored cluster's revision is raised by, more than can have happened since the snapshot: clients
+	// that have seen later revisions then read everything again, instead of missing changes.
+	revisionJump = "1000000000"
+)
+
+// Tool is a bundle's capstan-kube, which has etcd and etcdutl in it.
+type Tool struct {
+	// Path of the binary.
+	Path string
+}
+
+// Contents are what an etcd holds.
+type Contents struct {
+	// Revision is the latest one, Compacted the one before which history is gone.
+	Revision, Compacted int64
+	// Keys is how many there are.
+	Keys int64
+	// Hash is of all keys at Revision.
+	Hash uint32
+}
+
+// Check says what is missing; nil if the tool can be used.
+func (t Tool) Check() error {
+	if t.Path == "" {
+		return errors.New("no etcd was given to verify snapshots with: start the extension with --bundle, the path of capstan-kube")
+	}
+	if _, err := os.Stat(t.Path); err != nil {
+		return fmt.Errorf("looking for an etcd to verify snapshots with: %w", err)
+	}
+	return nil
+}
+
+// Identity is who an etcd member is.
+type Identity struct {
+	// Name of the member.
+	Name string
+	// PeerURL is where other members reach it.
+	PeerURL string
+}
+
+// Restore makes a data directory, which must not exist, for a cluster of one member, from a snapshot. Its revision is raised so that clients of
+// the old cluster notice.
+func (t Tool) Restore(ctx context.Context, snapshot, directory string, identity Identity) error {
+	return t.restore(ctx, snapshot, directory, identity, "--bump-revision", revisionJump, "--mark-compacted")
+}
+
+func (t Tool) restore(ctx context.Context, snapshot, directory string, identity Identity, more ...string) error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, t.Path, append([]string{
+		"etcdutl", "snapshot", "restore", snapshot, "--data-dir", directory, "--name", identity.Name,
+		"--initial-cluster", identity.Name + "=" + identity.PeerURL, "--initial-advertise-peer-urls", identity.PeerURL,
+	}, more...)...)
+	cmd.WaitDelay = killDelay
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("restoring the snapshot with etcdutl: %w: %s", err, lastLines(out))
+	}
+	return nil
+}
+
+// Verify restores a snapshot into an etcd of its own, in a directory that it makes below scratch and removes, and reads all of it.
+func (t Tool) Verify(ctx context.Context, snapshot, scratch string) (contents Contents, err error) {
+	ctx, cancel := context.WithTimeout(ctx, scratchTimeout)
+	defer cancel()
+	directory, err := os.MkdirTemp(scratch, ".verify-")
+	if err != nil {
+		return contents, fmt.Errorf("making a directory to verify in: %w", err)
+	}
+	defer os.RemoveAll(directory)
+	data := filepath.Join(directory, "data")
+	const peer = "http://localhost:2380" // of a cluster of one: nobody connects
+	if err := t.restore(ctx, snapshot, data, Identity{Name: "scratch", PeerURL: peer}); err != nil {
+		return contents, err
+	}
+	err = t.serve(ctx, directory, data, peer, func(client *clientv3.Client) (err error) {
+		contents, err = read(ctx, client, client.Endpoints()[0], 0)
+		return err
+	})
+	return contents, err
+}
+
+// serve runs an etcd on sockets in a directory while use works with it.
+func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(*clientv3.Client) error) error {
+	// The kernel ends the child with the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, t.Path, "etcd", "--name", "scratch", "--data-dir", data, "--log-level", "warn", "--unsafe-no-fsync",
+		"--listen-client-urls", "unix://client", "--advertise-client-urls", "http://localhost:2379",
+		"--listen-peer-urls", "unix://peer", "--initial-advertise-peer-urls", peer, "--initial-cluster", "scratch="+peer)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = directory, &out, &out, killDelay
+	cmd.SysProcAttr = endWithParent()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting an etcd to verify the snapshot: %w", err)
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		err := cmd.Wait()
+		cancel(fmt.Errorf("the etcd to verify the snapshot ended: %w: %s", err, lastLines(out.Bytes())))
+		ended <- err
+	}()
+	defer func() {
+		_ = cmd.Process.Kill() // nothing in it is needed any more
+		<-ended
+	}()
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"unix://" + filepath.Join(directory, "client")}, DialTimeout: scratchTimeout, Logger: zap.NewNop(), Context: ctx,
+	})
+	if err != nil {
+		return fmt.Errorf("connecting to the etcd that verifies the snapshot: %w", err)
+	}
+	defer client.Close()
+	for {
+		asked, cancelAsked := context.WithTimeout(ctx, time.Second)
+		_, err := client.Status(asked, client.Endpoints()[0])
+		cancelAsked()
+		if err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the etcd that verifies the snapshot: %w (%w)", context.Cause(ctx), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return use(client)
+}
+
+// read reads what an etcd holds at a revision, or at the latest one if it is 0.
+func read(ctx context.Context, client *clientv3.Client, endpoint string, revision int64) (c Contents, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	all, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
+	if err != nil {
+		return c, fmt.Errorf("counting the keys: %w", err)
+	}
+	if revision == 0 {
+		revision = all.Header.Revision
+	}
+	hash, err := client.HashKV(ctx, endpoint, revision)
+	if err != nil {
+		return c, fmt.Errorf("computing the hash of all keys: %w", err)
+	}
+	return Contents{Revision: revision, Compacted: hash.CompactRevision, Keys: all.Count, Hash: hash.Hash}, nil
+}
+
+// lastLines is what is worth to see of a program's output.
+func lastLines(out []byte) string {
+	const most = 600
+	text := strings.TrimSpace(string(out))
+	if len(text) > most {
+		text = "…" + text[len(text)-most:]
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,145 @@
+// Package workload reaches the API server of a workload cluster, with the kubeconfig that Cluster API keeps in Secret <cluster>-kubeconfig.
+//
+// Whoever may write Secrets in the namespace of a Cluster writes that kubeconfig. It is used by a process that has rights of its own, so nothing in
+// it may make this process run a program, read a file, or speak in another's name: [Config] takes address, authority and credentials, all of
+// them inside of the kubeconfig, and refuses everything else.
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// requestTimeout bounds one request to a workload cluster.
+	requestTimeout = 8 * time.Second
+	// connections that may be open to one workload cluster.
+	connections = 4
+)
+
+// ErrNoKubeconfig says that the Secret with the kubeconfig is not there, or has none.
+var ErrNoKubeconfig = errors.New("there is no kubeconfig")
+
+// Cluster is a connection to the API server of a workload cluster. Make it with [Connect], and Close it.
+type Cluster struct {
+	// Client reads from the API server, not from a cache.
+	client.Client
+	// Config is how it is reached.
+	Config *rest.Config
+	// HTTP speaks to the API server with the credentials of Config.
+	HTTP *http.Client
+
+	transport *http.Transport
+}
+
+// Connect reads the kubeconfig of a Cluster and makes a client of it. It does not ask the API server yet.
+func Connect(ctx context.Context, management client.Reader, cluster client.ObjectKey, scheme *runtime.Scheme) (*Cluster, error) {
+	secret := &corev1.Secret{}
+	name := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
+	if err := management.Get(ctx, name, secret); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: Secret %s does not exist", ErrNoKubeconfig, name)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	data := secret.Data["value"]
+	if len(data) == 0 {
+		return nil, fmt.Errorf("%w: Secret %s has no key value", ErrNoKubeconfig, name)
+	}
+	config, err := Config(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig in Secret %s: %w", name, err)
+	}
+	return Open(config, scheme)
+}
+
+// Open makes a client of a configuration.
+func Open(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
+	tls, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading certificates: %w", err)
+	}
+	// A transport of its own: those of the client's library are kept for the life of the process.
+	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: requestTimeout, MaxConnsPerHost: connections}
+	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	c := &Cluster{Config: config, HTTP: &http.Client{Transport: wrapped, Timeout: requestTimeout}, transport: transport}
+	if c.Client, err = client.New(config, client.Options{Scheme: scheme, HTTPClient: c.HTTP}); err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return c, nil
+}
+
+// Close ends the connections.
+func (c *Cluster) Close() { c.transport.CloseIdleConnections() }
+
+// Config reads a kubeconfig. Its text must not be trusted: see the package comment for what is refused.
+func Config(kubeconfig []byte) (*rest.Config, error) {
+	loaded, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, errors.New("it is no kubeconfig") // the reason may quote it
+	}
+	kubeContext := loaded.Contexts[loaded.CurrentContext]
+	if kubeContext == nil {
+		return nil, errors.New("its current context does not exist")
+	}
+	cluster, user := loaded.Clusters[kubeContext.Cluster], loaded.AuthInfos[kubeContext.AuthInfo]
+	if cluster == nil || user == nil {
+		return nil, errors.New("its current context names a cluster or user that does not exist")
+	}
+	if refused := refuse(cluster, user); refused != "" {
+		return nil, fmt.Errorf("%s is not accepted: address, authority and credentials must be written in it", refused)
+	}
+	server, err := url.Parse(cluster.Server)
+	if err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil {
+		return nil, errors.New("its server is not accepted: it must be https://HOST:PORT")
+	}
+	return &rest.Config{
+		Host: cluster.Server,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,
+			CertData: user.ClientCertificateData, KeyData: user.ClientKeyData,
+		},
+		BearerToken: user.Token,
+		UserAgent:   "capstan-extension",
+		Timeout:     requestTimeout,
+		QPS:         -1,
+	}, nil
+}
+
+// refuse names the first thing in a kubeconfig that would make this process do more than send requests.
+func refuse(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {
+	for _, what := range []struct {
+		name  string
+		there bool
+	}{
+		{"exec", user.Exec != nil},
+		{"auth-provider", user.AuthProvider != nil},
+		{"client-certificate", user.ClientCertificate != ""},
+		{"client-key", user.ClientKey != ""},
+		{"tokenFile", user.TokenFile != ""},
+		{"username or password", user.Username != "" || user.Password != ""},
+		{"impersonation", user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0},
+		{"certificate-authority", cluster.CertificateAuthority != ""},
+		{"insecure-skip-tls-verify", cluster.InsecureSkipTLSVerify},
+		{"proxy-url", cluster.ProxyURL != ""},
+	} {
+		if what.there {
+			return what.name
+		}
+	}
+	return ""
+}
