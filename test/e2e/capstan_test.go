@@ -19,7 +19,16 @@ var (
 	homeDir string // home directory of the shared management plane
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(extensionDir); dir != "" { // see inplace_extension_test.go
+		if err := serveExtension(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	bin, err := filepath.Abs("../../bin/capstan")
