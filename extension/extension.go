@@ -5,6 +5,7 @@
 //   - [Capacity]: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
 //   - [MaintenanceWindow]: upgrades wait for given times.
 //   - [AddOns]: manifests are applied to new clusters, and again when their version changes.
+//   - [Verification]: workers wait until the control plane is right after its upgrade, the next upgrade until everything is.
 //
 // Moments that no part is about are recorded in the log. [New] gives it as an http.Handler; [Config] is the ExtensionConfig that registers it.
 // docs/lifecycle-extensions.md is for those who use it.
@@ -80,6 +81,7 @@ func New(options Options) (*server.Server, error) {
 		reader: options.Reader, scheme: scheme, drift: drift,
 		announce: announcer{writer: options.Events, log: options.Log, now: options.Now},
 	}
+	verification := &verification{addOns: addOns, patience: verifyFor}
 	recorder := recorder{log: options.Log}
 	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
@@ -91,6 +93,8 @@ func New(options Options) (*server.Server, error) {
 		handle(all, AddOns, hook.AfterControlPlaneUpgrade, "add-ons-control-plane", addOns.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
 		handle(all, AddOns, hook.AfterClusterUpgrade, "add-ons-upgrade", addOns.afterClusterUpgrade, server.Timeout(workloadTimeout)),
 		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", recorder.afterControlPlaneInitialized, server.IgnoreFailures()),
+		handle(all, Verification, hook.AfterControlPlaneUpgrade, "verification-control-plane", verification.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
+		handle(all, Verification, hook.AfterClusterUpgrade, "verification-upgrade", verification.afterClusterUpgrade, server.Timeout(workloadTimeout)),
 		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", recorder.afterControlPlaneUpgrade, server.IgnoreFailures()),
 		server.Handle(hook.AfterWorkersUpgrade, "record-workers", recorder.afterWorkersUpgrade, server.IgnoreFailures()),
 		server.Handle(hook.AfterClusterUpgrade, "record-upgrade", recorder.afterClusterUpgrade, server.IgnoreFailures()),

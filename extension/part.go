@@ -23,6 +23,8 @@ const (
 	MaintenanceWindow = "maintenance-window"
 	// AddOns brings manifests into workload clusters.
 	AddOns = "add-ons"
+	// Verification holds the next step of an upgrade while what has its version is not right.
+	Verification = "verification"
 )
 
 // SwitchPrefix is followed by the name of a part in the label that switches it for one Cluster: enabled or disabled. The label wins over the
@@ -48,6 +50,7 @@ func parts() []part {
 		{name: Capacity},
 		{name: MaintenanceWindow, settings: windowSettings()},
 		{name: AddOns},
+		{name: Verification},
 	}
 }
 

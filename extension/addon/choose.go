@@ -129,7 +129,7 @@ func Choose(sources []corev1.ConfigMap, clusterLabels map[string]string, version
 func parseVersion(version string) (*semver.Version, error) {
 	v, err := semver.NewVersion(version)
 	if err != nil {
-		return nil, fmt.Errorf("Kubernetes version %q of the Cluster is none", version)
+		return nil, fmt.Errorf("version %q of the Cluster is no version of Kubernetes", version)
 	}
 	// A build or pre-release of a version is like that version: constraints would exclude it.
 	return semver.New(v.Major(), v.Minor(), v.Patch(), "", ""), nil

@@ -55,7 +55,7 @@ func TestChoose(t *testing.T) {
 		"a selector that is none":                {[]corev1.ConfigMap{source("a", "", "", "env in", config("x"))}, "v1.36.3", "ConfigMap a: annotation addons.capstan.dev/cluster-selector must be a label selector"},
 		"a range that is none":                   {[]corev1.ConfigMap{source("a", "", "new", "", config("x"))}, "v1.36.3", "annotation addons.capstan.dev/kubernetes-versions must be a constraint on versions"},
 		"an order that is none":                  {[]corev1.ConfigMap{source("a", "first", "", "", config("x"))}, "v1.36.3", "annotation addons.capstan.dev/order must be a whole number"},
-		"a version that is none":                 {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest", `Kubernetes version "latest" of the Cluster is none`},
+		"a version that is none":                 {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest", `version "latest" of the Cluster is no version of Kubernetes`},
 		"no YAML":                                {[]corev1.ConfigMap{source("a", "", "", "", config("x"), "a: b: c")}, "v1.36.3", "ConfigMap a, key a.yaml: document 2 is no YAML of an object"},
 		"no object":                              {[]corev1.ConfigMap{source("a", "", "", "", "kind: ConfigMap")}, "v1.36.3", "ConfigMap a, key a.yaml: object 1: it needs apiVersion, kind and metadata.name"},
 		"an object without a name of its own":    {[]corev1.ConfigMap{source("a", "", "", "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x}")}, "v1.36.3", "it needs apiVersion, kind and metadata.name"},

@@ -18,8 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/extension/workload"
 )
 
 // clientValidity is for how long a certificate for one backup is valid.
@@ -76,7 +77,7 @@ func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster st
 	if err != nil {
 		return nil, err
 	}
-	if a.Config, err = clientcmd.RESTConfigFromKubeConfig(secret.Data["value"]); err != nil {
+	if a.Config, err = workload.Config(secret.Data["value"]); err != nil {
 		return nil, fmt.Errorf("using the kubeconfig in Secret %s-kubeconfig: %w", cluster, err)
 	}
 	return a, nil
