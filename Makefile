@@ -8,8 +8,8 @@ export GOFLAGS := -buildvcs=false
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-BINARIES := capstan capstan-agent capstan-dock capstan-extension
-GO_FOLDERS := api agent cmd config dock extension hack internal kube plane provider runtime templates test
+BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-manager
+GO_FOLDERS := api agent cmd config dock extension hack internal kube plane provider release runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
@@ -54,6 +54,7 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@bin/tools/controller-gen webhook paths=./provider/webhook/... output:webhook:dir=config/webhook
 	@bin/tools/controller-gen rbac:roleName=capstan-manager paths=./provider/... paths=./cmd/capstan-manager/... output:rbac:dir=config/rbac
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
+	@go run ./hack/release -docs docs/flavors.md
 
 bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"
@@ -109,6 +110,19 @@ bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 
+# What goes into a release besides the sources: where images will be, the date of all files, flags of go build.
+IMAGE_PREFIX ?=
+RELEASE_DATE ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+RELEASE_FLAGS ?= -trimpath
+
+.PHONY: release
+release: manifests ## make a release in dist/: make release VERSION=v0.1.0 IMAGE_PREFIX=REGISTRY/PATH (takes minutes)
+	@go run ./hack/release -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -date '$(RELEASE_DATE)' -out dist $(RELEASE_FLAGS:%=-- %)
+
+.PHONY: release-yaml
+release-yaml: ## make the provider repository of a release in dist/, without binaries: make release-yaml VERSION=v0.1.0
+	@go run ./hack/release -yaml -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -out dist
+
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin .cache plane/manifests/upstream/[a-z]*
+	rm -rf bin dist .cache plane/manifests/upstream/[a-z]*

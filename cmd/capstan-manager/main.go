@@ -3,12 +3,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/textlogger"
@@ -23,6 +25,9 @@ import (
 	infrawebhook "github.com/capstan-dev/capstan/provider/webhook"
 )
 
+// version is set by the linker.
+var version = "(devel)"
+
 func main() { os.Exit(run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stderr)) }
 
 // settings are the flags.
@@ -33,6 +38,8 @@ type settings struct {
 	concurrency            int
 	webhookPort            int
 	webhookCertDir         string
+	ownCertificates        string
+	version                bool
 }
 
 func run(ctx context.Context, args []string, stderr io.Writer) int {
@@ -43,6 +50,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(stderr, "capstan-manager: %v\n", err)
 		return 2
+	}
+	if s.version {
+		fmt.Fprintln(stderr, "capstan-manager", version)
+		return 0
 	}
 	ctrl.SetLogger(textlogger.NewLogger(logging))
 	if err := manage(ctx, s); err != nil {
@@ -65,6 +76,9 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags.IntVar(&s.webhookPort, "webhook-port", webhook.DefaultPort, "port of the conversion and admission webhooks")
 	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "", "folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
 		"no webhooks are served, which is good for definitions without conversion only")
+	flags.StringVar(&s.ownCertificates, "webhook-own-certificates", "", "namespace of Service "+webhookService+"; the webhooks are served with a certificate that the "+
+		"manager makes itself and lets the API server trust, for management clusters without cert-manager; instead of --webhook-cert-dir")
+	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	logging.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return s, nil, err
@@ -72,32 +86,43 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	if flags.NArg() > 0 {
 		return s, nil, fmt.Errorf("unexpected argument %q: this command has flags only, see --help", flags.Arg(0))
 	}
+	if s.webhookCertDir != "" && s.ownCertificates != "" {
+		return s, nil, errors.New("--webhook-own-certificates does not go with --webhook-cert-dir: give one or the other")
+	}
 	return s, logging, nil
 }
 
 func manage(ctx context.Context, s settings) error {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), infrawebhook.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), infrawebhook.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	byObject, err := provider.CacheByObject()
 	if err != nil {
 		return err
 	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w; run in a cluster, or set KUBECONFIG", err)
+	}
+	serving := webhook.Options{Port: s.webhookPort, CertDir: s.webhookCertDir}
+	var own *certificates
+	if s.ownCertificates != "" {
+		if own, err = ownCertificates(ctx, config, scheme, s.ownCertificates); err != nil {
+			return err
+		}
+		serving.TLSOpts = append(serving.TLSOpts, func(c *tls.Config) { c.GetCertificate = own.GetCertificate })
+	}
 	options := ctrl.Options{
 		Scheme:                 scheme,
 		Cache:                  cache.Options{ByObject: byObject},
 		Metrics:                server.Options{BindAddress: s.metrics},
 		HealthProbeBindAddress: s.healthAddr,
-		WebhookServer:          webhook.NewServer(webhook.Options{Port: s.webhookPort, CertDir: s.webhookCertDir}),
+		WebhookServer:          webhook.NewServer(serving),
 	}
 	s.election.apply(&options, s.namespace, s.watchFilter)
 	if s.namespace != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{s.namespace: {}}
-	}
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("finding the API server: %w; run in a cluster, or set KUBECONFIG", err)
 	}
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
@@ -106,7 +131,10 @@ func manage(ctx context.Context, s settings) error {
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{WatchFilter: s.watchFilter, Concurrency: s.concurrency}),
 		migration.Setup(ctx, mgr))
-	if s.webhookCertDir != "" {
+	if own != nil {
+		err = errors.Join(err, mgr.Add(own))
+	}
+	if s.webhookCertDir != "" || own != nil {
 		err = errors.Join(err, infrawebhook.Setup(mgr), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
 	}
 	if err != nil {

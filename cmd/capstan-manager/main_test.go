@@ -20,8 +20,9 @@ func TestParse(t *testing.T) {
 				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3", "--webhook-port=2", "--webhook-cert-dir=/certs"},
 			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3, webhookPort: 2, webhookCertDir: "/certs"},
 		},
-		"an unknown flag": {args: []string{"--nonsense"}, fails: "nonsense"},
-		"an argument":     {args: []string{"nonsense"}, fails: "has flags only"},
+		"certificates in two ways": {args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other"},
+		"an unknown flag":          {args: []string{"--nonsense"}, fails: "nonsense"},
+		"an argument":              {args: []string{"nonsense"}, fails: "has flags only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder

@@ -25,9 +25,10 @@ var allowed = map[string][]string{
 	"extension": {"runtime", "api"},
 	"plane":     {"api", "provider", "runtime", "internal", "templates", "config"},
 	"dock":      {"internal"},
-	"cmd":       {"api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"test":      {"api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"hack":      {},
+	"release":   {"templates"},
+	"cmd":       {"release", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"test":      {"release", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"hack":      {"release"},
 }
 
 type pkg struct {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/provider/migration"
+	"github.com/capstan-dev/capstan/runtime/certificate"
+)
+
+// Names in config/webhook. The Secret is the one that cert-manager would write.
+const (
+	webhookService       = "capstan-webhook-service"
+	webhookSecret        = "capstan-webhook-service-cert"
+	webhookConfiguration = "capstan-validating-webhook-configuration"
+)
+
+const (
+	// injectPeriod is how often the objects that lead to the webhooks are looked at.
+	injectPeriod = time.Minute
+	// injectTimeout bounds one look.
+	injectTimeout = 30 * time.Second
+)
+
+// certificates keeps the certificate of the webhooks, for a management cluster without cert-manager, and lets the API server trust it. All replicas do.
+type certificates struct {
+	*certificate.Keeper
+	client client.Client
+	kinds  []string // names of the definitions that may be converted
+}
+
+// ownCertificates makes sure that there is a certificate that the API server trusts: it has to be so before caches start, because they may need objects
+// to be converted.
+func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string) (*certificates, error) {
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for certificates: %w", err)
+	}
+	keeper, err := certificate.New(ctx, certificate.InSecret(direct, types.NamespacedName{Namespace: namespace, Name: webhookSecret}), certificate.Options{
+		Hosts: certificate.ServiceHosts(webhookService, namespace), Name: "capstan-manager", Log: slog.New(logr.ToSlogHandler(ctrl.Log.WithName("certificates"))),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of the webhooks: %w", err)
+	}
+	c := &certificates{Keeper: keeper, client: direct}
+	for object := range migration.Kinds() {
+		gvk, err := direct.GroupVersionKindFor(object)
+		if err != nil {
+			return nil, err
+		}
+		mapping, err := direct.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the definition of %s: %w; install the components first", gvk.Kind, err)
+		}
+		c.kinds = append(c.kinds, mapping.Resource.GroupResource().String())
+	}
+	return c, c.inject(ctx)
+}
+
+// NeedLeaderElection is false: every replica serves webhooks.
+func (c *certificates) NeedLeaderElection() bool { return false }
+
+// Start keeps certificate and trust until the context ends.
+func (c *certificates) Start(ctx context.Context) error {
+	renewed := make(chan error, 1)
+	go func() { renewed <- c.Run(ctx) }()
+	for tick := time.NewTicker(injectPeriod); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return <-renewed
+		case <-tick.C:
+			if err := c.inject(ctx); err != nil && ctx.Err() == nil {
+				ctrl.Log.WithName("certificates").Error(err, "The API server may not trust the webhooks; trying again in a minute")
+			}
+		}
+	}
+}
+
+// inject writes the authorities where the API server looks for them, if they are not there already.
+func (c *certificates) inject(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, injectTimeout)
+	defer cancel()
+	authorities := c.Authorities()
+	var errs []error
+	hooks := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	hooks.Name = webhookConfiguration
+	errs = append(errs, c.patch(ctx, hooks, func() bool { return trustHooks(hooks, authorities) }))
+	for _, name := range c.kinds {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		crd.Name = name
+		errs = append(errs, c.patch(ctx, crd, func() bool { return trustConversion(crd, authorities) }))
+	}
+	return errors.Join(errs...)
+}
+
+// patch reads an object and writes it, if the change says that it did something. What others write at the same time wins: the next look finds it.
+func (c *certificates) patch(ctx context.Context, object client.Object, change func() bool) error {
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return fmt.Errorf("reading where %s is trusted: %w; install the components first", object.GetName(), err)
+	}
+	before, ok := object.DeepCopyObject().(client.Object)
+	if !ok || !change() {
+		return nil
+	}
+	if err := c.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("letting the API server trust the webhooks in %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// trustHooks sets the authorities of all webhooks, and reports whether that changed one.
+func trustHooks(hooks *admissionregistrationv1.ValidatingWebhookConfiguration, authorities []byte) (changed bool) {
+	for i := range hooks.Webhooks {
+		if to := &hooks.Webhooks[i].ClientConfig.CABundle; !bytes.Equal(*to, authorities) {
+			*to, changed = authorities, true
+		}
+	}
+	return changed
+}
+
+// trustConversion sets the authorities of a conversion webhook, if there is one, and reports whether that changed it.
+func trustConversion(crd *apiextensionsv1.CustomResourceDefinition, authorities []byte) bool {
+	conversion := crd.Spec.Conversion
+	if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil ||
+		bytes.Equal(conversion.Webhook.ClientConfig.CABundle, authorities) {
+		return false
+	}
+	conversion.Webhook.ClientConfig.CABundle = authorities
+	return true
+}

@@ -1,0 +1,82 @@
+package release
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// contractLabel is a label without the contract version; its value lists the API versions that serve that contract (IM-35).
+const contractLabel = "cluster.x-k8s.io/"
+
+// components builds a folder of config/ and makes it the release's: images with its name, definitions with the label of its contract.
+func components(o Options, folder string) ([]byte, error) {
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = types.LoadRestrictionsNone // a folder also takes single files of others
+	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(o.Source, "config", folder))
+	if err != nil {
+		return nil, fmt.Errorf("building config/%s: %w", folder, err)
+	}
+	version, err := contract(Metadata, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for i, object := range resources.Resources() {
+		if err := fit(object, version); err != nil {
+			return nil, err
+		}
+		text, err := object.AsYAML()
+		if err != nil {
+			return nil, fmt.Errorf("writing %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(text)
+	}
+	return pin(out.Bytes(), o)
+}
+
+// fit takes the labels of newer contracts away from a definition: Cluster API would use them, and clusterctl go by metadata.yaml (CT-34).
+func fit(object *resource.Resource, contract string) error {
+	if object.GetKind() != "CustomResourceDefinition" {
+		return nil
+	}
+	labels := object.GetLabels()
+	for label := range labels {
+		if v, ok := strings.CutPrefix(label, contractLabel); ok && strings.HasPrefix(v, "v1") && v > contract {
+			delete(labels, label)
+		}
+	}
+	if err := object.SetLabels(labels); err != nil {
+		return fmt.Errorf("labelling %s: %w", object.GetName(), err)
+	}
+	return nil
+}
+
+// pin replaces the images of the sources, which have the tag "latest", by those of the release.
+func pin(text []byte, o Options) ([]byte, error) {
+	pinned := 0
+	for _, name := range Images {
+		old, image := []byte("image: "+name+":latest\n"), []byte("image: "+o.Image(name)+"\n")
+		pinned += bytes.Count(text, old)
+		text = bytes.ReplaceAll(text, old, image)
+	}
+	if pinned == 0 || bytes.Contains(text, []byte(":latest\n")) {
+		return nil, fmt.Errorf("the components have %d images of ours, or others that are not pinned", pinned)
+	}
+	return text, nil
+}
+
+// Image returns the name of an image of this release, such as PREFIX/capstan-manager:v0.1.0.
+func (o Options) Image(name string) string {
+	return path.Join(o.ImagePrefix, name) + ":" + o.Version
+}

@@ -1,0 +1,285 @@
+package release
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/distribution/reference"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+)
+
+// componentFiles are all components files, with the label of the provider and the kinds without a namespace.
+var componentFiles = map[string]string{
+	InfrastructureComponents: Infrastructure, OwnCertificatesComponents: Infrastructure, RuntimeExtensionComponents: RuntimeExtension,
+}
+
+var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration", "ExtensionConfig"}
+
+// eachComponents runs a test for each components file.
+func eachComponents(t *testing.T, test func(t *testing.T, label string, text []byte, all []*unstructured.Unstructured)) {
+	files := repository(t, options)
+	for name, label := range componentFiles {
+		t.Run(name, func(t *testing.T) {
+			text := files.in(label, options.Version)[name]
+			test(t, label, text, objects(t, text))
+		})
+	}
+}
+
+// TestComponentsHaveOneNamespace: all is in it and carries the label of the provider (CT-44, CT-45, CT-47, CT-60).
+func TestComponentsHaveOneNamespace(t *testing.T) {
+	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
+		namespaces := map[string]bool{}
+		for _, o := range all {
+			if o.GetKind() == "Namespace" {
+				namespaces[o.GetName()] = true
+			}
+			if slices.Contains(clusterScoped, o.GetKind()) != (o.GetNamespace() == "") {
+				t.Errorf("%s %s is in namespace %q", o.GetKind(), o.GetName(), o.GetNamespace())
+			}
+			if got := o.GetLabels()["cluster.x-k8s.io/provider"]; got != label {
+				t.Errorf("%s %s has the label of provider %q, want %q", o.GetKind(), o.GetName(), got, label)
+			}
+		}
+		if len(namespaces) != 1 {
+			t.Fatalf("namespaces are %v, want one", namespaces)
+		}
+		for _, o := range all {
+			if !namespaces[o.GetNamespace()] && o.GetNamespace() != "" {
+				t.Errorf("%s %s is in %s, not in %v", o.GetKind(), o.GetName(), o.GetNamespace(), namespaces)
+			}
+		}
+	})
+}
+
+// TestComponentsAreClosed follows each reference from one component to another (CT-36, CT-92).
+func TestComponentsAreClosed(t *testing.T) {
+	eachComponents(t, func(t *testing.T, _ string, text []byte, all []*unstructured.Unstructured) {
+		has := map[string]bool{}
+		for _, o := range all {
+			has[o.GetKind()+"/"+o.GetName()] = true
+			if o.GetKind() == "Certificate" {
+				secret, _, _ := unstructured.NestedString(o.Object, "spec", "secretName")
+				has["Secret/"+secret] = true
+			}
+		}
+		needs := func(by *unstructured.Unstructured, what string) {
+			t.Helper()
+			if !has[what] {
+				t.Errorf("%s %s needs %s, which is not among the components", by.GetKind(), by.GetName(), what)
+			}
+		}
+		references := 0
+		for _, o := range all {
+			switch o.GetKind() {
+			case "Deployment":
+				d := convert[appsv1.Deployment](t, o)
+				needs(o, "ServiceAccount/"+d.Spec.Template.Spec.ServiceAccountName)
+				for _, v := range d.Spec.Template.Spec.Volumes {
+					if v.Secret != nil {
+						needs(o, "Secret/"+v.Secret.SecretName)
+					}
+				}
+				references++
+			case "RoleBinding", "ClusterRoleBinding":
+				b := convert[rbacv1.ClusterRoleBinding](t, o)
+				needs(o, b.RoleRef.Kind+"/"+b.RoleRef.Name)
+				for _, s := range b.Subjects {
+					needs(o, s.Kind+"/"+s.Name)
+				}
+				references++
+			case "Certificate":
+				issuer, _, _ := unstructured.NestedString(o.Object, "spec", "issuerRef", "name")
+				needs(o, "Issuer/"+issuer)
+			}
+			if from := o.GetAnnotations()["cert-manager.io/inject-ca-from"]; from != "" {
+				_, name, _ := strings.Cut(from, "/")
+				needs(o, "Certificate/"+name)
+			}
+			if o.GetKind() == "CustomResourceDefinition" || o.GetKind() == "ValidatingWebhookConfiguration" || o.GetKind() == "ExtensionConfig" {
+				for _, name := range services(t, o) {
+					needs(o, "Service/"+name)
+					references++
+				}
+			}
+		}
+		if references < 3 {
+			t.Errorf("only %d references found in %d bytes: the test looks in the wrong place", references, len(text))
+		}
+	})
+}
+
+// services finds the names of Services in an object, wherever a clientConfig is.
+func services(t *testing.T, o *unstructured.Unstructured) (names []string) {
+	t.Helper()
+	data, err := json.Marshal(o.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`"service":\{[^}]*"name":"([^"]+)"`).FindAllSubmatch(data, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}
+
+func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &typed, true); err != nil {
+		t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+	return typed
+}
+
+// TestDeployments looks at what runs the controllers and the extension (CT-48, CT-49, CT-51; RX-36).
+func TestDeployments(t *testing.T) {
+	eachComponents(t, func(t *testing.T, _ string, _ []byte, all []*unstructured.Unstructured) {
+		found := 0
+		for _, o := range all {
+			switch o.GetKind() {
+			case "Pod", "DaemonSet", "StatefulSet", "Job":
+				t.Errorf("%s %s: only Deployments are waited for", o.GetKind(), o.GetName())
+			case "Deployment":
+				found++
+				deployment(t, convert[appsv1.Deployment](t, o))
+			}
+		}
+		if found != 1 {
+			t.Errorf("%d Deployments, want 1", found)
+		}
+	})
+}
+
+func deployment(t *testing.T, d appsv1.Deployment) {
+	t.Helper()
+	pod := d.Spec.Template.Spec
+	if len(pod.Containers) != 1 || pod.Containers[0].Name != "manager" {
+		t.Fatalf("containers are %v, want manager alone", pod.Containers)
+	}
+	c := pod.Containers[0]
+	for _, arg := range c.Args {
+		if strings.HasPrefix(arg, "--namespace") {
+			t.Errorf("argument %s: it is installed for all namespaces", arg)
+		}
+	}
+	if c.LivenessProbe == nil || c.ReadinessProbe == nil {
+		t.Error("a probe is missing")
+	}
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+		t.Errorf("resources are %+v", c.Resources)
+	}
+	for label, value := range d.Spec.Selector.MatchLabels {
+		if d.Spec.Template.Labels[label] != value {
+			t.Errorf("the selector asks for %s=%s, which Pods don't have", label, value)
+		}
+	}
+	if !*pod.SecurityContext.RunAsNonRoot || pod.SecurityContext.SeccompProfile.Type != "RuntimeDefault" {
+		t.Errorf("security of the Pod: %+v", pod.SecurityContext)
+	}
+	s := c.SecurityContext
+	if *s.AllowPrivilegeEscalation || *s.Privileged || !*s.ReadOnlyRootFilesystem || *s.RunAsUser != NonRoot || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("security of the container: %+v", s)
+	}
+	if pod.ServiceAccountName == "" || pod.ServiceAccountName == "default" {
+		t.Errorf("service account %q", pod.ServiceAccountName)
+	}
+}
+
+// TestImageNames can be read by who runs containers, and are canonical with a prefix (CT-52).
+func TestImageNames(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"":                             "capstan-manager:v0.1.0",
+		"registry.example.com/capstan": "registry.example.com/capstan/capstan-manager:v0.1.0",
+	} {
+		o := options
+		o.ImagePrefix = prefix
+		text := string(repository(t, o).in(Infrastructure, o.Version)[InfrastructureComponents])
+		if !strings.Contains(text, "image: "+want+"\n") || strings.Contains(text, ":latest") {
+			t.Errorf("with prefix %q there is no image %s", prefix, want)
+		}
+		named, err := reference.ParseNormalizedNamed(want)
+		if err != nil {
+			t.Errorf("%s: %v", want, err)
+		} else if prefix != "" && named.String() != want {
+			t.Errorf("%s is not canonical: that is %s", want, named)
+		}
+	}
+}
+
+// TestRolesHaveNoWildcards in rules or resources (RB-12; least privilege).
+func TestRolesHaveNoWildcards(t *testing.T) {
+	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
+		aggregated := false
+		for _, o := range all {
+			if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {
+				continue
+			}
+			aggregated = aggregated || o.GetLabels()["cluster.x-k8s.io/aggregate-to-manager"] == "true"
+			for _, r := range convert[rbacv1.ClusterRole](t, o).Rules {
+				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs), "*") {
+					t.Errorf("%s %s has a rule for everything: %v", o.GetKind(), o.GetName(), r)
+				}
+			}
+		}
+		if aggregated != (label == Infrastructure) {
+			t.Errorf("there is a role for Cluster API's core: %v", aggregated)
+		}
+	})
+}
+
+// TestOwnCertificatesNeedNoCertManager: nothing of it is left in that file.
+func TestOwnCertificatesNeedNoCertManager(t *testing.T) {
+	text := string(repository(t, options).in(Infrastructure, options.Version)[OwnCertificatesComponents])
+	if strings.Contains(text, "cert-manager") {
+		t.Error("the components without cert-manager name it")
+	}
+	if !strings.Contains(text, "--webhook-own-certificates") || strings.Contains(text, "--webhook-cert-dir") {
+		t.Error("the manager is not told to make its certificates")
+	}
+}
+
+// TestVariables of all files are documented; those of components are prefixed and have a default, all are in the plain form (CT-53 to CT-57, CT-59, CT-70 to CT-72, CT-85).
+func TestVariables(t *testing.T) {
+	common := []string{"CLUSTER_NAME", "KUBERNETES_VERSION", "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"}
+	any, plain := regexp.MustCompile(`\$\{[^}]*\}`), regexp.MustCompile(`^\$\{([A-Z][A-Z0-9_]*)(:=[^{}$]+)?\}$`)
+	used := map[string]bool{}
+	for name, text := range repository(t, options) {
+		for _, v := range any.FindAllString(string(text), -1) {
+			if !plain.MatchString(v) {
+				t.Errorf("%s: variable %s is not of the form ${NAME} or ${NAME:=default}", name, v)
+			}
+		}
+		defaults, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(text)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if strings.Contains(name, classPrefix) && len(defaults) > 0 {
+			t.Errorf("%s has variables of the environment: %v", name, defaults)
+		}
+		for variable, value := range defaults {
+			used[variable] = true
+			if strings.Contains(name, "components") && value == nil {
+				t.Errorf("%s: variable %s has no default", name, variable)
+			}
+			if !strings.HasPrefix(variable, "CAPSTAN_") && (strings.Contains(name, "components") || !slices.Contains(common, variable)) {
+				t.Errorf("%s: variable %s does not begin with CAPSTAN_", name, variable)
+			}
+			if variables[variable] == "" {
+				t.Errorf("%s: variable %s is not described: add it to variables.go", name, variable)
+			}
+		}
+	}
+	for _, variable := range slices.Sorted(maps.Keys(variables)) {
+		if !used[variable] {
+			t.Errorf("variable %s is described and not used", variable)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package release
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/yaml"
+)
+
+// Page makes docs/flavors.md: every template, class and variable of the repository, as the files say it.
+func Page(source string) ([]byte, error) {
+	const version = "v0.1.0"
+	files, err := Repository(Options{Version: version, Source: source})
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	out.WriteString("# Flavors, classes, variables\n\nMade from the files by `make generate`; how to use them is in [clusterctl.md](clusterctl.md).\n")
+	if err := flavors(&out, files); err != nil {
+		return nil, err
+	}
+	if err := classes(&out, files); err != nil {
+		return nil, err
+	}
+	out.WriteString("\n## Variables of components\n\nClusterctl takes them from the environment or from its configuration file when a provider is installed or upgraded.\n")
+	for _, label := range []string{Infrastructure, RuntimeExtension} {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if strings.HasPrefix(name, label+"/") && strings.Contains(name, "components") {
+				fmt.Fprintf(&out, "\n### %s\n\n", path.Base(name))
+				if err := variableTable(&out, files[name]); err != nil {
+					return nil, fmt.Errorf("reading %s: %w", name, err)
+				}
+			}
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// flavors writes about cluster templates.
+func flavors(out *bytes.Buffer, files Files) error {
+	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR`; without a flavor it is the default.\n")
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		flavor, ok := strings.CutPrefix(strings.TrimSuffix(path.Base(name), postfix), templatePrefix)
+		if !ok {
+			continue
+		}
+		if flavor = strings.TrimPrefix(flavor, "-"); flavor == "" {
+			flavor = "default"
+		}
+		fmt.Fprintf(out, "\n### %s\n\n%s\n\n", flavor, comment(files[name]))
+		if err := variableTable(out, files[name]); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// classes writes about ClusterClasses and their variables.
+func classes(out *bytes.Buffer, files Files) error {
+	out.WriteString("\n## ClusterClasses\n\nClusterctl adds them to what it generates for a flavor that uses them, unless they are there.\n")
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasPrefix(path.Base(name), classPrefix) {
+			continue
+		}
+		var class struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				Variables []struct {
+					Name     string
+					Required bool
+					Schema   struct {
+						OpenAPIV3Schema schema `json:"openAPIV3Schema"`
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal(bytes.SplitN(files[name], []byte("\n---\n"), 2)[0], &class); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		fmt.Fprintf(out, "\n### %s\n\n%s\n", class.Metadata.Name, comment(files[name]))
+		if len(class.Spec.Variables) == 0 {
+			continue
+		}
+		out.WriteString("\n| Variable | Default | What |\n|---|---|---|\n")
+		for _, v := range class.Spec.Variables {
+			value := "none"
+			if v.Required {
+				value = "required"
+			}
+			fmt.Fprintf(out, "| `%s` | %s | %s |\n", v.Name, value, v.Schema.OpenAPIV3Schema.Description)
+			for _, field := range slices.Sorted(maps.Keys(v.Schema.OpenAPIV3Schema.Properties)) {
+				p := v.Schema.OpenAPIV3Schema.Properties[field]
+				value := "empty"
+				switch {
+				case slices.Contains(v.Schema.OpenAPIV3Schema.Required, field):
+					value = "required"
+				case p.Default != nil && p.Default != "":
+					value = fmt.Sprintf("`%v`", p.Default)
+				}
+				fmt.Fprintf(out, "| `%s.%s` | %s | %s |\n", v.Name, field, value, p.Description)
+			}
+		}
+	}
+	return nil
+}
+
+// schema is what the page shows of a variable's schema.
+type schema struct {
+	Description string
+	Required    []string
+	Default     any
+	Properties  map[string]schema
+}
+
+// comment returns the text at the head of a file.
+func comment(text []byte) string {
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		words, ok := strings.CutPrefix(line, "# ")
+		if !ok {
+			break
+		}
+		lines = append(lines, strings.TrimSpace(words))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// variableTable writes the variables of a file with their defaults.
+func variableTable(out *bytes.Buffer, text []byte) error {
+	defaults, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(text)
+	if err != nil {
+		return err
+	}
+	out.WriteString("| Variable | Default | What |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(defaults)) {
+		value := "required"
+		if d := defaults[name]; d != nil && *d == `""` {
+			value = "empty"
+		} else if d != nil {
+			value = "`" + *d + "`"
+		}
+		fmt.Fprintf(out, "| `%s` | %s | %s |\n", name, value, variables[name])
+	}
+	return nil
+}

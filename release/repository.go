@@ -1,0 +1,76 @@
+package release
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/capstan-dev/capstan/templates"
+)
+
+// The labels of our providers: clusterctl finds each in a folder of that name (CT-25, CT-73).
+const (
+	Infrastructure   = "infrastructure-capstan"
+	RuntimeExtension = "runtime-extension-capstan"
+)
+
+// Files of the provider repository whose names clusterctl knows (CT-38, CT-42, CT-65).
+const (
+	MetadataFile               = "metadata.yaml"
+	InfrastructureComponents   = "infrastructure-components.yaml"
+	OwnCertificatesComponents  = "infrastructure-components-own-certificates.yaml"
+	RuntimeExtensionComponents = "runtime-extension-components.yaml"
+)
+
+const templatePrefix, classPrefix, postfix = "cluster-template", "clusterclass-", ".yaml"
+
+// Images are the names of the container images of a release.
+var Images = []string{"capstan-manager", "capstan-extension"}
+
+// Options say which release to make.
+type Options struct {
+	// Version is semantic and begins with v, such as v0.1.0. metadata.yaml must list its series.
+	Version string
+	// ImagePrefix is where images will be published, registry and path without a slash at the end. Empty leaves names without a registry.
+	ImagePrefix string
+	// Source is the root directory of the source tree.
+	Source string
+}
+
+// Files are contents by path, with slashes.
+type Files map[string][]byte
+
+// Repository makes the YAML files of the provider repository, as clusterctl finds them in a local folder: LABEL/VERSION/FILE.
+func Repository(o Options) (Files, error) {
+	if _, err := contract(Metadata, o.Version); err != nil {
+		return nil, err
+	}
+	files := Files{}
+	for label, folders := range map[string]map[string]string{
+		Infrastructure:   {InfrastructureComponents: "default", OwnCertificatesComponents: "own-certificates"},
+		RuntimeExtension: {RuntimeExtensionComponents: "runtime-extension"},
+	} {
+		files[path.Join(label, o.Version, MetadataFile)] = Metadata
+		for name, folder := range folders {
+			text, err := components(o, folder)
+			if err != nil {
+				return nil, fmt.Errorf("making %s: %w", name, err)
+			}
+			files[path.Join(label, o.Version, name)] = text
+		}
+	}
+	names, err := fs.Glob(templates.Files, "*"+postfix)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, templatePrefix) && !strings.HasPrefix(name, classPrefix) {
+			return nil, fmt.Errorf("templates/%s is neither a cluster template nor a ClusterClass by its name", name)
+		}
+		if files[path.Join(Infrastructure, o.Version, name)], err = templates.Files.ReadFile(name); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,76 @@
+package release
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/uuid"
+)
+
+// bill makes the software bill of materials (CycloneDX, JSON) of Go binaries: the modules that the linker wrote into them, no more and no fewer.
+func bill(version string, binaries []string, date time.Time) ([]byte, error) {
+	modules, toolchain := map[string]string{}, ""
+	for _, file := range binaries {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading what %s is made of: %w", file, err)
+		}
+		toolchain = info.GoVersion
+		for _, m := range info.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			modules[m.Path] = m.Version
+		}
+	}
+	components := []cyclonedx.Component{component("stdlib", toolchain)}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		components = append(components, component(name, modules[name]))
+	}
+	b := cyclonedx.NewBOM()
+	b.Metadata = &cyclonedx.Metadata{
+		Timestamp: date.UTC().Format(time.RFC3339),
+		Component: &cyclonedx.Component{
+			BOMRef: "capstan", Type: cyclonedx.ComponentTypeApplication, Name: "capstan", Version: version,
+			Licenses: &cyclonedx.Licenses{{License: &cyclonedx.License{ID: "Apache-2.0"}}},
+		},
+	}
+	b.Components = &components
+	plain, err := encodeBill(b)
+	if err != nil {
+		return nil, err
+	}
+	// The same content has the same number.
+	b.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, plain).URN()
+	return encodeBill(b)
+}
+
+func component(name, version string) cyclonedx.Component {
+	purl := "pkg:golang/" + name + "@" + version
+	return cyclonedx.Component{BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl}
+}
+
+func encodeBill(b *cyclonedx.BOM) ([]byte, error) {
+	var out bytes.Buffer
+	if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(b); err != nil {
+		return nil, fmt.Errorf("writing the bill of materials: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// sums lists the SHA-256 of files as sha256sum -c reads it, by name.
+func sums(files Files) []byte {
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		sum := sha256.Sum256(files[name])
+		fmt.Fprintf(&out, "%s  %s\n", hex.EncodeToString(sum[:]), name)
+	}
+	return out.Bytes()
+}
