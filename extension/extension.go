@@ -14,6 +14,7 @@
 package extension
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,8 @@ type Options struct {
 	Log *slog.Logger
 	// Metrics gets the metrics of the server, see server.Options. Default: none are registered.
 	Metrics prometheus.Registerer
+	// Patience is how long one call of the verification looks again before it answers that something is not right. Default: 3 seconds.
+	Patience time.Duration
 	// Now tells the time, for maintenance windows. Default: time.Now.
 	Now func() time.Time
 }
@@ -81,7 +84,7 @@ func New(options Options) (*server.Server, error) {
 		reader: options.Reader, scheme: scheme, drift: drift,
 		announce: announcer{writer: options.Events, log: options.Log, now: options.Now},
 	}
-	verification := &verification{addOns: addOns, patience: verifyFor}
+	verification := &verification{addOns: addOns, patience: cmp.Or(options.Patience, verifyFor)}
 	recorder := recorder{log: options.Log}
 	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),

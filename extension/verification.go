@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// verifyFor is how long one call looks again before it answers that something is not right: most of it is right a moment later, and the
+	// verifyFor is the default of how long one call looks again before it answers that something is not right: most of it is right a moment later, and the
 	// caller would ask only seconds after that.
 	verifyFor = 3 * time.Second
 	// verifyPause is how long it waits in between.
@@ -36,7 +36,7 @@ const (
 // verification looks whether a cluster is right after its version has changed.
 type verification struct {
 	addOns *addOns // what is wanted, and how workload clusters are reached
-	// patience is verifyFor, but for tests.
+	// patience is how long one call looks again.
 	patience time.Duration
 }
 
@@ -88,7 +88,7 @@ func (v *verification) verify(ctx context.Context, settings setting.Values, clus
 			problems = verify.Problems(state, version, workers)
 		}
 		if len(problems) == 0 {
-			return fmt.Sprintf("verified: the API server, %d nodes, control plane and add-ons are right", checked(machines, workers)), nil
+			return fmt.Sprintf("verified: API server, control plane, add-ons, and %d of the Cluster's Nodes", checked(machines, workers)), nil
 		}
 		if time.Since(start) > v.patience {
 			break
