@@ -1,7 +1,11 @@
 package provider
 
 import (
+	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -114,4 +118,84 @@ func TestSupplierIsMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deadWorker is a world in which the machine w1 is being deleted and its host is dead.
+func deadWorker(t *testing.T) (w *world, host string) {
+	t.Helper()
+	w = newWorld(t, join(hosts(2, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
+	w.settle()
+	host = w.machine("w1").Status.Host
+	w.dead[host] = true
+	w.must(w.api.Delete(t.Context(), w.machine("w1")))
+	for range 12 {
+		w.pass()
+		w.agents()
+		w.invariants()
+		w.clock.SetTime(w.clock.Now().Add(5e9))
+	}
+	return w, host
+}
+
+func TestHostThatIsNeverCleanIsGivenUp(t *testing.T) {
+	w, name := deadWorker(t)
+	m := w.machine("w1")
+	w.readyIs(m, "False Deleting")
+	provider := w.host(name).Spec.Claim.ProviderID
+	remedy := infrav1.AbandonAnnotation + "=" + provider
+	if c := conditions.Get(m, infrav1.ReadyCondition); !strings.Contains(c.Message, "is offline") || !strings.Contains(c.Message, remedy) {
+		t.Errorf("the message is %q, and does not say %q", c.Message, remedy)
+	}
+	for _, value := range []string{"", "true", provider + "0"} {
+		edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: value} })
+		w.settle()
+		w.readyIs(w.machine("w1"), "False Deleting")
+	}
+
+	edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider} })
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) {
+		t.Error("the machine waits for the host that was given up")
+	}
+	h := w.host(name)
+	w.readyIs(h, "False Abandoned")
+	if h.Status.Phase != infrav1.HostQuarantined || h.Spec.Claim == nil {
+		t.Errorf("the host that nobody has cleaned is %s, its claim %+v", h.Status.Phase, h.Spec.Claim)
+	}
+
+	delete(w.dead, name)
+	w.settle()
+	if h := w.host(name); h.Status.Phase != infrav1.HostAvailable || h.Spec.Claim != nil {
+		t.Errorf("the host that came back and was cleaned is %s, its claim %+v", h.Status.Phase, h.Spec.Claim)
+	}
+}
+
+func TestHostThatIsGivenUpCanBeDeleted(t *testing.T) {
+	w, name := deadWorker(t)
+	w.must(w.api.Delete(t.Context(), w.host(name)))
+	w.settle()
+	w.readyIs(w.host(name), "False Deleting")
+	edit(w, w.host(name), func(h *infrav1.CapstanHost) {
+		h.Annotations = map[string]string{infrav1.AbandonAnnotation: h.Spec.Claim.ProviderID}
+	})
+	w.settle()
+	if w.exists("w1", &infrav1.CapstanMachine{}) || w.exists(name, &infrav1.CapstanHost{}) || w.exists(infrav1.IdentityPrefix+name, &corev1.ServiceAccount{}) {
+		t.Error("something is left of a host that was given up and deleted, or of its machine")
+	}
+}
+
+// What a claim is about tells whether it was given up: not another claim of the host, and not one that is not released.
+func TestHostInUseIsNotGivenUp(t *testing.T) {
+	w := newWorld(t, join(hosts(1, ""), demo(infrav1.LoadBalancerLocal), member("w1", false))...)
+	w.settle()
+	name := w.machine("w1").Status.Host
+	edit(w, w.host(name), func(h *infrav1.CapstanHost) {
+		h.Annotations = map[string]string{infrav1.AbandonAnnotation: h.Spec.Claim.ProviderID}
+	})
+	w.settle()
+	w.readyIs(w.machine("w1"), "True Ready")
+	w.readyIs(w.host(name), "True InUse")
+	w.must(w.api.Delete(t.Context(), w.host(name)))
+	w.settle()
+	w.readyIs(w.host(name), "False Deleting")
 }

@@ -7,6 +7,11 @@ import (
 // HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
 const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 
+// AbandonAnnotation on an owned CapstanHost lets the machine go that has released it, without waiting until the agent has cleaned the host: for a computer that is off for
+// good. Its value is the provider id of that claim, so it never counts for another one. The claim stays, and keeps the host out of the pool, until the agent proves the
+// host clean after all, or somebody deletes the CapstanHost.
+const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
+
 // SupplierDock is the spec.supplier of hosts that the management plane makes on its own machine.
 const SupplierDock = "dock"
 

@@ -91,6 +91,8 @@ const (
 
 	// LeftoversFoundReason: cleaning ended and something is left; the host is quarantined.
 	LeftoversFoundReason = "LeftoversFound"
+	// AbandonedReason: an administrator has given up waiting until the host is clean; it is quarantined until it is, or deleted.
+	AbandonedReason = "Abandoned"
 
 	// InUseReason: the host carries a machine.
 	InUseReason = "InUse"

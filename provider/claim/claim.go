@@ -101,6 +101,13 @@ func Cleaning(host *infrav1.CapstanHost) *infrav1.CleaningReport {
 	return nil
 }
 
+// Abandoned reports whether an administrator has given up waiting until the host is clean after its claim (see infrav1.AbandonAnnotation). Supplied hosts are destroyed
+// instead, so it doesn't count for them.
+func Abandoned(host *infrav1.CapstanHost) bool {
+	c := host.Spec.Claim
+	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AbandonAnnotation] == c.ProviderID
+}
+
 // Address returns the address that the host's agent reported, or nothing if it reported none, or one that no other computer can use. The
 // agent is trusted for its own host only, so what is no plain unicast IP address is not passed on.
 func Address(host *infrav1.CapstanHost) string {

@@ -79,6 +79,10 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 		return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "cleaning left behind: "+shorten(report.Leftovers)+
 			"; remove it on the host, then the agent cleans again")
 	}
+	if claim.Abandoned(host) {
+		return no(infrav1.CleanCondition, infrav1.AbandonedReason, fmt.Sprintf(
+			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is gone, delete this CapstanHost", c.Machine))
+	}
 	return no(infrav1.CleanCondition, infrav1.CleaningReason, fmt.Sprintf("being cleaned after machine %s", c.Machine))
 }
 
@@ -117,7 +121,7 @@ func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition
 	switch {
 	case off:
 		return infrav1.HostOff, isReady(infrav1.ReadyReason, "")
-	case clean.Reason == infrav1.LeftoversFoundReason:
+	case clean.Reason == infrav1.LeftoversFoundReason, clean.Reason == infrav1.AbandonedReason:
 		return infrav1.HostQuarantined, notReady(clean.Reason, clean.Message)
 	case clean.Reason == infrav1.CleaningReason:
 		return infrav1.HostCleaning, notReady(clean.Reason, clean.Message)

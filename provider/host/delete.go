@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/delta"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -26,10 +27,10 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Next(), delta.Patch(ctx, r.Client, before, s.host, delta.Locked)
 }
 
-// delete lets a host go that is being deleted and has no claim: what the supplier made is destroyed by then, so identity and finalizer
-// are left.
+// delete lets a host go that is being deleted and has no claim, or one that was given up: what the supplier made is destroyed by then, so identity and finalizer
+// are left. A computer whose host was given up and deleted has no identity any more: it has to be set up and enrolled again.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) {
-	if s.host.DeletionTimestamp.IsZero() || s.host.Spec.Claim != nil {
+	if s.host.DeletionTimestamp.IsZero() || s.host.Spec.Claim != nil && !claim.Abandoned(s.host) {
 		return step.Next(), nil
 	}
 	if err := r.removeIdentity(ctx, s.host); err != nil {

@@ -49,7 +49,7 @@ func (r *Reconciler) deregister(ctx context.Context, s *scope) (step.Answer, err
 	return step.Next(), r.Backends.Sync(ctx, client.ObjectKeyFromObject(s.owningCluster), s.owningCluster.Spec.ClusterNetwork.APIServerPort)
 }
 
-// release marks the claim released, and waits until the host is clean and the claim cleared (IM-57).
+// release marks the claim released, and waits until the host is clean and the claim cleared (IM-57), or an administrator has given that up.
 //
 // Without an owner the contract wants no infrastructure deleted and the finalizer removed (IM-62). The claim is marked released all the
 // same, and not waited for: it is a note in our own inventory, without which the host would be lost to everybody (D-09).
@@ -66,6 +66,11 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 	if !s.owned {
 		return step.Next(), nil
 	}
+	if claim.Abandoned(s.host) {
+		r.Recorder.Eventf(s.capstan, s.host, "Warning", "HostAbandoned", "Release",
+			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name, infrav1.AbandonAnnotation)
+		return step.Next(), nil
+	}
 	s.leaving = leavingMessage(s.host)
 	return step.Stop(), nil
 }
@@ -79,13 +84,22 @@ func (r *Reconciler) releaseHost(ctx context.Context, host *infrav1.CapstanHost)
 	return nil
 }
 
+// wayOut says how a deletion ends if the host is never clean.
+func wayOut(host *infrav1.CapstanHost) string {
+	if host.Spec.Supplier != "" {
+		return "it is destroyed and made again"
+	}
+	return fmt.Sprintf("if that never happens, \"kubectl annotate capstanhost -n %s %s %s=%s\" lets the machine go, and the host stays out of the pool",
+		host.Namespace, host.Name, infrav1.AbandonAnnotation, host.Spec.Claim.ProviderID)
+}
+
 // leavingMessage says what a deletion waits for.
 func leavingMessage(host *infrav1.CapstanHost) string {
 	if c := conditions.Get(host, infrav1.CleanCondition); c != nil && c.Reason == infrav1.LeftoversFoundReason {
-		return fmt.Sprintf("host %s is quarantined: %s", host.Name, c.Message)
+		return fmt.Sprintf("host %s is quarantined: %s; %s", host.Name, c.Message, wayOut(host))
 	}
 	if c := conditions.Get(host, infrav1.HostOnlineCondition); c != nil && c.Status == metav1.ConditionFalse && host.Spec.Supplier == "" {
-		return fmt.Sprintf("host %s is offline: its agent cleans it when it is back", host.Name)
+		return fmt.Sprintf("host %s is offline: its agent cleans it when it is back; %s", host.Name, wayOut(host))
 	}
 	return fmt.Sprintf("host %s is being cleaned", host.Name)
 }

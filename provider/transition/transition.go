@@ -14,6 +14,7 @@ import (
 
 // troubles are the reasons of Ready that somebody may have to do something about. All others are steps on the way, which conditions show.
 var troubles = map[string]bool{
+	infrav1.AbandonedReason:          true,
 	infrav1.EndpointFailedReason:     true,
 	infrav1.EndpointMovedReason:      true,
 	infrav1.HostGoneReason:           true,
