@@ -69,7 +69,7 @@ func (a *app) clusterScaleCommand() *cobra.Command {
 			if err := a.waitForCluster(ctx, c, cluster.Name, timeout); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "Cluster %s has %d control plane machines and %d workers.\n", cluster.Name, want.controlPlane, want.workers)
+			fmt.Fprintf(a.err, "Cluster %s has %s and %s.\n", cluster.Name, some(want.controlPlane, "control plane machine"), some(want.workers, "worker"))
 			return nil
 		},
 	}

@@ -85,3 +85,11 @@ func oneLine(s string, n int) string {
 	}
 	return s
 }
+
+// some counts things: "1 worker", "2 workers".
+func some(n int32, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
