@@ -1,5 +1,5 @@
-// Command capstan-extension serves the runtime extension that Capstan ships: a capacity gate for new Clusters, and a record of the
-// other lifecycle hooks in its log. See package extension.
+// Command capstan-extension serves the runtime extension that Capstan ships: capacity, maintenance windows, add-ons, verification. See package
+// extension.
 package main
 
 import (

@@ -8,18 +8,22 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-dev/capstan/extension"
+	"github.com/capstan-dev/capstan/runtime/certificate"
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
@@ -29,12 +33,17 @@ var version string
 // readTimeout bounds one request to the API server: callers wait ten seconds for an answer.
 const readTimeout = 8 * time.Second
 
+// linger is how long a replica serves after it was told to end, with its probe saying no: that long a Service may go on sending calls to it.
+const linger = 3 * time.Second
+
 type flags struct {
 	kubeconfig   string
 	listen       string
 	certFile     string
 	keyFile      string
 	certDir      string
+	certSecret   string
+	certHosts    string
 	clientCAFile string
 	healthz      string
 	version      bool
@@ -48,6 +57,8 @@ func (f *flags) parse(args []string, stderr io.Writer) error {
 	set.StringVar(&f.certFile, "cert-file", "", "`file` with the server's certificate in PEM form; read again when it changes")
 	set.StringVar(&f.keyFile, "key-file", "", "`file` with the key of the certificate in PEM form; read again when it changes")
 	set.StringVar(&f.certDir, "cert-dir", "", "`directory` with tls.crt and tls.key, instead of --cert-file and --key-file")
+	set.StringVar(&f.certSecret, "cert-secret", "", "`namespace/name` of a Secret in which the process keeps a certificate that it makes and renews itself, instead of files")
+	set.StringVar(&f.certHosts, "cert-hosts", "", "`names` by which callers call the server, separated by commas, for --cert-secret")
 	set.StringVar(&f.clientCAFile, "client-ca-file", "", "`file` with CAs in PEM form; callers then need a certificate of one of them")
 	set.StringVar(&f.healthz, "healthz", "", "`address` to serve /healthz, /readyz and /metrics on over plain HTTP; default: not served")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
@@ -64,6 +75,12 @@ func (f *flags) complete() error {
 	if f.version {
 		return nil
 	}
+	if f.certSecret != "" {
+		return f.completeSecret()
+	}
+	if f.certHosts != "" {
+		return errors.New("--cert-hosts are the names in a certificate that is made here: give --cert-secret, too")
+	}
 	if f.certDir != "" {
 		if f.certFile != "" || f.keyFile != "" {
 			return errors.New("--cert-dir does not go with --cert-file and --key-file: give one or the other")
@@ -71,7 +88,20 @@ func (f *flags) complete() error {
 		f.certFile, f.keyFile = filepath.Join(f.certDir, "tls.crt"), filepath.Join(f.certDir, "tls.key")
 	}
 	if f.certFile == "" || f.keyFile == "" {
-		return errors.New("the server needs a certificate: give --cert-file and --key-file, or --cert-dir")
+		return errors.New("the server needs a certificate: give --cert-file and --key-file, --cert-dir, or --cert-secret")
+	}
+	return nil
+}
+
+func (f *flags) completeSecret() error {
+	if f.certDir != "" || f.certFile != "" || f.keyFile != "" {
+		return errors.New("--cert-secret does not go with files: give one or the other")
+	}
+	if namespace, name, ok := strings.Cut(f.certSecret, "/"); !ok || namespace == "" || name == "" {
+		return fmt.Errorf("--cert-secret is %q: write it as namespace/name", f.certSecret)
+	}
+	if f.certHosts == "" {
+		return errors.New("a certificate needs names: give --cert-hosts")
 	}
 	return nil
 }
@@ -121,12 +151,34 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 		return err
 	}
 	defer stopHealth()
-	return server.Serve(ctx, server.TLS{
+	tls := server.TLS{
 		Address: f.listen, CertFile: f.certFile, KeyFile: f.keyFile, ClientCAFile: f.clientCAFile, Log: logger,
 		Ready: func(address net.Addr) {
 			logger.Info("Serving hooks", "address", address.String(), "version", versionText())
 		},
-	}, handler)
+	}
+	if f.certSecret == "" {
+		return server.Serve(ctx, tls, handler)
+	}
+	tls.Linger = linger
+	return serveOwn(ctx, f, reader, tls, handler)
+}
+
+// serveOwn serves with a certificate that is made and renewed here, and kept in a Secret that all replicas share.
+func serveOwn(ctx context.Context, f flags, c client.Client, tls server.TLS, handler http.Handler) error {
+	namespace, name, _ := strings.Cut(f.certSecret, "/")
+	keeper, err := certificate.New(ctx, certificate.InSecret(c, types.NamespacedName{Namespace: namespace, Name: name}),
+		certificate.Options{Hosts: strings.Split(f.certHosts, ","), Name: extension.Name, Log: tls.Log})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- keeper.Run(ctx) }()
+	tls.GetCertificate = keeper.GetCertificate
+	err = server.Serve(ctx, tls, handler)
+	cancel()
+	return errors.Join(err, <-ended)
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

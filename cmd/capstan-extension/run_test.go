@@ -44,6 +44,10 @@ func TestWrongCalls(t *testing.T) {
 	}{
 		"no certificate":             {nil, 2, "the server needs a certificate"},
 		"a certificate in two ways":  {[]string{"--cert-dir", directory, "--key-file", "k"}, 2, "one or the other"},
+		"a Secret and files":         {[]string{"--cert-dir", directory, "--cert-secret", "a/b"}, 2, "--cert-secret does not go with files"},
+		"a Secret without namespace": {[]string{"--cert-secret", "b", "--cert-hosts", "localhost"}, 2, "write it as namespace/name"},
+		"a Secret without names":     {[]string{"--cert-secret", "a/b"}, 2, "give --cert-hosts"},
+		"names without a Secret":     {[]string{"--cert-dir", directory, "--cert-hosts", "localhost"}, 2, "give --cert-secret, too"},
 		"an unknown flag":            {[]string{"--nonsense"}, 2, "nonsense"},
 		"an argument":                {[]string{"--cert-dir", directory, "up"}, 2, `unexpected argument "up"`},
 		"help":                       {[]string{"--help"}, 0, "-client-ca-file"},
