@@ -88,6 +88,8 @@ func New(options Options) (*server.Server, error) {
 	recorder := recorder{log: options.Log}
 	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
+		handle(all, Capacity, hook.BeforeControlPlaneUpgrade, "capacity-control-plane", unset(gate.BeforeControlPlaneUpgrade)),
+		handle(all, Capacity, hook.BeforeWorkersUpgrade, "capacity-workers", unset(gate.BeforeWorkersUpgrade)),
 		handle(all, MaintenanceWindow, hook.BeforeClusterUpgrade, "window-upgrade", windows.beforeClusterUpgrade),
 		handle(all, MaintenanceWindow, hook.BeforeControlPlaneUpgrade, "window-control-plane", windows.beforeControlPlaneUpgrade),
 		handle(all, MaintenanceWindow, hook.BeforeWorkersUpgrade, "window-workers", windows.beforeWorkersUpgrade),
@@ -120,6 +122,8 @@ func Mapper() meta.RESTMapper {
 	}
 	mapper.Add(clusterv1.GroupVersion.WithKind("Cluster"), meta.RESTScopeNamespace)
 	mapper.Add(clusterv1.GroupVersion.WithKind("Machine"), meta.RESTScopeNamespace)
+	mapper.Add(clusterv1.GroupVersion.WithKind("MachineDeployment"), meta.RESTScopeNamespace)
+	mapper.Add(kubeadmControlPlane, meta.RESTScopeNamespace)
 	mapper.AddSpecific(clusterv1.GroupVersion.WithKind("ClusterClass"),
 		clusterv1.GroupVersion.WithResource("clusterclasses"), clusterv1.GroupVersion.WithResource("clusterclass"), meta.RESTScopeNamespace)
 	mapper.Add(infrav1.GroupVersion.WithKind("CapstanHost"), meta.RESTScopeNamespace)

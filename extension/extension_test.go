@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -98,10 +99,15 @@ func TestNewNeedsAReader(t *testing.T) {
 
 func TestMapper(t *testing.T) {
 	for kind, resource := range map[schema.GroupVersionKind]string{
-		clusterv1.GroupVersion.WithKind("Cluster"):      "clusters",
-		clusterv1.GroupVersion.WithKind("ClusterClass"): "clusterclasses",
-		clusterv1.GroupVersion.WithKind("Machine"):      "machines",
-		infrav1.GroupVersion.WithKind("CapstanHost"):    "capstanhosts",
+		clusterv1.GroupVersion.WithKind("Cluster"):           "clusters",
+		clusterv1.GroupVersion.WithKind("ClusterClass"):      "clusterclasses",
+		clusterv1.GroupVersion.WithKind("Machine"):           "machines",
+		clusterv1.GroupVersion.WithKind("MachineDeployment"): "machinedeployments",
+		kubeadmControlPlane:                                  "kubeadmcontrolplanes",
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"):      "configmaps",
+		corev1.SchemeGroupVersion.WithKind("Secret"):         "secrets",
+		corev1.SchemeGroupVersion.WithKind("Event"):          "events",
+		infrav1.GroupVersion.WithKind("CapstanHost"):         "capstanhosts",
 	} {
 		mapping, err := Mapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil || mapping.Resource.Resource != resource || mapping.Scope.Name() != meta.RESTScopeNameNamespace {

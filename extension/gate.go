@@ -22,7 +22,7 @@ const (
 	admittedFor = time.Minute
 )
 
-// Gate is the capacity gate of BeforeClusterCreate. Make it with [NewGate].
+// Gate is the capacity gate of new Clusters, and of rollouts that need more hosts than before for a while. Make it with [NewGate].
 //
 // It lists what it needs at each call, from the API server and not from a cache: the answer has to take into account which
 // hosts were claimed and which Clusters were let through a moment ago, and a cache may lag behind just that. Calls are rare: one for each
@@ -55,12 +55,10 @@ func NewGate(reader client.Reader) *Gate {
 // BeforeClusterCreate lets a Cluster through if the hosts of its namespace can hold it, and blocks it otherwise. Clusters whose
 // machines are not Capstan's pass.
 func (g *Gate) BeforeClusterCreate(ctx context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	case <-ctx.Done():
-		return errors.New("counting hosts for other clusters took too long: the management cluster may be overloaded")
+	if err := g.begin(ctx); err != nil {
+		return err
 	}
+	defer g.end()
 	cluster := &request.Cluster
 	snapshot, err := read(ctx, g.reader, cluster.Namespace)
 	if err != nil {
@@ -85,6 +83,18 @@ func (g *Gate) BeforeClusterCreate(ctx context.Context, request *runtimehooksv1.
 	response.Message = decision.Message
 	return nil
 }
+
+// begin waits until no other call is decided; end must be called then.
+func (g *Gate) begin(ctx context.Context) error {
+	select {
+	case g.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errors.New("counting hosts for other clusters took too long: the management cluster may be overloaded")
+	}
+}
+
+func (g *Gate) end() { <-g.turn }
 
 func (g *Gate) isAdmitted(cluster *clusterv1.Cluster) bool {
 	_, ok := g.admitted[keyOf(cluster)]

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -80,12 +81,15 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 	if err != nil {
 		return nil, err
 	}
+	// gRPC tries on and says in the end that time is up; what went wrong is here, and in the handshake.
+	var dialed atomic.Pointer[error]
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{pod}, DialTimeout: dialTimeout, TLS: certificates, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx),
 		MaxCallRecvMsgSize: 16 << 20,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dialer.DialContextWithAddr(ctx, address)
 			if err != nil {
+				dialed.Store(&err)
 				return nil, err
 			}
 			// The dialer ends the connection when the time to connect is over; a snapshot takes longer than that.
@@ -99,6 +103,9 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 	defer cancel()
 	status, err := client.Status(asked, pod)
 	if err != nil {
+		if cause := dialed.Load(); cause != nil {
+			err = fmt.Errorf("%w (connecting: %w)", err, *cause)
+		}
 		return nil, errors.Join(err, client.Close())
 	}
 	return &member{Client: client, name: pod, version: status.Version}, nil

@@ -67,6 +67,16 @@ type Cluster struct {
 	Admitted bool
 	// Needs are all hosts that it shall have, with those that it has.
 	Needs []Need
+	// Words of the message about it.
+	Words Words
+}
+
+// Words say what hosts are for. The zero value is about a new cluster.
+type Words struct {
+	// Subject is who needs the hosts. Default: "cluster".
+	Subject string
+	// Remedy is what to do besides adding hosts. Default: "make the cluster smaller".
+	Remedy string
 }
 
 // Decision is what came out.
@@ -86,9 +96,9 @@ func Decide(hosts []Host, others []Cluster, cluster Cluster) Decision {
 	inventory := newInventory(hosts)
 	promises := promises(hosts, inventory, others, cluster)
 	if inventory.holds(promises, needs) {
-		return Decision{Fits: true, Message: describe(hosts, inventory, promises, "", needs).fits()}
+		return Decision{Fits: true, Message: describe(hosts, inventory, promises, "", needs, cluster.Words).text()}
 	}
-	return Decision{Message: explain(hosts, inventory, promises, needs)}
+	return Decision{Message: explain(hosts, inventory, promises, needs, cluster.Words)}
 }
 
 // promises gives the needs that come before those of the cluster.

@@ -1,30 +1,32 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
 // explain names what is missing: hosts altogether, or hosts in a zone.
-func explain(hosts []Host, inventory inventory, promised, needs []Need) string {
-	if all := describe(hosts, inventory, promised, "", needs); all.available < all.needed {
+func explain(hosts []Host, inventory inventory, promised, needs []Need, words Words) string {
+	if all := describe(hosts, inventory, promised, "", needs, words); all.available < all.needed {
 		return all.short()
 	}
 	for _, need := range needs {
 		if need.Zone == "" {
 			continue
 		}
-		if there := describe(hosts, inventory, promised, need.Zone, needs); there.available < there.needed {
+		if there := describe(hosts, inventory, promised, need.Zone, needs, words); there.available < there.needed {
 			return there.short()
 		}
 	}
 	// Each sort alone can be had, all together can't: others are promised hosts here or there.
-	all := describe(hosts, inventory, promised, "", needs)
+	all := describe(hosts, inventory, promised, "", needs, words)
 	return fmt.Sprintf("%s, but not all of them in the zones that it asks for: add hosts there, or change the failure domains", all.text())
 }
 
 // picture is the state of the hosts in one zone, or in all.
 type picture struct {
+	words     Words
 	zone      string // empty: all
 	needed    int
 	available int
@@ -32,8 +34,8 @@ type picture struct {
 	why       []string // why the others can't be had
 }
 
-func describe(hosts []Host, inventory inventory, promised []Need, zone string, needs []Need) picture {
-	p := picture{zone: zone}
+func describe(hosts []Host, inventory inventory, promised []Need, zone string, needs []Need, words Words) picture {
+	p := picture{zone: zone, words: words}
 	version := ""
 	for _, need := range needs {
 		if zone == "" || need.Zone == zone {
@@ -74,7 +76,7 @@ func (p picture) text() string {
 	if p.zone != "" {
 		where, there = " in "+p.zone, " there"
 	}
-	needs := fmt.Sprintf("cluster needs %s%s", plural(p.needed), where)
+	needs := fmt.Sprintf("%s needs %s%s", cmp.Or(p.words.Subject, "cluster"), plural(p.needed), where)
 	if p.hosts == 0 {
 		return needs + ", there are none"
 	}
@@ -89,13 +91,11 @@ func (p picture) text() string {
 	return needs + ", " + free
 }
 
-func (p picture) fits() string { return p.text() }
-
 func (p picture) short() string {
 	if p.zone != "" {
 		return p.text() + ": add hosts there, or change the failure domains"
 	}
-	return p.text() + ": add hosts, or make the cluster smaller"
+	return p.text() + ": add hosts, or " + cmp.Or(p.words.Remedy, "make the cluster smaller")
 }
 
 func plural(hosts int) string {

@@ -1,0 +1,33 @@
+package capacity
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Surge gives what has to fit at the same time while groups of machines, each with its surge, are rolled out this many at a time: each set of the
+// result must fit by itself. Who comes first is not known, so it is the largest that count.
+func Surge(groups []Need, atOnce int) [][]Need {
+	groups = slices.DeleteFunc(slices.Clone(groups), func(n Need) bool { return n.Hosts <= 0 })
+	slices.SortStableFunc(groups, func(a, b Need) int { return cmp.Compare(b.Hosts, a.Hosts) })
+	if len(groups) == 0 {
+		return nil
+	}
+	atOnce = min(max(atOnce, 1), len(groups))
+	sets := [][]Need{slices.Clone(groups[:atOnce])}
+	inZone := map[string][]Need{}
+	var zones []string
+	for _, n := range groups {
+		if n.Zone != "" && len(inZone[n.Zone]) < atOnce {
+			if len(inZone[n.Zone]) == 0 {
+				zones = append(zones, n.Zone)
+			}
+			inZone[n.Zone] = append(inZone[n.Zone], n)
+		}
+	}
+	slices.Sort(zones)
+	for _, zone := range zones {
+		sets = append(sets, inZone[zone])
+	}
+	return sets
+}

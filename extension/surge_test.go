@@ -1,0 +1,127 @@
+package extension
+
+import (
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// surging is an existing Cluster, all of whose machines have hosts.
+func surging(w *world, claimed int) clusterv1.Cluster {
+	cluster := newCluster("mine", 1, 2)
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlPlaneGroup, Kind: "KubeadmControlPlane", Name: "mine"}
+	w.clusters = append(w.clusters, cluster)
+	for i := range claimed {
+		w.hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: "mine"}
+	}
+	return cluster
+}
+
+func deployment(name, zone string, replicas int32, surge string) clusterv1.MachineDeployment {
+	md := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	md.Spec.ClusterName, md.Spec.Replicas = "mine", &replicas
+	md.Spec.Template.Spec.FailureDomain = zone
+	md.Spec.Template.Spec.InfrastructureRef.APIGroup = infrav1.GroupVersion.Group
+	if surge != "" {
+		value := intstr.Parse(surge)
+		md.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = &value
+	}
+	return md
+}
+
+func TestSurgeOfTheControlPlane(t *testing.T) {
+	controlPlane := func(surge any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rollout": map[string]any{"strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": surge}}}}}}
+	}
+	for name, c := range map[string]struct {
+		hosts  int
+		change func(*world, *clusterv1.Cluster)
+		want   string
+	}{
+		"a host is free":            {4, nil, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
+		"no host is free":           {3, nil, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
+		"no surge":                  {3, func(w *world, _ *clusterv1.Cluster) { w.controlPlane = controlPlane(int64(0)) }, "passes: "},
+		"a surge of one, as text":   {3, func(w *world, _ *clusterv1.Cluster) { w.controlPlane = controlPlane("1") }, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
+		"another sort":              {4, func(_ *world, c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
+		"machines of somebody else": {3, func(_ *world, c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
+		"it can't be read":          {4, func(w *world, _ *clusterv1.Cluster) { w.fail["ControlPlane"] = errors.New("forbidden") }, "reading KubeadmControlPlane mine: forbidden"},
+		"hosts can't be listed":     {4, func(w *world, _ *clusterv1.Cluster) { w.fail["CapstanHost"] = errors.New("forbidden") }, "listing CapstanHosts: forbidden"},
+		"the last one is promised": {4, func(w *world, _ *clusterv1.Cluster) {
+			other := newCluster("other", 1, 0)
+			other.Spec.ControlPlaneRef.Name, other.Spec.ControlPlaneRef.APIGroup, other.Spec.ControlPlaneRef.Kind = "o", "g", "K"
+			w.clusters = append(w.clusters, other)
+		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to other clusters): add hosts, or set maxSurge of the control plane to 0"},
+		"it goes before one to come": {4, func(w *world, _ *clusterv1.Cluster) { w.clusters = append(w.clusters, newCluster("a", 1, 0)) }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(c.hosts)
+			cluster := surging(w, 3)
+			if c.change != nil {
+				c.change(w, &cluster)
+			}
+			response := &runtimehooksv1.BeforeControlPlaneUpgradeResponse{}
+			err := NewGate(w).BeforeControlPlaneUpgrade(t.Context(), &runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster, ToKubernetesVersion: "v1.36.3"}, response)
+			got := "passes: " + response.Message
+			if err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("%s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSurgeOfWorkers(t *testing.T) {
+	onDelete := deployment("md", "", 2, "")
+	onDelete.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+	foreign := deployment("md", "", 2, "")
+	foreign.Spec.Template.Spec.InfrastructureRef.APIGroup = "infrastructure.example.org"
+	elsewhere := deployment("md", "", 2, "")
+	elsewhere.Spec.ClusterName = "other"
+	const none = "wait 5s: upgrade of workers needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"
+	for name, c := range map[string]struct {
+		hosts       int
+		deployments []clusterv1.MachineDeployment
+		atOnce      string
+		want        string
+	}{
+		"no workers":                      {3, nil, "", "passes: "},
+		"a host is free":                  {4, []clusterv1.MachineDeployment{deployment("md", "", 2, "")}, "", "passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)"},
+		"no host is free":                 {3, []clusterv1.MachineDeployment{deployment("md", "", 2, "")}, "", none},
+		"no surge":                        {3, []clusterv1.MachineDeployment{deployment("md", "", 2, "0")}, "", "passes: "},
+		"a surge in percent is rounded":   {4, []clusterv1.MachineDeployment{deployment("md", "", 5, "30%")}, "", "wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"},
+		"no machines":                     {3, []clusterv1.MachineDeployment{deployment("md", "", 0, "")}, "", "passes: "},
+		"machines that users replace":     {3, []clusterv1.MachineDeployment{onDelete}, "", "passes: "},
+		"machines of somebody else":       {3, []clusterv1.MachineDeployment{foreign}, "", "passes: "},
+		"machines of another Cluster":     {3, []clusterv1.MachineDeployment{elsewhere}, "", "passes: "},
+		"one deployment after the other":  {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")}, "", "passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)"},
+		"two at a time":                   {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")}, "2", "wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"},
+		"no host in the zone of the next": {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "zone-b", 2, "")}, "", "wait 5s: upgrade of workers needs 1 host in zone-b, there are none: add hosts there, or change the failure domains"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(c.hosts)
+			cluster := surging(w, 3)
+			w.deployments = c.deployments
+			if c.atOnce != "" {
+				cluster.Annotations = map[string]string{clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation: c.atOnce}
+			}
+			response := &runtimehooksv1.BeforeWorkersUpgradeResponse{}
+			err := NewGate(w).BeforeWorkersUpgrade(t.Context(), &runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster, ToKubernetesVersion: "v1.36.3"}, response)
+			got := "passes: " + response.Message
+			if err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("%s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
