@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/internal/home"
@@ -37,6 +38,7 @@ type running struct {
 	cmd      *exec.Cmd
 	output   *bytes.Buffer
 	exited   chan struct{}
+	metrics  string // where the manager serves them
 }
 
 // kube returns the newest bundle that was built, or skips the test.
@@ -63,9 +65,9 @@ func kube(t *testing.T) string {
 // launch starts a plane in dir and does not wait.
 func launch(t *testing.T, dir string) *running {
 	t.Helper()
-	r := &running{t: t, dir: dir, output: &bytes.Buffer{}, exited: make(chan struct{})}
+	r := &running{t: t, dir: dir, output: &bytes.Buffer{}, exited: make(chan struct{}), metrics: freeAddress(t)}
 	r.cmd = exec.Command(os.Args[0])
-	r.cmd.Env = append(os.Environ(), "PLANE_DIR="+dir, "PLANE_KUBE="+kube(t))
+	r.cmd.Env = append(os.Environ(), "PLANE_DIR="+dir, "PLANE_KUBE="+kube(t), "PLANE_METRICS="+r.metrics)
 	r.cmd.Stdout, r.cmd.Stderr = r.output, r.output
 	r.launched = time.Now()
 	if err := r.cmd.Start(); err != nil {
@@ -180,7 +182,7 @@ func (r *running) config() *rest.Config {
 func (r *running) client() client.Client {
 	r.t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, clusterv1beta1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, clusterv1beta1.AddToScheme, runtimev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			r.t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/capstan-dev/capstan/plane"
 	callclient "github.com/capstan-dev/capstan/runtime/client"
@@ -33,12 +34,15 @@ func serve(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return plane.Run(ctx, plane.Options{
-		Dir:     dir,
-		Kube:    os.Getenv("PLANE_KUBE"),
-		Audit:   os.Getenv("PLANE_AUDIT"),
+		Dir:   dir,
+		Kube:  os.Getenv("PLANE_KUBE"),
+		Audit: os.Getenv("PLANE_AUDIT"),
+
+		MetricsAddress: os.Getenv("PLANE_METRICS"),
+
 		Version: "v0.1.0",
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, _ plane.Info) (runtimeclient.Client, error) {
-			return callclient.New(callclient.Options{Reader: mgr.GetClient()})
+			return callclient.New(callclient.Options{Reader: mgr.GetClient(), Metrics: metrics.Registry})
 		},
 		Seed: func(plane.Info) ([][]byte, error) { return [][]byte{templates.Local}, nil },
 	})
