@@ -64,7 +64,7 @@ func (a *app) removeHome() error {
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", dir, err)
 	}
-	known := map[string]bool{"kubeconfig": true, "lock": true, "dock": true, "plane": true, "clusters": true, "up.json": true}
+	known := map[string]bool{"kubeconfig": true, "lock": true, "dock": true, "plane": true, "clusters": true, "backups": true, "up.json": true}
 	for _, e := range entries {
 		if !known[e.Name()] {
 			return hint("remove it by hand if nothing in it is needed", "%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())

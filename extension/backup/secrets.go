@@ -109,7 +109,17 @@ func etcdTLS(ca, key []byte, now time.Time) (*tls.Config, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: "localhost", RootCAs: roots,
+		MinVersion: tls.VersionTLS12,
+		// gRPC asks for the certificate of the name that it dials, which is a pod's: so the check is our own.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			intermediates := x509.NewCertPool()
+			for _, c := range state.PeerCertificates[1:] {
+				intermediates.AddCert(c)
+			}
+			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots, Intermediates: intermediates})
+			return err
+		},
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}},
 	}, nil
 }

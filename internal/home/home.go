@@ -55,6 +55,9 @@ func (d Dir) Plane() string { return d.join("plane") }
 // Hooks is the file with the lifecycle hook calls.
 func (d Dir) Hooks() string { return d.join("plane", "hooks.jsonl") }
 
+// Backups is the directory with snapshots of clusters.
+func (d Dir) Backups() string { return d.join("backups") }
+
 // Ready is the file that the management plane writes once it is ready.
 func (d Dir) Ready() string { return d.join("plane", "ready.json") }
 

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-dev/capstan/extension/backup"
+)
+
+// backupPlace says where backups are.
+type backupPlace struct{ directory string }
+
+func (p *backupPlace) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.directory, "directory", "", "directory with the backups (default: backups in the home directory)")
+}
+
+func (a *app) backupStore(p backupPlace) backup.Store {
+	if p.directory == "" {
+		p.directory = a.home.Backups()
+	}
+	return backup.Disk{Directory: p.directory}
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "backup", Short: "Backups of clusters: verified snapshots of their etcd", Aliases: []string{"backups"},
+		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd that was restored into another etcd to see that it works.
+The extension takes them before upgrades and deletions, too: see docs/backup.md.`,
+	}
+	cmd.AddCommand(a.backupListCommand(), a.backupCreateCommand(), a.backupRestoreCommand())
+	return cmd
+}
+
+func (a *app) backupListCommand() *cobra.Command {
+	var format string
+	var place backupPlace
+	cmd := &cobra.Command{
+		Use: "list [CLUSTER]", Aliases: []string{"ls"}, Short: "List the backups, oldest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			namespace, name := "", ""
+			if len(args) == 1 {
+				namespace, name = a.namespace, args[0]
+			}
+			all, err := a.backupStore(place).List(cmd.Context(), namespace, name)
+			if err != nil {
+				return err
+			}
+			if all == nil {
+				all = []backup.Manifest{}
+			}
+			return a.print(format, all, func() error {
+				if len(all) == 0 {
+					a.next("capstan backup create CLUSTER")
+					return nil
+				}
+				rows := make([][]string, 0, len(all))
+				for _, m := range all {
+					rows = append(rows, []string{
+						m.Name, m.Namespace + "/" + m.Cluster, m.Reason, m.KubernetesVersion, fmt.Sprint(m.Revision), fmt.Sprint(m.Keys),
+						fmt.Sprintf("%d KiB", m.Size>>10), age(metav1.NewTime(m.Time)),
+					})
+				}
+				return a.table([]string{"NAME", "CLUSTER", "REASON", "KUBERNETES", "REVISION", "KEYS", "SIZE", "AGE"}, rows)
+			})
+		},
+	}
+	place.flag(cmd)
+	outputFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) backupCreateCommand() *cobra.Command {
+	var place backupPlace
+	var timeout time.Duration
+	var keep int
+	cmd := &cobra.Command{
+		Use: "create CLUSTER", Short: "Take a backup now, and verify it", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			cluster, err := a.cluster(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			access, err := a.backupAccess(ctx, cluster.Name)
+			if err != nil {
+				return err
+			}
+			tool, err := a.backupTool()
+			if err != nil {
+				return err
+			}
+			var m backup.Manifest
+			err = a.steps().Run("backup of cluster "+cluster.Name, func(detail func(string)) (err error) {
+				m, err = backup.Take(ctx, backup.Job{
+					Namespace: cluster.Namespace, Cluster: cluster.Name, UID: string(cluster.UID), Reason: backup.ReasonManual, Access: access, Tool: tool,
+					Store: a.backupStore(place), Retention: backup.Retention{Keep: keep}, Progress: detail,
+				})
+				return err
+			})
+			if err != nil {
+				return hint("see how the cluster is: capstan cluster describe "+cluster.Name, "backing up cluster %s: %w", cluster.Name, err)
+			}
+			fmt.Fprintln(a.out, m.Name)
+			a.next("capstan backup list "+cluster.Name, fmt.Sprintf("capstan backup restore %s %s", cluster.Name, m.Name))
+			return nil
+		},
+	}
+	place.flag(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
+	cmd.Flags().IntVar(&keep, "keep", 20, "how many backups of the cluster to keep")
+	return cmd
+}
+
+// backupAccess reaches a cluster from this machine, for which its own address is no address.
+func (a *app) backupAccess(ctx context.Context, cluster string) (*backup.Access, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	access, err := backup.ReadAccess(ctx, c, a.namespace, cluster)
+	if err != nil {
+		return nil, hint("see how far it is: capstan cluster describe "+cluster, "reading how to reach the etcd of cluster %s: %w", cluster, err)
+	}
+	path, err := a.clusterKubeconfig(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if access.Config, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
+	}
+	return access, nil
+}
+
+func (a *app) backupTool() (backup.Tool, error) {
+	bundles := a.bin.Bundles()
+	if len(bundles) == 0 {
+		return backup.Tool{}, hint("run: make build", "no Kubernetes bundle is built in %s/bundles", a.bin)
+	}
+	path, err := a.bin.Kube(bundles[0])
+	return backup.Tool{Path: path}, err
+}

@@ -1,0 +1,106 @@
+package backup
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// authority makes a CA in PEM form.
+func authority(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// Only a member whose certificate is of the cluster's etcd authority, and for localhost, is believed; and our certificate is of that authority.
+func TestMembersAreVerified(t *testing.T) {
+	ca, key := authority(t)
+	otherCA, otherKey := authority(t)
+	client, err := etcdTLS(ca, key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		ca, key []byte
+		host    string
+		ok      bool
+	}{
+		"a member":                     {ca, key, "localhost", true},
+		"one of another authority":     {otherCA, otherKey, "localhost", false},
+		"one that is for another name": {ca, key, "other", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pair, err := tls.X509KeyPair(c.ca, c.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+				SerialNumber: big.NewInt(2), DNSNames: []string{c.host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			}, pair.Leaf, &own.PublicKey, pair.PrivateKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients := x509.NewCertPool()
+			clients.AppendCertsFromPEM(ca)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				far, err := listener.Accept()
+				if err != nil {
+					ended <- err
+					return
+				}
+				defer far.Close()
+				ended <- tls.Server(far, &tls.Config{
+					Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+				}).HandshakeContext(ctx)
+			}()
+			near, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer near.Close()
+			if err := tls.Client(near, client).HandshakeContext(ctx); (err == nil) != c.ok {
+				t.Errorf("handshake: %v", err)
+			}
+			if err := <-ended; c.ok && err != nil {
+				t.Errorf("the member refuses our certificate: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A cluster goes back to what it was: what was deleted after the backup is there again, what was made after it is gone, and the cluster works on.
+func TestClusterIsRestored(t *testing.T) {
+	const name = "saved"
+	must(t, "cluster", "create", name, "--workers", "1")
+	defer must(t, "cluster", "delete", name)
+	kubectl := func(args ...string) string {
+		return must(t, append([]string{"kubectl", "--cluster", name}, args...)...)
+	}
+	kubectl("create", "configmap", "precious", "--from-literal=a=b")
+	saved := strings.TrimSpace(must(t, "backup", "create", name))
+	backups := decode[[]struct {
+		Name                string
+		Keys                int
+		ComparedWithCluster bool
+	}](t, "backup", "list", name)
+	if len(backups) != 1 || backups[0].Name != saved || backups[0].Keys < 100 || !backups[0].ComparedWithCluster {
+		t.Errorf("backups are %+v, want %s", backups, saved)
+	}
+	kubectl("delete", "configmap", "precious")
+	kubectl("create", "configmap", "later")
+	mustFail(t, "--yes", "backup", "restore", name)
+	mustFail(t, `no backup "nope"`, "backup", "restore", name, "nope", "--yes")
+	must(t, "backup", "restore", name, saved, "--yes")
+	if maps := kubectl("get", "configmaps", "-o", "name"); !strings.Contains(maps, "precious") || strings.Contains(maps, "later") {
+		t.Errorf("after the restore there are\n%s", maps)
+	}
+	converges(t, name, 2)
+	// The cluster lives: controllers see changes, and Cluster API its machines.
+	kubectl("create", "deployment", "web", "--image=web", "--replicas=2")
+	eventually(t, "the Deployment is rolled out", func() error {
+		out, _, err := try(t, "kubectl", "--cluster", name, "get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}")
+		if err != nil || out != "2" {
+			return fmt.Errorf("%q replicas are ready (%v)", out, err)
+		}
+		return nil
+	})
+	must(t, "cluster", "scale", name, "--workers", "2")
+	converges(t, name, 3)
+}
