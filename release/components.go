@@ -2,11 +2,13 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
 
+	"github.com/distribution/reference"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
@@ -78,5 +80,15 @@ func pin(text []byte, o Options) ([]byte, error) {
 
 // Image returns the name of an image of this release, such as PREFIX/capstan-manager:v0.1.0.
 func (o Options) Image(name string) string {
-	return path.Join(o.ImagePrefix, name) + ":" + o.Version
+	return path.Join(cmp.Or(o.ImagePrefix, DefaultImagePrefix), name) + ":" + o.Version
+}
+
+// canonical says why the images' names are none that clusterctl takes: it wants them with their registry (CT-52).
+func (o Options) canonical() error {
+	for _, name := range Images {
+		if _, err := reference.ParseNamed(o.Image(name)); err != nil {
+			return fmt.Errorf("image prefix %q makes the name %s: %w; give a registry and a path, such as registry.example.com/capstan", o.ImagePrefix, o.Image(name), err)
+		}
+	}
+	return nil
 }

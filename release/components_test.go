@@ -196,7 +196,7 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 // TestImageNames can be read by who runs containers, and are canonical with a prefix (CT-52).
 func TestImageNames(t *testing.T) {
 	for prefix, want := range map[string]string{
-		"":                             "capstan-manager:v0.1.0",
+		"":                             "localhost/capstan-manager:v0.1.0",
 		"registry.example.com/capstan": "registry.example.com/capstan/capstan-manager:v0.1.0",
 	} {
 		o := options
@@ -205,11 +205,15 @@ func TestImageNames(t *testing.T) {
 		if !strings.Contains(text, "image: "+want+"\n") || strings.Contains(text, ":latest") {
 			t.Errorf("with prefix %q there is no image %s", prefix, want)
 		}
-		named, err := reference.ParseNormalizedNamed(want)
-		if err != nil {
+		if _, err := reference.ParseNamed(want); err != nil {
 			t.Errorf("%s: %v", want, err)
-		} else if prefix != "" && named.String() != want {
-			t.Errorf("%s is not canonical: that is %s", want, named)
+		}
+	}
+	for _, prefix := range []string{"capstan", "Registry.example.com/Capstan", "registry.example.com/capstan/"} {
+		o := options
+		o.ImagePrefix = prefix
+		if _, err := Repository(o); (err != nil) != (prefix != "registry.example.com/capstan/") {
+			t.Errorf("prefix %q: %v", prefix, err)
 		}
 	}
 }

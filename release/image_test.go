@@ -69,7 +69,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	top, err := index.IndexManifest()
-	if err != nil || len(top.Manifests) != 1 || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "capstan-manager:v0.1.0" {
+	if err != nil || len(top.Manifests) != 1 || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "localhost/capstan-manager:v0.1.0" {
 		t.Fatalf("the archive has %+v, %v", top, err)
 	}
 	inner, err := index.ImageIndex(top.Manifests[0].Digest)

@@ -25,6 +25,9 @@ const (
 
 const templatePrefix, classPrefix, postfix = "cluster-template", "clusterclass-", ".yaml"
 
+// DefaultImagePrefix is that of images that are not in a registry but loaded onto nodes.
+const DefaultImagePrefix = "localhost"
+
 // Images are the names of the container images of a release.
 var Images = []string{"capstan-manager", "capstan-extension"}
 
@@ -32,7 +35,7 @@ var Images = []string{"capstan-manager", "capstan-extension"}
 type Options struct {
 	// Version is semantic and begins with v, such as v0.1.0. metadata.yaml must list its series.
 	Version string
-	// ImagePrefix is where images will be published, registry and path without a slash at the end. Empty leaves names without a registry.
+	// ImagePrefix is where images will be published, registry and path without a slash at the end. Default: DefaultImagePrefix.
 	ImagePrefix string
 	// Source is the root directory of the source tree.
 	Source string
@@ -44,6 +47,9 @@ type Files map[string][]byte
 // Repository makes the YAML files of the provider repository, as clusterctl finds them in a local folder: LABEL/VERSION/FILE.
 func Repository(o Options) (Files, error) {
 	if _, err := contract(Metadata, o.Version); err != nil {
+		return nil, err
+	}
+	if err := o.canonical(); err != nil {
 		return nil, err
 	}
 	files := Files{}

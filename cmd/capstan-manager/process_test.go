@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,12 +68,12 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	c.must(os.WriteFile(c.kubeconfig, server.Kubeconfig, 0o600))
 	scheme := runtime.NewScheme()
-	c.must(provider.AddToScheme(scheme))
+	c.must(errors.Join(clientgoscheme.AddToScheme(scheme), provider.AddToScheme(scheme)))
 	c.api, err = client.New(server.Config, client.Options{Scheme: scheme})
 	c.must(err)
-	for _, name := range []string{"capstan-system", "a", "b", "c"} {
+	c.asInstalled(server.Config)
+	for _, name := range []string{"a", "b", "c"} {
 		c.must(c.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	return c

@@ -3,15 +3,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -39,13 +38,12 @@ func TestManagerConverts(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cluster{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	c.must(os.WriteFile(c.kubeconfig, server.Kubeconfig, 0o600))
 	scheme := runtime.NewScheme()
-	c.must(provider.AddToScheme(scheme))
+	c.must(errors.Join(clientgoscheme.AddToScheme(scheme), provider.AddToScheme(scheme)))
 	c.api, err = client.New(server.Config, client.Options{Scheme: scheme})
 	c.must(err)
 
-	c.must(c.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "capstan-system"}}))
+	c.asInstalled(server.Config)
 	stored := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "capstan://default/host-1/12345678"}}
 	stored.Namespace, stored.Name = "default", "m"
 	c.must(c.api.Create(t.Context(), stored))
