@@ -12,24 +12,7 @@ import (
 
 func (a *app) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "hook", Short: "Runtime hooks: which were called, who handles them, tools for authors of extensions", Aliases: []string{"hooks"}}
-	var format string
-	timeline := &cobra.Command{
-		Use: "timeline [CLUSTER]", Short: "List the calls: when, hook, extension, answer, duration", Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeCluster,
-		RunE: func(_ *cobra.Command, args []string) error {
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
-			calls, err := a.hookCalls(name)
-			if err != nil {
-				return err
-			}
-			return a.print(format, calls, func() error { return a.hookTable(calls) })
-		},
-	}
-	outputFlag(timeline, &format)
-	cmd.AddCommand(timeline, a.hookListCommand(), a.hookCallCommand(), a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
+	cmd.AddCommand(a.hookTimelineCommand(), a.hookListCommand(), a.hookCallCommand(), a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
 		a.hookPreflightCommand(), a.hookOpenAPICommand())
 	return cmd
 }

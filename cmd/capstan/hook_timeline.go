@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/runtime/record"
+)
+
+// watchPause is between two looks at the journal.
+const watchPause = 500 * time.Millisecond
+
+// timeline is what "hook timeline" shows; its JSON form is stable.
+type timeline struct {
+	// Calls that were made, oldest first.
+	Calls []record.Call `json:"calls"`
+	// Blocked is what is held back now.
+	Blocked []record.Block `json:"blocked"`
+}
+
+func (a *app) hookTimelineCommand() *cobra.Command {
+	var format string
+	var watch bool
+	cmd := &cobra.Command{
+		Use: "timeline [CLUSTER]", Short: "List the calls (when, hook, extension, answer, duration), and what is blocked now", Args: cobra.MaximumNArgs(1),
+		Long: `List the calls of hooks, oldest first, and what is blocked now: since when, by whom, and why. The journal outlives restarts and is bounded: the
+oldest calls are forgotten. With --watch it goes on with each call as it is made, with -o json as one line for each.`,
+		ValidArgsFunction: a.completeCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			calls, err := a.hookCalls(name)
+			if err != nil {
+				return err
+			}
+			if watch {
+				return a.watchHooks(cmd.Context(), name, format)
+			}
+			shown := timeline{Calls: calls, Blocked: record.Blocks(calls)}
+			return a.print(format, shown, func() error { return a.timelineTable(shown) })
+		},
+	}
+	outputFlag(cmd, &format)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until interrupted, with each call as it is made")
+	return cmd
+}
+
+func (a *app) timelineTable(shown timeline) error {
+	if err := a.hookTable(shown.Calls); err != nil || len(shown.Blocked) == 0 {
+		return err
+	}
+	fmt.Fprintln(a.out, "\nBlocked now:")
+	rows := make([][]string, 0, len(shown.Blocked))
+	for _, b := range shown.Blocked {
+		rows = append(rows, []string{
+			b.Call.Object.Namespace + "/" + b.Call.Object.Name, hookName(b.Call.Hook), b.Call.Extension + "/" + b.Call.Handler,
+			b.Since.Local().Format(time.DateTime), fmt.Sprint(b.Calls), oneLine(blockText(b.Call), 100), wayOut(b.Call),
+		})
+	}
+	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
+}
+
+func blockText(call record.Call) string {
+	if call.Err != nil {
+		return call.Err.Error()
+	}
+	return call.Message
+}
+
+// wayOut says what ends a block. Pure.
+func wayOut(call record.Call) string {
+	switch {
+	case call.NotAsked:
+		return "the extension answers again: it is left alone for a while, because its last calls failed"
+	case call.Answer == record.Failure:
+		return "a call succeeds: look at the extension; it is tried again by itself"
+	}
+	return fmt.Sprintf("the handler lets it through; it is asked again within %s", max(call.RetryAfter, time.Second).Round(time.Second))
+}
+
+// watchHooks prints calls as they are made, until ctx ends.
+func (a *app) watchHooks(ctx context.Context, cluster, format string) error {
+	if format == "yaml" {
+		return hint("use -o table or -o json", "--watch does not go with -o yaml")
+	}
+	seen := map[string]bool{}
+	for {
+		calls, err := a.hookCalls(cluster)
+		if err != nil {
+			return err
+		}
+		// What the journal has forgotten is forgotten here too.
+		now := make(map[string]bool, len(calls))
+		for _, c := range calls {
+			key := callKey(c)
+			if now[key] = true; seen[key] {
+				continue
+			}
+			if err := a.printCall(c, format); err != nil {
+				return err
+			}
+		}
+		seen = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchPause):
+		}
+	}
+}
+
+// callKey tells a call from all others: a handler is asked about one object by one caller at a time.
+func callKey(c record.Call) string {
+	return fmt.Sprint(c.Time.UnixNano(), c.Hook, c.Extension, c.Handler, c.Object)
+}
+
+func (a *app) printCall(c record.Call, format string) error {
+	if format == "json" {
+		return json.NewEncoder(a.out).Encode(c)
+	}
+	_, err := fmt.Fprintf(a.out, "%s  %-28s %s  %s  %s  %s  %s\n", c.Time.Local().Format(time.TimeOnly), hookName(c.Hook), c.Object.Name,
+		c.Extension+"/"+c.Handler, c.Answer, c.Duration.Round(100*time.Microsecond), oneLine(blockText(c), 100))
+	return err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/runtime/record"
+)
+
+// journal gives an app whose journal has one call that was let through, and one that blocks.
+func journal(t *testing.T) (a *app, out *bytes.Buffer, add func(record.Call)) {
+	t.Helper()
+	out = &bytes.Buffer{}
+	a = &app{home: home.Dir(t.TempDir()), namespace: "default", out: out, err: out}
+	if err := os.MkdirAll(filepath.Dir(a.home.Hooks()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j, err := record.Open(a.home.Hooks(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	add = func(c record.Call) {
+		c.Time, c.Extension, c.Object = time.Now(), "ext", record.Object{Kind: "Cluster", Namespace: "default", Name: "blue"}
+		if err := j.Append(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(record.Call{Hook: "g/v1/BeforeClusterCreate", Handler: "capacity", Answer: record.Success})
+	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Blocked, RetryAfter: 30 * time.Second, Message: "closed until 22:00"})
+	return a, out, add
+}
+
+func TestTimelineShowsWhatIsBlocked(t *testing.T) {
+	for format, wants := range map[string][]string{
+		"table": {"BeforeClusterCreate", "Blocked now:", "default/blue", "ext/window", "closed until 22:00", "asked again within 30s"},
+		"json":  {`"calls"`, `"blocked"`, `"since"`, "closed until 22:00"},
+	} {
+		t.Run(format, func(t *testing.T) {
+			a, out, _ := journal(t)
+			cmd := a.hookTimelineCommand()
+			cmd.SetArgs([]string{"blue", "-o", format})
+			if err := cmd.Execute(); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range wants {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("it does not say %q:\n%s", want, out)
+				}
+			}
+			var shown timeline
+			if err := json.Unmarshal(out.Bytes(), &shown); format == "json" && (err != nil || len(shown.Calls) != 2 || len(shown.Blocked) != 1) {
+				t.Errorf("read back %+v, %v", shown, err)
+			}
+		})
+	}
+}
+
+// lines counts what is written to it, and tells.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
+
+func TestTimelineGoesOn(t *testing.T) {
+	a, _, add := journal(t)
+	got := make(lines)
+	a.out = got
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- a.watchHooks(ctx, "blue", "table") }()
+	next := func() string {
+		select {
+		case line := <-got:
+			return line
+		case <-ctx.Done():
+			t.Fatal("nothing more was printed")
+			return ""
+		}
+	}
+	next()
+	next()
+	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Success, Message: "open"})
+	if line := next(); !strings.Contains(line, "Success") || !strings.Contains(line, "open") {
+		t.Errorf("the next line is %q", line)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWayOut(t *testing.T) {
+	for want, call := range map[string]record.Call{
+		"asked again within 5s": {Answer: record.Blocked, RetryAfter: 5 * time.Second},
+		"a call succeeds":       {Answer: record.Failure, Err: errors.New("no route")},
+		"left alone":            {Answer: record.Failure, NotAsked: true},
+	} {
+		if got := wayOut(call); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q in it", got, want)
+		}
+	}
+}
