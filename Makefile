@@ -117,7 +117,7 @@ RELEASE_FLAGS ?= -trimpath
 
 .PHONY: release
 release: manifests ## make a release in dist/: make release VERSION=v0.1.0 IMAGE_PREFIX=REGISTRY/PATH (takes minutes)
-	@go run ./hack/release -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -date '$(RELEASE_DATE)' -out dist $(RELEASE_FLAGS:%=-- %)
+	@go run ./hack/release -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -date '$(RELEASE_DATE)' -out dist $(if $(RELEASE_FLAGS),-- $(RELEASE_FLAGS))
 
 .PHONY: release-yaml
 release-yaml: ## make the provider repository of a release in dist/, without binaries: make release-yaml VERSION=v0.1.0
