@@ -30,7 +30,7 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup", Short: "Backups of clusters: verified snapshots of their etcd", Aliases: []string{"backups"},
 		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd that was restored into another etcd to see that it works.
-The extension takes them before upgrades and deletions, too: see docs/backup.md.`,
+docs/backup.md says what is in it, and what is not.`,
 	}
 	cmd.AddCommand(a.backupListCommand(), a.backupCreateCommand(), a.backupRestoreCommand())
 	return cmd
