@@ -112,9 +112,21 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 	if err != nil {
 		return err
 	}
+	path := key(object.Collection, object.Name)
 	// A patch, also for a new object: the API server holds back the creation of objects whose type is younger than two seconds.
-	return c.rest.Patch(types.ApplyPatchType).MaxRetries(0).AbsPath(key(object.Collection, object.Name)).
-		Param("fieldManager", FieldManager).Param("force", "true").Body(body).Do(ctx).Error()
+	write := func() error {
+		return c.rest.Patch(types.ApplyPatchType).MaxRetries(0).AbsPath(path).
+			Param("fieldManager", FieldManager).Param("force", "true").Body(body).Do(ctx).Error()
+	}
+	err = write()
+	if exists && object.Kind == "ClusterRoleBinding" && apierrors.IsInvalid(err) {
+		// The role of a binding can't be changed: one that an older version made for another role goes first.
+		if err := c.rest.Delete().MaxRetries(0).AbsPath(path).Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting the one with another role: %w", err)
+		}
+		return write()
+	}
+	return err
 }
 
 // ensureCRD writes a definition: as a new one, or over the one that exists. Applying would compare hundreds of kilobytes field by field.
