@@ -136,6 +136,30 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 	}
 }
 
+// A dock that dies between the note that a host should run and the writing of its files must not start it without them: whoever asks for a
+// host that runs changes nothing, and its agent would never have a configuration.
+func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
+	home := t.TempDir()
+	c := start(t, home)
+	spec := dock.HostSpec{Name: "host-1", Files: []dock.File{{Path: "/etc/given", Mode: 0o600, Data: []byte("yes")}}}
+	made := ensure(t, c, spec)
+	kill(t, outer(t, c))
+	if left := nothingLeft(home); left != "" {
+		t.Fatalf("left: %s", left)
+	}
+	if err := os.RemoveAll(filepath.Join(dock.HostDir(home, "host-1"), "root")); err != nil { // as at that moment
+		t.Fatal(err)
+	}
+	c = start(t, home)
+	if h := hostOf(t, c, "host-1"); h.State != dock.HostStopped {
+		t.Fatalf("the host is %s without its files", h.State)
+	}
+	again := ensure(t, c, spec)
+	if out, code := in(t, again, "cat /etc/given"); code != 0 || out != "yes" || again.Address != made.Address {
+		t.Errorf("the file says %q (%d), the host is %+v, was %+v", out, code, again, made)
+	}
+}
+
 // zombie says whether the process that ns is of has ended and only waits to be collected by PID 1 of the machine.
 func zombie(ns string) bool {
 	status, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(ns)), "status"))

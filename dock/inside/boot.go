@@ -31,6 +31,12 @@ const (
 	maxConsole   = 1 << 20          // bytes of a host's console log
 )
 
+// made reports whether the host has its root directory, with all the files that it was asked for with.
+func made(home, host string) bool {
+	_, err := os.Lstat(filepath.Join(dock.HostDir(home, host), "root"))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // boot makes the root directory if it is missing, and starts the host's first process; it returns when that reports the host to be up.
 func (e *engine) boot(h *host) (*reap.Child, error) {
 	e.boots <- struct{}{}
@@ -44,14 +50,15 @@ func (e *engine) boot(h *host) (*reap.Child, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of host %s: %w", h.name, err)
 	}
-	if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
-		skeleton := rootfs.Skeleton{Name: h.name, MachineID: rootfs.NewMachineID(), OSName: rootfs.MachineOSName()}
-		if err := rootfs.Write(root, skeleton); err != nil {
+	if made(e.Home, h.name) {
+		if err := rootfs.Put(root, files); err != nil {
 			return nil, err
 		}
-	}
-	if err := rootfs.Put(root, files); err != nil {
-		return nil, err
+	} else {
+		skeleton := rootfs.Skeleton{Name: h.name, MachineID: rootfs.NewMachineID(), OSName: rootfs.MachineOSName()}
+		if err := rootfs.Write(root, skeleton, files); err != nil {
+			return nil, err
+		}
 	}
 	child, channel, err := e.spawn(h.name, dir)
 	if err != nil {

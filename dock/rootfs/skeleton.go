@@ -89,9 +89,9 @@ func (s Skeleton) nodes() []node {
 // Path is PATH on a host.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/capstan/bin"
 
-// Write makes the skeleton in directory root, which must not exist. Half a skeleton is never seen there: it is made beside and then
-// renamed, and on an error nothing is left.
-func Write(root string, s Skeleton) (err error) {
+// Write makes the skeleton with these files in directory root, which must not exist. Half of it is never seen there: it is made beside and
+// then renamed, and on an error nothing is left.
+func Write(root string, s Skeleton, files []File) (err error) {
 	temp := root + ".new"
 	if err := Remove(temp); err != nil {
 		return err
@@ -105,6 +105,9 @@ func Write(root string, s Skeleton) (err error) {
 		if err := n.write(temp); err != nil {
 			return fmt.Errorf("making the root directory of host %s: %w", s.Name, err)
 		}
+	}
+	if err := Put(temp, files); err != nil {
+		return err
 	}
 	if err := os.Rename(temp, root); err != nil {
 		return fmt.Errorf("making the root directory of host %s: %w", s.Name, err)

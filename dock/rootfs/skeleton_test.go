@@ -14,7 +14,7 @@ import (
 func skeleton(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "root")
-	if err := Write(root, Skeleton{Name: "host-1", MachineID: NewMachineID(), OSName: "Test OS 1"}); err != nil {
+	if err := Write(root, Skeleton{Name: "host-1", MachineID: NewMachineID(), OSName: "Test OS 1"}, []File{{Path: "/etc/given", Mode: 0o600, Data: []byte("yes")}}); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -58,7 +58,7 @@ func TestWriteMakesAllOrNothing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(root, Skeleton{Name: "x"}); err == nil {
+	if err := Write(root, Skeleton{Name: "x"}, nil); err == nil {
 		t.Fatal("it was written over a directory")
 	}
 	if _, err := os.Lstat(root + ".new"); !errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func TestWriteMakesAllOrNothing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root+".new", "etc"), 0o000); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(root, Skeleton{Name: "x", MachineID: "y"}); err != nil {
+	if err := Write(root, Skeleton{Name: "x", MachineID: "y"}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
