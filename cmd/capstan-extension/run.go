@@ -14,13 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-dev/capstan/extension"
 	"github.com/capstan-dev/capstan/runtime/certificate"
@@ -120,7 +118,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := slog.New(slog.NewJSONHandler(stderr, nil))
-	log.SetLogger(logr.FromSlogHandler(logger.Handler())) // for the client's library
 	if err := serve(ctx, f, logger); err != nil {
 		logger.Error("The extension ends", "error", err)
 		return 1
