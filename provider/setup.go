@@ -13,6 +13,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -149,8 +150,11 @@ func (o *Options) complete() error {
 	return nil
 }
 
+// controller returns the options of each controller. The priority queue of controller-runtime 0.24 can lock up while it is shut down (its issue 3538): a
+// manager that is told to end would then wait for its whole grace period and report a failure.
 func (o *Options) controller() controller.Options {
 	return controller.Options{
+		UsePriorityQueue:        ptr.To(false),
 		MaxConcurrentReconciles: o.Concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, retryAtMost),
 	}

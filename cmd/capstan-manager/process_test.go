@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,6 +198,20 @@ func TestOneReplicaLeads(t *testing.T) {
 	c.stop(second)
 	if holder, _ := c.lease(electionID); holder != "" {
 		t.Errorf("a manager that ended well still holds the Lease: %s", holder)
+	}
+}
+
+// TestEndsInTheMiddleOfWork ends a manager while its queues are full, again and again: none of them keeps it from ending.
+func TestEndsInTheMiddleOfWork(t *testing.T) {
+	c := newCluster(t)
+	for round := range 4 {
+		name := func(i int) string { return fmt.Sprintf("host-%d-%d", round, i) }
+		for i := range 200 {
+			c.host("a", name(i), nil)
+		}
+		manager := c.start()
+		c.until("the manager works", func() bool { return slices.ContainsFunc([]int{0, 100, 199}, func(i int) bool { return c.reconciled("a", name(i)) }) })
+		c.stop(manager)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +35,7 @@ func Kinds() map[client.Object]crdmigrator.ByObjectConfig {
 // that controller instead: there can be one of its name.
 func Setup(ctx context.Context, mgr ctrl.Manager) error {
 	err := (&crdmigrator.CRDMigrator{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Config: Kinds()}).
-		SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1})
+		SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1, UsePriorityQueue: ptr.To(false)}) // see the provider's options
 	if err != nil {
 		return fmt.Errorf("adding the migration of stored objects: %w", err)
 	}

@@ -173,8 +173,8 @@ func (w *world) start(change func(*extensionconfig.Reconciler)) {
 	if change != nil {
 		change(r)
 	}
-	skip := true
-	if err := r.SetupWithManager(mgr, controller.Options{SkipNameValidation: &skip}); err != nil {
+	skip, priorities := true, false // the priority queue of controller-runtime 0.24 can lock up at its end
+	if err := r.SetupWithManager(mgr, controller.Options{SkipNameValidation: &skip, UsePriorityQueue: &priorities}); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

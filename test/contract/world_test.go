@@ -29,8 +29,8 @@ import (
 	"github.com/capstan-dev/capstan/provider"
 )
 
-// skipNames allows several controllers of one name, for there are many managers in this process.
-var skipNames = config.Controller{SkipNameValidation: ptr.To(true)}
+// skipNames allows several controllers of one name, for there are many managers in this process. None has the priority queue, which can lock up at its end.
+var skipNames = config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)}
 
 // world is one namespace of the API server with hosts, an instrumented infrastructure, and the provider at work in it under the rights of its
 // own service account. Objects are made and read in the API version that serves one contract.
