@@ -210,7 +210,9 @@ func TestEndsInTheMiddleOfWork(t *testing.T) {
 			c.host("a", name(i), nil)
 		}
 		manager := c.start()
-		c.until("the manager works", func() bool { return slices.ContainsFunc([]int{0, 100, 199}, func(i int) bool { return c.reconciled("a", name(i)) }) })
+		c.until("the manager works", func() bool {
+			return slices.ContainsFunc([]int{0, 100, 199}, func(i int) bool { return c.reconciled("a", name(i)) })
+		})
 		c.stop(manager)
 	}
 }
