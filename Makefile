@@ -65,7 +65,7 @@ lint: manifests bin/tools/staticcheck ## formatting, vet and staticcheck (see st
 	@echo "→ gofmt, go vet"
 	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run gofmt -w): $$out"; exit 1; fi
 	@go vet ./... ./api/... ./runtime/...
-	@if [ -x bin/tools/apilint ]; then echo "→ API conventions"; cd api && ../bin/tools/apilint ./v1beta2; \
+	@if [ -x bin/tools/apilint ]; then echo "→ API conventions"; cd api && ../bin/tools/apilint ./...; \
 		else echo "→ API conventions are not checked: make bin/tools/apilint builds the linter"; fi
 	@echo "→ staticcheck"
 	@bin/tools/staticcheck ./... ./api/... ./runtime/...

@@ -19,8 +19,8 @@ import (
 )
 
 func (a *app) hostCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory, reboot local ones", Aliases: []string{"hosts"}}
-	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand())
+	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory, reboot local ones, give up dead ones", Aliases: []string{"hosts"}}
+	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand(), a.hostAbandonCommand())
 	return cmd
 }
 
@@ -139,12 +139,12 @@ func (a *app) hostRebootCommand() *cobra.Command {
 
 // completeLocalHost completes the names of the local hosts that are on.
 func (a *app) completeLocalHost(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
+	if len(args) > 0 || cmd.Root().PersistentPreRunE(cmd, args) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	docked := a.dock()
 	defer docked.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	hosts, err := docked.ListHosts(ctx)
 	if err != nil {

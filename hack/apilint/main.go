@@ -31,6 +31,8 @@ type settings struct {
 		Match string `json:"match"`
 		// Because says why.
 		Because string `json:"because"`
+		// Package limits it to the package of this name. Empty: all.
+		Package string `json:"package,omitempty"`
 	} `json:"except"`
 }
 
@@ -49,13 +51,17 @@ func configure() ([]*analysis.Analyzer, error) {
 	if err := yaml.UnmarshalStrict(file, &s); err != nil {
 		return nil, err
 	}
-	var accepted []*regexp.Regexp
+	type exception struct {
+		*regexp.Regexp
+		in string
+	}
+	var accepted []exception
 	for _, e := range s.Except {
 		match, err := regexp.Compile(e.Match)
 		if err != nil || e.Because == "" {
 			return nil, fmt.Errorf("exception %q needs a reason and a good expression: %w", e.Match, err)
 		}
-		accepted = append(accepted, match)
+		accepted = append(accepted, exception{match, e.Package})
 	}
 	plugin, err := base.New(s.GolangCIConfig)
 	if err != nil {
@@ -71,7 +77,7 @@ func configure() ([]*analysis.Analyzer, error) {
 			report := pass.Report
 			pass.Report = func(d analysis.Diagnostic) {
 				for _, match := range accepted {
-					if match.MatchString(d.Message) {
+					if (match.in == "" || match.in == pass.Pkg.Name()) && match.MatchString(d.Message) {
 						return
 					}
 				}

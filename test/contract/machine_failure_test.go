@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -178,6 +179,35 @@ func TestMachineWhoseHostDies(t *testing.T) {
 		})
 		w.delete(w.machine("w1"))
 		w.gone("CapstanMachine", "w1")
+	})
+}
+
+// TestHostThatIsGivenUp deletes a machine whose owned host has died. It waits for the proof that the host is clean, until somebody gives the host up; the
+// host is used again when its agent has come back and cleaned it.
+func TestHostThatIsGivenUp(t *testing.T) {
+	eachVersion(t, func(t *testing.T, f form) {
+		rule.In(t, f.Version, "IM-59", "IM-60")
+		w := newWorld(t, f, 0, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
+		const host = "owned-01"
+		w.create(&infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}})
+		w.provisionedCluster("demo")
+		w.newMachine("w1", machineOptions{})
+		w.ready("w1")
+		w.infra.set(func() { w.infra.dead[host] = true })
+		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostOfflineReason)
+		w.delete(w.machine("w1"))
+		provider := w.host(host).Spec.Claim.ProviderID
+		w.until("the machine says how to go on", func() bool {
+			_, _, message := w.conditionAndMessage(w.machine("w1"), infrav1.ReadyCondition)
+			return strings.Contains(message, infrav1.AbandonAnnotation+"="+provider)
+		})
+		edit(w, w.host(host), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider} })
+		w.gone("CapstanMachine", "w1")
+		if h := w.host(host); h.Spec.Claim == nil || !h.Spec.Claim.Released {
+			t.Errorf("the host that nobody has cleaned is free: %+v", h.Spec.Claim)
+		}
+		w.infra.set(func() { delete(w.infra.dead, host) })
+		w.until("the host is clean", func() bool { return w.host(host).Spec.Claim == nil })
 	})
 }
 

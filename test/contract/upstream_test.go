@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -296,6 +297,9 @@ func checkFailuresSurface(w *world) {
 		d := m.Status.Deprecated
 		return d != nil && d.V1Beta1 != nil && d.V1Beta1.FailureReason != nil && d.V1Beta1.FailureMessage != nil
 	})
+	if w.Version == rule.V1Beta1 {
+		w.failsForGood(m)
+	}
 	w.delete(m)
 	w.gone("CapstanMachine", "bad")
 
@@ -326,6 +330,38 @@ func checkFailuresSurface(w *world) {
 	})
 	w.delete(c)
 	w.gone("CapstanCluster", "lost")
+}
+
+// failsForGood takes the failure back from the CapstanMachine of a Machine, while the provider is paused. Core sees that, but the Machine stays failed.
+func (w *world) failsForGood(m *clusterv1.Machine) {
+	w.Helper()
+	edit(w, w.machine(m.Name), func(u *unstructured.Unstructured) {
+		u.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
+	})
+	w.waitCondition("CapstanMachine", m.Name, clusterv1.PausedCondition, "True")
+	const better = "somebody says that all is well again"
+	u := w.machine(m.Name)
+	unstructured.RemoveNestedField(u.Object, "status", "failureReason")
+	unstructured.RemoveNestedField(u.Object, "status", "failureMessage")
+	list, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
+	w.must(err)
+	for _, c := range list {
+		if c, ok := c.(map[string]any); ok && c["type"] == infrav1.ReadyCondition {
+			c["message"] = better
+		}
+	}
+	w.must(unstructured.SetNestedSlice(u.Object, list, "status", "conditions"))
+	w.must(shared.admin.Status().Update(w.Context(), u))
+	if reason, message := w.failure(w.machine(m.Name)); reason != "" || message != "" {
+		w.Fatalf("the failure %s %q was not taken back", reason, message)
+	}
+	w.until("the Machine shows what changed", func() bool {
+		c := conditions.Get(read(w, m.Name, m), clusterv1.MachineInfrastructureReadyCondition)
+		return c != nil && c.Message == better
+	})
+	if d := m.Status.Deprecated.V1Beta1; d.FailureReason == nil || d.FailureMessage == nil {
+		w.Errorf("the Machine lost its failure: %+v", d)
+	}
 }
 
 // externallyManaged lets this test be the external system: what it writes, core takes over, and the provider changes nothing.
