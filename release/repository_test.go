@@ -131,7 +131,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestContractIsThatOfTheLabels compares metadata with definitions in releases of both contracts (CT-33, CT-34).
+// TestContractIsThatOfTheLabels compares metadata with definitions in releases of both contracts (CT-33, CT-34, IM-38, IC-60).
 func TestContractIsThatOfTheLabels(t *testing.T) {
 	for version, want := range map[string]string{"v0.0.1": "v1beta1", "v0.1.0": "v1beta2"} {
 		files := repository(t, Options{Version: version, Source: ".."}).in(Infrastructure, version)

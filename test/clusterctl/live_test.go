@@ -52,7 +52,7 @@ func (w *world) installed() string {
 
 // TestManagementCluster goes through the life of a management cluster: initialised with a release for contract v1beta1, upgraded, used, cleared
 // (T-CT-05 to T-CT-07: CT-05, CT-06, CT-23, CT-29, CT-34, CT-44, CT-48 to CT-51, CT-60 to CT-63, CT-65, CT-66, CT-68 to CT-72, CT-74 to CT-79,
-// CT-81 to CT-86, CT-103, CT-104).
+// CT-81 to CT-86, CT-103, CT-104, IC-41).
 func TestManagementCluster(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -90,6 +90,7 @@ func (w *world) testInit(t *testing.T) {
 	if w.must(w.api.List(t.Context(), providers)); len(providers.Items) != 4 {
 		t.Errorf("after a second init the inventory has %d providers, want 4", len(providers.Items))
 	}
+	w.refused("already an instance", "init", "--infrastructure", "capstan:"+older, "--target-namespace", "second") // IC-38
 }
 
 // testDelete takes our provider away without its definitions, and then with them.

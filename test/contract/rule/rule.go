@@ -43,6 +43,9 @@ type Rule struct {
 	Only Version `json:"only,omitempty"`
 	// Why is the reason for which no test covers the rule. Empty: one must.
 	Why string `json:"why,omitempty"`
+	// Elsewhere is a test of another package that covers the rule, as FOLDER.TestName with the folder from the root of the sources; its comment or text has
+	// the rule's id.
+	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
 // in reports whether the contract version has the rule.
@@ -184,7 +187,7 @@ func report(rules []Rule, found []entry) Report {
 		}
 	}
 	fmt.Fprintf(&out, "\n%d rules and behaviour tests in two contract versions:", len(rules))
-	for _, result := range []string{string(pass), string(fail), string(skipped), "listed", "not in this contract", "missing"} {
+	for _, result := range []string{string(pass), string(fail), string(skipped), "elsewhere", "listed", "not in this contract", "missing"} {
 		fmt.Fprintf(&out, " %d %s;", totals[result], result)
 	}
 	fmt.Fprintln(&out)
@@ -212,6 +215,8 @@ func judge(r Rule, v Version, found []entry) (result, detail string) {
 		return string(worst), strings.Join(tests, " ")
 	case !r.in(v):
 		return "not in this contract", "only " + string(r.Only)
+	case r.Elsewhere != "":
+		return "elsewhere", r.Elsewhere
 	case r.Why != "":
 		return "listed", r.Why
 	default:

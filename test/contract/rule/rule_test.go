@@ -1,6 +1,9 @@
 package rule
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,6 +22,36 @@ func TestTable(t *testing.T) {
 	for prefix, want := range map[string]int{"IM": 70, "IMT": 14, "IC": 60, "ICT": 8, "RB": 12, "SG": 9, "T-IM": 19, "T-IC": 14} {
 		if count[prefix] != want {
 			t.Errorf("the table has %d rows %s, want %d", count[prefix], prefix, want)
+		}
+	}
+}
+
+// TestElsewhere looks for the tests of other packages: each is there and has the id of the rule.
+func TestElsewhere(t *testing.T) {
+	rules, err := Table()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules {
+		if r.Elsewhere == "" {
+			continue
+		}
+		folder, test, _ := strings.Cut(r.Elsewhere, ".")
+		files, err := filepath.Glob(filepath.Join("../../..", folder, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, there := false, false
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named = named || regexp.MustCompile(regexp.QuoteMeta(r.ID)+`\b`).Match(text)
+			there = there || strings.Contains(string(text), "\nfunc "+test+"(")
+		}
+		if !named || !there {
+			t.Errorf("%s is covered by %s: named %t, there %t", r.ID, r.Elsewhere, named, there)
 		}
 	}
 }
@@ -46,7 +79,7 @@ func TestReport(t *testing.T) {
 		"A-4\tMAY\tprovider\tv1beta1\tlisted\ta freedom",
 		"A-5\tMAY\tprovider\tv1beta1\tpass\tTestA",
 		"A-5\tMAY\tprovider\tv1beta2\tnot in this contract\tonly v1beta1",
-		"5 rules and behaviour tests in two contract versions: 3 pass; 2 FAIL; 0 skipped; 2 listed; 1 not in this contract; 2 missing;",
+		"5 rules and behaviour tests in two contract versions: 3 pass; 2 FAIL; 0 skipped; 0 elsewhere; 2 listed; 1 not in this contract; 2 missing;",
 	} {
 		if !strings.Contains(string(r.Text), line+"\n") {
 			t.Errorf("no line %q in\n%s", line, r.Text)
