@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/process"
@@ -57,6 +58,8 @@ func (p *plane) apiServer() process.Process {
 	proc := p.child("apiserver", "kube-apiserver", args...)
 	// Its heap is mostly schemas and caches: half the garbage costs a little time and saves a third of its memory.
 	proc.Env = append(proc.Env, "GOGC=50")
+	// It would wait for the watches of agents, which end with it. It has no state of its own, and our own clients have ended before.
+	proc.Grace = time.Second
 	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
 	return proc
 }
