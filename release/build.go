@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -22,21 +23,32 @@ type Settings struct {
 	Date time.Time
 	// Flags are further flags for go build; -trimpath keeps the path of the source tree out of the binaries.
 	Flags []string
+	// Progress is told what is made now. Default: nobody is.
+	Progress func(what string)
 }
 
-// Build makes the whole release in the folder out: the provider repository, binaries/VERSION, images/VERSION and, beside each other in
-// binaries/VERSION, the bill of materials. SHA256SUMS in out lists everything. It compiles for minutes.
+// Build makes the whole release in the folder out: the provider repository, binaries/VERSION with the binaries, an archive of them and the Kubernetes bundle
+// for each architecture, and the bill of materials, and images/VERSION. SHA256SUMS in out lists everything. It compiles for minutes.
 func Build(ctx context.Context, o Options, s Settings, out string) error {
+	if s.Progress == nil {
+		s.Progress = func(string) {}
+	}
 	files, err := Repository(o)
 	if err != nil {
 		return err
 	}
 	built := map[string]map[string]string{}
 	var all []string
+	tmp, err := os.MkdirTemp("", "capstan-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
 	for _, name := range Binaries {
 		built[name] = map[string]string{}
 		for _, arch := range Architectures {
 			file := path.Join("binaries", o.Version, name+"-linux-"+arch)
+			s.Progress(name + " for " + arch)
 			built[name][arch] = filepath.Join(out, file)
 			if err := compile(ctx, o, s, name, arch, built[name][arch]); err != nil {
 				return err
@@ -47,6 +59,24 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 			}
 		}
 	}
+	for _, arch := range Architectures {
+		s.Progress("the Kubernetes bundle and the archive for " + arch)
+		version, kube, err := bundle(ctx, o, s, arch, filepath.Join(tmp, arch))
+		if err != nil {
+			return err
+		}
+		all = append(all, kube)
+		programs := []program{
+			{path.Join("bundles", version, "capstan-kube"), kube, 0o755}, {"LICENSE", filepath.Join(o.Source, "LICENSE"), 0o644}, {"README.md", filepath.Join(o.Source, "README.md"), 0o644},
+		}
+		for _, name := range Binaries {
+			programs = append(programs, program{name, built[name][arch], 0o755})
+		}
+		if files[path.Join("binaries", o.Version, fmt.Sprintf("capstan-%s-linux-%s.tar.gz", o.Version, arch))], err = packed(o.Version, s.Date, programs); err != nil {
+			return err
+		}
+	}
+	s.Progress("images, bill of materials, checksums")
 	for _, name := range Images {
 		if files[path.Join("images", o.Version, name+".oci.tar")], err = image(o, name, built[name], s.Date); err != nil {
 			return err
@@ -75,11 +105,26 @@ func compile(ctx context.Context, o Options, s Settings, name, arch, file string
 	return nil
 }
 
+// bundle makes capstan-kube of the default Kubernetes version, in a folder.
+func bundle(ctx context.Context, o Options, s Settings, arch, dir string) (version, file string, err error) {
+	text, err := os.ReadFile(filepath.Join(o.Source, "kube", "DEFAULT_VERSION"))
+	if err != nil {
+		return "", "", fmt.Errorf("reading which Kubernetes version is the default: %w", err)
+	}
+	version = strings.TrimSpace(string(text))
+	cmd := exec.CommandContext(ctx, filepath.Join(o.Source, "kube", "build"), version, dir)
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "KUBE_BUILD_FLAGS="+strings.Join(s.Flags, " "))
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("building the Kubernetes bundle for %s: %w\n%s", arch, err, text)
+	}
+	return version, filepath.Join(dir, version, "capstan-kube"), nil
+}
+
 // Write writes files below the folder out. Binaries can be executed.
 func Write(files Files, out string) error {
 	for name, data := range files {
 		file, mode := filepath.Join(out, filepath.FromSlash(name)), os.FileMode(0o644)
-		if path.Dir(path.Dir(name)) == "binaries" && path.Ext(name) != ".json" {
+		if path.Dir(path.Dir(name)) == "binaries" && path.Ext(name) != ".json" && path.Ext(name) != ".gz" {
 			mode = 0o755
 		}
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -2,11 +2,13 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 
 // bill makes the software bill of materials (CycloneDX, JSON) of Go binaries: the modules that the linker wrote into them, no more and no fewer.
 func bill(version string, binaries []string, date time.Time) ([]byte, error) {
-	modules, toolchain := map[string]string{}, ""
+	modules, toolchain := map[debug.Module]bool{}, ""
 	for _, file := range binaries {
 		info, err := buildinfo.ReadFile(file)
 		if err != nil {
@@ -27,12 +29,15 @@ func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 			if m.Replace != nil {
 				m = m.Replace
 			}
-			modules[m.Path] = m.Version
+			modules[debug.Module{Path: m.Path, Version: m.Version}] = true // the bundle may have another version of a module than our own programs
 		}
 	}
 	components := []cyclonedx.Component{component("stdlib", toolchain)}
-	for _, name := range slices.Sorted(maps.Keys(modules)) {
-		components = append(components, component(name, modules[name]))
+	byName := func(a, b debug.Module) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version))
+	}
+	for _, m := range slices.SortedFunc(maps.Keys(modules), byName) {
+		components = append(components, component(m.Path, m.Version))
 	}
 	b := cyclonedx.NewBOM()
 	b.Metadata = &cyclonedx.Metadata{

@@ -50,5 +50,7 @@ func run(args []string) error {
 		}
 		return release.Write(files, *out)
 	}
-	return release.Build(context.Background(), o, release.Settings{Date: time.Unix(*date, 0).UTC(), Flags: flags.Args()}, *out)
+	return release.Build(context.Background(), o, release.Settings{
+		Date: time.Unix(*date, 0).UTC(), Flags: flags.Args(), Progress: func(what string) { fmt.Println("→ building", what) },
+	}, *out)
 }
