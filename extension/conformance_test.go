@@ -12,5 +12,6 @@ func TestExtensionConforms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer handler.Close()
 	hooktest.StartHandler(t, handler).Conforms(t)
 }

@@ -6,6 +6,7 @@
 //   - [MaintenanceWindow]: upgrades wait for given times.
 //   - [AddOns]: manifests are applied to new clusters, and again when their version changes.
 //   - [Verification]: workers wait until the control plane is right after its upgrade, the next upgrade until everything is.
+//   - [BackupBeforeUpgrade], [BackupBeforeDelete]: upgrades and deletions wait for a verified snapshot of the cluster's etcd.
 //
 // Moments that no part is about are recorded in the log. [New] gives it as an http.Handler; [Config] is the ExtensionConfig that registers it.
 // docs/lifecycle-extensions.md is for those who use it.
@@ -30,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/backup"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/server"
 )
@@ -50,12 +52,28 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Patience is how long one call of the verification looks again before it answers that something is not right. Default: 3 seconds.
 	Patience time.Duration
+	// Bundle is the path of a bundle's capstan-kube, whose etcd verifies backups. Default: none are taken.
+	Bundle string
+	// Backups is the directory that backups are kept in. Default: they have no place.
+	Backups string
+	// Replicas makes several processes take turns with backups. Default: this is the only one.
+	Replicas *backup.Replicas
 	// Now tells the time, for maintenance windows. Default: time.Now.
 	Now func() time.Time
 }
 
+// Extension serves the hooks. Make it with [New], and Close it.
+type Extension struct {
+	*server.Server
+
+	backups *backup.Runner
+}
+
+// Close ends backups that are being taken, and waits for that.
+func (e *Extension) Close() { e.backups.Close() }
+
 // New makes the extension.
-func New(options Options) (*server.Server, error) {
+func New(options Options) (*Extension, error) {
 	if options.Reader == nil {
 		return nil, errors.New("making the extension: it needs a Reader for the inventory")
 	}
@@ -86,7 +104,14 @@ func New(options Options) (*server.Server, error) {
 	}
 	verification := &verification{addOns: addOns, patience: cmp.Or(options.Patience, verifyFor)}
 	recorder := recorder{log: options.Log}
-	return server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
+	runner, err := backup.New(backup.Options{
+		Reader: options.Reader, Tool: backup.Tool{Path: options.Bundle}, Directory: options.Backups, Replicas: options.Replicas, Log: options.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	backups := backups{runner}
+	served, err := server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
 		handle(all, Capacity, hook.BeforeControlPlaneUpgrade, "capacity-control-plane", unset(gate.BeforeControlPlaneUpgrade)),
 		handle(all, Capacity, hook.BeforeWorkersUpgrade, "capacity-workers", unset(gate.BeforeWorkersUpgrade)),
@@ -97,6 +122,8 @@ func New(options Options) (*server.Server, error) {
 		handle(all, AddOns, hook.BeforeClusterUpgrade, "add-ons-before-upgrade", addOns.beforeClusterUpgrade, server.Timeout(workloadTimeout), server.IgnoreFailures()),
 		handle(all, AddOns, hook.AfterControlPlaneUpgrade, "add-ons-control-plane", addOns.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
 		handle(all, AddOns, hook.AfterClusterUpgrade, "add-ons-upgrade", addOns.afterClusterUpgrade, server.Timeout(workloadTimeout)),
+		handle(all, BackupBeforeUpgrade, hook.BeforeClusterUpgrade, "backup-upgrade", backups.beforeClusterUpgrade),
+		handle(all, BackupBeforeDelete, hook.BeforeClusterDelete, "backup-delete", backups.beforeClusterDelete),
 		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", recorder.afterControlPlaneInitialized, server.IgnoreFailures()),
 		handle(all, Verification, hook.AfterControlPlaneUpgrade, "verification-control-plane", verification.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
 		handle(all, Verification, hook.AfterClusterUpgrade, "verification-upgrade", verification.afterClusterUpgrade, server.Timeout(workloadTimeout)),
@@ -105,6 +132,10 @@ func New(options Options) (*server.Server, error) {
 		server.Handle(hook.AfterClusterUpgrade, "record-upgrade", recorder.afterClusterUpgrade, server.IgnoreFailures()),
 		server.Handle(hook.BeforeClusterDelete, "record-delete", recorder.beforeClusterDelete, server.IgnoreFailures()),
 	)
+	if err != nil {
+		return nil, err
+	}
+	return &Extension{Server: served, backups: runner}, nil
 }
 
 // Scheme holds the types that the extension reads and writes, here and in workload clusters.

@@ -24,6 +24,7 @@ func TestExtensionIsCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer handler.Close()
 	s := httptest.NewTLSServer(handler)
 	defer s.Close()
 	calls, err := client.New(client.Options{})

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capstan-dev/capstan/extension/backup"
 	"github.com/capstan-dev/capstan/extension/setting"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/server"
@@ -25,6 +27,10 @@ const (
 	AddOns = "add-ons"
 	// Verification holds the next step of an upgrade while what has its version is not right.
 	Verification = "verification"
+	// BackupBeforeUpgrade takes a backup of a cluster's etcd before each upgrade.
+	BackupBeforeUpgrade = "backup-before-upgrade"
+	// BackupBeforeDelete takes one before a cluster is deleted. It is off unless somebody asks for it: most clusters that are deleted are not missed.
+	BackupBeforeDelete = "backup-before-delete"
 )
 
 // SwitchPrefix is followed by the name of a part in the label that switches it for one Cluster: enabled or disabled. The label wins over the
@@ -40,6 +46,8 @@ const (
 // part is one part of the extension.
 type part struct {
 	name string
+	// off means that it is off unless a label or the settings say otherwise.
+	off bool
 	// settings besides "<name>.enabled".
 	settings []setting.Setting
 }
@@ -51,6 +59,8 @@ func parts() []part {
 		{name: MaintenanceWindow, settings: windowSettings()},
 		{name: AddOns},
 		{name: Verification},
+		{name: BackupBeforeUpgrade, settings: append(backup.Settings(), onFailure(BackupBeforeUpgrade))},
+		{name: BackupBeforeDelete, off: true, settings: []setting.Setting{onFailure(BackupBeforeDelete)}},
 	}
 }
 
@@ -59,7 +69,7 @@ func Settings() (*setting.Table, error) {
 	var all []setting.Setting
 	for _, p := range parts() {
 		all = append(all, setting.Setting{
-			Name: p.enabledSetting(), Default: "true", Allowed: "true or false", Check: setting.OneOf("true", "false"),
+			Name: p.enabledSetting(), Default: strconv.FormatBool(!p.off), Allowed: "true or false", Check: setting.OneOf("true", "false"),
 			Does: fmt.Sprintf("Whether %s is on for Clusters without the label `%s`.", p.name, SwitchPrefix+p.name),
 		})
 		all = append(all, p.settings...)

@@ -27,6 +27,7 @@ func start(t *testing.T, options Options, settings map[string]string) *hooktest.
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(handler.Close)
 	return hooktest.StartHandler(t, handler, hooktest.Settings(settings))
 }
 

@@ -1,4 +1,4 @@
-// Command capstan-extension serves the runtime extension that Capstan ships: capacity, maintenance windows, add-ons, verification. See package
+// Command capstan-extension serves the runtime extension that Capstan ships: capacity, maintenance windows, add-ons, verification, backups. See package
 // extension.
 package main
 

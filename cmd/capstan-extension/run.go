@@ -16,11 +16,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/extension"
+	"github.com/capstan-dev/capstan/extension/backup"
 	"github.com/capstan-dev/capstan/runtime/certificate"
 	"github.com/capstan-dev/capstan/runtime/server"
 )
@@ -44,6 +46,9 @@ type flags struct {
 	certHosts    string
 	clientCAFile string
 	healthz      string
+	bundle       string
+	backups      string
+	leases       string
 	version      bool
 }
 
@@ -59,6 +64,9 @@ func (f *flags) parse(args []string, stderr io.Writer) error {
 	set.StringVar(&f.certHosts, "cert-hosts", "", "`names` by which callers call the server, separated by commas, for --cert-secret")
 	set.StringVar(&f.clientCAFile, "client-ca-file", "", "`file` with CAs in PEM form; callers then need a certificate of one of them")
 	set.StringVar(&f.healthz, "healthz", "", "`address` to serve /healthz, /readyz and /metrics on over plain HTTP; default: not served")
+	set.StringVar(&f.bundle, "bundle", "", "capstan-kube `file` of a Kubernetes bundle, whose etcd verifies backups; default: no backups are taken")
+	set.StringVar(&f.backups, "backups", "", "`directory` to keep backups of clusters in; default: none are kept on disk")
+	set.StringVar(&f.leases, "lease-namespace", "", "`namespace` of the Leases by which replicas agree on who takes a backup; default: there is one replica only")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -72,6 +80,9 @@ func (f *flags) parse(args []string, stderr io.Writer) error {
 func (f *flags) complete() error {
 	if f.version {
 		return nil
+	}
+	if err := f.checkBackups(); err != nil {
+		return err
 	}
 	if f.certSecret != "" {
 		return f.completeSecret()
@@ -87,6 +98,23 @@ func (f *flags) complete() error {
 	}
 	if f.certFile == "" || f.keyFile == "" {
 		return errors.New("the server needs a certificate: give --cert-file and --key-file, --cert-dir, or --cert-secret")
+	}
+	return nil
+}
+
+// checkBackups looks at what would be found out otherwise when the first cluster is upgraded.
+func (f *flags) checkBackups() error {
+	if f.backups != "" && !filepath.IsAbs(f.backups) {
+		return fmt.Errorf("--backups is %q: give an absolute path", f.backups)
+	}
+	if f.backups != "" && f.bundle == "" {
+		return errors.New("--backups keeps what was verified by an etcd: give --bundle, too")
+	}
+	if f.bundle == "" {
+		return nil
+	}
+	if err := (backup.Tool{Path: f.bundle}).Check(); err != nil {
+		return fmt.Errorf("--bundle: %w", err)
 	}
 	return nil
 }
@@ -139,10 +167,19 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 		return fmt.Errorf("making a client of the management cluster: %w", err)
 	}
 	metrics := prometheus.NewRegistry()
-	handler, err := extension.New(extension.Options{Reader: reader, Events: reader, Log: logger, Metrics: metrics})
+	options := extension.Options{Reader: reader, Events: reader, Log: logger, Metrics: metrics, Bundle: f.bundle, Backups: f.backups}
+	if f.leases != "" {
+		leases, err := coordinationv1.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("making a client for Leases: %w", err)
+		}
+		options.Replicas = &backup.Replicas{Leases: leases, Namespace: f.leases}
+	}
+	handler, err := extension.New(options)
 	if err != nil {
 		return err
 	}
+	defer handler.Close()
 	stopHealth, err := serveHealth(ctx, f.healthz, handler.Health(), metrics)
 	if err != nil {
 		return err

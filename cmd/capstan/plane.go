@@ -124,7 +124,7 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 			return a.setupProvider(ctx, mgr, docked, hosts)
 		}},
 		Children: func(info plane.Info) []process.Process {
-			return []process.Process{extensionProcess(extensionBinary, info)}
+			return []process.Process{extensionProcess(extensionBinary, info, "--bundle", kube, "--backups", a.home.Backups())}
 		},
 		Seed: func(info plane.Info) ([][]byte, error) { return a.seed(info, server) },
 	})
@@ -148,16 +148,16 @@ func (a *app) seed(info plane.Info, server string) ([][]byte, error) {
 }
 
 // extensionProcess is our runtime extension, with an identity of its own; it answers to the manager only.
-func extensionProcess(binary string, info plane.Info) process.Process {
+func extensionProcess(binary string, info plane.Info, more ...string) process.Process {
 	return process.Process{
 		Name: "extension",
 		Path: binary,
-		Args: []string{
+		Args: append([]string{
 			"capstan-extension", "--kubeconfig", info.ExtensionKubeconfig,
 			"--listen", fmt.Sprintf("127.0.0.1:%d", info.Ports.Extension),
 			"--cert-file", info.PKI.ExtensionServer.CertFile, "--key-file", info.PKI.ExtensionServer.KeyFile,
 			"--client-ca-file", info.PKI.CA.CertFile,
-		},
+		}, more...),
 	}
 }
 

@@ -57,8 +57,9 @@ func (d Disk) Add(ctx context.Context, m Manifest, file string) (err error) {
 
 // List implements Store.
 func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, error) {
+	most := maxBackups
 	if namespace == "" && cluster == "" {
-		namespace, cluster = "*", "*"
+		namespace, cluster, most = "*", "*", maxList
 	} else if err := checkName(namespace, cluster); err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, er
 		return nil, fmt.Errorf("listing backups in %s: %w", d.Directory, err)
 	}
 	var all []Manifest
-	for _, file := range files[:min(len(files), maxBackups)] {
+	for _, file := range files[max(0, len(files)-most):] { // sorted by name, so those of one cluster by time
 		m, err := readManifest(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile

@@ -4,8 +4,8 @@
 // of the cluster's etcd CA. Nothing has to run in the cluster for it. It counts only after it was restored into an etcd
 // of its own ([Tool.Verify]), which then has to have the same hash of all keys at the same revision as the cluster.
 //
-// [Take] is one backup, [Store] keeps them, [Backup] has handlers that take one before a cluster is upgraded or deleted; package extension
-// does not register them yet. Package member puts one back on a host.
+// [Take] is one backup, [Store] keeps them, [Runner] takes those that hooks wait for, before a cluster is upgraded or deleted, and [Replicas] make
+// sure that only one process does. Package member puts a backup back on a host.
 //
 // What a snapshot holds is as secret as the cluster: all its Secrets are in it. What it does not hold are the certificate
 // authorities, which are Secrets of the management cluster and are saved with it; [Manifest.Authorities] tells which ones belong to a snapshot.

@@ -26,3 +26,8 @@ func (r Retention) Expired(all []Manifest, now time.Time) []Manifest {
 	}
 	return expired
 }
+
+// peers gives the backups that were asked for in the same way as this one. Those that people took are not removed because hooks took others.
+func peers(all []Manifest, of Manifest) []Manifest {
+	return slices.DeleteFunc(slices.Clone(all), func(m Manifest) bool { return (m.Reason == ReasonManual) != (of.Reason == ReasonManual) })
+}

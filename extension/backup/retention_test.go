@@ -36,3 +36,19 @@ func TestExpired(t *testing.T) {
 		})
 	}
 }
+
+func TestBackupsOfPeopleAreNotThoseOfHooks(t *testing.T) {
+	manual, upgrade, deleted := Manifest{Name: "m", Reason: ReasonManual}, Manifest{Name: "u", Reason: UpgradeReason("v1.35.4", "v1.36.3")}, Manifest{Name: "d", Reason: ReasonDelete}
+	all := []Manifest{manual, upgrade, deleted}
+	for name, c := range map[string]struct {
+		of   Manifest
+		want int
+	}{"of people": {manual, 1}, "of an upgrade": {upgrade, 2}, "of a deletion": {deleted, 2}} {
+		if got := peers(all, c.of); len(got) != c.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if len(all) != 3 || all[0].Name != "m" || all[2].Name != "d" {
+		t.Errorf("the list was changed: %v", all)
+	}
+}

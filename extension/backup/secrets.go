@@ -29,6 +29,9 @@ const clientValidity = time.Hour
 // ErrNotInitialized says that a cluster has no control plane yet that could be backed up.
 var ErrNotInitialized = errors.New("the cluster has no control plane yet")
 
+// ErrElsewhere says that the etcd of a cluster is not its own.
+var ErrElsewhere = errors.New("the cluster's etcd is managed elsewhere, and has to be backed up there")
+
 // authorities are the Secrets of a cluster without which a snapshot is worth nothing.
 var authorities = []string{"ca", "etcd", "proxy", "sa"}
 
@@ -67,7 +70,7 @@ func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster st
 			continue
 		}
 		if len(secret.Data["tls.key"]) == 0 {
-			return nil, fmt.Errorf("the Secret %s-etcd has no key: the cluster's etcd is managed elsewhere, and has to be backed up there", cluster)
+			return nil, fmt.Errorf("%w: Secret %s-etcd has no key", ErrElsewhere, cluster)
 		}
 		if a.etcd, err = etcdTLS(secret.Data["tls.crt"], secret.Data["tls.key"], time.Now()); err != nil {
 			return nil, fmt.Errorf("using the authority in Secret %s-etcd: %w", cluster, err)

@@ -2,51 +2,90 @@ package backup
 
 import (
 	"errors"
-	"path/filepath"
+	"fmt"
+	"strconv"
 	"time"
 
-	"github.com/capstan-dev/capstan/runtime/server"
+	"github.com/capstan-dev/capstan/extension/setting"
 )
 
 // Names of settings.
 const (
-	SettingDirectory     = "backup.directory"
-	SettingKeep          = "backup.keep"
-	SettingMaxAge        = "backup.max-age"
-	SettingFreshFor      = "backup.fresh-for"
-	SettingBeforeUpgrade = "backup.before-upgrade"
-	SettingBeforeDelete  = "backup.before-delete"
+	settingKeep     = "backup.keep"
+	settingMaxAge   = "backup.max-age"
+	settingFreshFor = "backup.fresh-for"
+	settingTimeout  = "backup.timeout"
 )
 
-// Settings of the handlers.
-type Settings struct {
-	// Directory is where backups are kept; without one there are none.
-	Directory string `setting:"backup.directory"`
-	// Keep and MaxAge are the retention of each cluster's backups.
-	Keep   int           `setting:"backup.keep" default:"5"`
-	MaxAge time.Duration `setting:"backup.max-age" default:"720h"`
-	// FreshFor is how old the backup before an upgrade may be when the upgrade goes on: another extension may hold it for days.
-	FreshFor time.Duration `setting:"backup.fresh-for" default:"1h"`
-	// BeforeUpgrade and BeforeDelete switch the two moments.
-	BeforeUpgrade bool `setting:"backup.before-upgrade" default:"true"`
-	BeforeDelete  bool `setting:"backup.before-delete" default:"true"`
+// Settings gives what an ExtensionConfig may say about backups, whatever they are taken for.
+func Settings() []setting.Setting {
+	return []setting.Setting{
+		{
+			Name: settingKeep, Default: "5", Allowed: "a number between 1 and 500", Check: checkKeep,
+			Does: "How many backups of a cluster are kept, of those that hooks have asked for.",
+		},
+		{
+			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for ever", Check: checkDuration(0, 0),
+			Does: "For how long they are kept; the newest one stays whatever its age.",
+		},
+		{
+			Name: settingFreshFor, Default: "1h", Allowed: "a duration of 1m or more", Check: checkDuration(time.Minute, 0),
+			Does: "How old the backup for an upgrade or a deletion may be when it goes on: something else may hold it for days.",
+		},
+		{
+			Name: settingTimeout, Default: "10m", Allowed: "a duration between 10s and 2h", Check: checkDuration(10*time.Second, 2*time.Hour),
+			Does: "How long one try may take.",
+		},
+	}
 }
 
-// ReadSettings reads and checks the settings in an ExtensionConfig. Others than those of this package are left alone.
-func ReadSettings(values map[string]string) (Settings, error) {
-	s, err := server.Settings[Settings](values)
-	if err != nil {
-		return s, err
+// Policy says how backups are taken and kept.
+type Policy struct {
+	// Retention of those that hooks have asked for.
+	Retention Retention
+	// FreshFor is how old a backup may be that an upgrade goes on with.
+	FreshFor time.Duration
+	// Timeout bounds one try.
+	Timeout time.Duration
+	// GoOn lets an upgrade or a deletion go on without a backup after three tries have failed. Else it waits.
+	GoOn bool
+}
+
+// ReadPolicy reads settings that were checked by those of [Settings].
+func ReadPolicy(values setting.Values) (Policy, error) {
+	var p Policy
+	var errs []error
+	number, err := strconv.Atoi(values[settingKeep])
+	errs = append(errs, err)
+	p.Retention.Keep = number
+	for name, to := range map[string]*time.Duration{settingMaxAge: &p.Retention.MaxAge, settingFreshFor: &p.FreshFor, settingTimeout: &p.Timeout} {
+		*to, err = time.ParseDuration(values[name])
+		errs = append(errs, err)
 	}
-	switch {
-	case s.Directory != "" && !filepath.IsAbs(s.Directory):
-		return s, errors.New(`setting "backup.directory" must be an absolute path`)
-	case s.Keep < 1 || s.Keep > maxBackups/2:
-		return s, errors.New(`setting "backup.keep" must be between 1 and 500`)
-	case s.MaxAge < 0:
-		return s, errors.New(`setting "backup.max-age" must not be negative; 0s keeps backups whatever their age`)
-	case s.FreshFor < time.Minute:
-		return s, errors.New(`setting "backup.fresh-for" must be at least 1m`)
+	if err := errors.Join(errs...); err != nil {
+		return p, fmt.Errorf("reading the settings of backups: %w", err)
 	}
-	return s, nil
+	return p, nil
+}
+
+func checkKeep(value string) error {
+	n, err := strconv.Atoi(value)
+	if err == nil && (n < 1 || n > maxBackups/2) {
+		err = errors.New("it is out of range")
+	}
+	return err
+}
+
+// checkDuration checks for a duration of at least least and at most most; 0 means any.
+func checkDuration(least, most time.Duration) func(string) error {
+	return func(value string) error {
+		d, err := time.ParseDuration(value)
+		switch {
+		case err != nil:
+			return errors.New("it is no duration")
+		case d < least, most > 0 && d > most:
+			return errors.New("it is out of range")
+		}
+		return nil
+	}
 }

@@ -11,10 +11,11 @@ const (
 // Bounds of what is read from a store.
 const (
 	maxManifest = 64 << 10
-	maxBackups  = 1000 // of one cluster
+	maxBackups  = 1000   // of one cluster: the newest
+	maxList     = 10_000 // of all clusters
 )
 
-// Store keeps backups. What was added is whole or not there.
+// Store keeps backups. What was added is whole or not there. All methods may be called at the same time, also by several processes.
 type Store interface {
 	// Add keeps the snapshot in file.
 	Add(ctx context.Context, m Manifest, file string) error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -19,7 +18,7 @@ type Job struct {
 	Access *Access
 	// Tool verifies the snapshot.
 	Tool Tool
-	// Store keeps it, by Retention.
+	// Store keeps it. Retention is that of backups that were asked for in the same way: by people, or by hooks.
 	Store     Store
 	Retention Retention
 	// Scratch is a directory for files in between; default: the one of the operating system.
@@ -42,11 +41,11 @@ func Take(ctx context.Context, job Job) (m Manifest, err error) {
 		Name: nameOf(began, job.Reason), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason,
 		Time: began.UTC().Truncate(time.Second), Authorities: job.Access.Fingerprints,
 	}
-	directory, err := os.MkdirTemp(job.Scratch, ".backup-")
+	directory, remove, err := makeScratch(job.Scratch)
 	if err != nil {
-		return m, fmt.Errorf("making a directory for the snapshot: %w", err)
+		return m, err
 	}
-	defer os.RemoveAll(directory)
+	defer remove()
 	file := filepath.Join(directory, snapshotFile)
 
 	tell("taking a snapshot of etcd")
@@ -103,7 +102,7 @@ func prune(ctx context.Context, job Job, newest Manifest) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range job.Retention.Expired(all, newest.Time) {
+	for _, m := range job.Retention.Expired(peers(all, newest), newest.Time) {
 		if err := job.Store.Remove(ctx, m); err != nil {
 			return err
 		}

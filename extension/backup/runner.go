@@ -1,0 +1,281 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+const (
+	// patience is how long a call waits for a backup before it blocks: that of a small cluster is done by then, and costs no second call.
+	patience = 5 * time.Second
+	// askAgain is how soon a call comes again while a backup runs.
+	askAgain = 2 * time.Second
+	// firstPause and longestPause are between tries that fail.
+	firstPause   = 5 * time.Second
+	longestPause = 2 * time.Minute
+	// tries is how often a backup is tried before [Policy.GoOn] lets the cluster go on without one.
+	tries = 3
+	// parallel is how many backups one process takes at the same time, of different clusters.
+	parallel = 2
+	// maxJobs bounds how many clusters are remembered.
+	maxJobs = 1000
+	// rememberFor is how long the failures of a cluster are remembered that nobody asks about any more.
+	rememberFor = time.Hour
+)
+
+// ErrNoPlace says that nothing tells where backups are to be kept, so none are taken.
+var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory")
+
+// Options of a [Runner].
+type Options struct {
+	// Reader reads the Secrets of clusters. Required.
+	Reader client.Reader
+	// Tool verifies snapshots. Without one no backup is taken, and what waits for one is told so.
+	Tool Tool
+	// Directory is where backups are kept. Default: nowhere, see [ErrNoPlace].
+	Directory string
+	// Replicas makes processes take turns. Default: this is the only one.
+	Replicas *Replicas
+	// Log gets a line for each backup. Default: none.
+	Log *slog.Logger
+}
+
+// Runner takes backups that calls of hooks wait for. Make it with [New], and Close it. A call waits for at most five seconds; a backup that takes
+// longer goes on while the hook is blocked.
+type Runner struct {
+	options Options
+	take    func(context.Context, Job) (Manifest, error)
+	now     func() time.Time
+	slots   chan struct{}
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+
+	mu   sync.Mutex
+	jobs map[key]*try
+}
+
+// key tells what a backup is for.
+type key struct{ uid, reason string }
+
+// try is the last try of a backup.
+type try struct {
+	ended    chan struct{} // closed at the end
+	began    time.Time
+	doing    string // guarded by Runner.mu, like all below
+	failures int
+	err      error
+	retry    time.Time
+}
+
+// New makes a Runner.
+func New(options Options) (*Runner, error) {
+	if options.Reader == nil {
+		return nil, errors.New("making the part that takes backups: it needs a Reader for Secrets")
+	}
+	if options.Log == nil {
+		options.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Runner{options: options, now: time.Now, slots: make(chan struct{}, parallel), jobs: map[key]*try{}}
+	r.take = r.takeNow
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// Close ends backups that run and waits for them.
+func (r *Runner) Close() {
+	r.cancel()
+	r.wait.Wait()
+}
+
+// Ensure makes sure that there is a fresh backup of a cluster for a reason. It gives a message when there is one, or when none is needed, and
+// else an error that blocks the hook: a [server.Wait]. It gives [ErrNoPlace] if backups can't be kept.
+func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (message string, err error) {
+	store, err := r.store(policy)
+	if err != nil {
+		return "", err
+	}
+	have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
+	if err != nil {
+		return "", err
+	}
+	if have != nil {
+		return verified(have), nil
+	}
+	t, err := r.start(cluster, reason, policy, store)
+	if err != nil {
+		return "", err
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-t.ended:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return r.judge(t, policy.GoOn)
+}
+
+// store gives where backups are kept.
+func (r *Runner) store(Policy) (Store, error) {
+	if r.options.Directory == "" {
+		return nil, ErrNoPlace
+	}
+	return Disk{r.options.Directory}, nil
+}
+
+// fresh finds the newest backup of a cluster for a reason, if it is fresh enough; else nil.
+func fresh(ctx context.Context, store Store, cluster *clusterv1.Cluster, reason string, now time.Time, freshFor time.Duration) (*Manifest, error) {
+	all, err := store.List(ctx, cluster.Namespace, cluster.Name)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if m := &all[i]; m.UID == string(cluster.UID) && m.Reason == reason && now.Sub(m.Time) < freshFor {
+			return m, nil
+		}
+	}
+	return nil, nil
+}
+
+func verified(m *Manifest) string {
+	return fmt.Sprintf("backup %s of %d KiB at revision %d was verified", m.Name, m.Size>>10, m.Revision)
+}
+
+// start gives the try that runs for a cluster, and begins one if none does and it is time.
+func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy, store Store) (*try, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := key{string(cluster.UID), reason}
+	last := r.jobs[k]
+	failures := 0
+	if last != nil {
+		if !last.isEnded() || r.now().Before(last.retry) {
+			return last, nil
+		}
+		failures = last.failures
+	}
+	r.forget()
+	if len(r.jobs) >= maxJobs {
+		return nil, server.Wait(askAgain, "backups of too many clusters are waited for: this one has to wait")
+	}
+	t := &try{ended: make(chan struct{}), began: r.now(), doing: "waiting for backups of other clusters", failures: failures}
+	r.jobs[k] = t
+	cluster = cluster.DeepCopy()
+	r.wait.Go(func() { r.run(t, cluster, reason, policy, store) })
+	return t, nil
+}
+
+func (t *try) isEnded() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// forget drops tries that nobody has asked for since long.
+func (r *Runner) forget() {
+	for k, t := range r.jobs {
+		if t.isEnded() && r.now().Sub(t.began) > rememberFor {
+			delete(r.jobs, k)
+		}
+	}
+}
+
+// run is one try.
+func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy, store Store) {
+	defer close(t.ended)
+	ctx, cancel := context.WithTimeout(r.ctx, policy.Timeout)
+	defer cancel()
+	m, err := r.inTurn(ctx, t, cluster, reason, policy, store)
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = fmt.Errorf("it took longer than %s (setting %q): %w", policy.Timeout, settingTimeout, err)
+	}
+	log := r.options.Log.With("cluster", cluster.Namespace+"/"+cluster.Name, "reason", reason, "duration", r.now().Sub(t.began).String())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		log.Info("There is a backup", "backup", m.Name, "bytes", m.Size, "revision", m.Revision, "keys", m.Keys)
+		t.failures, t.doing = 0, verified(&m)
+		return
+	}
+	log.Error("A backup failed", "error", err)
+	t.err, t.failures = err, t.failures+1
+	t.retry = r.now().Add(min(firstPause<<min(t.failures-1, 10), longestPause))
+}
+
+// inTurn takes a backup when neither another replica nor too many others of this one do. If another replica has taken it meanwhile, that one counts.
+func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy, store Store) (m Manifest, err error) {
+	tell := func(doing string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		t.doing = doing
+	}
+	take := func(ctx context.Context) error {
+		select {
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		m, err = r.take(ctx, Job{
+			Namespace: cluster.Namespace, Cluster: cluster.Name, UID: string(cluster.UID), Reason: reason, Tool: r.options.Tool,
+			Store: store, Retention: policy.Retention, Progress: tell,
+		})
+		return err
+	}
+	if r.options.Replicas == nil {
+		err = take(ctx)
+		return m, err
+	}
+	err = r.options.Replicas.inTurn(ctx, string(cluster.UID), func() { tell("waiting for another replica of the extension") }, func(ctx context.Context) error {
+		have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
+		if err != nil {
+			return err
+		}
+		if have == nil {
+			return take(ctx)
+		}
+		m = *have
+		return nil
+	})
+	return m, err
+}
+
+// judge says what a try means for the hook.
+func (r *Runner) judge(t *try, goOn bool) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case errors.Is(t.err, ErrNotInitialized), errors.Is(t.err, ErrElsewhere):
+		return "no backup is taken: " + t.err.Error(), nil
+	case t.err != nil && goOn && t.failures >= tries:
+		return fmt.Sprintf("no backup was taken, %d tries failed: %v", t.failures, t.err), nil
+	case t.err != nil:
+		pause := max(t.retry.Sub(r.now()), time.Second)
+		return "", server.Wait(pause, fmt.Sprintf("backup of etcd failed (try %d), is tried again: %v", t.failures, t.err))
+	case t.isEnded():
+		return t.doing, nil
+	}
+	return "", server.Wait(askAgain, fmt.Sprintf("backup of etcd since %s: %s", t.began.UTC().Format("15:04:05 MST"), t.doing))
+}
+
+// takeNow takes one backup.
+func (r *Runner) takeNow(ctx context.Context, job Job) (m Manifest, err error) {
+	if job.Access, err = ReadAccess(ctx, r.options.Reader, job.Namespace, job.Cluster); err != nil {
+		return m, err
+	}
+	return Take(ctx, job)
+}

@@ -1,0 +1,221 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/extension/setting"
+)
+
+// noReader is never asked: takes are the tests' own.
+type noReader struct{ client.Reader }
+
+// world is a Runner whose takes do what a test says.
+type world struct {
+	*Runner
+	policy Policy
+	takes  atomic.Int32
+}
+
+func newWorld(t *testing.T, options Options, take func(context.Context) error) *world {
+	t.Helper()
+	options.Reader = noReader{}
+	if options.Directory == "" {
+		options.Directory = filepath.Join(t.TempDir(), "backups")
+	}
+	r, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	w := &world{Runner: r, policy: defaults(t)}
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.take = func(ctx context.Context, job Job) (Manifest, error) {
+		n := w.takes.Add(1)
+		if err := take(ctx); err != nil {
+			return Manifest{}, err
+		}
+		m := Manifest{Name: fmt.Sprint(nameOf(time.Now(), job.Reason), n), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason, Time: time.Now()}
+		return m, job.Store.Add(ctx, m, file)
+	}
+	return w
+}
+
+// defaults gives the policy of settings that say nothing.
+func defaults(t *testing.T) Policy {
+	t.Helper()
+	table, err := setting.NewTable(Settings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := table.Read(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := ReadPolicy(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+func blue() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "1"}}
+}
+
+func (w *world) upgrade(ctx context.Context, to string) (string, error) {
+	return w.Ensure(ctx, blue(), UpgradeReason("v1.35.4", to), w.policy)
+}
+
+func TestOneBackupForOneUpgrade(t *testing.T) {
+	w := newWorld(t, Options{}, func(context.Context) error { return nil })
+	for range 3 {
+		if message, err := w.upgrade(t.Context(), "v1.36.3"); err != nil || !strings.Contains(message, "was verified") {
+			t.Fatalf("got %q, %v", message, err)
+		}
+	}
+	if n := w.takes.Load(); n != 1 {
+		t.Errorf("%d backups were taken for one upgrade", n)
+	}
+	if _, err := w.upgrade(t.Context(), "v1.36.4"); err != nil || w.takes.Load() != 2 {
+		t.Errorf("another upgrade: %d backups, %v", w.takes.Load(), err)
+	}
+	w.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	if _, err := w.upgrade(t.Context(), "v1.36.4"); err != nil || w.takes.Load() != 3 {
+		t.Errorf("an upgrade that was held for two hours: %d backups, %v", w.takes.Load(), err)
+	}
+}
+
+func TestItBlocksWhileABackupRuns(t *testing.T) {
+	release := make(chan struct{})
+	w := newWorld(t, Options{}, func(ctx context.Context) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for range 2 {
+		if _, err := w.upgrade(short, "v1.36.3"); err == nil || !strings.Contains(err.Error(), "wait 2s: backup of etcd since") {
+			t.Errorf("while it runs: %v", err)
+		}
+	}
+	close(release)
+	if message, err := w.upgrade(t.Context(), "v1.36.3"); err != nil || !strings.Contains(message, "was verified") || w.takes.Load() != 1 {
+		t.Errorf("after it: %q, %v, %d backups", message, err, w.takes.Load())
+	}
+}
+
+// What waits for a backup waits until there is one, or goes on after three tries, as the policy says.
+func TestFailures(t *testing.T) {
+	w := newWorld(t, Options{}, func(context.Context) error { return errors.New("no route to host") })
+	at := time.Now()
+	w.now = func() time.Time { return at }
+	for try := range 5 {
+		_, err := w.upgrade(t.Context(), "v1.36.3")
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(try %d), is tried again: no route to host", try+1)) {
+			t.Errorf("try %d: %v", try, err)
+		}
+		if _, again := w.upgrade(t.Context(), "v1.36.3"); again == nil || again.Error() != err.Error() || int(w.takes.Load()) != try+1 {
+			t.Errorf("before its pause is over: %v, %d tries", again, w.takes.Load())
+		}
+		at = at.Add(longestPause)
+	}
+	w.policy.GoOn = true
+	for try := range tries {
+		message, err := w.upgrade(t.Context(), "v1.36.4")
+		if last := try == tries-1; (err == nil) != last || last && !strings.Contains(message, "3 tries failed") {
+			t.Errorf("if it goes on, try %d: %q, %v", try, message, err)
+		}
+		at = at.Add(longestPause)
+	}
+}
+
+func TestATryIsBounded(t *testing.T) {
+	w := newWorld(t, Options{}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	w.policy.Timeout = 10 * time.Millisecond
+	if _, err := w.upgrade(t.Context(), "v1.36.3"); err == nil || !strings.Contains(err.Error(), `it took longer than 10ms (setting "backup.timeout")`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWhatNeedsNoBackup(t *testing.T) {
+	for name, err := range map[string]error{
+		"a cluster that has nothing to save": fmt.Errorf("%w: no Secret", ErrNotInitialized),
+		"an etcd that is not the cluster's":  fmt.Errorf("%w: no key", ErrElsewhere),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{}, func(context.Context) error { return err })
+			message, got := w.upgrade(t.Context(), "v1.36.3")
+			if got != nil || !strings.Contains(message, "no backup is taken: "+err.Error()) || w.takes.Load() != 1 {
+				t.Errorf("%q after %d tries, %v", message, w.takes.Load(), got)
+			}
+		})
+	}
+}
+
+func TestNoPlace(t *testing.T) {
+	r, err := New(Options{Reader: noReader{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Ensure(t.Context(), blue(), ReasonDelete, defaults(t)); !errors.Is(err, ErrNoPlace) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Without an etcd to verify with nothing is taken, and what waits is told what to do.
+func TestNoTool(t *testing.T) {
+	if _, err := Take(t.Context(), Job{}); err == nil || !strings.Contains(err.Error(), "--bundle") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	table, err := setting.NewTable(Settings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ setting, value, want string }{
+		"nothing kept":        {settingKeep, "0", "between 1 and 500"},
+		"no number":           {settingKeep, "many", "between 1 and 500"},
+		"an age below zero":   {settingMaxAge, "-1h", "out of range"},
+		"an age for ever":     {settingMaxAge, "0s", ""},
+		"stale at once":       {settingFreshFor, "1s", "1m or more"},
+		"no time for a try":   {settingTimeout, "1s", "between 10s and 2h"},
+		"no end of a try":     {settingTimeout, "24h", "between 10s and 2h"},
+		"no duration":         {settingTimeout, "soon", "it is no duration"},
+		"all as it should be": {settingKeep, "3", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			values, err := table.Read(map[string]string{c.setting: c.value})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+			if err == nil {
+				_, err = ReadPolicy(values)
+			}
+			if c.want == "" && err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
