@@ -12,6 +12,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/capstan-dev/capstan/release"
@@ -50,7 +52,9 @@ func run(args []string) error {
 		}
 		return release.Write(files, *out)
 	}
-	return release.Build(context.Background(), o, release.Settings{
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // ends the compilers too
+	defer stop()
+	return release.Build(ctx, o, release.Settings{
 		Date: time.Unix(*date, 0).UTC(), Flags: flags.Args(), Progress: func(what string) { fmt.Println("→ building", what) },
 	}, *out)
 }
