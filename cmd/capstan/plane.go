@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/clusterctl"
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/extension"
 	"github.com/capstan-dev/capstan/internal/process"
@@ -99,7 +100,7 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 		Hosts:    []string{dock.Gateway},
 		Ports:    ports,
 		Audit:    os.Getenv(auditVariable),
-		Version:  version,
+		Version:  clusterctl.Version(version),
 		Contract: os.Getenv(contractVariable),
 		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {

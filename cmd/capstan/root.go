@@ -112,7 +112,7 @@ func (a *app) rootCommand() *cobra.Command {
 		c.GroupID = "plane"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.clusterCommand(), a.hostCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand()} {
+	for _, c := range []*cobra.Command{a.clusterCommand(), a.hostCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand(), a.clusterctlCommand()} {
 		c.GroupID = "work"
 		root.AddCommand(c)
 	}

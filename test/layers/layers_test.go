@@ -14,21 +14,22 @@ const module = "github.com/capstan-dev/capstan"
 
 // allowed lists, for each top folder, the top folders of ours that it may import besides itself. An empty list: none.
 var allowed = map[string][]string{
-	"api":       {},
-	"runtime":   {},
-	"contract":  {},
-	"internal":  {},
-	"templates": {},
-	"config":    {},
-	"provider":  {"api", "contract"},
-	"agent":     {"api", "internal"},
-	"extension": {"runtime", "api"},
-	"plane":     {"api", "provider", "runtime", "internal", "templates", "config"},
-	"dock":      {"internal"},
-	"release":   {"templates"},
-	"cmd":       {"release", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"test":      {"release", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"hack":      {"release"},
+	"api":        {},
+	"runtime":    {},
+	"contract":   {},
+	"internal":   {},
+	"templates":  {},
+	"config":     {},
+	"provider":   {"api", "contract"},
+	"agent":      {"api", "internal"},
+	"extension":  {"runtime", "api"},
+	"plane":      {"api", "provider", "runtime", "internal", "templates", "config"},
+	"dock":       {"internal"},
+	"release":    {"templates"},
+	"clusterctl": {"api", "templates"},
+	"cmd":        {"release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"test":       {"release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"hack":       {"release"},
 }
 
 type pkg struct {

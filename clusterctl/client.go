@@ -1,0 +1,165 @@
+// Package clusterctl is the library of clusterctl, fitted to a management plane that runs no containers.
+//
+// [Open] returns upstream's client for a management cluster. If that is an embedded plane, the providers that are a part of it come from a
+// repository in this binary, at the versions that the plane runs; nothing looks for cert-manager; no network is needed. What would need Pods is refused before
+// anything is written. For other management clusters it is upstream's client as it is, which also knows Capstan's cluster templates.
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// answerTimeout bounds a question to a management cluster.
+const answerTimeout = 15 * time.Second
+
+// embeddedMark is the annotation that an embedded plane sets on each object that it applies, and so on the providers in its inventory.
+const embeddedMark = "plane.capstan.dev/hash"
+
+// Options say which management cluster to work with.
+type Options struct {
+	// Kubeconfig is the path of its kubeconfig. If there is no such file, the client works without a management cluster, as far as that goes.
+	Kubeconfig string
+	// Context is one of the kubeconfig; default: the current one.
+	Context string
+	// Config is the path or URL of clusterctl's configuration; default: clusterctl's own, if it exists.
+	Config string
+	// Version is that of this binary, whose cluster templates are used where there is no embedded plane.
+	Version string
+}
+
+// Client is upstream's client, and knows what is a part of the management cluster.
+type Client struct {
+	upstream.Client
+	// Kubeconfig is what upstream's options want; its Path is empty without a management cluster.
+	Kubeconfig upstream.Kubeconfig
+	// Installed is the inventory of the management cluster.
+	Installed []Provider
+}
+
+// Provider is one in the inventory.
+type Provider struct {
+	// Name is clusterctl's, such as kubeadm; with Type it identifies the provider.
+	Name string
+	Type clusterctlv1.ProviderType
+	// Namespace and Version are those of the inventory.
+	Namespace, Version string
+	// Embedded is true for what is a part of an embedded plane.
+	Embedded bool
+}
+
+// Label is what clusterctl calls the provider where its type isn't clear, such as bootstrap-kubeadm.
+func (p Provider) Label() string { return clusterctlv1.ManifestLabel(p.Name, p.Type) }
+
+// Open makes a client. It fails if there is a kubeconfig and no management cluster answers.
+func Open(ctx context.Context, o Options) (*Client, error) {
+	c := &Client{}
+	switch _, err := os.Stat(o.Kubeconfig); {
+	case err == nil:
+		c.Kubeconfig = upstream.Kubeconfig{Path: o.Kubeconfig, Context: o.Context}
+		if c.Installed, err = installed(ctx, c.Kubeconfig); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("looking for the kubeconfig: %w", err)
+	}
+	settings, err := config.New(ctx, o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("reading clusterctl's configuration: %w", err)
+	}
+	own, err := newOwnRepositories(c.Installed, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	settings = configuration{settings, own}
+	c.Client, err = upstream.New(ctx, "", upstream.InjectConfig(settings),
+		upstream.InjectRepositoryFactory(func(ctx context.Context, in upstream.RepositoryClientFactoryInput) (repository.Client, error) {
+			return own.open(ctx, in.Provider, settings, repository.InjectYamlProcessor(in.Processor))
+		}),
+		upstream.InjectClusterClientFactory(func(in upstream.ClusterClientFactoryInput) (cluster.Client, error) {
+			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor), cluster.InjectRepositoryFactory(own.open))
+			if c.Embedded() {
+				return withoutCertManager{all}, nil
+			}
+			return all, nil
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("setting up clusterctl: %w", err)
+	}
+	return c, nil
+}
+
+// Embedded reports whether the management cluster is an embedded plane.
+func (c *Client) Embedded() bool {
+	for _, p := range c.Installed {
+		if p.Embedded {
+			return true
+		}
+	}
+	return false
+}
+
+// installed reads the inventory of a management cluster.
+func installed(ctx context.Context, kubeconfig upstream.Kubeconfig) ([]Provider, error) {
+	c, err := connect(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	list := &clusterctlv1.ProviderList{}
+	if err := c.List(ctx, list); err != nil && !noMatch(err) {
+		return nil, fmt.Errorf("reading the inventory of the management cluster: %w", err)
+	}
+	var all []Provider
+	for i := range list.Items {
+		p := &list.Items[i]
+		_, embedded := p.Annotations[embeddedMark]
+		all = append(all, Provider{Name: p.ProviderName, Type: p.GetProviderType(), Namespace: p.Namespace, Version: p.Version, Embedded: embedded})
+	}
+	return all, nil
+}
+
+// connect makes a plain client of a management cluster.
+func connect(kubeconfig upstream.Kubeconfig) (client.Client, error) {
+	settings, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterctlv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c, err := client.New(settings, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	return c, nil
+}
+
+func restConfig(kubeconfig upstream.Kubeconfig) (*rest.Config, error) {
+	settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig.Path}, &clientcmd.ConfigOverrides{CurrentContext: kubeconfig.Context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", kubeconfig.Path, err)
+	}
+	settings.Timeout = answerTimeout
+	return settings, nil
+}

@@ -1,0 +1,124 @@
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+)
+
+// Request names providers by type, as on clusterctl's command line: NAME or NAME:VERSION; for upgrades and deletions NAMESPACE/NAME:VERSION too.
+type Request map[clusterctlv1.ProviderType][]string
+
+// Types are all types of providers, in clusterctl's order.
+var Types = []clusterctlv1.ProviderType{
+	clusterctlv1.CoreProviderType, clusterctlv1.BootstrapProviderType, clusterctlv1.ControlPlaneProviderType, clusterctlv1.InfrastructureProviderType,
+	clusterctlv1.IPAMProviderType, clusterctlv1.RuntimeExtensionProviderType, clusterctlv1.AddonProviderType,
+}
+
+// ErrPartOfThePlane is returned for providers that are a part of an embedded plane: they come, change and go with it.
+var ErrPartOfThePlane = errors.New("it is a part of the embedded plane, and changes with it: install another version of capstan, then run capstan down and capstan up")
+
+// parse reads NAME, NAME:VERSION or NAMESPACE/NAME:VERSION; upstream checks what it looks like.
+func parse(ref string) (name, version string) {
+	if _, after, ok := strings.Cut(ref, "/"); ok {
+		ref = after
+	}
+	name, version, _ = strings.Cut(ref, ":")
+	return strings.ToLower(name), version
+}
+
+// part returns the provider that is a part of the plane and that ref names.
+func (c *Client) part(kind clusterctlv1.ProviderType, ref string) (p Provider, ok bool) {
+	name, _ := parse(ref)
+	i := slices.IndexFunc(c.Installed, func(p Provider) bool { return p.Embedded && p.Type == kind && p.Name == name })
+	if i < 0 {
+		return p, false
+	}
+	return c.Installed[i], true
+}
+
+// ToInstall returns what of a request is left to install: providers that are a part of the plane are there already. It fails for another version of those, and for
+// providers that can't work here, before anything is written.
+func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace string) (Request, error) {
+	left := Request{}
+	var errs []error
+	for _, kind := range Types {
+		for _, ref := range request[kind] {
+			p, ok := c.part(kind, ref)
+			if _, version := parse(ref); ok && version != "" && version != p.Version {
+				errs = append(errs, fmt.Errorf("%s is at %s here, not at %s: %w", p.Label(), p.Version, version, ErrPartOfThePlane))
+			}
+			if ok {
+				continue
+			}
+			left[kind] = append(left[kind], ref)
+			if ref != upstream.NoopProvider {
+				errs = append(errs, c.fits(ctx, kind, ref, targetNamespace))
+			}
+		}
+	}
+	return left, errors.Join(errs...)
+}
+
+// MayChange fails if a request to upgrade or delete names a part of the plane, or a version that can't work here.
+func (c *Client) MayChange(ctx context.Context, request Request) error {
+	var errs []error
+	for _, kind := range Types {
+		for _, ref := range request[kind] {
+			if p, ok := c.part(kind, ref); ok {
+				errs = append(errs, fmt.Errorf("%s can't be changed alone: %w", p.Label(), ErrPartOfThePlane))
+			} else if name, version := parse(ref); version != "" {
+				errs = append(errs, c.fits(ctx, kind, name+":"+version, ""))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fits fails if an embedded plane can't run the components of a provider.
+func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, targetNamespace string) error {
+	if !c.Embedded() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no answer within %s; clusterctl's configuration can name a folder instead", fetchTimeout))
+	defer cancel()
+	components, err := c.GetProviderComponents(ctx, ref, kind, upstream.ComponentsOptions{TargetNamespace: targetNamespace})
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("reading the components of %s %s: %w", kind, ref, err)
+	}
+	return fit(clusterctlv1.ManifestLabel(components.Name(), kind)+" "+components.Version(), components.Objs())
+}
+
+// fetchTimeout bounds how long the repository of a provider may take to give its components: upstream tries for minutes.
+const fetchTimeout = 30 * time.Second
+
+// runners are kinds that run containers.
+var runners = []string{"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController", "StatefulSet"}
+
+// fit says why the objects of a provider can't work on an embedded plane, which runs no containers and has no cert-manager.
+func fit(provider string, objects []unstructured.Unstructured) error {
+	var needs []string
+	for _, o := range objects {
+		switch kind := o.GroupVersionKind(); {
+		case slices.Contains(runners, kind.Kind):
+			needs = append(needs, fmt.Sprintf("%s %s/%s", kind.Kind, o.GetNamespace(), o.GetName()))
+		case kind.Group == "cert-manager.io":
+			needs = append(needs, fmt.Sprintf("cert-manager for its %s %s/%s", kind.Kind, o.GetNamespace(), o.GetName()))
+		}
+	}
+	if len(needs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s can't work here: it needs %s, and an embedded plane runs no containers; install it in a management cluster that does (--kubeconfig)",
+		provider, strings.Join(needs, ", "))
+}

@@ -1,0 +1,126 @@
+package clusterctl
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+)
+
+func object(apiVersion, kind, name string) unstructured.Unstructured {
+	o := unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace("ns")
+	o.SetName(name)
+	return o
+}
+
+func TestFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		objects []unstructured.Unstructured
+		want    []string // parts of the message; none: it fits
+	}{
+		"definitions and roles":  {[]unstructured.Unstructured{object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"), object("rbac.authorization.k8s.io/v1", "ClusterRole", "b")}, nil},
+		"a controller in a Pod":  {[]unstructured.Unstructured{object("v1", "Namespace", "a"), object("apps/v1", "Deployment", "manager")}, []string{"addon-x", "Deployment ns/manager", "no containers"}},
+		"everything that runs":   {[]unstructured.Unstructured{object("batch/v1", "CronJob", "j"), object("apps/v1", "DaemonSet", "d")}, []string{"CronJob ns/j, DaemonSet ns/d"}},
+		"a certificate":          {[]unstructured.Unstructured{object("cert-manager.io/v1", "Certificate", "c")}, []string{"cert-manager for its Certificate ns/c"}},
+		"nothing at all to have": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := fit("addon-x", c.objects)
+			if (err != nil) != (len(c.want) > 0) {
+				t.Fatalf("got %v, want %q", err, c.want)
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q is not in %q", part, err)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsAPartOfThePlane(t *testing.T) {
+	plane := &Client{Installed: []Provider{
+		{Name: "kubeadm", Type: clusterctlv1.BootstrapProviderType, Version: "v1.2.3", Embedded: true},
+		{Name: "capstan", Type: clusterctlv1.InfrastructureProviderType, Version: "v0.1.0", Embedded: true},
+	}}
+	infrastructure := func(ref string) Request {
+		return Request{clusterctlv1.InfrastructureProviderType: {ref}}
+	}
+	for name, c := range map[string]struct {
+		request  Request
+		install  bool // it may be asked for
+		conflict bool
+	}{
+		"its name":           {infrastructure("capstan"), true, true},
+		"in upper case":      {infrastructure("Capstan"), true, true},
+		"its version":        {infrastructure("capstan:v0.1.0"), true, true},
+		"another version":    {infrastructure("capstan:v0.2.0"), false, true},
+		"with its namespace": {infrastructure("capstan-system/capstan:v0.1.0"), true, true},
+		"two at once":        {Request{clusterctlv1.InfrastructureProviderType: {"capstan"}, clusterctlv1.BootstrapProviderType: {"kubeadm:v1.2.4"}}, false, true},
+		"none":               {Request{}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left, err := plane.ToInstall(t.Context(), c.request, "")
+			if (err == nil) != c.install || len(left) > 0 {
+				t.Errorf("installing: left %v, %v", left, err)
+			}
+			if err != nil && !errors.Is(err, ErrPartOfThePlane) {
+				t.Errorf("installing: %v", err)
+			}
+			if err := plane.MayChange(t.Context(), c.request); errors.Is(err, ErrPartOfThePlane) != c.conflict {
+				t.Errorf("changing: %v", err)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for text, want := range map[string]string{
+		"v0.1.0": "v0.1.0", "v1.2.3-rc.1": "v1.2.3-rc.1", "v0.1.0-5-gabcdef0": "v0.1.0-5-gabcdef0",
+		"dev": development, "839c54c": development, "1.2.3": development, "v1.2": development, "": development,
+	} {
+		if got := Version(text); got != want {
+			t.Errorf("%q is %s in the inventory, want %s", text, got, want)
+		}
+	}
+}
+
+// TestOwnRepositories: a plane has its providers at its versions, and elsewhere there are Capstan's templates.
+func TestOwnRepositories(t *testing.T) {
+	core := identity{"cluster-api", clusterctlv1.CoreProviderType}
+	capstan := identity{ProviderName, clusterctlv1.InfrastructureProviderType}
+	for name, c := range map[string]struct {
+		installed []Provider
+		want      map[identity]string
+	}{
+		"no management cluster": {nil, map[identity]string{capstan: "v0.3.0"}},
+		"a plane of an older version": {
+			[]Provider{{Name: "cluster-api", Type: core.kind, Version: "v1.14.2", Embedded: true}, {Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}},
+			map[identity]string{core: "v1.14.2", capstan: "v0.2.0"},
+		},
+		"a management cluster that is no plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, map[identity]string{capstan: "v0.3.0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, err := newOwnRepositories(c.installed, "v0.3.0")
+			if err != nil || len(own) != len(c.want) {
+				t.Fatalf("%d repositories, %v", len(own), err)
+			}
+			for id, version := range c.want {
+				if text, err := own[id].GetFile(t.Context(), version, "metadata.yaml"); err != nil || !strings.Contains(string(text), "v1beta2") {
+					t.Errorf("%s at %s: %s %v", id.name, version, text, err)
+				}
+			}
+			if _, err := own[capstan].GetFile(t.Context(), c.want[capstan], "cluster-template.yaml"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if _, err := newOwnRepositories([]Provider{{Name: "capstan", Type: capstan.kind, Version: "839c54c", Embedded: true}}, ""); err == nil || !strings.Contains(err.Error(), "839c54c") {
+		t.Errorf("a version that is none: %v", err)
+	}
+}
