@@ -20,12 +20,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(extensionDir); dir != "" { // see inplace_extension_test.go
-		if err := serveExtension(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, serve := range map[string]func(dir string) error{extensionDir: serveExtension, actorDir: serveActor} {
+		if dir := os.Getenv(variable); dir != "" {
+			if err := serve(dir); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	os.Exit(run(m))
 }
@@ -166,7 +168,13 @@ func decode[T any](t *testing.T, args ...string) T {
 // eventually waits until check returns no error, two minutes at most.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
+	within(t, 2*time.Minute, what, check)
+}
+
+// within waits until check returns no error, for so long at most.
+func within(t *testing.T, limit time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		err := check()
 		if err == nil {

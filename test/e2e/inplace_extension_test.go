@@ -9,9 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -101,30 +99,8 @@ func serveExtension(dir string) error {
 func register(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	pid := 0
-	for _, p := range processes() {
-		if p.name() == "plane" {
-			pid = p.pid
-		}
-	}
-	if pid == 0 {
-		t.Fatal("the plane's process was not found")
-	}
-	line := []string{"--target", strconv.Itoa(pid), "--net"}
-	if os.Geteuid() != 0 {
-		line = append(line, "--user", "--preserve-credentials")
-	}
-	cmd := exec.Command("nsenter", append(line, "--", os.Args[0])...)
-	cmd.Env = append(os.Environ(), extensionDir+"="+dir)
 	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("starting the extension in the dock's network (nsenter is in the package util-linux): %v", err)
-	}
+	cmd, stdin := inDock(t, extensionDir+"="+dir, &output)
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		if err := cmd.Wait(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 )
 
 // noted writes down the calls of a handler before it answers them.
@@ -24,8 +25,9 @@ func (n noted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	line, err := json.Marshal(map[string]any{"hook": parts[min(2, len(parts)-1)], "request": json.RawMessage(body)})
+	_, path, _ := strings.Cut(r.URL.Path, "/hooks.runtime.cluster.x-k8s.io/") // what is before it is the extension's own
+	parts := append(strings.Split(path, "/"), "", "")
+	line, err := json.Marshal(map[string]any{"time": time.Now(), "hook": parts[1], "handler": parts[2], "request": json.RawMessage(body)})
 	if err == nil {
 		noting.Lock()
 		_, err = n.to.Write(append(line, '\n'))

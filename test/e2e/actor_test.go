@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The extensions that an actor plays. Failures of the last one are ignored.
+const (
+	one     = "one"
+	two     = "two"
+	ignored = "ignored"
+)
+
+// Files in the directory of an actor.
+const (
+	certificateDir = "certificate"
+	authorityFile  = "ca.crt"
+	readyFile      = "ready" // holds the process that listens
+)
+
+// actor is a process that plays three registered extensions with handlers of all lifecycle hooks. What they answer, a test says while it runs.
+type actor struct {
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	stdin  interface{ Close() error }
+	output bytes.Buffer
+}
+
+// newActor starts an actor and registers its extensions, all of which pass. All ends with the test.
+func newActor(t *testing.T) *actor {
+	t.Helper()
+	a := &actor{t: t, dir: t.TempDir()}
+	for _, extension := range []string{one, two, ignored} {
+		if err := os.Mkdir(filepath.Join(a.dir, extension), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		a.name(extension, "")
+	}
+	a.start()
+	t.Cleanup(a.stop)
+	for _, extension := range []string{one, two, ignored} {
+		a.register(extension)
+		t.Cleanup(func() { // the test's context has ended
+			if out, err := command(context.Background(), "kubectl", "delete", "extensionconfig", extension, "--ignore-not-found").CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	eventually(t, "the extensions are discovered", func() error {
+		out := must(t, "hook", "list")
+		for _, extension := range []string{one, two, ignored} {
+			if !strings.Contains(out, "beforeclusterdelete."+extension) {
+				return fmt.Errorf("the hooks are\n%s", out)
+			}
+		}
+		return nil
+	})
+	return a
+}
+
+// start starts the process, and waits until it serves.
+func (a *actor) start() {
+	a.t.Helper()
+	a.cmd, a.stdin = inDock(a.t, actorDir+"="+a.dir, &a.output)
+	eventually(a.t, "the extensions are served", func() error {
+		pid, err := os.ReadFile(filepath.Join(a.dir, readyFile))
+		if err == nil && string(pid) != strconv.Itoa(a.cmd.Process.Pid) {
+			err = errors.New("not yet")
+		}
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, a.output.String())
+		}
+		return nil
+	})
+}
+
+// stop ends the process in good order.
+func (a *actor) stop() {
+	_ = a.cmd.Process.Signal(syscall.SIGCONT) // a test may have failed while it was stopped
+	_ = a.stdin.Close()
+	if err := a.cmd.Wait(); err != nil {
+		a.t.Errorf("the extensions ended with: %v\n%s", err, a.output.String())
+	}
+}
+
+// signal sends a signal to the process.
+func (a *actor) signal(s syscall.Signal) {
+	a.t.Helper()
+	if err := a.cmd.Process.Signal(s); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// kill ends the process without a word.
+func (a *actor) kill() {
+	a.t.Helper()
+	a.signal(syscall.SIGKILL)
+	_ = a.cmd.Wait()
+	_ = a.stdin.Close()
+}
+
+// register creates the ExtensionConfig, or gives it the authority of now.
+func (a *actor) register(extension string) {
+	a.t.Helper()
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join(a.dir, name))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		return data
+	}
+	apply(a.t, fmt.Sprintf("apiVersion: runtime.cluster.x-k8s.io/v1beta2\nkind: ExtensionConfig\nmetadata:\n  name: %s\nspec:\n  settings: {from: test}\n  clientConfig:\n    url: %s/%s\n    caBundle: %s\n",
+		extension, read(urlFile), extension, base64.StdEncoding.EncodeToString(read(authorityFile))))
+}
+
+// name says what is behind the names of handlers, from the next start on.
+func (a *actor) name(extension, suffix string) {
+	a.t.Helper()
+	if err := write(filepath.Join(a.dir, extension, namesFile), []byte(suffix)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// tell says how an extension answers a hook from now on.
+func (a *actor) tell(extension, hook string, l line) {
+	a.t.Helper()
+	text, err := json.Marshal(l)
+	if err == nil {
+		err = write(filepath.Join(a.dir, extension, hook), text)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// asked is a call that an extension got.
+type asked struct {
+	Time          time.Time
+	Hook, Handler string
+	Request       map[string]json.RawMessage
+}
+
+// calls are those of a hook that an extension got, the first first; of all hooks if none is named.
+func (a *actor) calls(extension, hook string) []asked {
+	a.t.Helper()
+	data, err := os.ReadFile(filepath.Join(a.dir, extension, callsFile))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var all []asked
+	for text := range strings.Lines(string(data)) {
+		var c asked
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			if !strings.HasSuffix(text, "\n") || strings.HasPrefix(text, "\n") {
+				continue // half a line: it was killed
+			}
+			a.t.Fatalf("%v in %s", err, text)
+		}
+		if c.Hook != "discovery" && (hook == "" || c.Hook == strings.ToLower(hook)) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// asks waits until an extension was asked about a hook so many times more.
+func (a *actor) asks(extension, hook string, times int) {
+	a.t.Helper()
+	before := len(a.calls(extension, hook))
+	eventually(a.t, fmt.Sprintf("%s is asked %d times more about %s", extension, times, hook), func() error {
+		if now := len(a.calls(extension, hook)); now < before+times {
+			return fmt.Errorf("it was asked %d times", now-before)
+		}
+		return nil
+	})
+}
+
+// condition waits until the condition that tells of the topology says all of this.
+func condition(t *testing.T, cluster string, wants ...string) {
+	t.Helper()
+	eventually(t, "the Cluster's condition TopologyReconciled", func() error {
+		got := must(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
+		if i := slices.IndexFunc(wants, func(want string) bool { return !strings.Contains(got, want) }); i >= 0 {
+			return fmt.Errorf("it says %q, not %q", got, wants[i])
+		}
+		return nil
+	})
+}
+
+// rounds holds a hook back in all the ways there are, and sees who is asked again: all are, whether the others blocked, failed or passed (CL-10, CL-12),
+// after the shortest wait (CL-11), and the Cluster says why it waits (CL-08, CL-09). In the end extension one still blocks, with the message that it gives.
+func (a *actor) rounds(cluster, hook string) string {
+	a.t.Helper()
+	a.tell(one, hook, line{blocks, "one has a long wait at " + hook, 5 * time.Minute})
+	a.tell(two, hook, line{blocks, "two has a short wait", time.Second})
+	a.tell(ignored, hook, line{Manner: breaks})
+	condition(a.t, cluster, "one has a long wait at "+hook, "two has a short wait")
+	a.asks(one, hook, 2) // eventually waits for less than five minutes
+	a.tell(two, hook, line{fails, "two has failed", 0})
+	condition(a.t, cluster, hook, "two has failed")
+	a.asks(one, hook, 1)
+	last := line{blocks, "one alone waits at " + hook, time.Second}
+	a.tell(one, hook, last)
+	a.tell(two, hook, line{})
+	condition(a.t, cluster, last.Message)
+	a.asks(two, hook, 1)
+	return last.Message
+}
+
+// inDock starts this test binary in the dock's network, where the plane reaches it, with a variable more. It ends when its standard input does.
+func inDock(t *testing.T, variable string, output *bytes.Buffer) (*exec.Cmd, interface{ Close() error }) {
+	t.Helper()
+	pid := 0
+	for _, p := range processes() {
+		if p.name() == "plane" {
+			pid = p.pid
+		}
+	}
+	if pid == 0 {
+		t.Fatal("the plane's process was not found")
+	}
+	args := []string{"--target", strconv.Itoa(pid), "--net"}
+	if os.Geteuid() != 0 {
+		args = append(args, "--user", "--preserve-credentials")
+	}
+	cmd := exec.Command("nsenter", append(args, "--", os.Args[0])...)
+	cmd.Env = append(os.Environ(), variable)
+	cmd.Stdout, cmd.Stderr = output, output
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("starting an extension in the dock's network (nsenter is in the package util-linux): %v", err)
+	}
+	return cmd, stdin
+}

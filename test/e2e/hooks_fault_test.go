@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// allDisasters is the variable for all disasters at all hooks of the tests, which takes minutes; else there are some at each.
+const allDisasters = "CAPSTAN_TEST_DISASTERS"
+
+// What can happen to an extension and to the plane.
+const (
+	killed        = "its process is killed"
+	hanging       = "it hangs"
+	noCertificate = "it has lost its certificate"
+	redeployed    = "it is deployed with handlers of other names"
+	planeKilled   = "the plane is killed"
+)
+
+// disasters happen to extension one, which blocks a hook, and to the plane, one after the other. Each time the Cluster says what is wrong, nothing goes on,
+// and when the cause is gone, the extension is asked again. In the end it still blocks.
+func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
+	t.Helper()
+	times := 0
+	blocksAgain := func() {
+		t.Helper()
+		times++
+		l := line{blocks, fmt.Sprintf("wait %d at %s", times, hook), time.Second}
+		a.tell(one, hook, l)
+		condition(t, cluster, l.Message)
+	}
+	blocksAgain()
+	before := shape(t, cluster)
+	for _, d := range []struct {
+		name string
+		run  func()
+	}{
+		{killed, func() {
+			a.kill()
+			condition(t, cluster, hook, "."+one, "connect: connection refused")
+			a.start()
+		}},
+		{hanging, func() {
+			a.signal(syscall.SIGSTOP) // connections are still taken, by the kernel
+			condition(t, cluster, hook, "."+one, "it gave no answer within 5s")
+			a.signal(syscall.SIGCONT)
+		}},
+		{noCertificate, func() {
+			a.kill()
+			if err := os.RemoveAll(filepath.Join(a.dir, certificateDir)); err != nil {
+				t.Fatal(err)
+			}
+			a.start()
+			condition(t, cluster, hook, "."+one, "certificate signed by unknown authority")
+			for _, extension := range []string{one, two, ignored} {
+				a.register(extension)
+			}
+		}},
+		{redeployed, func() {
+			a.kill()
+			suffix := "-" + strings.ToLower(hook)
+			a.name(one, suffix)
+			a.start()
+			eventually(t, "the new handler is called", func() error {
+				calls := a.calls(one, hook)
+				if last := calls[len(calls)-1]; !strings.HasSuffix(last.Handler, suffix) {
+					return fmt.Errorf("the last call was of %s", last.Handler)
+				}
+				return nil
+			})
+		}},
+		{planeKilled, func() {
+			if err := kill("plane", "", false); err != nil {
+				t.Fatal(err)
+			}
+			must(t, "up")
+			a.asks(one, hook, 1)
+		}},
+	} {
+		if !slices.Contains(some, d.name) && os.Getenv(allDisasters) == "" {
+			continue
+		}
+		start := time.Now()
+		d.run()
+		blocksAgain()
+		sameShape(t, cluster, d.name+" at "+hook+";", before)
+		t.Logf("%s at %s: %s", d.name, hook, time.Since(start).Round(100*time.Millisecond))
+	}
+}
+
+// Extensions and the plane fail while a cluster waits for a hook, at its creation and at its deletion: nothing is lost. A hook that comes after something has
+// happened is called although the plane was killed before it passed (LH-27).
+func TestExtensionsFailInALife(t *testing.T) {
+	const name = "troubled"
+	a := newActor(t)
+	t.Cleanup(func() { a.remove(name) })
+	a.tell(one, "BeforeClusterCreate", line{blocks, "not yet", time.Second})
+	must(t, "cluster", "create", name, "--workers", "0", "--wait=false")
+	a.disasters(t, name, "BeforeClusterCreate", killed, hanging, redeployed)
+
+	a.tell(one, "AfterControlPlaneInitialized", line{Manner: fails, Message: "not in the mood"})
+	a.tell(one, "BeforeClusterCreate", line{})
+	condition(t, name, "AfterControlPlaneInitialized", "not in the mood")
+	pending := func() string {
+		return must(t, "kubectl", "get", "cluster", name, "-o", `jsonpath={.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks}`)
+	}
+	if hooks := pending(); hooks != "AfterControlPlaneInitialized" {
+		t.Errorf("pending hooks are %q", hooks)
+	}
+	if err := kill("plane", "", false); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "up")
+	a.asks(one, "AfterControlPlaneInitialized", 1)
+	a.tell(one, "AfterControlPlaneInitialized", line{})
+	converges(t, name, 1)
+	eventually(t, "no hook is pending", func() error {
+		if hooks := pending(); hooks != "" {
+			return fmt.Errorf("pending are %s", hooks)
+		}
+		return nil
+	})
+
+	a.tell(one, "BeforeClusterDelete", line{blocks, "not yet", time.Second})
+	must(t, "kubectl", "delete", "cluster", name, "--wait=false")
+	a.disasters(t, name, "BeforeClusterDelete", noCertificate, planeKilled)
+	a.tell(one, "BeforeClusterDelete", line{})
+	vanishes(t, name)
+	if order := moments(t, name, one, two); !slices.Equal(order, []string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
+		t.Errorf("the hooks were called in the order %v", order)
+	}
+}
