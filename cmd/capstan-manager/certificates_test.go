@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -44,7 +48,7 @@ func TestTrust(t *testing.T) {
 }
 
 // TestOwnCertificates installs the components without cert-manager. The API server reaches the manager by the Service, which leads to this machine, and
-// trusts it for what the manager itself wrote, with its own rights.
+// trusts it for what the manager itself wrote, with its own rights. The manager is started as the Deployment says.
 func TestOwnCertificates(t *testing.T) {
 	core, err := apiserver.Core("clusters", "machines")
 	if err != nil {
@@ -69,7 +73,12 @@ func TestOwnCertificates(t *testing.T) {
 	files, err := release.Repository(release.Options{Version: version, Source: apiserver.Root()})
 	c.must(err)
 	port := server.Webhooks.LocalServingPort
-	for document := range bytes.SplitSeq(files[release.Infrastructure+"/"+version+"/"+release.OwnCertificatesComponents], []byte("\n---\n")) {
+	// As clusterctl fills in the variables when the user sets none.
+	components, err := yamlprocessor.NewSimpleProcessor().Process(files[release.Infrastructure+"/"+version+"/"+release.OwnCertificatesComponents],
+		func(name string) (string, error) { return "", fmt.Errorf("%s is not set", name) })
+	c.must(err)
+	var arguments []string
+	for document := range bytes.SplitSeq(components, []byte("\n---\n")) {
 		o := &unstructured.Unstructured{}
 		c.must(yaml.Unmarshal(document, &o.Object))
 		switch {
@@ -92,6 +101,10 @@ func TestOwnCertificates(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()},
 				Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 			}))
+		case o.GetKind() == "Deployment":
+			deployment := &appsv1.Deployment{}
+			c.must(yaml.Unmarshal(document, deployment))
+			arguments = argumentsOf(deployment)
 		case o.GetName() == "capstan-manager-certificates":
 			c.must(c.api.Create(t.Context(), o))
 		}
@@ -100,7 +113,10 @@ func TestOwnCertificates(t *testing.T) {
 		return c.api.List(t.Context(), &infrav1.CapstanMachineList{}) == nil && c.api.List(t.Context(), &infrav1.CapstanHostList{}) == nil &&
 			c.api.List(t.Context(), &infrav1.CapstanClusterList{}) == nil
 	})
-	c.start("--webhook-own-certificates=capstan-system", fmt.Sprintf("--webhook-port=%d", port))
+	if !slices.Contains(arguments, "--webhook-own-certificates=capstan-system") || !slices.Contains(arguments, "--watch-filter=") {
+		t.Fatalf("the Deployment starts the manager with %q", arguments)
+	}
+	c.start(append(arguments, fmt.Sprintf("--webhook-port=%d", port))...)
 	stored := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "capstan://default/host-1/12345678"}}
 	stored.Namespace, stored.Name = "default", "m"
 	c.until("the API server asks the admission webhook", func() bool { return c.api.Create(t.Context(), stored.DeepCopy()) == nil })
@@ -111,4 +127,21 @@ func TestOwnCertificates(t *testing.T) {
 	if _, ok, _ := unstructured.NestedBool(old.Object, "status", "ready"); !ok {
 		t.Errorf("as v1beta1 it has no status.ready: %v", old.Object)
 	}
+}
+
+// argumentsOf returns the arguments of a Deployment's container as a kubelet would give them to it, with the variables of its environment.
+func argumentsOf(d *appsv1.Deployment) []string {
+	var arguments []string
+	c := d.Spec.Template.Spec.Containers[0]
+	for _, a := range c.Args {
+		for _, e := range c.Env {
+			value := e.Value
+			if from := e.ValueFrom; from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.namespace" {
+				value = d.Namespace
+			}
+			a = strings.ReplaceAll(a, "$("+e.Name+")", value)
+		}
+		arguments = append(arguments, a)
+	}
+	return arguments
 }
