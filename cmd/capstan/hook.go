@@ -12,7 +12,7 @@ import (
 
 func (a *app) hookCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "hook", Short: "Runtime hooks: which were called, who handles them, tools for authors of extensions", Aliases: []string{"hooks"}}
-	cmd.AddCommand(a.hookTimelineCommand(), a.hookListCommand(), a.hookCallCommand(), a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
+	cmd.AddCommand(a.hookTimelineCommand(), a.hookUnblockCommand(), a.hookListCommand(), a.hookCallCommand(), a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
 		a.hookPreflightCommand(), a.hookOpenAPICommand())
 	return cmd
 }
@@ -39,9 +39,9 @@ func (a *app) hookTable(calls []record.Call) error {
 		if g.times > 1 {
 			answer = fmt.Sprintf("%s (%d times)", answer, g.times)
 		}
-		text := g.call.Message
-		if g.call.Err != nil {
-			text = g.call.Err.Error()
+		text := blockText(g.call)
+		if g.call.PassedBy != "" {
+			text = "by " + g.call.PassedBy + "; it says: " + text
 		}
 		rows = append(rows, []string{
 			g.call.Time.Local().Format(time.TimeOnly), hookName(g.call.Hook), g.call.Object.Name, g.call.Extension + "/" + g.call.Handler,

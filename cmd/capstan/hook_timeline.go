@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-dev/capstan/runtime/record"
 )
@@ -14,12 +16,62 @@ import (
 // watchPause is between two looks at the journal.
 const watchPause = 500 * time.Millisecond
 
+// existsTimeout bounds how long the timeline waits for the management plane, which it can do without.
+const existsTimeout = 3 * time.Second
+
 // timeline is what "hook timeline" shows; its JSON form is stable.
 type timeline struct {
 	// Calls that were made, oldest first.
 	Calls []record.Call `json:"calls"`
 	// Blocked is what is held back now.
-	Blocked []record.Block `json:"blocked"`
+	Blocked []blocked `json:"blocked"`
+}
+
+// blocked is a block, with what ends it.
+type blocked struct {
+	record.Block
+
+	// GoesOnWhen says what ends it.
+	GoesOnWhen string `json:"goesOnWhen"`
+	// Unblock is the command that lets the object through all the same.
+	Unblock string `json:"unblock"`
+}
+
+// blockedNow gives what is held back now, of the clusters that exist. Pure.
+func blockedNow(calls []record.Call, exists func(record.Object) bool) []blocked {
+	shown := []blocked{}
+	for _, b := range record.Blocks(calls) {
+		if !exists(b.Call.Object) {
+			continue
+		}
+		o := b.Call.Object
+		command := "capstan hook unblock " + o.Name + " " + hookName(b.Call.Hook) + ` --reason "..."`
+		if o.Namespace != "default" {
+			command += " --namespace " + o.Namespace
+		}
+		shown = append(shown, blocked{Block: b, GoesOnWhen: wayOut(b.Call), Unblock: command})
+	}
+	return shown
+}
+
+// clusterExists gives a function that tells whether a cluster is still there; all are if nobody can tell.
+func (a *app) clusterExists(ctx context.Context) func(record.Object) bool {
+	all := func(record.Object) bool { return true }
+	c, err := a.client()
+	if err != nil {
+		return all
+	}
+	ctx, cancel := context.WithTimeout(ctx, existsTimeout)
+	defer cancel()
+	list := &clusterv1.ClusterList{}
+	if err := c.List(ctx, list); err != nil {
+		return all
+	}
+	there := map[record.Object]bool{}
+	for _, cluster := range list.Items {
+		there[record.Object{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}] = true
+	}
+	return func(o record.Object) bool { return o.Kind != "Cluster" || there[o] }
 }
 
 func (a *app) hookTimelineCommand() *cobra.Command {
@@ -42,7 +94,7 @@ oldest calls are forgotten. With --watch it goes on with each call as it is made
 			if watch {
 				return a.watchHooks(cmd.Context(), name, format)
 			}
-			shown := timeline{Calls: calls, Blocked: record.Blocks(calls)}
+			shown := timeline{Calls: calls, Blocked: blockedNow(calls, a.clusterExists(cmd.Context()))}
 			return a.print(format, shown, func() error { return a.timelineTable(shown) })
 		},
 	}
@@ -60,9 +112,10 @@ func (a *app) timelineTable(shown timeline) error {
 	for _, b := range shown.Blocked {
 		rows = append(rows, []string{
 			b.Call.Object.Namespace + "/" + b.Call.Object.Name, hookName(b.Call.Hook), b.Call.Extension + "/" + b.Call.Handler,
-			b.Since.Local().Format(time.DateTime), fmt.Sprint(b.Calls), oneLine(blockText(b.Call), 100), wayOut(b.Call),
+			fmt.Sprintf("%s (%s)", b.Since.Local().Format(time.DateTime), age(metav1.NewTime(b.Since))), fmt.Sprint(b.Calls), oneLine(blockText(b.Call), 100), b.GoesOnWhen,
 		})
 	}
+	defer a.next(shown.Blocked[0].Unblock + "   # an emergency exit, which everybody sees")
 	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
 }
 

@@ -41,8 +41,8 @@ func journal(t *testing.T) (a *app, out *bytes.Buffer, add func(record.Call)) {
 
 func TestTimelineShowsWhatIsBlocked(t *testing.T) {
 	for format, wants := range map[string][]string{
-		"table": {"BeforeClusterCreate", "Blocked now:", "default/blue", "ext/window", "closed until 22:00", "asked again within 30s"},
-		"json":  {`"calls"`, `"blocked"`, `"since"`, "closed until 22:00"},
+		"table": {"BeforeClusterCreate", "Blocked now:", "default/blue", "ext/window", "closed until 22:00", "asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade"},
+		"json":  {`"calls"`, `"blocked"`, `"since"`, "closed until 22:00", `"goesOnWhen"`, `"unblock"`},
 	} {
 		t.Run(format, func(t *testing.T) {
 			a, out, _ := journal(t)
@@ -107,5 +107,15 @@ func TestWayOut(t *testing.T) {
 		if got := wayOut(call); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}
+	}
+}
+
+func TestBlockedNowIsOfClustersThatExist(t *testing.T) {
+	call := func(cluster string) record.Call {
+		return record.Call{Hook: "g/v1/BeforeClusterDelete", Extension: "e", Handler: "h", Answer: record.Blocked, Object: record.Object{Kind: "Cluster", Namespace: "team", Name: cluster}}
+	}
+	got := blockedNow([]record.Call{call("there"), call("gone")}, func(o record.Object) bool { return o.Name == "there" })
+	if len(got) != 1 || got[0].Unblock != `capstan hook unblock there BeforeClusterDelete --reason "..." --namespace team` {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -24,7 +22,6 @@ import (
 	"github.com/capstan-dev/capstan/provider"
 	"github.com/capstan-dev/capstan/provider/inventory"
 	"github.com/capstan-dev/capstan/provider/supply"
-	"github.com/capstan-dev/capstan/runtime/client"
 	"github.com/capstan-dev/capstan/runtime/record"
 	"github.com/capstan-dev/capstan/templates"
 
@@ -104,22 +101,7 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 		Contract: os.Getenv(contractVariable),
 		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
-			certificate, err := tls.X509KeyPair(info.PKI.RuntimeClient.Cert, info.PKI.RuntimeClient.Key)
-			if err != nil {
-				return nil, fmt.Errorf("reading the runtime client's certificate: %w", err)
-			}
-			log := ctrl.Log.WithName("hooks")
-			return client.New(client.Options{
-				Reader:        mgr.GetClient(),
-				MaxRetryAfter: hookRetry,
-				Metrics:       metrics.Registry,
-				Certificate:   func() (*tls.Certificate, error) { return &certificate, nil },
-				Observer: func(call record.Call) {
-					if err := journal.Append(call); err != nil {
-						log.Error(err, "A hook call was not recorded", "hook", call.Hook)
-					}
-				},
-			})
+			return a.runtimeClient(mgr, info, journal)
 		},
 		Setup: []controllers.Setup{func(ctx context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
 			return a.setupProvider(ctx, mgr, docked, hosts)

@@ -62,6 +62,7 @@ func (c *Client) callAll(ctx context.Context, descriptor *hook.Descriptor, objec
 		return again, nil
 	}
 	c.run(ctx, calls)
+	c.passOver(ctx, descriptor, object, calls)
 	c.report(ctx, object, calls)
 
 	responses := make([]runtimehooksv1.ResponseObject, 0, len(calls))

@@ -92,6 +92,10 @@ type Options struct {
 	// change. Default: none.
 	Certificate func() (*tls.Certificate, error)
 
+	// Pass is asked when handlers hold an object back, by an answer that blocks or by a failure, in [Client.CallAllExtensions]: whether an administrator lets
+	// it through all the same. Package unblock has one that reads an annotation. Default: nobody does.
+	Pass PassFunc
+
 	// Deadline bounds all calls of one hook together. Default: DefaultDeadline.
 	Deadline time.Duration
 

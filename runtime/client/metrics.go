@@ -16,7 +16,7 @@ import (
 // Names of the metrics that [Options.Metrics] gets. Their labels are group, version and name of the hook in the version that the handler serves, the
 // ExtensionConfig and the handler's name on the extension's server. What an extension answers never becomes a label.
 const (
-	// MetricCalls counts calls by answer: Success, Blocked, Failure, Ignored, Canceled; and by whether they were made at all.
+	// MetricCalls counts calls by answer: Success, Blocked, Failure, Ignored, Canceled, Passed; and by whether they were made at all.
 	MetricCalls = "runtime_hook_calls_total"
 	// MetricErrors counts calls that failed, whatever their failure policy made of it.
 	MetricErrors = "runtime_hook_call_errors_total"

@@ -29,6 +29,7 @@ func TestBlocks(t *testing.T) {
 		"the next moment has come":                {[]step{{before, "blue", "a", Blocked}, {after, "blue", "b", Success}}, ""},
 		"the next moment of another object":       {[]step{{before, "blue", "a", Blocked}, {after, "green", "b", Success}}, "blue/a 0 1"},
 		"hooks that are no moments say nothing":   {[]step{{before, "blue", "a", Blocked}, {patches, "blue", "p", Failure}}, "blue/a 0 1"},
+		"an administrator has let it through":     {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Passed}}, ""},
 		"a call that was canceled says nothing":   {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Canceled}}, "blue/a 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,5 +47,44 @@ func TestBlocks(t *testing.T) {
 				t.Errorf("got %q, want %q", text, c.want)
 			}
 		})
+	}
+}
+
+// A block begins once and ends once, however often it is asked about.
+func TestChanges(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	tracker := NewTracker([]Call{{Time: start, Hook: "g/v1/BeforeClusterUpgrade", Object: Object{Name: "old"}, Handler: "a", Answer: Blocked}})
+	for i, c := range []struct{ hook, object, handler, answer, want string }{
+		{"BeforeClusterUpgrade", "old", "a", "Blocked", ""}, // it had begun before
+		{"BeforeClusterUpgrade", "blue", "a", "Blocked", "begins blue/a"},
+		{"BeforeClusterUpgrade", "blue", "a", "Failure", ""},
+		{"BeforeClusterUpgrade", "blue", "b", "Blocked", "begins blue/b"},
+		{"BeforeClusterUpgrade", "blue", "a", "Passed", "ends blue/a after 2"},
+		{"BeforeClusterUpgrade", "blue", "a", "Success", ""},
+		{"BeforeClusterDelete", "blue", "c", "Blocked", "ends blue/b after 1, begins blue/c"},
+		{"GeneratePatches", "blue", "c", "Failure", ""},
+		{"BeforeClusterDelete", "blue", "c", "Success", "ends blue/c after 1"},
+	} {
+		var got []string
+		for _, change := range tracker.Add(Call{
+			Time: start.Add(time.Duration(i+1) * time.Minute), Hook: "g/v1/" + c.hook, Object: Object{Name: c.object}, Handler: c.handler, Answer: Answer(c.answer),
+		}) {
+			about := change.Block.Call.Object.Name + "/" + change.Block.Call.Handler
+			if change.Ended == nil {
+				got = append(got, "begins "+about)
+			} else {
+				got = append(got, fmt.Sprintf("ends %s after %d", about, change.Block.Calls))
+			}
+		}
+		if text := strings.Join(got, ", "); text != c.want {
+			t.Errorf("call %d: got %q, want %q", i, text, c.want)
+		}
+	}
+	if blocks := tracker.Blocks(); len(blocks) != 1 || blocks[0].Call.Object.Name != "old" || blocks[0].Calls != 2 || !blocks[0].Since.Equal(start) {
+		t.Errorf("left are %+v", blocks)
+	}
+	tracker.Forget(Object{Name: "old"})
+	if blocks := tracker.Blocks(); len(blocks) != 0 {
+		t.Errorf("of an object that is gone are left %+v", blocks)
 	}
 }

@@ -25,6 +25,8 @@ const (
 	Ignored Answer = "Ignored"
 	// Canceled: the call was ended before its answer, because another handler of the same hook had failed.
 	Canceled Answer = "Canceled"
+	// Passed: the handler blocked or failed, and an administrator has let the object through all the same.
+	Passed Answer = "Passed"
 )
 
 // Object names the object that a hook was called for.
@@ -61,6 +63,8 @@ type Call struct {
 	Err error
 	// NotAsked is true if the call was not made, because the last ones to the same extension failed.
 	NotAsked bool
+	// PassedBy says who has let the object through, and why; empty if the answer is not [Passed].
+	PassedBy string
 }
 
 // line is the form of a Call in the file. Names are part of the file format: add, don't rename.
@@ -76,6 +80,7 @@ type line struct {
 	DurationSeconds   float64   `json:"durationSeconds"`
 	Error             string    `json:"error,omitempty"`
 	NotAsked          bool      `json:"notAsked,omitempty"`
+	PassedBy          string    `json:"passedBy,omitempty"`
 }
 
 // MarshalJSON writes durations in seconds and the error as a text.
@@ -83,7 +88,7 @@ func (c Call) MarshalJSON() ([]byte, error) {
 	l := line{
 		Time: c.Time, Hook: c.Hook, Extension: c.Extension, Handler: c.Handler, Object: c.Object, Answer: c.Answer,
 		RetryAfterSeconds: c.RetryAfter.Seconds(), Message: c.Message, DurationSeconds: c.Duration.Seconds(),
-		NotAsked: c.NotAsked,
+		NotAsked: c.NotAsked, PassedBy: c.PassedBy,
 	}
 	if c.Err != nil {
 		l.Error = c.Err.Error()
@@ -100,7 +105,7 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 	*c = Call{
 		Time: l.Time, Hook: l.Hook, Extension: l.Extension, Handler: l.Handler, Object: l.Object, Answer: l.Answer,
 		RetryAfter: seconds(l.RetryAfterSeconds), Message: l.Message, Duration: seconds(l.DurationSeconds),
-		NotAsked: l.NotAsked,
+		NotAsked: l.NotAsked, PassedBy: l.PassedBy,
 	}
 	if l.Error != "" {
 		c.Err = errors.New(l.Error)

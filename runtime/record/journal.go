@@ -17,8 +17,8 @@ const (
 	DefaultSize = 2 << 20
 	// maxText bounds the message and the error of a call in the journal, in bytes.
 	maxText = 4 << 10
-	// maxLine is more than any line that Append writes: every byte of two texts may take six in JSON.
-	maxLine = 64 << 10
+	// maxLine is more than any line that Append writes: every byte of its texts may take six in JSON.
+	maxLine = 128 << 10
 	// OldSuffix is appended to the path of a journal to give the path of the file before the current one.
 	OldSuffix = ".1"
 )
@@ -90,7 +90,7 @@ func endLine(file *os.File) (int64, error) {
 // Append writes one call. Texts of more than 4 KiB are shortened. It returns when the operating system has the line; a crash
 // of the machine may lose the last ones.
 func (j *Journal) Append(call Call) error {
-	call.Message = clip(call.Message)
+	call.Message, call.PassedBy = clip(call.Message), clip(call.PassedBy)
 	if call.Err != nil {
 		call.Err = errors.New(clip(call.Err.Error()))
 	}

@@ -1,0 +1,156 @@
+package blockevent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/record"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func block(err error) record.Call {
+	c := record.Call{
+		Time: start, Hook: "g/v1/BeforeClusterUpgrade", Extension: "capstan", Handler: "window", Answer: record.Blocked, Message: "closed",
+		Object: record.Object{Kind: "Cluster", Namespace: "default", Name: "blue"},
+	}
+	if err != nil {
+		c.Answer, c.Err, c.Message = record.Failure, err, ""
+	}
+	return c
+}
+
+func TestDescribe(t *testing.T) {
+	ended := func(hook string, answer record.Answer, by string) *record.Call {
+		return &record.Call{Time: start.Add(90 * time.Second), Hook: "g/v1/" + hook, Answer: answer, PassedBy: by}
+	}
+	for name, c := range map[string]struct {
+		call  record.Call
+		ended *record.Call
+		want  string
+	}{
+		"it waits":                 {block(nil), nil, "Normal HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension capstan waits: closed"},
+		"it fails":                 {block(errors.New("no route")), nil, "Warning HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension capstan fails: no route"},
+		"it goes on":               {block(nil), ended("BeforeClusterUpgrade", record.Success, ""), "Normal HookReleased Hook BeforeClusterUpgrade goes on after 1m30s: handler window of extension capstan lets the Cluster through"},
+		"somebody lets it through": {block(nil), ended("BeforeClusterUpgrade", record.Passed, "alice: now"), "Warning HookUnblocked Hook BeforeClusterUpgrade was passed after 1m30s, although handler window of extension capstan blocks it, by alice: now"},
+		"it is at another hook":    {block(nil), ended("BeforeClusterDelete", record.Success, ""), "Normal HookReleased Hook BeforeClusterUpgrade blocks no longer after 1m30s: the Cluster is at BeforeClusterDelete now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, reason, message, _ := describe(record.Change{Block: record.Block{Call: c.call, Since: start, Calls: 3}, Ended: c.ended})
+			if got := kind + " " + reason + " " + message; got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// api is an API server that fails as often as it is told to.
+type api struct {
+	client.Reader
+	client.Writer
+	failures int
+	missing  bool
+	events   []*corev1.Event
+	made     chan struct{}
+}
+
+func (a *api) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	if a.missing {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "clusters"}, key.Name)
+	}
+	return nil
+}
+
+func (a *api) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	if a.failures > 0 {
+		a.failures--
+		return errors.New("the API server is away")
+	}
+	a.events = append(a.events, object.(*corev1.Event))
+	a.made <- struct{}{}
+	return nil
+}
+
+func newWriter(t *testing.T, a *api, calls ...record.Call) *Writer {
+	t.Helper()
+	a.made = make(chan struct{}, 10)
+	w, err := New(Options{Reader: a, Writer: a, Component: "test", Calls: calls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// An Event is made when the API server is there again, with a name that follows from the block.
+func TestEventsOutliveAnAPIServer(t *testing.T) {
+	one, two := &api{failures: 2}, &api{}
+	for _, a := range []*api{one, two} {
+		w := newWriter(t, a)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ended := make(chan error, 1)
+		go func() { ended <- w.Start(ctx) }()
+		w.Observe(block(nil))
+		select {
+		case <-a.made:
+		case <-ctx.Done():
+			t.Error("no Event was made")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if len(one.events) != 1 || len(two.events) != 1 || one.events[0].Name != two.events[0].Name {
+		t.Errorf("two processes make %v and %v", one.events, two.events)
+	}
+}
+
+// Of a Cluster that is gone nothing is told, and nothing is remembered.
+func TestClustersThatAreGone(t *testing.T) {
+	a := &api{missing: true}
+	w := newWriter(t, a, block(nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.write(t.Context(), record.Change{Block: w.tracker.Blocks()[0]})
+	if err := w.Start(ctx); err != nil || len(w.tracker.Blocks()) != 0 || len(a.events) != 0 {
+		t.Errorf("%v, %v, %v", err, w.tracker.Blocks(), a.events)
+	}
+}
+
+// Observing never waits, whatever is in the queue, and takes no note of what is no moment of a Cluster.
+func TestObserveNeverWaits(t *testing.T) {
+	w := newWriter(t, &api{})
+	for range maxQueue + 10 {
+		w.Observe(block(nil))
+	}
+	if len(w.queue) != maxQueue {
+		t.Errorf("%d calls are in the queue", len(w.queue))
+	}
+	w = newWriter(t, &api{})
+	other, machine := block(nil), block(nil)
+	other.Hook, machine.Object.Kind = "g/v1/GeneratePatches", "Machine"
+	w.Observe(other)
+	w.Observe(machine)
+	if len(w.queue) != 0 {
+		t.Errorf("%d calls are in the queue", len(w.queue))
+	}
+}
+
+func TestEventsHaveNamesThatAreAllowed(t *testing.T) {
+	w := newWriter(t, &api{})
+	cluster := &clusterv1.Cluster{}
+	cluster.Name = strings.Repeat("x", 63)
+	event := w.event(cluster, record.Change{Block: record.Block{Call: block(errors.New(strings.Repeat("y", 5000))), Since: start}})
+	if len(event.Name) > 253 || len(event.Message) > maxMessage+3 {
+		t.Errorf("name %q, message of %d bytes", event.Name, len(event.Message))
+	}
+}

@@ -1,0 +1,294 @@
+package unblock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/extension"
+	"github.com/capstan-dev/capstan/runtime/blockevent"
+	"github.com/capstan-dev/capstan/runtime/client"
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/hooktest"
+	"github.com/capstan-dev/capstan/runtime/record"
+	"github.com/capstan-dev/capstan/runtime/server"
+	"github.com/capstan-dev/capstan/runtime/unblock"
+	"github.com/capstan-dev/capstan/test/apiserver"
+)
+
+const limit = 90 * time.Second
+
+// api is the API server of all tests of this package.
+var api *apiserver.Server
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	crds, err := apiserver.Core("clusters")
+	if err == nil {
+		api, err = apiserver.Start(apiserver.Options{CRDs: crds})
+	}
+	defer func() {
+		if api != nil {
+			if err := api.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+			}
+		}
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the API server:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// world is a Cluster whose upgrades an extension may hold back, and the client of a management plane, with everything that it tells.
+type world struct {
+	t       *testing.T
+	admin   ctrlclient.Client
+	server  *hooktest.Extension
+	cluster *clusterv1.Cluster
+	journal string
+	blocks  atomic.Bool
+
+	calls *client.Client
+	end   func() // of the plane
+}
+
+func newWorld(t *testing.T, name string) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := ctrlclient.New(api.Config, ctrlclient.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, admin: admin, journal: filepath.Join(t.TempDir(), "hooks.jsonl"), cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: name + "-"}}}
+	w.cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "local"}, Version: "v1.35.4"}
+	if err := admin.Create(t.Context(), w.cluster); err != nil {
+		t.Fatal(err)
+	}
+	w.blocks.Store(true)
+	w.server = hooktest.Start(t, server.Handle(hook.BeforeClusterUpgrade, "window",
+		func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) error {
+			if w.blocks.Load() {
+				return server.Wait(time.Second, "closed until Saturday")
+			}
+			return nil
+		}))
+	w.startPlane()
+	t.Cleanup(func() { w.end() })
+	return w
+}
+
+// startPlane is a process that begins with the journal of the one before it.
+func (w *world) startPlane() {
+	w.t.Helper()
+	known, err := record.Read(w.journal)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	journal, err := record.Open(w.journal, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	desk := unblock.NewDesk(w.admin, w.admin)
+	events, err := blockevent.New(blockevent.Options{
+		Reader: w.admin, Writer: w.admin, Calls: known, Component: "test",
+		Over: func(ctx context.Context, cluster *clusterv1.Cluster, hook string) error {
+			return desk.Clear(ctx, cluster, hook)
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.calls, err = client.New(client.Options{Pass: desk.Pass, Observer: func(call record.Call) {
+		if err := journal.Append(call); err != nil {
+			w.t.Error(err)
+		}
+		events.Observe(call)
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.calls.WarmUp(&runtimev1.ExtensionConfigList{}); err != nil {
+		w.t.Fatal(err)
+	}
+	discovered, err := w.calls.Discover(w.t.Context(), extension.Config(w.server.URL, w.server.CA))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.calls.Register(discovered); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- events.Start(ctx) }()
+	w.end = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+		w.calls.Close()
+		if err := journal.Close(); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// asks asks whether the Cluster may be upgraded, as reconcilers do.
+func (w *world) asks(cluster *clusterv1.Cluster) (through bool) {
+	w.t.Helper()
+	response := &runtimehooksv1.BeforeClusterUpgradeResponse{}
+	request := &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *cluster, FromKubernetesVersion: "v1.35.4", ToKubernetesVersion: "v1.36.3"}
+	if err := w.calls.CallAllExtensions(w.t.Context(), runtimehooksv1.BeforeClusterUpgrade, cluster, request, response); err != nil {
+		w.t.Fatal(err)
+	}
+	return response.RetryAfterSeconds == 0
+}
+
+func (w *world) read() *clusterv1.Cluster {
+	w.t.Helper()
+	if err := w.admin.Get(w.t.Context(), ctrlclient.ObjectKeyFromObject(w.cluster), w.cluster); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.cluster.DeepCopy()
+}
+
+func (w *world) grant() {
+	w.t.Helper()
+	order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "alice", Reason: "security fix", Until: time.Now().Add(10 * time.Minute)}
+	if err := unblock.Grant(w.t.Context(), w.admin, w.read(), order); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// events gives how many Events there are of a reason, and the text of the last one.
+func (w *world) events(reason string) (count int, message string) {
+	w.t.Helper()
+	list := &corev1.EventList{}
+	if err := w.admin.List(w.t.Context(), list, ctrlclient.InNamespace("default")); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Reason == reason && e.InvolvedObject.UID == w.cluster.UID {
+			count++
+			message = e.Type + " " + e.Message
+		}
+	}
+	return count, message
+}
+
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	deadline, tick := time.After(limit), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			w.t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *world) hasPermission() bool { return w.read().Annotations[unblock.Annotation] != "" }
+
+// An administrator lets a Cluster through, once; who and why is in an Event and in the journal. Blocks begin once, also for a process that was started anew.
+func TestUnblock(t *testing.T) {
+	w := newWorld(t, "blue")
+	w.until("the block's Event is there", func() bool {
+		n, message := w.events(blockevent.ReasonBlocked)
+		return !w.asks(w.read()) && n == 1 && strings.Contains(message, "Normal Hook BeforeClusterUpgrade is blocked since ") &&
+			strings.HasSuffix(message, "handler window of extension capstan waits: closed until Saturday")
+	})
+	w.end()
+	w.startPlane()
+
+	w.grant()
+	seen := w.read() // what a cache may show for a while
+	if !w.asks(seen) {
+		t.Error("an administrator has let it through, and it waits")
+	}
+	if w.hasPermission() {
+		t.Error("the permission is still there")
+	}
+	seen.Labels = map[string]string{"changed": "so that nobody answers from memory"}
+	if w.asks(seen) {
+		t.Error("a permission was used twice")
+	}
+	w.until("the Event of the administrator is there", func() bool {
+		n, message := w.events(blockevent.ReasonUnblocked)
+		return n == 1 && strings.HasPrefix(message, "Warning Hook BeforeClusterUpgrade was passed after ") && strings.HasSuffix(message, "by alice: security fix")
+	})
+	w.until("another block has begun", func() bool {
+		n, _ := w.events(blockevent.ReasonBlocked)
+		return n == 2
+	})
+	calls, err := record.Read(w.journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for _, call := range calls {
+		if call.Answer == record.Passed {
+			passed++
+			if call.PassedBy != "alice: security fix" || call.Message != "closed until Saturday" {
+				t.Errorf("the journal says %+v", call)
+			}
+		}
+	}
+	if passed != 1 {
+		t.Errorf("the journal has %d calls that were passed", passed)
+	}
+}
+
+// A permission that was not needed, or is for something else, lets nothing through later.
+func TestOldPermissions(t *testing.T) {
+	w := newWorld(t, "green")
+	if w.asks(w.read()) {
+		t.Fatal("it goes through")
+	}
+	w.grant()
+	w.read()
+	w.cluster.Spec.Topology.Version = "v1.36.3"
+	if err := w.admin.Update(t.Context(), w.cluster); err != nil {
+		t.Fatal(err)
+	}
+	if w.asks(w.read()) {
+		t.Error("a permission for the spec as it was let another one through")
+	}
+	w.grant()
+	w.blocks.Store(false)
+	if !w.asks(w.read()) {
+		t.Error("it waits although nobody blocks")
+	}
+	w.until("the permission that was not needed is gone", func() bool { return !w.hasPermission() })
+	w.until("the end of the block is told", func() bool {
+		n, message := w.events(blockevent.ReasonReleased)
+		return n == 1 && strings.HasPrefix(message, "Normal Hook BeforeClusterUpgrade goes on after ")
+	})
+	w.blocks.Store(true)
+	cluster := w.read()
+	cluster.Labels = map[string]string{"changed": "again"}
+	if w.asks(cluster) {
+		t.Error("an old permission let it through")
+	}
+}
