@@ -43,7 +43,17 @@ func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.
 			return fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters are already", target.Path)
 		}
 	}
-	return noLocalHosts(ctx, source, namespace)
+	hosts := &infrav1.CapstanHostList{}
+	if err := source.List(ctx, hosts, client.InNamespace(namespace)); err != nil {
+		if noMatch(err) {
+			return nil // no Capstan here
+		}
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	if err := local(hosts.Items); err != nil || target.Path == "" {
+		return err
+	}
+	return held(hosts.Items)
 }
 
 // clusterID returns what tells API servers apart, by whatever name they are reached.
@@ -53,23 +63,30 @@ func clusterID(ctx context.Context, c client.Client) (types.UID, error) {
 	return namespace.UID, err
 }
 
-// noLocalHosts fails if a machine of the namespace is on a local host.
-func noLocalHosts(ctx context.Context, c client.Client, namespace string) error {
-	hosts := &infrav1.CapstanHostList{}
-	if err := c.List(ctx, hosts, client.InNamespace(namespace)); err != nil {
-		if noMatch(err) {
-			return nil // no Capstan here
-		}
-		return fmt.Errorf("listing hosts: %w", err)
-	}
+// local fails if a machine is on a local host.
+func local(hosts []infrav1.CapstanHost) error {
 	var stay []string
-	for _, h := range hosts.Items {
+	for _, h := range hosts {
 		if h.Spec.Supplier != "" && h.Spec.Claim != nil {
 			stay = append(stay, fmt.Sprintf("%s (cluster %s)", h.Name, h.Spec.Claim.Cluster))
 		}
 	}
 	if len(stay) > 0 {
 		return fmt.Errorf("local hosts are processes of this plane and can't move with their clusters: %s; move owned hosts, or make the clusters anew in the target", strings.Join(stay, ", "))
+	}
+	return nil
+}
+
+// held fails if a host would hold the move, which clusterctl notices after some minutes, with the clusters paused.
+func held(hosts []infrav1.CapstanHost) error {
+	var commands []string
+	for _, h := range hosts {
+		if h.Spec.Claim != nil && h.Annotations[infrav1.HandedOverAnnotation] != string(h.UID) {
+			commands = append(commands, fmt.Sprintf("kubectl annotate --overwrite -n %s capstanhost %s %s=%s", h.Namespace, h.Name, infrav1.HandedOverAnnotation, h.UID))
+		}
+	}
+	if len(commands) > 0 {
+		return fmt.Errorf("nobody has said yet that the agents of these hosts go along (docs/clusterctl.md says how they do): run\n  %s", strings.Join(commands, "\n  "))
 	}
 	return nil
 }

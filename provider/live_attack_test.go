@@ -3,6 +3,8 @@
 package provider
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,14 +58,15 @@ func (l *live) attack(host string) (refused func()) {
 		}
 	}
 	// What an agent writes into its spec through its status goes nowhere.
-	changed := own.DeepCopy()
+	changed, labels := own.DeepCopy(), own.Labels
 	changed.Spec.Claim = nil
 	changed.Labels = map[string]string{"disk": "ssd"}
 	if err := agent.Status().Update(ctx, changed); err != nil && !apierrors.IsConflict(err) {
 		l.Errorf("updating the status: %v", err)
 	}
+	own = &infrav1.CapstanHost{}
 	l.get(host, own)
-	if own.Spec.Claim == nil || len(own.Labels) != 0 {
+	if own.Spec.Claim == nil || !maps.Equal(own.Labels, labels) {
 		l.Error("an agent changed its claim or labels through its status")
 	}
 	if _, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+host); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/moving"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -42,10 +43,21 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	}
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil
+	moving.Mark(s.host)
 	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
 	r.Recorder.Eventf(s.host, nil, "Normal", "Returned", "ClearClaim", "clean after machine %s, free again", c.Machine)
+	return step.Next(), nil
+}
+
+// moving makes sure that the host is marked for a move of its cluster as its claim asks for: claims mark it themselves; it is left to see who was handed over.
+func (r *Reconciler) moving(ctx context.Context, s *scope) (step.Answer, error) {
+	before := s.host.DeepCopy()
+	moving.Mark(s.host)
+	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); err != nil {
+		return step.Answer{}, fmt.Errorf("marking the host for a move of its cluster: %w", err)
+	}
 	return step.Next(), nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/moving"
 	"github.com/capstan-dev/capstan/provider/placement"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -64,6 +65,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 		host, _ := placement.Place(hosts, request)
 		before := host.DeepCopy()
 		host.Spec.Claim = claim.New(host, s.capstan, s.machine)
+		moving.Mark(host)
 		switch err := delta.Patch(ctx, r.Client, before, host, delta.Locked); {
 		case err == nil:
 			s.host = host

@@ -1,0 +1,51 @@
+// Package moving decides what of the inventory goes along when clusters move to another management cluster, and what holds such a move.
+//
+// clusterctl takes what leads to a Cluster by owner references. A CapstanHost leads to none: it outlives the machines on it. So a host that is claimed
+// carries clusterctl's label for objects that move all the same (CT-95, CT-96); one that is free stays. What belongs to a host, its account, role and Lease, is made
+// again in the target and collected in the source.
+//
+// A host must not change sides before its agent knows where to: the annotation that holds a move (CT-106, CT-107) is on each claimed host until somebody has
+// said that the agent was handed over. Local hosts are processes of one management plane; they hold a move for good.
+package moving
+
+import (
+	"maps"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// ours is the value of label and annotation as we set them; what somebody else has set stays.
+const ours = "claimed"
+
+// Mark brings a host's label and annotation in line with its claim.
+func Mark(host *infrav1.CapstanHost) {
+	claimed := host.Spec.Claim != nil
+	host.Labels = set(host.Labels, clusterctlv1.ClusterctlMoveLabel, claimed)
+	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !handedOver(host))
+}
+
+// handedOver reports whether somebody vouched that the agent of this object goes along. In the target the object is another one, with another uid: there
+// the word doesn't count any more.
+func handedOver(host *infrav1.CapstanHost) bool {
+	return host.Spec.Supplier == "" && host.UID != "" && host.Annotations[infrav1.HandedOverAnnotation] == string(host.UID)
+}
+
+// set adds or removes our value of a key.
+func set(all map[string]string, key string, want bool) map[string]string {
+	value, has := all[key]
+	if want == has || has && value != ours {
+		return all
+	}
+	all = maps.Clone(all)
+	switch {
+	case !want:
+		delete(all, key)
+		return all
+	case all == nil:
+		all = map[string]string{}
+	}
+	all[key] = ours
+	return all
+}

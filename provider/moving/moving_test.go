@@ -1,0 +1,59 @@
+package moving
+
+import (
+	"maps"
+	"testing"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+const label, block = clusterctlv1.ClusterctlMoveLabel, clusterctlv1.BlockMoveAnnotation
+
+// TestMark (CT-88, CT-91, CT-95, CT-96, CT-106).
+func TestMark(t *testing.T) {
+	type values = map[string]string
+	for name, c := range map[string]struct {
+		supplier            string
+		claimed             bool
+		labels, annotations values
+		wantLabels, want    values
+	}{
+		"a free host stays": {},
+		"a claimed host moves, when its agent knows where to":   {claimed: true, wantLabels: values{label: ours}, want: values{block: ours}},
+		"a local host never moves, and neither do its machines": {supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid"}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid", block: ours}},
+		"the agent was handed over": {
+			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid", block: ours}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid"},
+		},
+		"that was another object, before a move": {
+			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "earlier"}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "earlier", block: ours},
+		},
+		"the machine has gone": {labels: values{label: ours, "a": "b"}, annotations: values{block: ours}, wantLabels: values{"a": "b"}, want: values{}},
+		"what others have set stays on a free host": {
+			labels: values{label: ""}, annotations: values{block: "me"}, wantLabels: values{label: ""}, want: values{block: "me"},
+		},
+		"what others have set stays on a claimed host": {
+			claimed: true, labels: values{label: ""}, annotations: values{block: "me", infrav1.HandedOverAnnotation: "uid"},
+			wantLabels: values{label: ""}, want: values{block: "me", infrav1.HandedOverAnnotation: "uid"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := &infrav1.CapstanHost{}
+			host.UID, host.Labels, host.Annotations, host.Spec.Supplier = "uid", c.labels, c.annotations, c.supplier
+			if c.claimed {
+				host.Spec.Claim = &infrav1.HostClaim{}
+			}
+			before := host.DeepCopy()
+			for range 2 { // the second time changes nothing
+				Mark(host)
+				if !maps.Equal(host.Labels, c.wantLabels) || !maps.Equal(host.Annotations, c.want) {
+					t.Errorf("labels %v, annotations %v", host.Labels, host.Annotations)
+				}
+			}
+			if !maps.Equal(before.Labels, c.labels) {
+				t.Error("the labels of a copy have changed")
+			}
+		})
+	}
+}
