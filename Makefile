@@ -88,8 +88,8 @@ test: generate lint build ## all tests: unit, API, end to end with real clusters
 	@echo "All tests passed. Next: make demo"
 
 .PHONY: test-upgrade
-test-upgrade: build kube-previous ## upgrade a real cluster from the Kubernetes minor before to this one
-	@go test -count=1 -v -run 'TestUpgrade$$' ./test/e2e
+test-upgrade: build kube-previous ## upgrade real clusters from the Kubernetes minor before to this one, with hooks that block and extensions that fail (takes long)
+	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
 
 .PHONY: test-faults
 test-faults: kube ## the provider while its API server fails it, every call in turn, with the race detector, 20 times (takes long)
@@ -109,6 +109,10 @@ bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go run ./hack/bench
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
+
+.PHONY: bench-extensions
+bench-extensions: build kube-previous ## measure what the plane's own extensions cost: create and upgrade with them and without, in turns (takes long)
+	@go run ./hack/bench -extensions 5
 
 # What goes into a release besides the sources: where images will be, the date of all files, flags of go build.
 IMAGE_PREFIX ?=

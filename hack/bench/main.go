@@ -2,6 +2,7 @@
 // each operation takes, phase by phase, and how much memory all of it takes, beside the bounds that the project has set itself.
 //
 //	go run ./hack/bench [-ha] [-keep]
+//	go run ./hack/bench -extensions 5
 //
 // Figures depend on the machine and on what else it does: compare those of one run, or the same run before and after a change.
 package main
@@ -26,8 +27,9 @@ import (
 func main() {
 	ha := flag.Bool("ha", true, "also measure a cluster with three control plane machines")
 	keep := flag.Bool("keep", false, "leave everything running at the end")
+	extensions := flag.Int("extensions", 0, "instead: so many times, make and upgrade a cluster with the plane's own extensions and without, and compare")
 	flag.Parse()
-	if err := run(*ha, *keep); err != nil {
+	if err := run(*ha, *keep, *extensions); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -48,7 +50,7 @@ type bench struct {
 	results []result
 }
 
-func run(ha, keep bool) (err error) {
+func run(ha, keep bool, extensions int) (err error) {
 	binary, err := filepath.Abs("bin/capstan")
 	if err != nil {
 		return err
@@ -63,6 +65,9 @@ func run(ha, keep bool) (err error) {
 	b := &bench{capstan: binary, home: home}
 	if !keep {
 		defer func() { err = errors.Join(err, b.do("down", "--delete")) }()
+	}
+	if extensions > 0 {
+		return b.compareExtensions(extensions)
 	}
 	if err := b.measure(ha); err != nil {
 		return err

@@ -27,7 +27,7 @@ func (a *actor) remove(cluster string) {
 
 // The hooks around the creation and the deletion of a real cluster: the moment of each, that the first and the last block and that the one between does not,
 // what is in the requests, who is called again, what the Cluster says meanwhile, and that an extension whose failures are ignored holds nothing back
-// (LH-01 to LH-03, LH-05 to LH-10, LH-24 to LH-26, CL-04).
+// (LH-01, LH-05 to LH-10, LH-24 to LH-26, CL-04).
 func TestHooksOfCreationAndDeletion(t *testing.T) {
 	const name = "hooked"
 	a := newActor(t)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// allDisasters is the variable for all disasters at all hooks of the tests, which takes minutes; else there are some at each.
-const allDisasters = "CAPSTAN_TEST_DISASTERS"
+// long is the variable for tests that take many minutes: those of upgrades, and all disasters at all hooks, of which there are some at each without it.
+const long = "CAPSTAN_TEST_LONG"
 
 // What can happen to an extension and to the plane.
 const (
@@ -83,7 +83,7 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 			a.asks(one, hook, 1)
 		}},
 	} {
-		if !slices.Contains(some, d.name) && os.Getenv(allDisasters) == "" {
+		if !slices.Contains(some, d.name) && os.Getenv(long) == "" {
 			continue
 		}
 		start := time.Now()

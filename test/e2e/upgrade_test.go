@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,17 +8,7 @@ import (
 
 // TestUpgrade takes a cluster from the minor release before to the one of now, and back it does not go.
 func TestUpgrade(t *testing.T) {
-	version := func(file string) string {
-		data, err := os.ReadFile(filepath.Join("..", "..", "kube", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(string(data))
-	}
-	from, to := version("PREVIOUS_VERSION"), version("DEFAULT_VERSION")
-	if _, err := os.Stat(filepath.Join("..", "..", "bin", "bundles", from, "capstan-kube")); err != nil {
-		t.Skipf("there is no bundle for %s: make kube-previous builds it", from)
-	}
+	from, to := twoVersions(t)
 	const name = "upgrade"
 	must(t, "cluster", "create", name, "--workers", "1", "--kubernetes-version", from)
 	versions := func() (all []string) {

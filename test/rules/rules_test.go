@@ -48,9 +48,9 @@ func table(t *testing.T, text string, fields int) [][]string {
 
 var (
 	// T-CT-05 is a behaviour test, no rule.
-	behaviour = regexp.MustCompile(`\bT-CT-\d\d\b`)
+	behaviour = regexp.MustCompile(`\bT-(CT|LH)-\d\d\b`)
 
-	cited    = regexp.MustCompile(`\b(RX|RC|RS|CL|UH|CT)-(\d\d\d?)(?: to (RX|RC|RS|CL|UH|CT)-(\d\d\d?))?\b`)
+	cited    = regexp.MustCompile(`\b(RX|RC|RS|CL|LH|UH|CT)-(\d\d\d?)(?: to (RX|RC|RS|CL|LH|UH|CT)-(\d\d\d?))?\b`)
 	testName = regexp.MustCompile(`^(Test|Fuzz|Example|Benchmark)`)
 )
 
@@ -72,7 +72,7 @@ func ids(text string) []string {
 
 func TestIDs(t *testing.T) {
 	for text, want := range map[string]string{
-		"(RX-05)": "RX-05", "(CL-16, CL-17)": "CL-16 CL-17", "(UH-01 to UH-03)": "UH-01 UH-02 UH-03", "RX-1": "", "XRX-05": "", "T-CT-05: CT-110": "CT-110", "RX-02 to CL-03": "RX-02",
+		"(RX-05)": "RX-05", "(CL-16, CL-17)": "CL-16 CL-17", "(UH-01 to UH-03)": "UH-01 UH-02 UH-03", "T-LH-05: LH-15": "LH-15", "RX-1": "", "XRX-05": "", "T-CT-05: CT-110": "CT-110", "RX-02 to CL-03": "RX-02",
 	} {
 		if got := strings.Join(ids(text), " "); got != want {
 			t.Errorf("%q names %q, want %q", text, got, want)
@@ -177,11 +177,18 @@ func TestEveryRuleIsCovered(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	clusterctl := func(r rule) bool { return strings.HasPrefix(r.id, "CT-") }
-	for name, of := range map[string][]rule{
-		"clusterctl-rules.txt":  slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return !clusterctl(r) }),
-		"runtime-sdk-rules.txt": slices.DeleteFunc(slices.Clone(rules), clusterctl),
-	} {
+	reports := map[string][]rule{}
+	for _, r := range rules {
+		name := "runtime-sdk-rules.txt"
+		switch r.id[:strings.Index(r.id, "-")] {
+		case "CT":
+			name = "clusterctl-rules.txt"
+		case "LH":
+			name = "lifecycle-rules.txt"
+		}
+		reports[name] = append(reports[name], r)
+	}
+	for name, of := range reports {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(report(t, of, covered, reasons)), 0o644); err != nil {
 			t.Fatal(err)
 		}
