@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -214,11 +215,14 @@ func (e *embedded) testTemplates() {
 // testReal: the real clusterctl finds a management cluster in the plane.
 func (e *embedded) testReal() {
 	e.works("cluster", "create", "demo", "--workers", "0", "--wait=false")
+	host := &infrav1.CapstanHost{}
 	e.until("a host is claimed", func() bool {
-		host := &infrav1.CapstanHost{}
 		e.must(e.api.Get(e.Context(), client.ObjectKey{Namespace: "default", Name: "host-01"}, host))
 		return host.Spec.Claim != nil
 	})
+	if !hasKey(host.Labels, clusterctlv1.ClusterctlMoveLabel) || !hasKey(host.Annotations, clusterctlv1.BlockMoveAnnotation) {
+		e.Errorf("a local host that is claimed doesn't hold moves: %v, %v", host.Labels, host.Annotations)
+	}
 	if out := e.run("describe", "cluster", "demo"); !strings.Contains(out, "CapstanCluster") || !strings.Contains(out, "KubeadmControlPlane") {
 		e.Errorf("the description is\n%s", out)
 	}
@@ -234,4 +238,25 @@ func (e *embedded) testReal() {
 	}
 	e.run("move", "--dry-run")
 	e.fails("host-01 (cluster demo)", "move", "--dry-run")
+	kcp := e.controlPlane()
+	e.run("alpha", "rollout", "restart", "kubeadmcontrolplane/"+kcp.GetName())
+	if after, _, _ := unstructured.NestedString(e.controlPlane().Object, "spec", "rollout", "after"); after == "" {
+		e.Error("the real clusterctl has restarted no rollout")
+	}
+	e.works("clusterctl", "alpha", "rollout", "pause", "kubeadmcontrolplane/"+kcp.GetName())
+	if !hasKey(e.controlPlane().GetAnnotations(), "cluster.x-k8s.io/paused") {
+		e.Error("capstan has paused no rollout")
+	}
+}
+
+// controlPlane returns the only one that there is.
+func (e *embedded) controlPlane() *unstructured.Unstructured {
+	e.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("controlplane.cluster.x-k8s.io/v1beta2")
+	list.SetKind("KubeadmControlPlaneList")
+	if e.must(e.api.List(e.Context(), list)); len(list.Items) != 1 {
+		e.Fatalf("there are %d control planes", len(list.Items))
+	}
+	return &list.Items[0]
 }
