@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/capstan-dev/capstan/api v0.0.0
 	github.com/capstan-dev/capstan/runtime v0.0.0
 	github.com/coreos/go-systemd/v22 v22.7.0
@@ -36,6 +37,7 @@ require (
 
 require (
 	github.com/adrg/xdg v0.5.3 // indirect
+	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/drone/envsubst/v2 v2.0.0-20210730161058-179042472c46 // indirect
 	github.com/go-viper/mapstructure/v2 v2.4.0 // indirect
 	github.com/google/go-github/v82 v82.0.0 // indirect

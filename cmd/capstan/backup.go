@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,17 +14,34 @@ import (
 )
 
 // backupPlace says where backups are.
-type backupPlace struct{ directory string }
-
-func (p *backupPlace) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.directory, "directory", "", "directory with the backups (default: backups in the home directory)")
+type backupPlace struct {
+	directory string
+	bucket    backup.Place
 }
 
-func (a *app) backupStore(p backupPlace) backup.Store {
+func (p *backupPlace) flag(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&p.directory, "directory", "", "directory with the backups (default: backups in the home directory)")
+	f.StringVar(&p.bucket.Bucket, "bucket", "", "bucket of an S3-compatible store with the backups; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are its keys")
+	f.StringVar(&p.bucket.Endpoint, "endpoint", "https://s3.amazonaws.com", "where the store of the bucket is")
+	f.StringVar(&p.bucket.Region, "region", "us-east-1", "region of the bucket")
+	f.StringVar(&p.bucket.Prefix, "prefix", "", "what the names of all objects in the bucket begin with")
+	f.BoolVar(&p.bucket.Insecure, "insecure", false, "allow an endpoint with http: all Secrets of a cluster are in a backup")
+	cmd.MarkFlagsMutuallyExclusive("directory", "bucket")
+}
+
+func (a *app) backupStore(p backupPlace) (backup.Store, error) {
+	if p.bucket.Bucket != "" {
+		store, err := backup.OpenBucket(p.bucket, backup.Credentials{AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY")})
+		if err != nil {
+			return nil, hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; see --endpoint, --region and --prefix", "%w", err)
+		}
+		return store, nil
+	}
 	if p.directory == "" {
 		p.directory = a.home.Backups()
 	}
-	return backup.Disk{Directory: p.directory}
+	return backup.Disk{Directory: p.directory}, nil
 }
 
 func (a *app) backupCommand() *cobra.Command {
@@ -46,7 +64,11 @@ func (a *app) backupListCommand() *cobra.Command {
 			if len(args) == 1 {
 				namespace, name = a.namespace, args[0]
 			}
-			all, err := a.backupStore(place).List(cmd.Context(), namespace, name)
+			store, err := a.backupStore(place)
+			if err != nil {
+				return err
+			}
+			all, err := store.List(cmd.Context(), namespace, name)
 			if err != nil {
 				return err
 			}
@@ -99,11 +121,15 @@ func (a *app) backupCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			store, err := a.backupStore(place)
+			if err != nil {
+				return err
+			}
 			var m backup.Manifest
 			err = a.steps().Run("backup of cluster "+cluster.Name, func(detail func(string)) (err error) {
 				m, err = backup.Take(ctx, backup.Job{
 					Namespace: cluster.Namespace, Cluster: cluster.Name, UID: string(cluster.UID), Reason: backup.ReasonManual, Access: access, Tool: tool,
-					Store: a.backupStore(place), Retention: backup.Retention{Keep: keep}, Progress: detail,
+					Store: store, Retention: backup.Retention{Keep: keep}, Progress: detail,
 				})
 				return err
 			})
@@ -117,7 +143,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 	}
 	place.flag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
-	cmd.Flags().IntVar(&keep, "keep", 20, "how many backups of the cluster to keep")
+	cmd.Flags().IntVar(&keep, "keep", 20, "how many backups of the cluster to keep, of those that were taken by this command")
 	return cmd
 }
 

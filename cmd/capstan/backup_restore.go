@@ -55,7 +55,11 @@ docs/backup.md says how it is done on owned hosts.`,
 			if len(args) == 2 {
 				name = args[1]
 			}
-			r, err := a.planRestore(ctx, a.backupStore(place), args[0], name)
+			store, err := a.backupStore(place)
+			if err != nil {
+				return err
+			}
+			r, err := a.planRestore(ctx, store, args[0], name)
 			if err != nil {
 				return err
 			}
@@ -63,7 +67,7 @@ docs/backup.md says how it is done on owned hosts.`,
 				return hint("to do it, add --yes", "cluster %s would go back to %s (%s): all that was changed since is lost",
 					r.cluster.Name, r.manifest.Name, r.manifest.Time.Local().Format(time.DateTime))
 			}
-			return r.run(ctx, a.backupStore(place))
+			return r.run(ctx, store)
 		},
 	}
 	place.flag(cmd)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -40,5 +41,19 @@ func TestControlPlaneHosts(t *testing.T) {
 	}, "blue")
 	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestBackupsInABucketAreRefused(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	for want, args := range map[string][]string{
+		"there is no access key": {"backup", "list", "--bucket", "backups"},
+		"backup.insecure":        {"backup", "list", "--bucket", "backups", "--endpoint", "http://127.0.0.1:1"},
+		"no name of a bucket":    {"backup", "restore", "blue", "--bucket", "A/B"},
+		"[bucket directory]":     {"backup", "create", "blue", "--bucket", "backups", "--directory", "/x"},
+	} {
+		if code, _, errOut := capstan(t, "", args...); code == 0 || !strings.Contains(errOut, want) {
+			t.Errorf("%v: %d %s, want %q", args, code, errOut, want)
+		}
 	}
 }

@@ -21,6 +21,9 @@ import (
 // unblockWait bounds how long the command looks whether the cluster has gone through: it is asked about again within seconds.
 const unblockWait = time.Minute
 
+// journalLag is how much later than the Cluster the journal may show that a permission was used.
+const journalLag = 3 * time.Second
+
 func (a *app) hookUnblockCommand() *cobra.Command {
 	var extension, reason string
 	var duration time.Duration
@@ -99,6 +102,7 @@ func grant(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, ord
 func (a *app) waitForPass(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, order unblock.Order, after time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, min(unblockWait, time.Until(order.Until)))
 	defer cancel()
+	var gone time.Time // when the permission was seen to be gone; the journal has the call a moment later
 	err := a.steps().Run(order.Hook+" passed", func(detail func(string)) error {
 		return poll(ctx, func() (bool, error) {
 			calls, err := a.hookCalls(cluster.Name)
@@ -108,11 +112,17 @@ func (a *app) waitForPass(ctx context.Context, c client.Client, cluster *cluster
 			if passedSince(calls, order.Hook, after) {
 				return true, nil
 			}
+			if !gone.IsZero() && time.Since(gone) > journalLag {
+				return true, notPassed(calls, order)
+			}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
 				return false, err
 			}
-			if cluster.Annotations[unblock.Annotation] == "" {
-				return true, errors.New("it was not needed any more: nothing blocks there now")
+			switch there := cluster.Annotations[unblock.Annotation] != ""; {
+			case there:
+				gone = time.Time{}
+			case gone.IsZero():
+				gone = time.Now()
 			}
 			detail(stillBlocked(calls, order))
 			return false, nil
@@ -126,6 +136,14 @@ func (a *app) waitForPass(ctx context.Context, c client.Client, cluster *cluster
 	}
 	a.next("capstan hook timeline "+cluster.Name, "capstan cluster describe "+cluster.Name)
 	return nil
+}
+
+// notPassed says why a permission is gone that was not used. Pure.
+func notPassed(calls []record.Call, order unblock.Order) error {
+	if _, err := blocksAt(record.Blocks(calls), order.Hook, order.Extension); err != nil {
+		return errors.New("it was not needed any more: nothing blocks there now")
+	}
+	return hint("run it again", "somebody has removed the permission before it could be used")
 }
 
 // passedSince tells whether an administrator's permission was used. Pure.

@@ -89,3 +89,15 @@ func TestUnblockIsCompleted(t *testing.T) {
 		t.Errorf("hooks of a cluster that nothing blocks: %v", got)
 	}
 }
+
+func TestNotPassed(t *testing.T) {
+	order := unblock.Order{Hook: "BeforeClusterUpgrade"}
+	call := record.Call{Hook: "g/v1/BeforeClusterUpgrade", Answer: record.Blocked}
+	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "somebody has removed") {
+		t.Errorf("while it blocks: %v", err)
+	}
+	call.Answer = record.Success
+	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "not needed any more") {
+		t.Errorf("when it blocks no longer: %v", err)
+	}
+}

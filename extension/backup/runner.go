@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +34,7 @@ const (
 )
 
 // ErrNoPlace says that nothing tells where backups are to be kept, so none are taken.
-var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory")
+var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or set a bucket")
 
 // Options of a [Runner].
 type Options struct {
@@ -41,7 +42,7 @@ type Options struct {
 	Reader client.Reader
 	// Tool verifies snapshots. Without one no backup is taken, and what waits for one is told so.
 	Tool Tool
-	// Directory is where backups are kept. Default: nowhere, see [ErrNoPlace].
+	// Directory is where backups are kept, unless the policy names a bucket. Default: nowhere, see [ErrNoPlace].
 	Directory string
 	// Replicas makes processes take turns. Default: this is the only one.
 	Replicas *Replicas
@@ -101,18 +102,19 @@ func (r *Runner) Close() {
 // Ensure makes sure that there is a fresh backup of a cluster for a reason. It gives a message when there is one, or when none is needed, and
 // else an error that blocks the hook: a [server.Wait]. It gives [ErrNoPlace] if backups can't be kept.
 func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (message string, err error) {
-	store, err := r.store(policy)
-	if err != nil {
+	store, end, err := r.store(ctx, policy)
+	if errors.Is(err, ErrNoPlace) {
 		return "", err
 	}
-	have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
-	if err != nil {
-		return "", err
+	if err == nil {
+		have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
+		end()
+		if err == nil && have != nil {
+			return verified(have), nil
+		}
 	}
-	if have != nil {
-		return verified(have), nil
-	}
-	t, err := r.start(cluster, reason, policy, store)
+	// What is wrong with the store is found again by the try, and counts as one.
+	t, err := r.start(cluster, reason, policy)
 	if err != nil {
 		return "", err
 	}
@@ -126,12 +128,25 @@ func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason 
 	return r.judge(t, policy.GoOn)
 }
 
-// store gives where backups are kept.
-func (r *Runner) store(Policy) (Store, error) {
-	if r.options.Directory == "" {
-		return nil, ErrNoPlace
+// store gives where backups are kept; end must be called if there is no error.
+func (r *Runner) store(ctx context.Context, policy Policy) (store Store, end func(), err error) {
+	if policy.Place.Bucket == "" {
+		if r.options.Directory == "" {
+			return nil, nil, ErrNoPlace
+		}
+		return Disk{r.options.Directory}, func() {}, nil
 	}
-	return Disk{r.options.Directory}, nil
+	secret := &corev1.Secret{}
+	if err := r.options.Reader.Get(ctx, policy.Credentials, secret); err != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s with the keys of bucket %s: %w", policy.Credentials, policy.Place.Bucket, err)
+	}
+	bucket, err := OpenBucket(policy.Place, Credentials{
+		AccessKeyID: string(secret.Data["access-key-id"]), SecretAccessKey: string(secret.Data["secret-access-key"]), CA: secret.Data["ca.crt"],
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w (Secret %s)", err, policy.Credentials)
+	}
+	return bucket, bucket.Close, nil
 }
 
 // fresh finds the newest backup of a cluster for a reason, if it is fresh enough; else nil.
@@ -153,7 +168,7 @@ func verified(m *Manifest) string {
 }
 
 // start gives the try that runs for a cluster, and begins one if none does and it is time.
-func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy, store Store) (*try, error) {
+func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy) (*try, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := key{string(cluster.UID), reason}
@@ -172,7 +187,7 @@ func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy,
 	t := &try{ended: make(chan struct{}), began: r.now(), doing: "waiting for backups of other clusters", failures: failures}
 	r.jobs[k] = t
 	cluster = cluster.DeepCopy()
-	r.wait.Go(func() { r.run(t, cluster, reason, policy, store) })
+	r.wait.Go(func() { r.run(t, cluster, reason, policy) })
 	return t, nil
 }
 
@@ -195,11 +210,11 @@ func (r *Runner) forget() {
 }
 
 // run is one try.
-func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy, store Store) {
+func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy) {
 	defer close(t.ended)
 	ctx, cancel := context.WithTimeout(r.ctx, policy.Timeout)
 	defer cancel()
-	m, err := r.inTurn(ctx, t, cluster, reason, policy, store)
+	m, err := r.inTurn(ctx, t, cluster, reason, policy)
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = fmt.Errorf("it took longer than %s (setting %q): %w", policy.Timeout, settingTimeout, err)
 	}
@@ -217,13 +232,26 @@ func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy P
 }
 
 // inTurn takes a backup when neither another replica nor too many others of this one do. If another replica has taken it meanwhile, that one counts.
-func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy, store Store) (m Manifest, err error) {
+func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy) (m Manifest, err error) {
+	store, end, err := r.store(ctx, policy)
+	if err != nil {
+		return m, err
+	}
+	defer end()
 	tell := func(doing string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		t.doing = doing
 	}
 	take := func(ctx context.Context) error {
+		have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
+		if err != nil {
+			return err
+		}
+		if have != nil {
+			m = *have
+			return nil
+		}
 		select {
 		case r.slots <- struct{}{}:
 			defer func() { <-r.slots }()
@@ -240,17 +268,7 @@ func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster,
 		err = take(ctx)
 		return m, err
 	}
-	err = r.options.Replicas.inTurn(ctx, string(cluster.UID), func() { tell("waiting for another replica of the extension") }, func(ctx context.Context) error {
-		have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
-		if err != nil {
-			return err
-		}
-		if have == nil {
-			return take(ctx)
-		}
-		m = *have
-		return nil
-	})
+	err = r.options.Replicas.inTurn(ctx, string(cluster.UID), func() { tell("waiting for another replica of the extension") }, take)
 	return m, err
 }
 

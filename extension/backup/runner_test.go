@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +32,9 @@ type world struct {
 
 func newWorld(t *testing.T, options Options, take func(context.Context) error) *world {
 	t.Helper()
-	options.Reader = noReader{}
+	if options.Reader == nil {
+		options.Reader = noReader{}
+	}
 	if options.Directory == "" {
 		options.Directory = filepath.Join(t.TempDir(), "backups")
 	}
@@ -40,8 +44,9 @@ func newWorld(t *testing.T, options Options, take func(context.Context) error) *
 	}
 	t.Cleanup(r.Close)
 	w := &world{Runner: r, policy: defaults(t)}
-	file := filepath.Join(t.TempDir(), "snapshot")
-	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
+	file, data := filepath.Join(t.TempDir(), "snapshot"), []byte("data")
+	sum := sha256.Sum256(data)
+	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.take = func(ctx context.Context, job Job) (Manifest, error) {
@@ -49,7 +54,8 @@ func newWorld(t *testing.T, options Options, take func(context.Context) error) *
 		if err := take(ctx); err != nil {
 			return Manifest{}, err
 		}
-		m := Manifest{Name: fmt.Sprint(nameOf(time.Now(), job.Reason), n), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason, Time: time.Now()}
+		m := Manifest{Name: fmt.Sprint(nameOf(time.Now(), job.Reason), n), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason, Time: time.Now(),
+			Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
 		return m, job.Store.Add(ctx, m, file)
 	}
 	return w

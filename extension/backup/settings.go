@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-dev/capstan/extension/setting"
 )
@@ -15,6 +18,13 @@ const (
 	settingMaxAge   = "backup.max-age"
 	settingFreshFor = "backup.fresh-for"
 	settingTimeout  = "backup.timeout"
+
+	settingBucket      = "backup.bucket"
+	settingEndpoint    = "backup.endpoint"
+	settingRegion      = "backup.region"
+	settingPrefix      = "backup.prefix"
+	settingCredentials = "backup.credentials"
+	settingInsecure    = "backup.insecure"
 )
 
 // Settings gives what an ExtensionConfig may say about backups, whatever they are taken for.
@@ -36,7 +46,46 @@ func Settings() []setting.Setting {
 			Name: settingTimeout, Default: "10m", Allowed: "a duration between 10s and 2h", Check: checkDuration(10*time.Second, 2*time.Hour),
 			Does: "How long one try may take.",
 		},
+		{
+			Name: settingBucket, Allowed: "the name of a bucket", Check: emptyOr(func(v string) bool { return bucketName.MatchString(v) }),
+			Does: "The bucket of an S3-compatible store that backups are kept in. Empty: on the disk of the process.",
+		},
+		{
+			Name: settingEndpoint, Default: "https://s3.amazonaws.com", Allowed: "https://HOST or https://HOST:PORT", Check: checkEndpoint,
+			Does: "Where the store is.",
+		},
+		{
+			Name: settingRegion, Default: "us-east-1", Allowed: "a region", Check: emptyOr(func(v string) bool { return regionName.MatchString(v) }),
+			Does: "The region of the bucket.",
+		},
+		{
+			Name: settingPrefix, Allowed: "letters, digits, dots, dashes and slashes", Check: checkPrefix,
+			Does: "What the names of all objects begin with.",
+		},
+		{
+			Name: settingCredentials, Allowed: "NAMESPACE/NAME of a Secret", Check: emptyOr(isSecretName),
+			Does: "Secret with `access-key-id`, `secret-access-key` and, if the store's certificate is of an authority of its own, `ca.crt`.",
+		},
+		{
+			Name: settingInsecure, Default: "false", Allowed: "true or false", Check: setting.OneOf("true", "false"),
+			Does: "Whether an endpoint with http is allowed: all Secrets of a cluster are in a backup.",
+		},
 	}
+}
+
+// emptyOr makes a check of a condition that an empty value need not meet.
+func emptyOr(is func(string) bool) func(string) error {
+	return func(value string) error {
+		if value != "" && !is(value) {
+			return errors.New("it is not")
+		}
+		return nil
+	}
+}
+
+func isSecretName(value string) bool {
+	namespace, name, found := strings.Cut(value, "/")
+	return found && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
 // Policy says how backups are taken and kept.
@@ -47,6 +96,9 @@ type Policy struct {
 	FreshFor time.Duration
 	// Timeout bounds one try.
 	Timeout time.Duration
+	// Place is the bucket; with none in it backups are on the disk of the process. Credentials is the Secret with its keys.
+	Place       Place
+	Credentials types.NamespacedName
 	// GoOn lets an upgrade or a deletion go on without a backup after three tries have failed. Else it waits.
 	GoOn bool
 }
@@ -65,6 +117,20 @@ func ReadPolicy(values setting.Values) (Policy, error) {
 	if err := errors.Join(errs...); err != nil {
 		return p, fmt.Errorf("reading the settings of backups: %w", err)
 	}
+	if values[settingBucket] == "" {
+		return p, nil
+	}
+	p.Place = Place{
+		Endpoint: values[settingEndpoint], Bucket: values[settingBucket], Region: values[settingRegion], Prefix: values[settingPrefix], Insecure: values[settingInsecure] == "true",
+	}
+	if err := p.Place.check(); err != nil {
+		return p, fmt.Errorf("reading the settings of backups: %w", err)
+	}
+	namespace, name, found := strings.Cut(values[settingCredentials], "/")
+	if !found {
+		return p, fmt.Errorf("reading the settings of backups: a bucket needs setting %q, the Secret with its keys", settingCredentials)
+	}
+	p.Credentials = types.NamespacedName{Namespace: namespace, Name: name}
 	return p, nil
 }
 

@@ -1,0 +1,56 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// Place is a bucket of an S3-compatible store.
+type Place struct {
+	// Endpoint is https://HOST[:PORT]. http is for stores on the same machine, and needs Insecure.
+	Endpoint string
+	// Bucket is its name, Region where it is, Prefix what the names of all objects begin with (may be empty).
+	Bucket, Region, Prefix string
+	// Insecure allows http: everybody on the way can read the backups, which have all Secrets of a cluster.
+	Insecure bool
+}
+
+var (
+	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	regionName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	prefixName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+)
+
+// check says what is wrong. What it lets through needs no escaping in a URL.
+func (p Place) check() error {
+	if err := checkEndpoint(p.Endpoint); err != nil {
+		return fmt.Errorf("endpoint %q: %w", p.Endpoint, err)
+	}
+	switch {
+	case strings.HasPrefix(p.Endpoint, "http:") && !p.Insecure:
+		return fmt.Errorf("endpoint %s: backups have all Secrets of a cluster, so http needs to be allowed (%s)", p.Endpoint, settingInsecure)
+	case !bucketName.MatchString(p.Bucket):
+		return fmt.Errorf("%q is no name of a bucket", p.Bucket)
+	case !regionName.MatchString(p.Region):
+		return fmt.Errorf("%q is no region", p.Region)
+	}
+	return checkPrefix(p.Prefix)
+}
+
+func checkEndpoint(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("it must be https://HOST or https://HOST:PORT")
+	}
+	return nil
+}
+
+func checkPrefix(text string) error {
+	if text != "" && (len(text) > 200 || !prefixName.MatchString(text)) {
+		return errors.New("a prefix is made of letters, digits, dots, dashes and slashes between them")
+	}
+	return nil
+}
