@@ -18,6 +18,8 @@ import (
 const (
 	// patience is how long a call waits for a backup before it blocks: that of a small cluster is done by then, and costs no second call.
 	patience = 5 * time.Second
+	// lookTimeout bounds the look for a backup that is there already. With patience it is less than callers wait for an answer.
+	lookTimeout = 3 * time.Second
 	// askAgain is how soon a call comes again while a backup runs.
 	askAgain = 2 * time.Second
 	// firstPause and longestPause are between tries that fail.
@@ -102,16 +104,12 @@ func (r *Runner) Close() {
 // Ensure makes sure that there is a fresh backup of a cluster for a reason. It gives a message when there is one, or when none is needed, and
 // else an error that blocks the hook: a [server.Wait]. It gives [ErrNoPlace] if backups can't be kept.
 func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (message string, err error) {
-	store, end, err := r.store(ctx, policy)
+	have, err := r.look(ctx, cluster, reason, policy)
 	if errors.Is(err, ErrNoPlace) {
 		return "", err
 	}
-	if err == nil {
-		have, err := fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
-		end()
-		if err == nil && have != nil {
-			return verified(have), nil
-		}
+	if err == nil && have != nil {
+		return verified(have), nil
 	}
 	// What is wrong with the store is found again by the try, and counts as one.
 	t, err := r.start(cluster, reason, policy)
@@ -126,6 +124,18 @@ func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason 
 	case <-ctx.Done():
 	}
 	return r.judge(t, policy.GoOn)
+}
+
+// look finds a backup that is there already; nil if there is none.
+func (r *Runner) look(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (*Manifest, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	store, end, err := r.store(ctx, policy)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	return fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
 }
 
 // store gives where backups are kept; end must be called if there is no error.
