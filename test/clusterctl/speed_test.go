@@ -35,7 +35,7 @@ func TestMoveSpeed(t *testing.T) {
 	for _, text := range counts {
 		n, err := strconv.Atoi(text)
 		from.must(err)
-		namespace := fmt.Sprintf("move-%d", n)
+		namespace := fmt.Sprintf("move-%d-%d", n, time.Now().UnixNano())
 		for i := range n {
 			from.fill(namespace, fmt.Sprintf("c%d", i))
 		}
