@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -40,15 +40,9 @@ func (a *app) kubectlCommand() *cobra.Command {
 			} else if _, err := os.Stat(kubeconfig); err != nil && wantsServer(args) {
 				return hint("run: capstan up", "no management plane in %s", a.home)
 			}
-			kubectl := exec.Command(kube, append([]string{"kubectl"}, args...)...)
-			kubectl.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-			kubectl.Stdin, kubectl.Stdout, kubectl.Stderr = a.in, a.out, a.err
-			err = kubectl.Run()
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
-				return exitCode(exit.ExitCode())
-			}
-			return err
+			// kubectl takes the place of this process: signals, terminal and exit code are its own, and nothing is left of it when it is killed.
+			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...), append(os.Environ(), "KUBECONFIG="+kubeconfig))
+			return fmt.Errorf("starting %s: %w", kube, err)
 		},
 	}
 }

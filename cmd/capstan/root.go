@@ -43,11 +43,6 @@ func hint(advice, format string, args ...any) error {
 	return hinted{fmt.Errorf(format, args...), advice}
 }
 
-// exitCode is an error that only carries the exit code of a program run for the user, which has said what is wrong itself.
-type exitCode int
-
-func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
 // run is main without the process: it returns the exit code.
 func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -63,12 +58,8 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
-	var code exitCode
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &code):
-		return int(code)
 	}
 	fmt.Fprintf(errOut, "Error: %v\n", err)
 	var h hinted
