@@ -10,8 +10,11 @@ import (
 
 	"github.com/distribution/reference"
 	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
@@ -190,6 +193,32 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	}
 	if pod.ServiceAccountName == "" || pod.ServiceAccountName == "default" {
 		t.Errorf("service account %q", pod.ServiceAccountName)
+	}
+}
+
+// TestExtensionOutlivesANode looks for what lets one replica of the extension answer while the other's Node is drained, or its Pod replaced.
+func TestExtensionOutlivesANode(t *testing.T) {
+	var d appsv1.Deployment
+	var budget policyv1.PodDisruptionBudget
+	for _, o := range objects(t, repository(t, options).in(RuntimeExtension, options.Version)[RuntimeExtensionComponents]) {
+		switch o.GetKind() {
+		case "Deployment":
+			d = convert[appsv1.Deployment](t, o)
+		case "PodDisruptionBudget":
+			budget = convert[policyv1.PodDisruptionBudget](t, o)
+		}
+	}
+	if *d.Spec.Replicas < 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 || budget.Spec.MinAvailable.IntValue() != 1 {
+		t.Errorf("%d replicas, strategy %+v, budget %+v", *d.Spec.Replicas, d.Spec.Strategy, budget.Spec)
+	}
+	pods := labels.Set(d.Spec.Template.Labels)
+	for what, selector := range map[string]*metav1.LabelSelector{"budget": budget.Spec.Selector, "spread": d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector} {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || s.Empty() || !s.Matches(pods) {
+			t.Errorf("%s selects %v, Pods have %v: %v", what, selector, pods, err)
+		}
+	}
+	if c := d.Spec.Template.Spec.Containers[0]; !slices.Contains(c.Args, "--lease-namespace=$(NAMESPACE)") || c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.namespace" {
+		t.Errorf("replicas don't know where their Leases are: %v %v", c.Args, c.Env)
 	}
 }
 
