@@ -59,13 +59,14 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 			}
 		}
 	}
+	kubes := map[string]string{}
 	for _, arch := range Architectures {
 		s.Progress("the Kubernetes bundle and the archive for " + arch)
 		version, kube, err := bundle(ctx, o, s, arch, filepath.Join(tmp, arch))
 		if err != nil {
 			return err
 		}
-		all = append(all, kube)
+		all, kubes[arch] = append(all, kube), kube
 		programs := []program{
 			{path.Join("bundles", version, "capstan-kube"), kube, 0o755}, {"LICENSE", filepath.Join(o.Source, "LICENSE"), 0o644}, {"README.md", filepath.Join(o.Source, "README.md"), 0o644},
 		}
@@ -78,7 +79,14 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 	}
 	s.Progress("images, bill of materials, checksums")
 	for _, name := range Images {
-		if files[path.Join("images", o.Version, name+".oci.tar")], err = image(o, name, built[name], s.Date); err != nil {
+		programs := map[string][]program{}
+		for _, arch := range Architectures {
+			programs[arch] = []program{{name, built[name][arch], 0o755}}
+			if name == extensionImage { // it verifies backups with the bundle's etcd
+				programs[arch] = append(programs[arch], program{"capstan-kube", kubes[arch], 0o755})
+			}
+		}
+		if files[path.Join("images", o.Version, name+".oci.tar")], err = image(o, name, programs, s.Date); err != nil {
 			return err
 		}
 	}

@@ -22,16 +22,20 @@ import (
 // NonRoot is the user and the group that containers run as.
 const NonRoot = 65532
 
-// image makes the image of a static binary, one for each architecture in binaries (paths by GOARCH), as an OCI archive. There is nothing in it but the
-// binary and the names of its user: no shell, no libraries, no package manager.
-func image(o Options, name string, binaries map[string]string, date time.Time) ([]byte, error) {
+// image makes the image of static programs, one for each architecture (GOARCH), as an OCI archive; the program of the image's name is what it runs. There is
+// nothing in it but the programs and the names of its user: no shell, no libraries, no package manager.
+func image(o Options, name string, programs map[string][]program, date time.Time) ([]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range Architectures {
-		binary, err := os.ReadFile(binaries[arch])
-		if err != nil {
-			return nil, fmt.Errorf("reading %s for %s: %w", name, arch, err)
+		var binaries []entry
+		for _, p := range programs[arch] {
+			binary, err := os.ReadFile(p.file)
+			if err != nil {
+				return nil, fmt.Errorf("reading %s for %s: %w", p.name, arch, err)
+			}
+			binaries = append(binaries, entry{p.name, p.mode, binary})
 		}
-		one, err := single(name, arch, o.Version, binary, date)
+		one, err := single(name, arch, o.Version, binaries, date)
 		if err != nil {
 			return nil, fmt.Errorf("making image %s for %s: %w", name, arch, err)
 		}
@@ -43,10 +47,10 @@ func image(o Options, name string, binaries map[string]string, date time.Time) (
 }
 
 // single makes the image for one architecture.
-func single(name, arch, version string, binary []byte, date time.Time) (v1.Image, error) {
+func single(name, arch, version string, binaries []entry, date time.Time) (v1.Image, error) {
 	user := fmt.Sprintf("nonroot:x:%d:%d:nonroot:/:/sbin/nologin\n", NonRoot, NonRoot)
 	group := fmt.Sprintf("nonroot:x:%d:\n", NonRoot)
-	content, err := tape(date, []entry{{"etc/passwd", 0o644, []byte(user)}, {"etc/group", 0o644, []byte(group)}, {name, 0o755, binary}})
+	content, err := tape(date, append([]entry{{"etc/passwd", 0o644, []byte(user)}, {"etc/group", 0o644, []byte(group)}}, binaries...))
 	if err != nil {
 		return nil, err
 	}

@@ -46,12 +46,13 @@ func untar(t *testing.T, data []byte) string {
 
 // TestImage reads an image back: valid, for each architecture, not root, the binary as its entrypoint, and the same bytes when made again.
 func TestImage(t *testing.T) {
-	binaries := map[string]string{}
+	binaries := map[string][]program{}
 	for _, arch := range Architectures {
-		binaries[arch] = filepath.Join(t.TempDir(), arch)
-		if err := os.WriteFile(binaries[arch], []byte("a binary for "+arch), 0o600); err != nil {
+		file := filepath.Join(t.TempDir(), arch)
+		if err := os.WriteFile(file, []byte("a binary for "+arch), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		binaries[arch] = []program{{"capstan-manager", file, 0o755}, {"capstan-kube", file, 0o755}}
 	}
 	data, err := image(options, "capstan-manager", binaries, date)
 	if err != nil {
@@ -96,7 +97,7 @@ func TestImage(t *testing.T) {
 		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/capstan-manager" {
 			t.Errorf("it runs %v as %q", c.Entrypoint, c.User)
 		}
-		if got := contents(t, one); got != "etc/ etc/passwd etc/group capstan-manager" {
+		if got := contents(t, one); got != "etc/ etc/passwd etc/group capstan-manager capstan-kube" {
 			t.Errorf("it has the files %s", got)
 		}
 	}

@@ -28,8 +28,11 @@ const templatePrefix, classPrefix, postfix = "cluster-template", "clusterclass-"
 // DefaultImagePrefix is that of images that are not in a registry but loaded onto nodes.
 const DefaultImagePrefix = "localhost"
 
+// extensionImage is the image of the runtime extension.
+const extensionImage = "capstan-extension"
+
 // Images are the names of the container images of a release.
-var Images = []string{"capstan-manager", "capstan-extension"}
+var Images = []string{"capstan-manager", extensionImage}
 
 // Options say which release to make.
 type Options struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,8 +20,14 @@ func TestArgumentsOfTheDeployment(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &deployment); err != nil {
 		t.Fatal(err)
 	}
+	arguments := deployment.Spec.Template.Spec.Containers[0].Args
+	bundle := slices.Index(arguments, "--bundle=/capstan-kube")
+	if bundle < 0 {
+		t.Fatalf("no bundle to verify backups with in %q", arguments)
+	}
+	arguments[bundle] = "--bundle=" + os.Args[0] // only the image has the other
 	var f flags
-	if err := f.parse(deployment.Spec.Template.Spec.Containers[0].Args, io.Discard); err != nil {
+	if err := f.parse(arguments, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if f.listen == "" || f.healthz == "" || f.certSecret == "" || f.certHosts == "" || f.kubeconfig != "" {
