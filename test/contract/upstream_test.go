@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	deprecatedv1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -355,13 +356,16 @@ func (w *world) failsForGood(m *clusterv1.Machine) {
 	if reason, message := w.failure(w.machine(m.Name)); reason != "" || message != "" {
 		w.Fatalf("the failure %s %q was not taken back", reason, message)
 	}
+	// Core takes no notice of a paused object, but looks at it when the Machine changes.
+	edit(w, read(w, m.Name, &clusterv1.Machine{}), func(m *clusterv1.Machine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "example.com/touched", "") })
 	w.until("the Machine shows what changed", func() bool {
-		c := conditions.Get(read(w, m.Name, m), clusterv1.MachineInfrastructureReadyCondition)
+		c := deprecatedv1beta1conditions.Get(read(w, m.Name, m), clusterv1.InfrastructureReadyV1Beta1Condition)
 		return c != nil && c.Message == better
 	})
 	if d := m.Status.Deprecated.V1Beta1; d.FailureReason == nil || d.FailureMessage == nil {
 		w.Errorf("the Machine lost its failure: %+v", d)
 	}
+	edit(w, w.machine(m.Name), func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 }
 
 // externallyManaged lets this test be the external system: what it writes, core takes over, and the provider changes nothing.
