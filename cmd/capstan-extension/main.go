@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	_ "golang.org/x/crypto/x509roots/fallback" // the image has no authorities, and a bucket may have a certificate of a public one
 )
 
 func main() {
