@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/enrolment"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/agent/token"
@@ -43,26 +44,61 @@ func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 		return err
 	}
 	defer unlock()
+	for {
+		moved, err := runEnrolled(ctx, path, version, log)
+		if err != nil || !moved {
+			return err
+		}
+	}
+}
+
+// runEnrolled works for one management cluster, until ctx ends or the host has moved to another one.
+func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (moved bool, err error) {
+	c, store, err := enrolled(path)
+	if err != nil {
+		return false, err
+	}
+	if err := store.Tidy(c); err != nil {
+		return false, fmt.Errorf("removing old tokens: %w", err)
+	}
 	tokens, err := token.Open(c.TokenPath(), func() (string, error) {
-		now, err := config.Read(path)
+		now, _, err := enrolled(path)
+		if now.Server != c.Server || now.CAData != c.CAData {
+			return "", err // a token is shown to its own management cluster only
+		}
 		return now.Token, err
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	client, err := rest.New(c, tokens, version)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer client.Close()
 	a := &agent{config: c, version: version, client: client, tokens: tokens, report: newReporter(client.ApplyReport, log), log: log}
 	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
+	h := newHandover(a, store)
 	if err := a.enroll(ctx); err != nil {
-		return nil // ctx ended
+		return false, nil // ctx ended
 	}
-	a.serve(ctx)
-	log.Info("the agent ends")
-	return nil
+	moved = a.serve(ctx, h)
+	log.Info("the agent ends", "moved", moved)
+	return moved, nil
+}
+
+// enrolled reads the configuration that counts: that of the file at path, or of the management cluster that the host has moved to since it was written.
+func enrolled(path string) (config.Config, enrolment.Store, error) {
+	c, err := config.Read(path)
+	if err != nil {
+		return c, enrolment.Store{}, err
+	}
+	store := enrolment.NewStore(c)
+	current, err := store.Current()
+	if err == nil && current != nil {
+		c = store.Config(current)
+	}
+	return c, store, err
 }
 
 // enroll finds out what the host is. The network may come up after the agent, so it is tried until it works or ctx ends.
@@ -80,26 +116,36 @@ func (a *agent) enroll(ctx context.Context) error {
 	}
 }
 
-// serve runs all parts until ctx ends, and returns when all have ended.
-func (a *agent) serve(ctx context.Context) {
+// serve runs all parts until ctx ends or the host has moved, and returns which when all have ended.
+func (a *agent) serve(ctx context.Context, h *handover) (moved bool) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	w := newWorker(a)
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){a.report.run, a.beat, a.renew, w.run, func(ctx context.Context) { a.watch(ctx, w.see) }} {
+	for _, part := range []func(context.Context){a.report.run, a.beat, a.renew, w.run, func(ctx context.Context) { a.watch(ctx, w, h) }} {
 		parts.Go(func() { part(ctx) })
 	}
+	parts.Go(func() {
+		if moved = h.run(ctx); moved {
+			end()
+		}
+	})
 	parts.Wait()
+	return moved
 }
 
 // watch watches the host until ctx ends.
-func (a *agent) watch(ctx context.Context, see func(*v1beta2.CapstanHost)) {
+func (a *agent) watch(ctx context.Context, w *worker, h *handover) {
 	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
 	for ctx.Err() == nil {
 		began := time.Now()
+		h.unsee()
 		err := a.client.WatchHost(ctx, func(host *v1beta2.CapstanHost) {
 			if host != nil {
 				a.report.seen(host.Status.Agent)
 			}
-			see(host)
+			w.see(host)
+			h.see(host)
 		})
 		if ctx.Err() != nil {
 			return

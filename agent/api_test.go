@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,16 +38,25 @@ type apiServer struct {
 	deleted  bool
 	secret   map[string][]byte
 	tokens   map[string]bool
-	issued   int
 	lease    map[string]any
 	beats    int
 	reports  int
 	failures int // how many calls to fail
 	denied   []string
+
+	offer     map[string][]byte // of another management cluster
+	looks     int               // at the host
+	looked    chan struct{}     // closed and replaced at each look
+	silent    bool              // to fail all calls
+	odd       bool              // to answer looks as no API server does
+	strangers int               // calls with a token of another server
 }
 
+// serial tells the tokens of servers apart.
+var serial atomic.Int64
+
 func newAPIServer(t *testing.T) *apiServer {
-	a := &apiServer{changed: make(chan struct{}), tokens: map[string]bool{}}
+	a := &apiServer{changed: make(chan struct{}), looked: make(chan struct{}), tokens: map[string]bool{}}
 	a.host.Name, a.host.Namespace, a.host.ResourceVersion = testHost, testNamespace, "1"
 	a.host.Spec.Zone = "zone-a"
 	a.lease = map[string]any{"metadata": map[string]any{"name": testHost, "namespace": testNamespace, "resourceVersion": "1", "labels": map[string]any{"keep": "me"}}}
@@ -60,8 +70,7 @@ func newAPIServer(t *testing.T) *apiServer {
 
 // issue returns a new token that lives for d.
 func (a *apiServer) issue(d time.Duration) string {
-	a.issued++
-	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"n":%d}`, time.Now().Unix(), time.Now().Add(d).Unix(), a.issued)
+	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"n":%d,"iss":%q}`, time.Now().Unix(), time.Now().Add(d).Unix(), serial.Add(1), a.URL)
 	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 	a.tokens[token] = true
 	return token
@@ -123,17 +132,28 @@ func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusInternalServerError, "asked to fail")
 		return
 	case !a.tokens[token]:
+		if strings.Count(token, ".") == 2 && !strings.Contains(payloadOf(token), a.URL) {
+			a.strangers++
+		}
 		a.mu.Unlock()
 		answer(w, http.StatusUnauthorized, "the token is not known")
 		return
 	}
-	watch := r.Method == http.MethodGet && r.URL.Path == hostsPath
-	if watch && r.URL.Query().Get("watch") == "true" && r.URL.Query().Get("fieldSelector") == "metadata.name=h1" {
+	ofHost := r.Method == http.MethodGet && r.URL.Path == hostsPath && r.URL.Query().Get("fieldSelector") == "metadata.name=h1"
+	if ofHost && !a.silent && r.URL.Query().Get("watch") == "true" {
 		a.mu.Unlock()
 		a.watch(w, r)
 		return
 	}
 	defer a.mu.Unlock()
+	if ofHost && !r.URL.Query().Has("watch") {
+		a.list(w)
+		return
+	}
+	if a.silent {
+		answer(w, http.StatusServiceUnavailable, "asked to be silent")
+		return
+	}
 	switch r.Method + " " + r.URL.Path {
 	case "PATCH " + hostsPath + "/h1/status":
 		a.patch(w, r)
@@ -143,6 +163,12 @@ func (a *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": a.secret})
+	case "GET " + offerPath:
+		if a.offer == nil {
+			answer(w, http.StatusNotFound, "no such Secret")
+			return
+		}
+		encode(w, map[string]any{"data": a.offer})
 	case "GET " + leasePath:
 		_ = json.NewEncoder(w).Encode(a.lease)
 	case "PUT " + leasePath:
@@ -182,11 +208,15 @@ func (a *apiServer) patch(w http.ResponseWriter, r *http.Request) {
 // watch streams the host: as it is, and at each change.
 func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
 	last, kind := "", "ADDED"
 	for {
 		a.mu.Lock()
 		host, changed, deleted := a.host.DeepCopy(), a.changed, a.deleted
 		a.mu.Unlock()
+		if deleted && kind == "ADDED" {
+			last = host.ResourceVersion // a watch of nothing shows nothing
+		}
 		if host.ResourceVersion != last {
 			if deleted {
 				kind = "DELETED"
@@ -197,6 +227,9 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 			}
 			w.(http.Flusher).Flush()
 			last, kind = host.ResourceVersion, "MODIFIED"
+			if deleted {
+				kind = "ADDED"
+			}
 		}
 		select {
 		case <-r.Context().Done():
@@ -204,6 +237,14 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 		case <-changed:
 		}
 	}
+}
+
+func encode(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+// payloadOf returns what a token says.
+func payloadOf(token string) string {
+	data, _ := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	return string(data)
 }
 
 func answer(w http.ResponseWriter, code int, message string) {

@@ -6,6 +6,7 @@
 //	enroll     report what the host is (status.agent), get a token of its own, and renew it
 //	heartbeat  renew the Lease
 //	bootstrap  a claim with bootstrap data: install the bundle and run the data (package bootstrap)
+//	hand over  accept the offer of another management cluster, and go along when the host moves there (package enrolment)
 //	clean      a released claim: take everything away and prove it (package clean)
 //
 // What the agent did is in a journal on disk (package journal), so it may be killed at any moment; the API server learns about it by one

@@ -48,7 +48,7 @@ func (a *agent) collect() error {
 		return err
 	}
 	a.report.update(true, func(r *v1beta2.AgentReport) {
-		found.Bootstrap, found.Cleaning = r.Bootstrap, r.Cleaning
+		found.Bootstrap, found.Cleaning, found.HandOver = r.Bootstrap, r.Cleaning, r.HandOver
 		found.Version, found.KubernetesVersions = cut(a.version, 64), versions
 		*r = found
 	})

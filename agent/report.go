@@ -69,7 +69,8 @@ func (r *reporter) poke() {
 func (r *reporter) seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning)
+	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning) ||
+		!sameHandOver(shown.HandOver, r.report.HandOver)
 	if r.lost {
 		r.poke()
 	}
@@ -81,6 +82,10 @@ func sameBootstrap(a, b *v1beta2.BootstrapReport) bool {
 
 func sameCleaning(a, b *v1beta2.CleaningReport) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.ProviderID == b.ProviderID && a.Done == b.Done && len(a.Leftovers) == len(b.Leftovers))
+}
+
+func sameHandOver(a, b *v1beta2.HandOverReport) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Offer == b.Offer && a.Accepted == b.Accepted)
 }
 
 // run sends the report whenever it changed, again and again until the API has it.

@@ -3,6 +3,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
@@ -45,6 +46,8 @@ type Config struct {
 	StateDir string `yaml:"stateDir"`
 	// Local is true on hosts that are namespaces of another machine: they have a host name of their own, but neither disks nor a clock.
 	Local bool `yaml:"local"`
+	// TokenFile is the name, in StateDir, of the file with the token that the agent got by itself. It is not in the file; default token.
+	TokenFile string `yaml:"-"`
 }
 
 // name is a DNS label or subdomain, as names of API objects are; it becomes part of URLs.
@@ -84,10 +87,11 @@ func Parse(data []byte) (Config, error) {
 		return Config{}, err
 	}
 	c.Server = strings.TrimRight(c.Server, "/")
-	return c, c.check()
+	return c, c.Check()
 }
 
-func (c *Config) check() error {
+// Check fails if something is missing or can't be.
+func (c *Config) Check() error {
 	u, err := url.Parse(c.Server)
 	switch {
 	case c.Server == "":
@@ -122,7 +126,7 @@ func (c *Config) Roots() (*x509.CertPool, error) {
 }
 
 // TokenPath is where the agent keeps the token that it got by itself.
-func (c *Config) TokenPath() string { return filepath.Join(c.StateDir, "token") }
+func (c *Config) TokenPath() string { return filepath.Join(c.StateDir, cmp.Or(c.TokenFile, "token")) }
 
 // JournalDir is where the journals are.
 func (c *Config) JournalDir() string { return filepath.Join(c.StateDir, "journal") }

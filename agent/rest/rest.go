@@ -3,11 +3,11 @@
 // It is this small because one agent runs on every host, also where a hundred hosts share a machine: a client with caches and all API types
 // would cost several times the memory. What it needs from the host's Role, each limited to names of the host itself:
 //
-//	capstanhosts           watch   (by field selector metadata.name)
+//	capstanhosts           list, watch   (by field selector metadata.name)
 //	capstanhosts/status    patch
-//	secrets                get     NAME-bootstrap
+//	secrets                get           NAME-bootstrap, NAME-handover
 //	leases                 get, update
-//	serviceaccounts/token  create  host-NAME
+//	serviceaccounts/token  create        host-NAME
 package rest
 
 import (

@@ -82,11 +82,20 @@ func (k *Keeper) Keep(text string) error {
 func (k *Keeper) RenewIn() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := k.used
-	if !t.own || t.expires.IsZero() || t.issued.IsZero() {
+	if !k.used.own {
 		return 0
 	}
-	return max(0, t.issued.Add(t.expires.Sub(t.issued)/3).Sub(k.now()))
+	return k.used.renewIn(k.now())
+}
+
+// RenewIn returns how long to wait before a token that the agent got by itself is renewed, as for one in a Keeper.
+func RenewIn(text string, now time.Time) time.Duration { return parse(text, true).renewIn(now) }
+
+func (t token) renewIn(now time.Time) time.Duration {
+	if t.expires.IsZero() || t.issued.IsZero() {
+		return 0
+	}
+	return max(0, t.issued.Add(t.expires.Sub(t.issued)/3).Sub(now))
 }
 
 // choose sets the token in use from what is on disk. Trouble with one of the files leaves the other; if there is nothing, the token stays.

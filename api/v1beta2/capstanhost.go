@@ -12,10 +12,6 @@ const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 // host clean after all, or somebody deletes the CapstanHost.
 const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 
-// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another management cluster: its value is the uid of the object.
-// Without it a claimed host holds such a move. In the target the object has another uid, so the word counts for one move.
-const HandedOverAnnotation = "infrastructure.capstan.dev/handed-over"
-
 // SupplierDock is the spec.supplier of hosts that the management plane makes on its own machine.
 const SupplierDock = "dock"
 
@@ -270,6 +266,10 @@ type AgentReport struct {
 	// cleaning tells about cleaning after the last released claim.
 	// +optional
 	Cleaning *CleaningReport `json:"cleaning,omitempty"`
+
+	// handOver tells about an offer of another management cluster, to which the host is about to move.
+	// +optional
+	HandOver *HandOverReport `json:"handOver,omitempty"`
 }
 
 // CapstanHostStatus is the observed state of a CapstanHost.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -139,7 +140,7 @@ func (r *Reconciler) heartbeat(ctx context.Context, s *scope) (step.Answer, erro
 
 // hostOf returns the host whose heartbeat a Lease is.
 func hostOf(lease client.Object) (types.NamespacedName, bool) {
-	if lease.GetLabels()[Label] != lease.GetName() {
+	if lease.GetLabels()[identity.Label] != lease.GetName() {
 		return types.NamespacedName{}, false
 	}
 	return client.ObjectKeyFromObject(lease), true

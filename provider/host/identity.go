@@ -9,22 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/step"
 )
-
-// Label is on all objects of a host's identity; its value is the host's name.
-const Label = "infrastructure.capstan.dev/host"
-
-// fieldOwner owns the fields of the identity objects.
-const fieldOwner = client.FieldOwner("capstan")
 
 // identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A supplied host gets it
 // when it is claimed: before, it has no agent. It is applied once by each process, and again when a token can't be had; after a release only
@@ -37,7 +27,7 @@ func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error
 	r.mu.Lock()
 	has := r.identities[s.host.UID]
 	r.mu.Unlock()
-	objects := identityObjects(s.host)
+	objects := identity.Objects(s.host)
 	switch has {
 	case wholeIdentity:
 		return step.Next(), nil
@@ -45,7 +35,7 @@ func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error
 		objects = objects[:1]
 	}
 	for _, object := range objects {
-		if err := r.Client.Apply(ctx, object, fieldOwner, client.ForceOwnership); err != nil {
+		if err := r.Client.Apply(ctx, object, identity.FieldOwner, client.ForceOwnership); err != nil {
 			return step.Answer{}, err
 		}
 	}
@@ -70,33 +60,6 @@ func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, has extent) {
 		return
 	}
 	r.identities[host.UID] = has
-}
-
-// identityObjects returns the account of a host's agent, which comes first, its role and binding, and the Lease of its heartbeat. The Lease is made here
-// so that no agent needs the right to create any: that can't be limited to a name.
-func identityObjects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
-	account := infrav1.IdentityPrefix + host.Name
-	labels := map[string]string{Label: host.Name}
-	owner := metav1ac.OwnerReference().
-		WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID)
-	rule := func(group, resource, name string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfiguration {
-		return rbacv1ac.PolicyRule().WithAPIGroups(group).WithResources(resource).WithResourceNames(name).WithVerbs(verbs...)
-	}
-	return []runtime.ApplyConfiguration{
-		corev1ac.ServiceAccount(account, host.Namespace).WithLabels(labels).WithOwnerReferences(owner).
-			WithAutomountServiceAccountToken(false),
-		rbacv1ac.Role(account, host.Namespace).WithLabels(labels).WithOwnerReferences(owner).WithRules(
-			rule(infrav1.GroupVersion.Group, "capstanhosts", host.Name, "get", "list", "watch"),
-			rule(infrav1.GroupVersion.Group, "capstanhosts/status", host.Name, "get", "update", "patch"),
-			rule("", "secrets", host.Name+infrav1.BootstrapSecretSuffix, "get"),
-			rule("", "serviceaccounts/token", account, "create"),
-			rule("coordination.k8s.io", "leases", host.Name, "get", "update", "patch"),
-		),
-		rbacv1ac.RoleBinding(account, host.Namespace).WithLabels(labels).WithOwnerReferences(owner).
-			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(account)).
-			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithName(account).WithNamespace(host.Namespace)),
-		coordinationv1ac.Lease(host.Name, host.Namespace).WithLabels(labels).WithOwnerReferences(owner),
-	}
 }
 
 // revoke makes the agent's tokens invalid: those of an account that was deleted stay so when it is made again. The API server may
@@ -124,6 +87,7 @@ func (r *Reconciler) removeIdentity(ctx context.Context, host *infrav1.CapstanHo
 		&rbacv1.Role{ObjectMeta: account},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.BootstrapSecretSuffix}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}},
 	} {
 		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err))

@@ -4,13 +4,14 @@
 // carries clusterctl's label for objects that move all the same (CT-95, CT-96); one that is free stays. What belongs to a host, its account, role and Lease, is made
 // again in the target and collected in the source.
 //
-// A host must not change sides before its agent knows where to: the annotation that holds a move (CT-106, CT-107) is on each claimed host until somebody has
-// said that the agent was handed over. Local hosts are processes of one management plane; they hold a move for good.
+// A host must not change sides before its agent knows where to: the annotation that holds a move (CT-106, CT-107) is on each claimed host until the agent has accepted the
+// offer of the target, or somebody has said that the agent was handed over. Local hosts are processes of one management plane; they hold a move for good.
 package moving
 
 import (
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -19,17 +20,27 @@ import (
 // ours is the value of label and annotation as we set them; what somebody else has set stays.
 const ours = "claimed"
 
-// Mark brings a host's label and annotation in line with its claim.
+// Mark brings a host's label and annotations in line with its claim, and with what its agent says about the offer of another management cluster.
 func Mark(host *infrav1.CapstanHost) {
 	claimed := host.Spec.Claim != nil
+	if claimed && host.Spec.Supplier == "" && host.Offer() != "" && host.OfferAccepted() {
+		metav1.SetMetaDataAnnotation(&host.ObjectMeta, infrav1.HandedOverAnnotation, string(host.UID))
+	}
 	host.Labels = set(host.Labels, clusterctlv1.ClusterctlMoveLabel, claimed)
-	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !handedOver(host))
+	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !handedOver(host) && !leaving(host))
 }
 
-// handedOver reports whether somebody vouched that the agent of this object goes along. In the target the object is another one, with another uid: there
+// handedOver reports whether the agent of this object goes along. In the target the object is another one, with another uid: there
 // the word doesn't count any more.
 func handedOver(host *infrav1.CapstanHost) bool {
 	return host.Spec.Supplier == "" && host.UID != "" && host.Annotations[infrav1.HandedOverAnnotation] == string(host.UID)
+}
+
+// leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all annotations by its mark. If it ended just then, holding
+// the next run would hold it for ever, for the agent has gone ahead.
+func leaving(host *infrav1.CapstanHost) bool {
+	_, marked := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]
+	return marked && host.Spec.Supplier == "" && host.OfferAccepted()
 }
 
 // set adds or removes our value of a key.

@@ -9,7 +9,11 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-const label, block = clusterctlv1.ClusterctlMoveLabel, clusterctlv1.BlockMoveAnnotation
+const label, block, leave = clusterctlv1.ClusterctlMoveLabel, clusterctlv1.BlockMoveAnnotation, clusterctlv1.DeleteForMoveAnnotation
+
+func accepted(offer string) *infrav1.HandOverReport {
+	return &infrav1.HandOverReport{Offer: offer, Accepted: true}
+}
 
 // TestMark (CT-88, CT-91, CT-95, CT-96, CT-106).
 func TestMark(t *testing.T) {
@@ -18,6 +22,7 @@ func TestMark(t *testing.T) {
 		supplier            string
 		claimed             bool
 		labels, annotations values
+		report              *infrav1.HandOverReport
 		wantLabels, want    values
 	}{
 		"a free host stays": {},
@@ -25,6 +30,36 @@ func TestMark(t *testing.T) {
 		"a local host never moves, and neither do its machines": {supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid"}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid", block: ours}},
 		"the agent was handed over": {
 			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid", block: ours}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid"},
+		},
+		"the agent has accepted the offer": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", block: ours}, report: accepted("uid/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
+		},
+		"the agent has accepted an earlier offer": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/2"}, report: accepted("uid/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/2", block: ours},
+		},
+		"the agent can't accept the offer": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
+		},
+		"an offer that the object before the move has accepted": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1"}, report: accepted("earlier/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "earlier/1", block: ours},
+		},
+		"an offer that was taken back and that the agent still reports": {
+			claimed: true, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{block: ours},
+		},
+		"a free host gets no word from an offer": {annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"), want: values{infrav1.OfferAnnotation: "uid/1"}},
+		"a local host accepts no offer": {
+			supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
+		},
+		"the mover has marked it, and ended before it deleted it": {
+			claimed: true, annotations: values{leave: ""}, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{leave: ""},
+		},
+		"a mark that is left from an earlier move": {
+			claimed: true, annotations: values{leave: ""}, report: accepted("earlier/1"), wantLabels: values{label: ours}, want: values{leave: "", block: ours},
 		},
 		"that was another object, before a move": {
 			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "earlier"}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "earlier", block: ours},
@@ -41,6 +76,9 @@ func TestMark(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			host := &infrav1.CapstanHost{}
 			host.UID, host.Labels, host.Annotations, host.Spec.Supplier = "uid", c.labels, c.annotations, c.supplier
+			if c.report != nil {
+				host.Status.Agent = &infrav1.AgentReport{HandOver: c.report}
+			}
 			if c.claimed {
 				host.Spec.Claim = &infrav1.HostClaim{}
 			}

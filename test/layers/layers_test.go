@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"plane":      {"api", "provider", "runtime", "internal", "templates", "config"},
 	"dock":       {"internal"},
 	"release":    {"templates"},
-	"clusterctl": {"api", "templates"},
+	"clusterctl": {"api", "templates", "provider"},
 	"cmd":        {"release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"test":       {"release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"hack":       {"release"},

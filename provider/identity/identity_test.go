@@ -1,4 +1,4 @@
-package host
+package identity
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 func TestAgentsMayTouchTheirOwnHostOnly(t *testing.T) {
 	host := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "host-01", UID: "1"}}
 	var got strings.Builder
-	for _, object := range identityObjects(host) {
+	for _, object := range Objects(host) {
 		role, ok := object.(*rbacv1ac.RoleApplyConfiguration)
 		if !ok {
 			continue
@@ -27,6 +27,7 @@ func TestAgentsMayTouchTheirOwnHostOnly(t *testing.T) {
 	want := `capstanhosts host-01 get,list,watch
 capstanhosts/status host-01 get,update,patch
 secrets host-01-bootstrap get
+secrets host-01-handover get
 serviceaccounts/token host-host-01 create
 leases host-01 get,update,patch
 `

@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/capstan-dev/capstan/agent/rest"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func TestPlot(t *testing.T) {
+	cases := map[string]struct {
+		said        word
+		offer, next string
+		want        course
+	}{
+		"nothing is offered":                      {present, "", "", stay},
+		"nothing is known yet":                    {silent, "", "", stay},
+		"the host is gone and there was no offer": {absent, "", "", stay},
+		"a new offer":                             {present, "u/1", "", accept},
+		"another offer than the accepted one":     {present, "u/2", "u/1", accept},
+		"the accepted offer stands":               {present, "u/1", "u/1", keep},
+		"the offer was taken back":                {present, "", "u/1", drop},
+		"the host is gone":                        {absent, "", "u/1", ask},
+		"the mover has replaced the annotations, which takes no offer back": {leaving, "", "u/1", ask},
+		"silence takes no offer back":                                       {silent, "", "u/1", ask},
+		"a refusal takes no offer back":                                     {refuses, "", "u/1", ask},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := plot(c.said, c.offer, c.next); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWordOf(t *testing.T) {
+	marked := &v1beta2.CapstanHost{}
+	marked.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
+	cases := map[string]struct {
+		host *v1beta2.CapstanHost
+		err  error
+		want word
+	}{
+		"it is there":               {&v1beta2.CapstanHost{}, nil, present},
+		"it is about to be deleted": {marked, nil, leaving},
+		"it isn't there":            {nil, nil, absent},
+		"the token is refused":      {nil, &rest.StatusError{Code: 401}, refuses},
+		"the role is gone":          {nil, &rest.StatusError{Code: 403}, refuses},
+		"there are no CapstanHosts": {nil, &rest.StatusError{Code: 404}, silent},
+		"the server fails":          {nil, &rest.StatusError{Code: 500}, silent},
+		"there is no connection":    {nil, errors.New("connection refused"), silent},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := wordOf(c.host, c.err); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// machine is the provider id of the machine on the host, in the tests of this file.
+const machine = "capstan://blue/h1/0a1b2c3d"
+
+func hostWith(claim string, change func(*v1beta2.CapstanHost)) *v1beta2.CapstanHost {
+	h := &v1beta2.CapstanHost{}
+	if claim != "" {
+		h.Spec.Claim = &v1beta2.HostClaim{ProviderID: claim}
+	}
+	if change != nil {
+		change(h)
+	}
+	return h
+}
+
+func released(h *v1beta2.CapstanHost) { h.Spec.Claim.Released = true }
+func local(h *v1beta2.CapstanHost)    { h.Spec.Supplier = v1beta2.SupplierDock }
+
+// errorHas fails the test if err is not what is wanted: an error with want in its text, or none if that is empty.
+func errorHas(t *testing.T, err error, want string) {
+	t.Helper()
+	if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+func TestReady(t *testing.T) {
+	up := []carried{{claim: machine, ended: true}}
+	cases := map[string]struct {
+		host *v1beta2.CapstanHost
+		all  []carried
+		want string
+	}{
+		"the machine is up":                       {hostWith(machine, nil), up, ""},
+		"an earlier machine was cleaned up":       {hostWith(machine, nil), append(up, carried{claim: "other", ended: true, cleaned: true}), ""},
+		"an earlier machine was not cleaned up":   {hostWith(machine, nil), append(up, carried{claim: "other"}), "carries the machine of other"},
+		"the bootstrap goes on":                   {hostWith(machine, nil), []carried{{claim: machine}}, "has not ended"},
+		"the bootstrap has not begun":             {hostWith(machine, nil), nil, "does not carry"},
+		"the host was cleaned after this machine": {hostWith(machine, nil), []carried{{claim: machine, ended: true, cleaned: true}}, "has not ended"},
+		"the machine was deleted":                 {hostWith(machine, released), up, "deleted"},
+		"nobody claims the host":                  {hostWith("", nil), up, "no machine"},
+		"another machine claims the host":         {hostWith("other", nil), up, "carries the machine of " + machine},
+		"a local host":                            {hostWith(machine, local), up, "local"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { errorHas(t, ready(c.host, c.all), c.want) })
+	}
+}
+
+func TestFits(t *testing.T) {
+	cases := map[string]struct {
+		there *v1beta2.CapstanHost
+		want  string
+	}{
+		"the host has not moved yet":             {nil, ""},
+		"a move was interrupted":                 {hostWith(machine, nil), ""},
+		"the host of another machine":            {hostWith("capstan://blue/h1/99999999", nil), "capstan://blue/h1/99999999"},
+		"a free host, which a machine may claim": {hostWith("", nil), "no machine claims"},
+		"a local host":                           {hostWith(machine, local), "local host"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { errorHas(t, fits(c.there, machine), c.want) })
+	}
+}
+
+func TestMayGo(t *testing.T) {
+	up := []carried{{claim: machine, ended: true}}
+	cleaned := []carried{{claim: machine, ended: true, cleaned: true}}
+	cases := map[string]struct {
+		said    word
+		refused time.Duration
+		there   *v1beta2.CapstanHost
+		all     []carried
+		want    string
+	}{
+		"the host has moved":                                         {absent, 0, hostWith(machine, nil), up, ""},
+		"the mover is about to delete it":                            {leaving, 0, hostWith(machine, nil), up, ""},
+		"it is on both sides: the first counts":                      {present, 0, hostWith(machine, nil), up, "has not let"},
+		"silence is no word, whatever the target says":               {silent, 0, hostWith(machine, nil), up, "has not let"},
+		"it is on neither side":                                      {absent, 0, nil, up, "not in the target"},
+		"marked, but not there":                                      {leaving, 0, nil, up, "not in the target"},
+		"the target claims it for another machine":                   {absent, 0, hostWith("capstan://blue/h1/99999999", nil), up, "another machine"},
+		"the target claims it for no machine":                        {absent, 0, hostWith("", nil), up, "no machine"},
+		"the target has a local host of that name":                   {absent, 0, hostWith(machine, local), up, "local host"},
+		"moved, and its machine was deleted there: to be cleaned":    {absent, 0, hostWith(machine, released), up, ""},
+		"moved while it was being cleaned: to be proved there":       {absent, 0, hostWith(machine, released), cleaned, ""},
+		"the agent carries a second machine":                         {absent, 0, hostWith(machine, nil), append([]carried{{claim: "other"}}, up...), "another machine"},
+		"the agent carries nothing":                                  {absent, 0, hostWith(machine, nil), nil, "another machine"},
+		"refused for a moment":                                       {refuses, refusalPatience - 1, hostWith(machine, nil), up, "may pass"},
+		"refused for long, and claimed there":                        {refuses, refusalPatience, hostWith(machine, nil), up, ""},
+		"refused for long, and released there: nothing is cleaned":   {refuses, 10 * refusalPatience, hostWith(machine, released), up, "released"},
+		"refused for long, and claimed there for another machine":    {refuses, refusalPatience, hostWith("other", nil), up, "another machine"},
+		"a target that claims a host that was cleaned is not obeyed": {present, 0, hostWith(machine, nil), cleaned, "has not let"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { errorHas(t, mayGo(c.said, c.refused, c.there, c.all), c.want) })
+	}
+}
+
+func TestTheMarkOfTheMoverIsClusterctls(t *testing.T) {
+	if leaveMark != clusterctlv1.DeleteForMoveAnnotation {
+		t.Errorf("clusterctl's is %s", clusterctlv1.DeleteForMoveAnnotation)
+	}
+}

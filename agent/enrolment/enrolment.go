@@ -1,0 +1,168 @@
+// Package enrolment keeps on disk which management cluster the agent works for, when that is not the one of its configuration: one that it has accepted and may go to with its
+// host (next.yaml), and the one that it has gone to (enrolment.yaml).
+//
+// Each file is written whole and synced with its folder before anybody hears of it, and going there is one rename. What somebody writes into the configuration afterwards counts
+// more than either.
+package enrolment
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+const (
+	nextFile    = "next.yaml"
+	currentFile = "enrolment.yaml"
+	// ownToken begins the names of the files with the tokens that the agent got by itself; see Config.TokenPath.
+	ownToken = "token"
+)
+
+// Enrolment is what the agent needs to work for a management cluster.
+type Enrolment struct {
+	// Offer is the id of the offer that it comes from.
+	Offer string `yaml:"offer"`
+	// Server, CAData and Token are as in the configuration; the token is the agent's own.
+	Server string `yaml:"server"`
+	CAData string `yaml:"caData"`
+	Token  string `yaml:"token"`
+	// InsteadOf identifies what the configuration said when the offer was accepted.
+	InsteadOf string `yaml:"insteadOf"`
+}
+
+// Store are the files of one agent.
+type Store struct {
+	base config.Config
+}
+
+// NewStore returns the store of an agent with a configuration. Nothing is read yet.
+func NewStore(base config.Config) Store { return Store{base} }
+
+// Current returns the enrolment that counts instead of the configuration; nil: there is none.
+func (s Store) Current() (*Enrolment, error) { return s.read(currentFile) }
+
+// Next returns the enrolment that the agent has accepted; nil: there is none.
+func (s Store) Next() (*Enrolment, error) { return s.read(nextFile) }
+
+// Prepare keeps an enrolment as the next one. When it returns without an error the enrolment outlives a loss of power.
+func (s Store) Prepare(e Enrolment) error {
+	e.InsteadOf = s.digest()
+	data, err := yaml.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("keeping the next enrolment: %w", err)
+	}
+	if err := errors.Join(atomicfile.Write(s.path(nextFile), data, 0o600), s.sync()); err != nil {
+		return fmt.Errorf("keeping the next enrolment: %w", err)
+	}
+	return nil
+}
+
+// Forget drops the next enrolment; none is no error.
+func (s Store) Forget() error {
+	if err := os.Remove(s.path(nextFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forgetting the next enrolment: %w", err)
+	}
+	return s.sync()
+}
+
+// Change makes the next enrolment the current one, for good.
+func (s Store) Change() error {
+	if err := os.Rename(s.path(nextFile), s.path(currentFile)); err != nil {
+		return fmt.Errorf("changing to the next enrolment: %w", err)
+	}
+	return s.sync()
+}
+
+// Config returns the configuration of an agent that works for e: the rest is as in the file.
+func (s Store) Config(e *Enrolment) config.Config {
+	c := s.base
+	c.Server, c.CAData, c.Token = e.Server, e.CAData, e.Token
+	// A token is shown to its own management cluster only, so each has a file of its own.
+	sum := sha256.Sum256([]byte(e.Server + "\x00" + e.CAData))
+	c.TokenFile = ownToken + "-" + hex.EncodeToString(sum[:8])
+	return c
+}
+
+// Tidy removes the tokens of management clusters that the agent has left, and files of which the agent was killed while it wrote them. c is the configuration that counts.
+func (s Store) Tidy(c config.Config) error {
+	entries, err := os.ReadDir(s.base.StateDir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, entry := range entries {
+		path := s.path(entry.Name())
+		if path != c.TokenPath() && stale(entry.Name()) {
+			errs = append(errs, os.Remove(path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stale reports whether a file holds a credential that is not in use any more, by its name.
+func stale(name string) bool {
+	half, isHalf := strings.CutPrefix(name, ".")
+	switch {
+	case name == ownToken, strings.HasPrefix(name, ownToken+"-"):
+		return true
+	case isHalf:
+		return strings.HasPrefix(half, ownToken+"-") || strings.HasPrefix(half, nextFile+"-")
+	}
+	return false
+}
+
+// read reads one of the files. One that was written before the configuration was changed doesn't count.
+func (s Store) read(name string) (*Enrolment, error) {
+	path := s.path(name)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the enrolment: %w", err)
+	}
+	e := &Enrolment{}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(e); err != nil {
+		// The parser's message may quote the file, which holds a credential.
+		return nil, fmt.Errorf("reading %s: it is damaged; remove it, and the agent works for the management cluster of its configuration", path)
+	}
+	if e.InsteadOf != s.digest() {
+		return nil, nil
+	}
+	c := s.Config(e)
+	if err := c.Check(); err != nil || e.Token == "" || e.Offer == "" {
+		return nil, fmt.Errorf("reading %s: it is not an enrolment; remove it, and the agent works for the management cluster of its configuration", path)
+	}
+	return e, nil
+}
+
+// digest identifies what the configuration says about the management cluster, its token too: who enrolls the host again by hand is obeyed.
+func (s Store) digest() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{s.base.Server, s.base.CAData, s.base.Namespace, s.base.Host, s.base.Token}, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+func (s Store) path(name string) string { return filepath.Join(s.base.StateDir, name) }
+
+// sync makes a rename or removal outlive a loss of power.
+func (s Store) sync() error {
+	dir, err := os.Open(s.base.StateDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}

@@ -1,0 +1,307 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/enrolment"
+	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/rest"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/agent/token"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// handover sees to it that the agent goes along when its host moves to another management cluster: it accepts the offer, waits, and finds out when the host has moved.
+// All that it knows is on disk (package enrolment) or asked for again.
+type handover struct {
+	agent *agent
+	store enrolment.Store
+
+	mu   sync.Mutex
+	said word                 // by the watch
+	host *v1beta2.CapstanHost // nil unless it is there
+	wake chan struct{}        // holds at most one
+
+	refused time.Time // since when the management cluster refuses the agent; zero if it doesn't
+	before  string    // what was logged last
+}
+
+// newHandover returns what was accepted before, too, in the agent's first report.
+func newHandover(a *agent, store enrolment.Store) *handover {
+	h := &handover{agent: a, store: store, said: silent, wake: make(chan struct{}, 1)}
+	if next, err := store.Next(); err == nil && next != nil {
+		h.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
+	}
+	return h
+}
+
+// see takes what a watch shows; nil if the host was deleted.
+func (h *handover) see(host *v1beta2.CapstanHost) { h.set(wordOf(host, nil), host) }
+
+// unsee forgets what was seen: a watch that begins shows a host that is there, and nothing if there is none.
+func (h *handover) unsee() { h.set(silent, nil) }
+
+func (h *handover) set(said word, host *v1beta2.CapstanHost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if said == h.said && offerOf(host) == offerOf(h.host) {
+		h.host = host
+		return
+	}
+	h.said, h.host = said, host
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func offerOf(host *v1beta2.CapstanHost) string {
+	if host == nil {
+		return ""
+	}
+	return host.Offer()
+}
+
+// run returns true when the agent has to go on with the next enrolment, which is the current one by then, and false when ctx ends.
+func (h *handover) run(ctx context.Context) bool {
+	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 15 * time.Second}
+	for ctx.Err() == nil {
+		changed, again, err := h.pass(ctx)
+		if changed {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if err != nil {
+			h.tell(err.Error())
+			again = pauses.Next()
+		} else {
+			pauses.Reset()
+		}
+		var timer <-chan time.Time
+		if again > 0 {
+			timer = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+		case <-h.wake:
+		case <-timer:
+		}
+	}
+	return false
+}
+
+// tell logs what keeps the agent waiting, once as long as it is the same.
+func (h *handover) tell(why string) {
+	if why != h.before {
+		h.agent.log.Info("the hand-over waits", "why", why)
+	}
+	h.before = why
+}
+
+// pass does what is to be done now. again is when to look again without a reason; 0: not at all.
+func (h *handover) pass(ctx context.Context) (changed bool, again time.Duration, err error) {
+	next, err := h.store.Next()
+	if err != nil {
+		return false, 0, err
+	}
+	h.mu.Lock()
+	said, host := h.said, h.host
+	h.mu.Unlock()
+	accepted := ""
+	if next != nil {
+		accepted = next.Offer
+	}
+	switch plot(said, offerOf(host), accepted) {
+	case accept:
+		again, err = h.accept(ctx, host)
+	case keep:
+		again, err = h.keep(ctx, next)
+	case drop:
+		if err = h.store.Forget(); err == nil {
+			h.agent.log.Info("the offer was taken back", "offer", accepted)
+			h.report(nil)
+		}
+	case ask:
+		return h.ask(ctx, next)
+	default:
+		if said == present {
+			h.report(nil)
+		}
+	}
+	return false, again, err
+}
+
+// report says what the agent makes of an offer; nil: there is none.
+func (h *handover) report(about *v1beta2.HandOverReport) {
+	h.agent.report.update(true, func(r *v1beta2.AgentReport) { r.HandOver = about })
+}
+
+// accept accepts the offer that the host has, if the target is what it says.
+func (h *handover) accept(ctx context.Context, host *v1beta2.CapstanHost) (again time.Duration, err error) {
+	offer, err := h.agent.client.Offer(ctx)
+	if err == nil && offer.ID != host.Offer() {
+		err = fmt.Errorf("there is another offer in Secret %s than in the host's annotation", host.Name+v1beta2.OfferSecretSuffix)
+	}
+	if err == nil {
+		failpoint.Hit("offer read")
+		err = h.prove(ctx, host, offer)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0, err
+		}
+		text := err.Error()
+		if offer.Token != "" { // the target may have quoted it
+			text = strings.ReplaceAll(text, offer.Token, "(token)")
+		}
+		h.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: cut(text, 1024)})
+		return 0, errors.New(text)
+	}
+	h.agent.log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)
+	return time.Millisecond, nil // on to keep, which reports it
+}
+
+// prove gets a token of the agent's own in the target, which proves network, authority and account, and reads the host there, which proves its rights; then the offer counts.
+func (h *handover) prove(ctx context.Context, host *v1beta2.CapstanHost, offer rest.Offer) error {
+	all, err := h.agent.carried()
+	if err == nil {
+		err = ready(host, all)
+	}
+	if err != nil {
+		return err
+	}
+	next := enrolment.Enrolment{Offer: offer.ID, Server: offer.Server, CAData: offer.CAData, Token: offer.Token}
+	c := h.store.Config(&next)
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("the offer is not complete: %w", err)
+	}
+	if next.Token, err = h.renewed(ctx, &next); err != nil {
+		return fmt.Errorf("the target: %w", err)
+	}
+	there, err := h.look(ctx, &next)
+	if err != nil {
+		return fmt.Errorf("the target: %w", err)
+	}
+	if err := fits(there, host.Spec.Claim.ProviderID); err != nil {
+		return err
+	}
+	if err := h.store.Prepare(next); err != nil {
+		return err
+	}
+	failpoint.Hit("next written")
+	return nil
+}
+
+// keep keeps the token for the target fresh until the host moves.
+func (h *handover) keep(ctx context.Context, next *enrolment.Enrolment) (again time.Duration, err error) {
+	h.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
+	if wait := token.RenewIn(next.Token, time.Now()); wait > 0 {
+		return wait, nil
+	}
+	fresh := *next
+	if fresh.Token, err = h.renewed(ctx, next); err != nil {
+		return 0, fmt.Errorf("the target: %w", err)
+	}
+	if err := h.store.Prepare(fresh); err != nil {
+		return 0, err
+	}
+	return max(time.Minute, token.RenewIn(fresh.Token, time.Now())), nil
+}
+
+// ask finds out whether the host has moved, and changes sides if it has.
+func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed bool, again time.Duration, err error) {
+	host, err := h.agent.client.Look(ctx)
+	said := wordOf(host, err)
+	if said == present {
+		h.see(host)
+		h.refused = time.Time{}
+		return false, time.Second, nil
+	}
+	if said == silent {
+		return false, 0, err
+	}
+	if said != refuses {
+		h.refused = time.Time{}
+	} else if h.refused.IsZero() {
+		h.refused = time.Now()
+	}
+	there, err := h.look(ctx, next)
+	if err != nil {
+		return false, 0, fmt.Errorf("the target: %w", err)
+	}
+	all, err := h.agent.carried()
+	if err != nil {
+		return false, 0, err
+	}
+	if err := mayGo(said, time.Since(h.refused), there, all); err != nil {
+		return false, 0, err
+	}
+	failpoint.Hit("changing sides")
+	if err := h.store.Change(); err != nil {
+		return false, 0, err
+	}
+	failpoint.Hit("changed sides")
+	h.agent.log.Info("the host has moved, and the agent with it", "to", next.Server, "claim", there.Spec.Claim.ProviderID)
+	return true, 0, nil
+}
+
+// look reads the host in the target.
+func (h *handover) look(ctx context.Context, next *enrolment.Enrolment) (*v1beta2.CapstanHost, error) {
+	client, err := rest.New(h.store.Config(next), fixedToken(next.Token), h.agent.version)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.Look(ctx)
+}
+
+// renewed returns a new token of the agent in the target.
+func (h *handover) renewed(ctx context.Context, next *enrolment.Enrolment) (string, error) {
+	client, err := rest.New(h.store.Config(next), fixedToken(next.Token), h.agent.version)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	return client.RequestToken(ctx)
+}
+
+// fixedToken is the one token that there is for a target.
+type fixedToken string
+
+// Token returns the token.
+func (t fixedToken) Token() string { return string(t) }
+
+// Reject does nothing: there is no other.
+func (fixedToken) Reject(string) {}
+
+// carried lists the machines that left something in the journals.
+func (a *agent) carried() ([]carried, error) {
+	base := a.config.JournalDir()
+	claims, err := journal.Others(base, "")
+	if err != nil {
+		return nil, err
+	}
+	var all []carried
+	for _, claim := range claims {
+		j, err := journal.Open(base, claim)
+		if err != nil {
+			return nil, err
+		}
+		cleaned, left := j.Cleaned()
+		if j.Began() || j.Outcome().Ended {
+			all = append(all, carried{claim: claim, ended: j.Outcome().Ended, cleaned: cleaned && len(left) == 0})
+		}
+		if err := j.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,56 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// Look returns the host as it is now; nil if the API server says that there is none. It is the newest state, not that of a cache.
+//
+// It is a list of one, because "not found" can also come from something that is no API server, or one without CapstanHosts.
+func (c *Client) Look(ctx context.Context) (*v1beta2.CapstanHost, error) {
+	var list v1beta2.CapstanHostList
+	query := url.Values{"fieldSelector": {"metadata.name=" + c.host}}
+	if err := c.call(ctx, http.MethodGet, c.namespaced(hosts, "capstanhosts", ""), query, "", nil, &list); err != nil {
+		return nil, fmt.Errorf("reading the host: %w", err)
+	}
+	if list.Kind != "CapstanHostList" || list.ResourceVersion == "" {
+		return nil, errors.New("reading the host: the answer is not that of an API server")
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == c.host {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// Offer is the offer of another management cluster.
+type Offer struct {
+	// ID is what the host's annotation says, too.
+	ID string
+	// Server, CAData and Token are as in the agent's configuration. The token need not live long.
+	Server, CAData, Token string
+}
+
+// Offer reads the Secret with the offer that was made to the host.
+func (c *Client) Offer(ctx context.Context) (Offer, error) {
+	name := c.host + v1beta2.OfferSecretSuffix
+	var secret struct {
+		Data map[string][]byte `json:"data"`
+	}
+	if err := c.call(ctx, http.MethodGet, c.namespaced("/api/v1", "secrets", name), nil, "", nil, &secret); err != nil {
+		return Offer{}, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	value := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
+	return Offer{
+		ID: value(v1beta2.OfferIDKey), Server: strings.TrimRight(value(v1beta2.OfferServerKey), "/"),
+		CAData: value(v1beta2.OfferCAKey), Token: value(v1beta2.OfferTokenKey),
+	}, nil
+}

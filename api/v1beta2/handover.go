@@ -1,0 +1,75 @@
+package v1beta2
+
+import (
+	"slices"
+	"strings"
+)
+
+// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another management cluster: its value is the uid of the object.
+// Without it a claimed host holds such a move. The controller sets it when the agent has accepted an offer; somebody who sees to the agent by hand sets it himself. In the
+// target the object has another uid, so the word counts for one move.
+const HandedOverAnnotation = "infrastructure.capstan.dev/handed-over"
+
+// OfferAnnotation on an owned CapstanHost tells its agent that Secret NAME-handover has an offer of another management cluster. Its value is the offer's id: the uid of the
+// object, a slash, and something that no other offer has; so it means nothing on the object's copy in the target. Removing it takes the offer back.
+const OfferAnnotation = "infrastructure.capstan.dev/hand-over-offer"
+
+// OfferSecretSuffix is appended to a host's name to give the name of the Secret with an offer.
+const OfferSecretSuffix = "-handover"
+
+// Keys of the Secret with an offer.
+const (
+	// OfferIDKey holds the id, as OfferAnnotation has it.
+	OfferIDKey = "id"
+	// OfferServerKey holds the URL of the target's API server, as the host reaches it.
+	OfferServerKey = "server"
+	// OfferCAKey holds the certificates that sign the server's, in PEM.
+	OfferCAKey = "ca.crt"
+	// OfferTokenKey holds a token of the host's ServiceAccount in the target.
+	OfferTokenKey = "token"
+	// OfferTargetKey holds the uid of the target's Namespace kube-system, for those who make offers: it tells whether there is one of the same target already.
+	OfferTargetKey = "target"
+)
+
+// HandOverReport is what the agent says about the offer of another management cluster.
+type HandOverReport struct {
+	// offer is the id of the offer that this is about.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Offer string `json:"offer,omitempty"`
+
+	// accepted is true when the agent has a token of its own in the target, on disk, and goes along when the host moves.
+	// +optional
+	Accepted bool `json:"accepted,omitempty"`
+
+	// message says why the agent has not accepted the offer yet; it tries again.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// Offer returns the id of the offer that the host's agent has now; empty without one, or if it was made to the object from which this one is a copy.
+func (h *CapstanHost) Offer() string {
+	if id := h.Annotations[OfferAnnotation]; h.owns(id) {
+		return id
+	}
+	return ""
+}
+
+// OfferAccepted reports whether the agent says that it goes along with this object: with the offer that there is now, or with one that the mover has removed together
+// with all other annotations.
+func (h *CapstanHost) OfferAccepted() bool {
+	if h.Status.Agent == nil || h.Status.Agent.HandOver == nil {
+		return false
+	}
+	report, now := h.Status.Agent.HandOver, h.Annotations[OfferAnnotation]
+	return report.Accepted && h.owns(report.Offer) && slices.Contains([]string{"", report.Offer}, now)
+}
+
+// owns reports whether an offer was made to this object.
+func (h *CapstanHost) owns(offer string) bool {
+	uid, unique, ok := strings.Cut(offer, "/")
+	return ok && h.UID != "" && uid == string(h.UID) && unique != ""
+}

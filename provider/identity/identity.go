@@ -1,0 +1,52 @@
+// Package identity says which objects the agent of a host needs, and may touch: its account, with a role for its own host only, and the Lease of its heartbeat.
+package identity
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// Label is on all objects of a host's identity; its value is the host's name.
+const Label = "infrastructure.capstan.dev/host"
+
+// FieldOwner owns the fields of these objects, whoever applies them.
+const FieldOwner = client.FieldOwner("capstan")
+
+// Objects returns the account of a host's agent, which comes first, its role and binding, and the Lease of its heartbeat. The Lease is made here
+// so that no agent needs the right to create any: that can't be limited to a name. The host owns them; a host without uid isn't there yet: they are made for
+// its arrival, and the controller takes them over then.
+func Objects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
+	account := infrav1.IdentityPrefix + host.Name
+	labels := map[string]string{Label: host.Name}
+	var owners []*metav1ac.OwnerReferenceApplyConfiguration
+	if host.UID != "" {
+		owners = append(owners, metav1ac.OwnerReference().
+			WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID))
+	}
+	rule := func(group, resource, name string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfiguration {
+		return rbacv1ac.PolicyRule().WithAPIGroups(group).WithResources(resource).WithResourceNames(name).WithVerbs(verbs...)
+	}
+	return []runtime.ApplyConfiguration{
+		corev1ac.ServiceAccount(account, host.Namespace).WithLabels(labels).WithOwnerReferences(owners...).
+			WithAutomountServiceAccountToken(false),
+		rbacv1ac.Role(account, host.Namespace).WithLabels(labels).WithOwnerReferences(owners...).WithRules(
+			rule(infrav1.GroupVersion.Group, "capstanhosts", host.Name, "get", "list", "watch"),
+			rule(infrav1.GroupVersion.Group, "capstanhosts/status", host.Name, "get", "update", "patch"),
+			rule("", "secrets", host.Name+infrav1.BootstrapSecretSuffix, "get"),
+			rule("", "secrets", host.Name+infrav1.OfferSecretSuffix, "get"),
+			rule("", "serviceaccounts/token", account, "create"),
+			rule("coordination.k8s.io", "leases", host.Name, "get", "update", "patch"),
+		),
+		rbacv1ac.RoleBinding(account, host.Namespace).WithLabels(labels).WithOwnerReferences(owners...).
+			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(account)).
+			WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithName(account).WithNamespace(host.Namespace)),
+		coordinationv1ac.Lease(host.Name, host.Namespace).WithLabels(labels).WithOwnerReferences(owners...),
+	}
+}
