@@ -57,7 +57,8 @@ type Options struct {
 	Calls []record.Call
 	// Component is the source of the Events. Required.
 	Component string
-	// Over is called when a block is over, after its Event, with the name of the hook. Default: nothing.
+	// Over is called when nothing holds the Cluster back at a hook any more, after the Event of the last block, with the name of the hook. While one handler of several
+	// lets it through it is not called. Default: nothing.
 	Over func(ctx context.Context, cluster *clusterv1.Cluster, hook string) error
 	// Log gets what could not be done. Default: nothing is logged.
 	Log logr.Logger
@@ -132,7 +133,7 @@ func (w *Writer) write(ctx context.Context, change record.Change) {
 	if err != nil && ctx.Err() == nil {
 		log.Error(err, "An Event could not be made")
 	}
-	if change.Ended == nil || w.options.Over == nil {
+	if change.Ended == nil || w.options.Over == nil || w.tracker.Holds(object, change.Block.Call.Hook) {
 		return
 	}
 	if err := retry(ctx, func(ctx context.Context) error { return w.options.Over(ctx, cluster, name(change.Block.Call.Hook)) }); err != nil && ctx.Err() == nil {

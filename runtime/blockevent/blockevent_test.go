@@ -114,6 +114,43 @@ func TestEventsOutliveAnAPIServer(t *testing.T) {
 	}
 }
 
+// What belongs to a hook is put away when the last of its blocks is over, and not before: a permission to pass it is still needed.
+func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		calls string // handler and answer of each: B blocked, F failed, S let through, P passed over
+		want  int    // how often something was put away
+	}{
+		"one handler lets it through":               {"aB aS", 1},
+		"one of two does":                           {"aB bB aS", 0},
+		"both do, one after the other":              {"aB bB aS bS", 1},
+		"the other one fails":                       {"aB bF aS", 0},
+		"an administrator passes over both":         {"aB bB aP bP", 1},
+		"it blocks again, and then lets it through": {"aB aS aB aS", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			over := 0
+			w := newWriter(t, &api{})
+			w.options.Over = func(_ context.Context, _ *clusterv1.Cluster, hook string) error {
+				if over++; hook != "BeforeClusterUpgrade" {
+					t.Errorf("hook %s", hook)
+				}
+				return nil
+			}
+			for i, step := range strings.Fields(c.calls) {
+				call := block(nil)
+				call.Time, call.Handler = start.Add(time.Duration(i)*time.Minute), step[:1]
+				call.Answer = map[string]record.Answer{"B": record.Blocked, "F": record.Failure, "S": record.Success, "P": record.Passed}[step[1:]]
+				for _, change := range w.tracker.Add(call) {
+					w.write(t.Context(), change)
+				}
+			}
+			if over != c.want {
+				t.Errorf("put away %d times, want %d", over, c.want)
+			}
+		})
+	}
+}
+
 // Of a Cluster that is gone nothing is told, and nothing is remembered.
 func TestClustersThatAreGone(t *testing.T) {
 	a := &api{missing: true}

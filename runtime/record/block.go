@@ -87,6 +87,16 @@ func (t *Tracker) Add(c Call) []Change {
 	return changes
 }
 
+// Holds tells whether any handler holds an object back at a hook.
+func (t *Tracker) Holds(object Object, hook string) bool {
+	for k, b := range t.current {
+		if k.object == object && b.Call.Hook == hook {
+			return true
+		}
+	}
+	return false
+}
+
 // Forget says that an object is gone.
 func (t *Tracker) Forget(object Object) {
 	for k := range t.current {

@@ -80,6 +80,10 @@ func TestChanges(t *testing.T) {
 			t.Errorf("call %d: got %q, want %q", i, text, c.want)
 		}
 	}
+	old := Object{Name: "old"}
+	if !tracker.Holds(old, "g/v1/BeforeClusterUpgrade") || tracker.Holds(old, "g/v1/BeforeClusterDelete") || tracker.Holds(Object{Name: "blue"}, "g/v1/BeforeClusterDelete") {
+		t.Error("it does not tell where objects are held")
+	}
 	if blocks := tracker.Blocks(); len(blocks) != 1 || blocks[0].Call.Object.Name != "old" || blocks[0].Calls != 2 || !blocks[0].Since.Equal(start) {
 		t.Errorf("left are %+v", blocks)
 	}
