@@ -256,5 +256,12 @@ func (w *world) until(what string, ok func() bool) {
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	if cluster := os.Getenv(asCore); cluster != "" {
+		if err := beCore(cluster); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
