@@ -118,14 +118,15 @@ bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 bench-extensions: build kube-previous ## measure what the plane's own extensions cost: create and upgrade with them and without, in turns (takes long)
 	@go run ./hack/bench -extensions 5
 
-# What goes into a release besides the sources: where images will be, the date of all files, flags of go build.
+# What goes into a release besides the sources: where images will be, the date of all files, flags of go build. RELEASE_ARCH=amd64 builds for that architecture only, to try a release out.
 IMAGE_PREFIX ?=
+RELEASE_ARCH ?=
 RELEASE_DATE ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 RELEASE_FLAGS ?= -trimpath
 
 .PHONY: release
 release: manifests ## make a release in dist/: make release VERSION=v0.1.0 IMAGE_PREFIX=REGISTRY/PATH (takes minutes)
-	@go run ./hack/release -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -date '$(RELEASE_DATE)' -out dist $(if $(RELEASE_FLAGS),-- $(RELEASE_FLAGS))
+	@go run ./hack/release -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -date '$(RELEASE_DATE)' -arch '$(RELEASE_ARCH)' -out dist $(if $(RELEASE_FLAGS),-- $(RELEASE_FLAGS))
 
 .PHONY: release-yaml
 release-yaml: ## make the provider repository of a release in dist/, without binaries: make release-yaml VERSION=v0.1.0

@@ -7,11 +7,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Architectures are those that a release is built for, as GOARCH; the operating system is Linux.
+// Architectures are those that a release is for, as GOARCH; the operating system is Linux.
 var Architectures = []string{"amd64", "arm64"}
 
 // Binaries are the names of the programs of a release.
@@ -21,6 +22,8 @@ var Binaries = []string{"capstan", "capstan-agent", "capstan-dock", "capstan-ext
 type Settings struct {
 	// Date is that of all files in images and of the bill of materials. The date of the commit makes a release that others can make again.
 	Date time.Time
+	// Architectures are those to build for. Default: [Architectures]. With fewer it is a release to try out, on the machine that made it.
+	Architectures []string
 	// Flags are further flags for go build; -trimpath keeps the path of the source tree out of the binaries.
 	Flags []string
 	// Progress is told what is made now. Default: nobody is.
@@ -32,6 +35,14 @@ type Settings struct {
 func Build(ctx context.Context, o Options, s Settings, out string) error {
 	if s.Progress == nil {
 		s.Progress = func(string) {}
+	}
+	if len(s.Architectures) == 0 {
+		s.Architectures = Architectures
+	}
+	for _, arch := range s.Architectures {
+		if !slices.Contains(Architectures, arch) {
+			return fmt.Errorf("a release is not for architecture %q: it is for %s", arch, strings.Join(Architectures, " and "))
+		}
 	}
 	files, err := Repository(o)
 	if err != nil {
@@ -46,7 +57,7 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 	defer os.RemoveAll(tmp)
 	for _, name := range Binaries {
 		built[name] = map[string]string{}
-		for _, arch := range Architectures {
+		for _, arch := range s.Architectures {
 			file := path.Join("binaries", o.Version, name+"-linux-"+arch)
 			s.Progress(name + " for " + arch)
 			built[name][arch] = filepath.Join(out, file)
@@ -60,7 +71,7 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 		}
 	}
 	kubes := map[string]string{}
-	for _, arch := range Architectures {
+	for _, arch := range s.Architectures {
 		s.Progress("the Kubernetes bundle and the archive for " + arch)
 		version, kube, err := bundle(ctx, o, s, arch, filepath.Join(tmp, arch))
 		if err != nil {
@@ -80,7 +91,7 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 	s.Progress("images, bill of materials, checksums")
 	for _, name := range Images {
 		programs := map[string][]program{}
-		for _, arch := range Architectures {
+		for _, arch := range s.Architectures {
 			programs[arch] = []program{{name, built[name][arch], 0o755}}
 			if name == extensionImage { // it verifies backups with the bundle's etcd
 				programs[arch] = append(programs[arch], program{"capstan-kube", kubes[arch], 0o755})

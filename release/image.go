@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,7 +28,7 @@ const NonRoot = 65532
 // nothing in it but the programs and the names of its user: no shell, no libraries, no package manager.
 func image(o Options, name string, programs map[string][]program, date time.Time) ([]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, arch := range Architectures {
+	for _, arch := range slices.Sorted(maps.Keys(programs)) {
 		var binaries []entry
 		for _, p := range programs[arch] {
 			binary, err := os.ReadFile(p.file)

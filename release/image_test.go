@@ -103,6 +103,37 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestArchitectures: a release to try out is for one of them, and for none that there isn't.
+func TestArchitectures(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "binary")
+	if err := os.WriteFile(file, []byte("a binary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data, err := image(options, "capstan-manager", map[string][]program{"arm64": {{"capstan-manager", file, 0o755}}}, date)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := layout.ImageIndexFromPath(untar(t, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := index.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := inner.IndexManifest(); err != nil || len(m.Manifests) != 1 || m.Manifests[0].Platform.Architecture != "arm64" {
+		t.Errorf("the index has %+v, %v", m, err)
+	}
+	err = Build(t.Context(), options, Settings{Architectures: []string{"vax"}}, t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "amd64 and arm64") {
+		t.Errorf("a release for a vax: %v", err)
+	}
+}
+
 // contents lists the files of an image.
 func contents(t *testing.T, one v1.Image) string {
 	t.Helper()

@@ -1,6 +1,6 @@
 // Command release makes a release of Capstan, or its parts:
 //
-//	go run ./hack/release -version v0.1.0 [-image-prefix REGISTRY/PATH] [-out dist] [-date UNIX] [-- FLAGS OF go build]
+//	go run ./hack/release -version v0.1.0 [-image-prefix REGISTRY/PATH] [-out dist] [-date UNIX] [-arch amd64] [-- FLAGS OF go build]
 //	go run ./hack/release -version v0.1.0 -yaml      the provider repository only: a second instead of minutes
 //	go run ./hack/release -docs docs/flavors.md      the page about templates, classes and variables
 //
@@ -34,6 +34,7 @@ func run(args []string) error {
 	out := flags.String("out", "dist", "`folder` to write to")
 	onlyYAML := flags.Bool("yaml", false, "make the provider repository only")
 	date := flags.Int64("date", 0, "date of the release in seconds since 1970, for a release that can be made again")
+	arch := flags.String("arch", "", "only architecture to build for, for a release to try out (default: all of them)")
 	docs := flags.String("docs", "", "write the page about templates to this `file`, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -52,9 +53,13 @@ func run(args []string) error {
 		}
 		return release.Write(files, *out)
 	}
+	settings := release.Settings{
+		Date: time.Unix(*date, 0).UTC(), Flags: flags.Args(), Progress: func(what string) { fmt.Println("→ building", what) },
+	}
+	if *arch != "" {
+		settings.Architectures = []string{*arch}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // ends the compilers too
 	defer stop()
-	return release.Build(ctx, o, release.Settings{
-		Date: time.Unix(*date, 0).UTC(), Flags: flags.Args(), Progress: func(what string) { fmt.Println("→ building", what) },
-	}, *out)
+	return release.Build(ctx, o, settings, *out)
 }
