@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/backend"
 	"github.com/capstan-dev/capstan/provider/cluster"
 	"github.com/capstan-dev/capstan/provider/host"
+	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/machine"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
@@ -79,7 +80,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // CacheByObject returns what the manager's cache should keep of the types that the provider watches, to be merged into
 // cache.Options.ByObject: of Leases, those of hosts only.
 func CacheByObject() (map[client.Object]cache.ByObject, error) {
-	ours, err := labels.NewRequirement(host.Label, selection.Exists, nil)
+	ours, err := labels.NewRequirement(identity.Label, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting the Leases of hosts: %w", err)
 	}
