@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/moving"
 )
 
 // MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written: that is this one, or doesn't answer, or
@@ -27,20 +28,8 @@ func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.
 		if _, err := os.Stat(target.Path); err != nil {
 			return fmt.Errorf("looking for the kubeconfig of the target: %w", err)
 		}
-		there, err := connect(target)
-		if err != nil {
-			return fmt.Errorf("the target: %w", err)
-		}
-		from, err := clusterID(ctx, source)
-		if err != nil {
-			return fmt.Errorf("asking the source which cluster it is: %w", err)
-		}
-		to, err := clusterID(ctx, there)
-		if err != nil {
-			return fmt.Errorf("asking the target which cluster it is: %w", err)
-		}
-		if from == to {
-			return fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters are already", target.Path)
+		if _, err := c.open(ctx, target); err != nil {
+			return err
 		}
 	}
 	hosts := &infrav1.CapstanHostList{}
@@ -50,10 +39,7 @@ func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.
 		}
 		return fmt.Errorf("listing hosts: %w", err)
 	}
-	if err := local(hosts.Items); err != nil || target.Path == "" {
-		return err
-	}
-	return held(hosts.Items)
+	return local(hosts.Items)
 }
 
 // clusterID returns what tells API servers apart, by whatever name they are reached.
@@ -77,16 +63,13 @@ func local(hosts []infrav1.CapstanHost) error {
 	return nil
 }
 
-// held fails if a host would hold the move, which clusterctl notices after some minutes, with the clusters paused.
-func held(hosts []infrav1.CapstanHost) error {
+// held has the commands by which somebody vouches for the agents of hosts that hold the move.
+func held(hosts []infrav1.CapstanHost) []string {
 	var commands []string
-	for _, h := range hosts {
-		if h.Spec.Claim != nil && h.Annotations[infrav1.HandedOverAnnotation] != string(h.UID) {
+	for i := range hosts {
+		if h := &hosts[i]; h.Spec.Claim != nil && !moving.HandedOver(h) && !moving.Leaving(h) {
 			commands = append(commands, fmt.Sprintf("kubectl annotate --overwrite -n %s capstanhost %s %s=%s", h.Namespace, h.Name, infrav1.HandedOverAnnotation, h.UID))
 		}
 	}
-	if len(commands) > 0 {
-		return fmt.Errorf("nobody has said yet that the agents of these hosts go along (docs/clusterctl.md says how they do): run\n  %s", strings.Join(commands, "\n  "))
-	}
-	return nil
+	return commands
 }

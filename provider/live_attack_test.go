@@ -34,6 +34,9 @@ func (l *live) attack(host string) (refused func()) {
 		"read another host's bootstrap data": func() error {
 			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix}, &corev1.Secret{})
 		},
+		"read the offer to another host": func() error {
+			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other + infrav1.OfferSecretSuffix}, &corev1.Secret{})
+		},
 		"list secrets": func() error { return agent.List(ctx, &corev1.SecretList{}, client.InNamespace(ns)) },
 		"change its own claim": func() error {
 			changed := own.DeepCopy()

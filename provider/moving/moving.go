@@ -27,20 +27,42 @@ func Mark(host *infrav1.CapstanHost) {
 		metav1.SetMetaDataAnnotation(&host.ObjectMeta, infrav1.HandedOverAnnotation, string(host.UID))
 	}
 	host.Labels = set(host.Labels, clusterctlv1.ClusterctlMoveLabel, claimed)
-	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !handedOver(host) && !leaving(host))
+	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !HandedOver(host) && !Leaving(host))
 }
 
-// handedOver reports whether the agent of this object goes along. In the target the object is another one, with another uid: there
+// HandedOver reports whether the agent of this object goes along. In the target the object is another one, with another uid: there
 // the word doesn't count any more.
-func handedOver(host *infrav1.CapstanHost) bool {
+func HandedOver(host *infrav1.CapstanHost) bool {
 	return host.Spec.Supplier == "" && host.UID != "" && host.Annotations[infrav1.HandedOverAnnotation] == string(host.UID)
 }
 
-// leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all annotations by its mark. If it ended just then, holding
+// Leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all annotations by its mark. If it ended just then, holding
 // the next run would hold it for ever, for the agent has gone ahead.
-func leaving(host *infrav1.CapstanHost) bool {
+func Leaving(host *infrav1.CapstanHost) bool {
 	_, marked := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return marked && host.Spec.Supplier == "" && host.OfferAccepted()
+}
+
+// Offer tells the host's agent of an offer, see infrav1.OfferAnnotation. The host holds moves from then on, until the agent has accepted it; what an earlier mover has left is removed.
+func Offer(host *infrav1.CapstanHost, id string) {
+	host.Annotations = maps.Clone(host.Annotations)
+	delete(host.Annotations, clusterctlv1.DeleteForMoveAnnotation)
+	delete(host.Annotations, infrav1.HandedOverAnnotation)
+	metav1.SetMetaDataAnnotation(&host.ObjectMeta, infrav1.OfferAnnotation, id)
+	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, host.Spec.Claim != nil)
+}
+
+// Withdraw takes back the offer that the host has, and the word that its agent goes along.
+func Withdraw(host *infrav1.CapstanHost) {
+	host.Annotations = maps.Clone(host.Annotations)
+	delete(host.Annotations, infrav1.OfferAnnotation)
+	delete(host.Annotations, infrav1.HandedOverAnnotation)
+	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, host.Spec.Claim != nil)
+}
+
+// Held reports whether the host holds a move on our behalf.
+func Held(host *infrav1.CapstanHost) bool {
+	return host.Annotations[clusterctlv1.BlockMoveAnnotation] == ours
 }
 
 // set adds or removes our value of a key.

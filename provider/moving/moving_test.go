@@ -95,3 +95,34 @@ func TestMark(t *testing.T) {
 		})
 	}
 }
+
+// TestOffers: an offer holds the move again, whatever was said before; only its acceptance ends that.
+func TestOffers(t *testing.T) {
+	host := &infrav1.CapstanHost{}
+	host.UID, host.Spec.Claim = "uid", &infrav1.HostClaim{}
+	host.Annotations = map[string]string{infrav1.HandedOverAnnotation: "uid", leave: "", "a": "b"}
+	host.Status.Agent = &infrav1.AgentReport{HandOver: accepted("uid/1")}
+	before := host.DeepCopy()
+	for _, step := range []struct {
+		what string
+		do   func()
+		want map[string]string
+	}{
+		{"an offer", func() { Offer(host, "uid/2") }, map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
+		{"the controller, before it is accepted", func() { Mark(host) }, map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
+		{"the controller, when it is accepted", func() { host.Status.Agent.HandOver.Offer = "uid/2"; Mark(host) },
+			map[string]string{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid", "a": "b"}},
+		{"taking it back", func() { Withdraw(host) }, map[string]string{block: ours, "a": "b"}},
+		{"the controller, before the agent knows", func() { Mark(host) }, map[string]string{block: ours, "a": "b"}},
+	} {
+		if step.do(); !maps.Equal(host.Annotations, step.want) {
+			t.Errorf("after %s: %v, want %v", step.what, host.Annotations, step.want)
+		}
+		if Held(host) != (step.want[block] != "") || HandedOver(host) == Held(host) {
+			t.Errorf("after %s: held %t, handed over %t", step.what, Held(host), HandedOver(host))
+		}
+	}
+	if before.Annotations[leave] != "" || before.Annotations[infrav1.HandedOverAnnotation] != "uid" {
+		t.Error("the annotations of a copy have changed")
+	}
+}

@@ -1,0 +1,103 @@
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/moving"
+)
+
+// CallOff takes back what HandOver has offered to the agents of a namespace, and waits until they have forgotten it. What was made for them in the target is removed, unless the
+// host has arrived there. Hosts that a mover is about to delete are past that: finish the move.
+func (c *Client) CallOff(ctx context.Context, h HandOver) error {
+	s, err := c.open(ctx, h.To)
+	if err != nil {
+		return err
+	}
+	hosts := &infrav1.CapstanHostList{}
+	if err := s.from.List(ctx, hosts, client.InNamespace(h.Namespace)); err != nil {
+		if noMatch(err) {
+			return nil // no Capstan here
+		}
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	for i := range hosts.Items {
+		host := &hosts.Items[i]
+		if moving.Leaving(host) {
+			return fmt.Errorf("host %s is on its way to the target: run capstan clusterctl move again, which finishes the move", host.Name)
+		}
+	}
+	for i := range hosts.Items {
+		host := &hosts.Items[i]
+		if host.Annotations[infrav1.OfferAnnotation] == "" {
+			continue
+		}
+		h.tell("taking back the offer to the agent of host " + host.Name)
+		if err := s.withdraw(ctx, host); err != nil {
+			return fmt.Errorf("taking back the offer to the agent of host %s: %w", host.Name, err)
+		}
+	}
+	if h.Timeout <= 0 {
+		h.Timeout = acceptTimeout
+	}
+	return s.wait(ctx, h.Namespace, h.Timeout, func(hosts []infrav1.CapstanHost) error { return forgotten(hosts, h.Timeout) })
+}
+
+// forgotten fails as long as an agent has an offer that its host has not.
+func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
+	var names []string
+	for i := range hosts {
+		if host := &hosts[i]; host.Offer() == "" && host.OfferAccepted() {
+			names = append(names, host.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the offers are taken back, but the agents of these hosts have not taken note within %s: %s; they do as soon as they are back", limit, strings.Join(names, ", "))
+}
+
+// withdraw takes back the offer of one host.
+func (s *sides) withdraw(ctx context.Context, host *infrav1.CapstanHost) error {
+	err := s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
+		if moving.Leaving(now) {
+			return errors.New("it is on its way to the target: run capstan clusterctl move again, which finishes the move")
+		}
+		moving.Withdraw(now)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}}
+	if err := s.from.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the offer: %w", err)
+	}
+	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), &infrav1.CapstanHost{}); {
+	case err == nil:
+		return nil // what is there belongs to it
+	case !apierrors.IsNotFound(err) && !noMatch(err):
+		return fmt.Errorf("looking for the host in the target: %w", err)
+	}
+	account := metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}
+	for _, object := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: account}, &rbacv1.RoleBinding{ObjectMeta: account}, &rbacv1.Role{ObjectMeta: account},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}},
+	} {
+		if err := s.to.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %T %s in the target: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
+}

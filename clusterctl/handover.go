@@ -1,0 +1,304 @@
+package clusterctl
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	agentid "github.com/capstan-dev/capstan/provider/identity"
+	"github.com/capstan-dev/capstan/provider/moving"
+)
+
+const (
+	// offerLife is how long the token of an offer lives: the agent gets its own with it at once.
+	offerLife = time.Hour
+	// acceptTimeout is the default of HandOver.Timeout.
+	acceptTimeout = 2 * time.Minute
+	// acceptPause is the time between two looks at what agents have said.
+	acceptPause = 200 * time.Millisecond
+)
+
+// HandOver says which agents are handed over to which management cluster.
+type HandOver struct {
+	// Namespace of the hosts.
+	Namespace string
+	// To is the target.
+	To upstream.Kubeconfig
+	// Server is the URL of the target's API server as hosts reach it; default: that of the kubeconfig.
+	Server string
+	// CA are the certificates, in PEM, that sign the server's; default: those of the kubeconfig.
+	CA []byte
+	// Timeout bounds how long to wait for the agents; default two minutes.
+	Timeout time.Duration
+	// Tell is called with what is being done; it may be nil.
+	Tell func(text string)
+}
+
+// sides are the two management clusters of a move.
+type sides struct {
+	from, to client.Client
+	// target is the uid of the target's kube-system namespace.
+	target string
+}
+
+// open connects to both sides, which must be two.
+func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, error) {
+	from, err := connect(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	to, err := connect(target)
+	if err != nil {
+		return nil, fmt.Errorf("the target: %w", err)
+	}
+	fromID, err := clusterID(ctx, from)
+	if err != nil {
+		return nil, fmt.Errorf("asking the source which cluster it is: %w", err)
+	}
+	toID, err := clusterID(ctx, to)
+	if err != nil {
+		return nil, fmt.Errorf("asking the target which cluster it is: %w", err)
+	}
+	if fromID == toID {
+		return nil, fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters are already", target.Path)
+	}
+	return &sides{from: from, to: to, target: string(toID)}, nil
+}
+
+// HandOver offers the target to the agent of each claimed host, and waits until all have accepted it (docs/adr/0019). It may be repeated; agents that have accepted this target
+// already, or that somebody vouched for, are left alone.
+func (c *Client) HandOver(ctx context.Context, h HandOver) error {
+	settings, err := restConfig(h.To)
+	if err != nil {
+		return fmt.Errorf("the target: %w", err)
+	}
+	server, ca, err := h.reach(settings)
+	if err != nil {
+		return err
+	}
+	s, err := c.open(ctx, h.To)
+	if err != nil {
+		return err
+	}
+	hosts := &infrav1.CapstanHostList{}
+	if err := s.from.List(ctx, hosts, client.InNamespace(h.Namespace)); err != nil {
+		if noMatch(err) {
+			return nil // no Capstan here
+		}
+		return fmt.Errorf("listing hosts: %w", err)
+	}
+	if err := local(hosts.Items); err != nil {
+		return err
+	}
+	for i := range hosts.Items {
+		host := &hosts.Items[i]
+		if !wants(host) {
+			continue
+		}
+		secret := &corev1.Secret{}
+		if err := s.from.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the offer of host %s: %w", host.Name, err)
+		}
+		if stands(host, secret.Data, s.target, server, ca) {
+			continue
+		}
+		h.tell("offering the target to the agent of host " + host.Name)
+		if err := s.offer(ctx, host, server, ca); err != nil {
+			return fmt.Errorf("offering the target to the agent of host %s: %w", host.Name, err)
+		}
+	}
+	return s.accepted(ctx, h)
+}
+
+func (h HandOver) tell(text string) {
+	if h.Tell != nil {
+		h.Tell(text)
+	}
+}
+
+// reach returns how agents reach the target.
+func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err error) {
+	if err := rest.LoadTLSFiles(settings); err != nil {
+		return "", nil, fmt.Errorf("reading the certificates of the target's kubeconfig: %w", err)
+	}
+	server, ca = strings.TrimRight(h.Server, "/"), h.CA
+	if server == "" {
+		server = strings.TrimRight(settings.Host, "/")
+		if settings.ServerName != "" {
+			return "", nil, errors.New("the target's kubeconfig reaches it by another name than its certificate has, which agents don't do: name the server with --agent-server")
+		}
+	}
+	if len(ca) == 0 {
+		ca = settings.CAData
+	}
+	if u, err := url.Parse(server); err != nil || u.Scheme != "https" || u.Host == "" {
+		return "", nil, fmt.Errorf("agents need a URL like https://10.0.0.1:6443 of the target, %q is none: name it with --agent-server", server)
+	}
+	if len(ca) == 0 {
+		return "", nil, errors.New("the target's kubeconfig has no certificate authority, and agents never trust a server by chance: name a file with --agent-ca")
+	}
+	return server, ca, nil
+}
+
+// wants reports whether the agent of a host is to get an offer: not where nothing moves, where somebody vouched for the agent, and where it may have gone ahead.
+func wants(host *infrav1.CapstanHost) bool {
+	vouched := moving.HandedOver(host) && host.Offer() == ""
+	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !moving.Leaving(host)
+}
+
+// stands reports whether the agent has accepted this target already.
+func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server string, ca []byte) bool {
+	return host.Offer() != "" && host.OfferAccepted() && string(offer[infrav1.OfferIDKey]) == host.Offer() && string(offer[infrav1.OfferTargetKey]) == target &&
+		string(offer[infrav1.OfferServerKey]) == server && bytes.Equal(offer[infrav1.OfferCAKey], ca)
+}
+
+// offer makes the agent's account in the target, and tells the agent of it. Each step can be repeated; a Secret that nobody points to is overwritten by the next offer.
+func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server string, ca []byte) error {
+	token, err := s.account(ctx, host)
+	if err != nil {
+		return err
+	}
+	id := string(host.UID) + "/" + rand.Text()
+	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID)
+	secret := corev1ac.Secret(host.Name+infrav1.OfferSecretSuffix, host.Namespace).
+		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{
+			infrav1.OfferIDKey: []byte(id), infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca,
+			infrav1.OfferTokenKey: []byte(token), infrav1.OfferTargetKey: []byte(s.target),
+		})
+	if err := s.from.Apply(ctx, secret, agentid.FieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("writing the offer: %w", err)
+	}
+	claim := host.Spec.Claim.ProviderID
+	return s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
+		if now.Spec.Claim == nil || now.Spec.Claim.ProviderID != claim {
+			return errors.New("its machine has changed meanwhile: try again")
+		}
+		moving.Offer(now, id)
+		return nil
+	})
+}
+
+// account makes what the agent needs in the target, under the names that the controller there uses for the same, and returns a token.
+func (s *sides) account(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: host.Namespace}}
+	if err := s.to.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("making the namespace in the target: %w", err)
+	}
+	there := &infrav1.CapstanHost{}
+	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), there); {
+	case noMatch(err):
+		return "", errors.New("the target has no Capstan: run clusterctl init --infrastructure capstan there")
+	case apierrors.IsNotFound(err):
+		there = &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
+	case err != nil:
+		return "", fmt.Errorf("looking for the host in the target: %w", err)
+	case there.Spec.Claim == nil || there.Spec.Claim.ProviderID != host.Spec.Claim.ProviderID:
+		return "", errors.New("the target has a host of that name already, and not of this machine: delete it there")
+	}
+	for _, object := range agentid.Objects(there) {
+		if err := s.to.Apply(ctx, object, agentid.FieldOwner, client.ForceOwnership); err != nil {
+			return "", fmt.Errorf("making its account in the target: %w", err)
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(offerLife / time.Second))}}
+	if err := s.to.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("getting a token in the target: %w", err)
+	}
+	return request.Status.Token, nil
+}
+
+// edit changes a host in the source as it is now.
+func (s *sides) edit(ctx context.Context, host *infrav1.CapstanHost, change func(now *infrav1.CapstanHost) error) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		now := &infrav1.CapstanHost{}
+		if err := s.from.Get(ctx, client.ObjectKeyFromObject(host), now); err != nil {
+			return err
+		}
+		before := now.DeepCopy()
+		if err := change(now); err != nil {
+			return err
+		}
+		return s.from.Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// accepted waits until no host holds the move any more on behalf of its agent.
+func (s *sides) accepted(ctx context.Context, h HandOver) error {
+	if h.Timeout <= 0 {
+		h.Timeout = acceptTimeout
+	}
+	return s.wait(ctx, h.Namespace, h.Timeout, func(hosts []infrav1.CapstanHost) error {
+		why := waitsFor(hosts)
+		if len(why) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("agents have not accepted the target within %s:\n  %s", h.Timeout, strings.Join(why, "\n  "))
+		if commands := held(hosts); len(commands) > 0 {
+			text += "\nWhere you see to the agent yourself (docs/clusterctl.md), say so:\n  " + strings.Join(commands, "\n  ")
+		}
+		return errors.New(text)
+	})
+}
+
+// waitsFor says, for each host that would hold the move, what it waits for.
+func waitsFor(hosts []infrav1.CapstanHost) []string {
+	var all []string
+	for i := range hosts {
+		host := &hosts[i]
+		if host.Spec.Claim == nil || moving.Leaving(host) || moving.HandedOver(host) && !moving.Held(host) {
+			continue
+		}
+		why := "its agent has not answered: it is off, or older than hand-overs"
+		switch report := host.Status.Agent; {
+		case host.OfferAccepted() || moving.HandedOver(host):
+			why = "the provider has not taken note yet: does it run?"
+		case report != nil && report.HandOver != nil && report.HandOver.Offer == host.Offer() && report.HandOver.Message != "":
+			why = report.HandOver.Message
+		}
+		all = append(all, fmt.Sprintf("host %s: %s", host.Name, why))
+	}
+	return all
+}
+
+// wait lists the hosts of a namespace in the source until check has nothing to say; then, at the latest after limit, it returns what check said last.
+func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration, check func([]infrav1.CapstanHost) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(acceptPause)
+	defer tick.Stop()
+	for {
+		hosts := &infrav1.CapstanHostList{}
+		err := s.from.List(ctx, hosts, client.InNamespace(namespace))
+		if err == nil {
+			err = check(hosts.Items)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package clusterctl
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/moving"
+)
+
+// claimed is a host with a machine, after some changes.
+func claimed(changes ...func(*infrav1.CapstanHost)) infrav1.CapstanHost {
+	h := infrav1.CapstanHost{}
+	h.Name, h.UID, h.Spec.Claim = "a", types.UID("uid"), &infrav1.HostClaim{ProviderID: "p"}
+	moving.Mark(&h)
+	for _, change := range changes {
+		change(&h)
+	}
+	return h
+}
+
+func offered(h *infrav1.CapstanHost) { moving.Offer(h, "uid/1") }
+
+func says(accepted bool, message string) func(*infrav1.CapstanHost) {
+	return func(h *infrav1.CapstanHost) {
+		h.Status.Agent = &infrav1.AgentReport{HandOver: &infrav1.HandOverReport{Offer: "uid/1", Accepted: accepted, Message: message}}
+	}
+}
+
+func vouched(h *infrav1.CapstanHost) {
+	h.Annotations[infrav1.HandedOverAnnotation] = "uid"
+	moving.Mark(h)
+}
+func marked(h *infrav1.CapstanHost) {
+	h.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
+}
+func free(h *infrav1.CapstanHost) { h.Spec.Claim = nil; moving.Mark(h) }
+func dock(h *infrav1.CapstanHost) { h.Spec.Supplier = infrav1.SupplierDock }
+
+// TestWhoGetsAnOffer (CT-106).
+func TestWhoGetsAnOffer(t *testing.T) {
+	secret := map[string][]byte{infrav1.OfferIDKey: []byte("uid/1"), infrav1.OfferTargetKey: []byte("t"), infrav1.OfferServerKey: []byte("s"), infrav1.OfferCAKey: []byte("c")}
+	for name, c := range map[string]struct {
+		host           infrav1.CapstanHost
+		target, server string
+		wants, stands  bool
+	}{
+		"a claimed host":                            {host: claimed(), wants: true},
+		"a free host":                               {host: claimed(free)},
+		"a local host":                              {host: claimed(dock)},
+		"somebody vouched for the agent":            {host: claimed(vouched)},
+		"an offer that was not accepted yet":        {host: claimed(offered), wants: true},
+		"an offer that was accepted":                {host: claimed(offered, says(true, "")), wants: true, stands: true},
+		"an offer that the agent could not take":    {host: claimed(offered, says(false, "no")), wants: true},
+		"an accepted offer of another target":       {host: claimed(offered, says(true, "")), target: "other", wants: true},
+		"an accepted offer by another name":         {host: claimed(offered, says(true, "")), server: "other", wants: true},
+		"a mover has marked it, the agent has gone": {host: claimed(offered, says(true, ""), marked)},
+		"a mark from an earlier move":               {host: claimed(marked), wants: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := wants(&c.host); got != c.wants {
+				t.Errorf("wants: %t", got)
+			}
+			target, server := c.target, c.server
+			if target == "" {
+				target = "t"
+			}
+			if server == "" {
+				server = "s"
+			}
+			if got := wants(&c.host) && stands(&c.host, secret, target, server, []byte("c")); got != c.stands {
+				t.Errorf("stands: %t", got)
+			}
+		})
+	}
+}
+
+func TestWhatAMoveWaitsFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		host infrav1.CapstanHost
+		want string
+	}{
+		"no word from the agent":                        {claimed(offered), "has not answered"},
+		"the agent can't":                               {claimed(offered, says(false, "connection refused")), "connection refused"},
+		"the agent can, the provider is slow":           {claimed(offered, says(true, "")), "does it run"},
+		"the agent can, and the hold is gone":           {claimed(offered, says(true, ""), func(h *infrav1.CapstanHost) { moving.Mark(h) }), ""},
+		"somebody vouched, the provider hasn't noticed": {claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "does it run"},
+		"a free host":                                   {claimed(free), ""},
+		"on its way":                                    {claimed(offered, says(true, ""), marked), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := strings.Join(waitsFor([]infrav1.CapstanHost{c.host}), "\n")
+			if (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		host infrav1.CapstanHost
+		want bool
+	}{
+		"no offers":                           {claimed(), true},
+		"taken back, and the agent still has": {claimed(offered, says(true, ""), moving.Withdraw), false},
+		"taken back, and the agent knows":     {claimed(offered, moving.Withdraw), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := forgotten([]infrav1.CapstanHost{c.host}, 0); (err == nil) != c.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestHowAgentsReachTheTarget(t *testing.T) {
+	plain := rest.Config{Host: "https://10.0.0.1:6443/", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca")}}
+	named, bare := plain, plain
+	named.ServerName, bare.CAData = "x", nil
+	for name, c := range map[string]struct {
+		settings         rest.Config
+		how              HandOver
+		server, ca, fail string
+	}{
+		"as the kubeconfig says":            {settings: plain, server: "https://10.0.0.1:6443", ca: "ca"},
+		"by another name":                   {settings: plain, how: HandOver{Server: "https://plane:7443", CA: []byte("other")}, server: "https://plane:7443", ca: "other"},
+		"the certificate has another name":  {settings: named, fail: "--agent-server"},
+		"another name is given":             {settings: named, how: HandOver{Server: "https://x"}, server: "https://x", ca: "ca"},
+		"there is no certificate authority": {settings: bare, fail: "--agent-ca"},
+		"a certificate authority is given":  {settings: bare, how: HandOver{CA: []byte("given")}, server: "https://10.0.0.1:6443", ca: "given"},
+		"not https":                         {settings: plain, how: HandOver{Server: "http://x"}, fail: "is none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, ca, err := c.how.reach(&c.settings)
+			if (err != nil) != (c.fail != "") || err != nil && !strings.Contains(err.Error(), c.fail) {
+				t.Fatalf("got %v, want %q", err, c.fail)
+			}
+			if server != c.server || !bytes.Equal(ca, []byte(c.ca)) {
+				t.Errorf("got %s with %q", server, ca)
+			}
+		})
+	}
+}
