@@ -41,7 +41,7 @@ type Options struct {
 	Context string
 	// Config is the path or URL of clusterctl's configuration; default: clusterctl's own, if it exists.
 	Config string
-	// Version is that of this binary, whose cluster templates are used where there is no embedded plane.
+	// Version is that of this binary, whose cluster templates are used where there is neither an embedded plane nor a repository of Capstan in the configuration.
 	Version string
 }
 
@@ -52,6 +52,15 @@ type Client struct {
 	Kubeconfig upstream.Kubeconfig
 	// Installed is the inventory of the management cluster.
 	Installed []Provider
+	own       ownRepositories
+}
+
+// Template is the infrastructure provider whose cluster templates are used where there is no management cluster: Capstan, from the user's configuration or else from this binary.
+func (c *Client) Template() string {
+	if own := c.own[capstan]; own != nil {
+		return capstan.name + ":" + own.version
+	}
+	return capstan.name
 }
 
 // Provider is one in the inventory.
@@ -84,11 +93,11 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading clusterctl's configuration: %w", err)
 	}
-	own, err := newOwnRepositories(c.Installed, o.Version)
+	own, err := newOwnRepositories(c.Installed, settings, o.Version)
 	if err != nil {
 		return nil, err
 	}
-	settings = configuration{settings, own}
+	c.own, settings = own, configuration{settings, own}
 	c.Client, err = upstream.New(ctx, "", upstream.InjectConfig(settings),
 		upstream.InjectRepositoryFactory(func(ctx context.Context, in upstream.RepositoryClientFactoryInput) (repository.Client, error) {
 			return own.open(ctx, in.Provider, settings, repository.InjectYamlProcessor(in.Processor))

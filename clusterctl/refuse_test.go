@@ -2,11 +2,14 @@ package clusterctl
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 )
 
 func object(apiVersion, kind, name string) unstructured.Unstructured {
@@ -93,20 +96,25 @@ func TestVersion(t *testing.T) {
 // TestOwnRepositories: a plane has its providers at its versions, and elsewhere there are Capstan's templates.
 func TestOwnRepositories(t *testing.T) {
 	core := identity{"cluster-api", clusterctlv1.CoreProviderType}
-	capstan := identity{ProviderName, clusterctlv1.InfrastructureProviderType}
+	const elsewhere = "providers: [{name: capstan, type: InfrastructureProvider, url: \"file:///nowhere/infrastructure-capstan/v0.4.0/infrastructure-components.yaml\"}]"
 	for name, c := range map[string]struct {
 		installed []Provider
+		config    string
 		want      map[identity]string
 	}{
-		"no management cluster": {nil, map[identity]string{capstan: "v0.3.0"}},
+		"no management cluster": {want: map[identity]string{capstan: "v0.3.0"}},
+		"no management cluster, and a repository in the configuration": {config: elsewhere},
+		"a plane counts more than the configuration": {
+			[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, elsewhere, map[identity]string{capstan: "v0.2.0"},
+		},
 		"a plane of an older version": {
-			[]Provider{{Name: "cluster-api", Type: core.kind, Version: "v1.14.2", Embedded: true}, {Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}},
+			[]Provider{{Name: "cluster-api", Type: core.kind, Version: "v1.14.2", Embedded: true}, {Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, "",
 			map[identity]string{core: "v1.14.2", capstan: "v0.2.0"},
 		},
-		"a management cluster that is no plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, map[identity]string{capstan: "v0.3.0"}},
+		"a management cluster that is no plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, "", map[identity]string{capstan: "v0.3.0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			own, err := newOwnRepositories(c.installed, "v0.3.0")
+			own, err := newOwnRepositories(c.installed, settings(t, c.config), "v0.3.0")
 			if err != nil || len(own) != len(c.want) {
 				t.Fatalf("%d repositories, %v", len(own), err)
 			}
@@ -115,12 +123,29 @@ func TestOwnRepositories(t *testing.T) {
 					t.Errorf("%s at %s: %s %v", id.name, version, text, err)
 				}
 			}
+			if own[capstan] == nil {
+				return
+			}
 			if _, err := own[capstan].GetFile(t.Context(), c.want[capstan], "cluster-template.yaml"); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	if _, err := newOwnRepositories([]Provider{{Name: "capstan", Type: capstan.kind, Version: "839c54c", Embedded: true}}, ""); err == nil || !strings.Contains(err.Error(), "839c54c") {
+	if _, err := newOwnRepositories([]Provider{{Name: "capstan", Type: capstan.kind, Version: "839c54c", Embedded: true}}, settings(t, ""), ""); err == nil || !strings.Contains(err.Error(), "839c54c") {
 		t.Errorf("a version that is none: %v", err)
 	}
+}
+
+// settings is clusterctl's configuration with this text.
+func settings(t *testing.T, text string) config.Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "clusterctl.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.New(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -37,16 +37,30 @@ type identity struct {
 }
 
 // ownRepositories are the repositories in this binary: one for each provider of an embedded plane, with the version that runs there and no other; elsewhere
-// that of Capstan's cluster templates alone.
-type ownRepositories map[identity]*repository.MemoryRepository
+// that of Capstan's cluster templates alone, if the user's configuration has no repository of Capstan.
+type ownRepositories map[identity]*ownRepository
 
-func newOwnRepositories(installed []Provider, binary string) (ownRepositories, error) {
-	capstan := identity{ProviderName, clusterctlv1.InfrastructureProviderType}
-	versions := map[identity]string{capstan: Version(binary)}
+// ownRepository has one version.
+type ownRepository struct {
+	*repository.MemoryRepository
+	version string
+}
+
+// capstan is our own provider.
+var capstan = identity{ProviderName, clusterctlv1.InfrastructureProviderType}
+
+func newOwnRepositories(installed []Provider, settings config.Client, binary string) (ownRepositories, error) {
+	versions := map[identity]string{}
 	for _, p := range installed {
 		if p.Embedded {
 			versions[identity{p.Name, p.Type}] = p.Version
 		}
+	}
+	if len(versions) == 0 {
+		if _, err := settings.Providers().Get(capstan.name, capstan.kind); err == nil {
+			return ownRepositories{}, nil
+		}
+		versions[capstan] = Version(binary)
 	}
 	own := ownRepositories{}
 	for id, text := range versions {
@@ -54,16 +68,19 @@ func newOwnRepositories(installed []Provider, binary string) (ownRepositories, e
 		if err != nil {
 			return nil, fmt.Errorf("the inventory has %s %s at version %q, which is not semantic: end and start the plane with this version of capstan: %w", id.kind, id.name, text, err)
 		}
-		own[id] = repository.NewMemoryRepository().WithPaths("", "components.yaml").WithMetadata(text, &clusterctlv1.Metadata{
+		own[id] = &ownRepository{repository.NewMemoryRepository().WithPaths("", "components.yaml").WithMetadata(text, &clusterctlv1.Metadata{
 			// An embedded plane has all providers at the same contract, as they are parts of one program.
 			ReleaseSeries: []clusterctlv1.ReleaseSeries{{Major: int32(v.Major()), Minor: int32(v.Minor()), Contract: clusterv1.GroupVersion.Version}},
-		})
+		}), text}
 	}
-	return own, addTemplates(own[capstan], versions[capstan])
+	if own[capstan] == nil {
+		return own, nil
+	}
+	return own, own[capstan].addTemplates()
 }
 
 // addTemplates adds Capstan's cluster templates and ClusterClasses.
-func addTemplates(to *repository.MemoryRepository, version string) error {
+func (r *ownRepository) addTemplates() error {
 	names, err := fs.Glob(templates.Files, "*.yaml")
 	if err != nil {
 		return err
@@ -73,7 +90,7 @@ func addTemplates(to *repository.MemoryRepository, version string) error {
 		if err != nil {
 			return err
 		}
-		to.WithFile(version, name, text)
+		r.WithFile(r.version, name, text)
 	}
 	return nil
 }

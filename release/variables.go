@@ -17,12 +17,10 @@ var variables = map[string]string{
 	"CAPSTAN_ZONE_2":        "zone of the second MachineDeployment",
 	"CAPSTAN_ZONE_3":        "zone of the third MachineDeployment",
 
-	"CAPSTAN_REPLICAS":     "replicas of capstan-manager; one of them works at a time",
 	"CAPSTAN_CONCURRENCY":  "objects of each kind that capstan-manager works on at once",
 	"CAPSTAN_METRICS_BIND": "address of capstan-manager's metrics, such as :8080 to let others read them; 0: none",
 	"CAPSTAN_LOG_LEVEL":    "how much capstan-manager logs, 0 to 5",
 	"CAPSTAN_WATCH_FILTER": "value of label `cluster.x-k8s.io/watch-filter` of the objects to work on; empty: all",
 
 	"CAPSTAN_EXTENSION_NAMESPACE": "namespace of the runtime extension, for its ExtensionConfig: the same as `--target-namespace`, if you give that",
-	"CAPSTAN_EXTENSION_REPLICAS":  "replicas of the runtime extension; all of them answer",
 }

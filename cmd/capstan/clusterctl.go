@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -37,11 +39,9 @@ Providers that need Pods are refused on the plane, which runs no containers.`,
 	cmd.PersistentFlags().StringVar(&t.config, "config", "", "clusterctl's configuration file (default: ~/.config/cluster-api/clusterctl.yaml, if it exists)")
 	cmd.PersistentFlags().IntVarP(&t.verbosity, "verbosity", "v", 0, "how much clusterctl tells about what it does")
 	describe := &cobra.Command{Use: "describe", Short: "Show a cluster"}
-	tree := a.clusterDescribeCommand()
-	tree.Use = "cluster NAME"
-	describe.AddCommand(tree)
+	describe.AddCommand(a.clusterctlDescribeCommand(t))
 	cmd.AddCommand(a.clusterctlInitCommand(t), a.clusterctlGenerateCommand(t), describe, a.clusterctlGetCommand(t), a.clusterctlMoveCommand(t),
-		a.clusterctlUpgradeCommand(t), a.clusterctlDeleteCommand(t), a.clusterctlAlphaCommand(t))
+		a.clusterctlUpgradeCommand(t), a.clusterctlDeleteCommand(t), a.clusterctlAlphaCommand(t), a.clusterctlConfigCommand(t), a.clusterctlConvertCommand(t))
 	return cmd
 }
 
@@ -183,4 +183,30 @@ func (a *app) clusterctlGetCommand(t *target) *cobra.Command {
 // isSet reports whether a flag was given.
 func isSet(cmd *cobra.Command, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return cmd.Flags().Changed(name) })
+}
+
+// seconds is how long to wait: a number of seconds, as clusterctl takes it, or a duration such as 5m.
+type seconds time.Duration
+
+func (s *seconds) String() string { return time.Duration(*s).String() }
+func (s *seconds) Type() string   { return "duration" }
+
+func (s *seconds) Set(text string) error {
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		*s = seconds(time.Duration(n) * time.Second)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is neither a number of seconds nor a duration such as 5m", text)
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// waitFlags adds clusterctl's flags that wait for providers.
+func waitFlags(cmd *cobra.Command, wait *bool, timeout *seconds) {
+	*timeout = seconds(5 * time.Minute)
+	cmd.Flags().BoolVar(wait, "wait-providers", false, "wait until they work")
+	cmd.Flags().Var(timeout, "wait-provider-timeout", "how long to wait for each, in seconds or as a duration")
 }

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
-
-	"github.com/capstan-dev/capstan/clusterctl"
 )
 
 func (a *app) clusterctlGenerateCommand(t *target) *cobra.Command {
-	generate := &cobra.Command{Use: "generate", Short: "Generate the YAML of a cluster"}
+	generate := &cobra.Command{Use: "generate", Short: "Generate the YAML of a cluster or of a provider"}
 	var o upstream.GetClusterTemplateOptions
 	var source upstream.ProviderRepositorySourceOptions
-	var from string
+	var configMap upstream.ConfigMapSourceOptions
+	var from, path string
 	var controlPlane, workers int64
 	cmd := &cobra.Command{
 		Use: "cluster NAME", Short: "Generate the YAML of a cluster from a template", Args: cobra.ExactArgs(1),
@@ -35,11 +33,17 @@ func (a *app) clusterctlGenerateCommand(t *target) *cobra.Command {
 			if isSet(cmd, "worker-machine-count") {
 				o.WorkerMachineCount = &workers
 			}
-			if from != "" {
+			switch {
+			case from != "":
 				o.URLSource = &upstream.URLSourceOptions{URL: from}
-			} else {
+			case configMap.Name != "":
+				if configMap.Namespace == "" {
+					configMap.Namespace = a.namespace
+				}
+				o.ConfigMapSource = &configMap
+			default:
 				if source.InfrastructureProvider == "" && c.Kubeconfig.Path == "" {
-					source.InfrastructureProvider = clusterctl.ProviderName + ":" + clusterctl.Version(version)
+					source.InfrastructureProvider = c.Template()
 				}
 				o.ProviderRepositorySource = &source
 			}
@@ -50,27 +54,26 @@ func (a *app) clusterctlGenerateCommand(t *target) *cobra.Command {
 			if o.ListVariablesOnly {
 				return a.printVariables(template)
 			}
-			text, err := template.Yaml()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(a.out, "%s\n", text)
-			return err
+			return a.writeYAML(template.Yaml, path)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&source.InfrastructureProvider, "infrastructure", "i", "", "infrastructure provider whose template is used (default: the one that is installed)")
 	f.StringVarP(&source.Flavor, "flavor", "f", "", "variant of the template (default: the one without a name)")
 	f.StringVar(&from, "from", "", "URL or file of a template, - for stdin, instead of the provider's")
+	f.StringVar(&configMap.Name, "from-config-map", "", "ConfigMap with a template, instead of the provider's")
+	f.StringVar(&configMap.Namespace, "from-config-map-namespace", "", "namespace of the ConfigMap (default: --namespace)")
+	f.StringVar(&configMap.DataKey, "from-config-map-key", "", "key in the ConfigMap (default: template)")
 	f.StringVar(&o.TargetNamespace, "target-namespace", "", "namespace of the cluster (default: --namespace)")
 	f.StringVar(&o.KubernetesVersion, "kubernetes-version", "", "Kubernetes version (default: variable KUBERNETES_VERSION)")
 	f.Int64Var(&controlPlane, "control-plane-machine-count", 1, "number of control plane machines")
 	f.Int64Var(&workers, "worker-machine-count", 0, "number of workers")
 	f.BoolVar(&o.ListVariablesOnly, "list-variables", false, "print the variables of the template instead")
-	cmd.MarkFlagsMutuallyExclusive("from", "infrastructure")
-	cmd.MarkFlagsMutuallyExclusive("from", "flavor")
+	writeToFlag(cmd, &path)
+	cmd.MarkFlagsMutuallyExclusive("from", "from-config-map", "infrastructure")
+	cmd.MarkFlagsMutuallyExclusive("from", "from-config-map", "flavor")
 	_ = cmd.RegisterFlagCompletionFunc("kubernetes-version", a.completeVersion)
-	generate.AddCommand(cmd)
+	generate.AddCommand(cmd, a.clusterctlGenerateProviderCommand(t), a.clusterctlGenerateYAMLCommand(t))
 	return generate
 }
 

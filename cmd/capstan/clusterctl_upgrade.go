@@ -53,12 +53,11 @@ func (a *app) printPlans(plans []upstream.UpgradePlan) error {
 func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 	var contract string
 	var wait bool
-	var timeout time.Duration
+	var timeout seconds
 	cmd := &cobra.Command{Use: "apply", Short: "Upgrade providers to the versions that are named, or to the newest of a contract", Args: cobra.NoArgs}
 	providers := addProviderFlags(cmd)
 	cmd.Flags().StringVar(&contract, "contract", "", "upgrade all providers to their newest versions for this contract, such as v1beta2")
-	cmd.Flags().BoolVar(&wait, "wait-providers", false, "wait until they work")
-	cmd.Flags().DurationVar(&timeout, "wait-provider-timeout", 5*time.Minute, "how long to wait for each")
+	waitFlags(cmd, &wait, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		request, err := providers()
 		if err != nil {
@@ -85,7 +84,7 @@ func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 			IPAMProviders:             request[clusterctlv1.IPAMProviderType],
 			RuntimeExtensionProviders: request[clusterctlv1.RuntimeExtensionProviderType],
 			AddonProviders:            request[clusterctlv1.AddonProviderType],
-			WaitProviders:             wait, WaitProviderTimeout: timeout,
+			WaitProviders:             wait, WaitProviderTimeout: time.Duration(timeout),
 		})
 	}
 	return cmd

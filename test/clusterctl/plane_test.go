@@ -134,7 +134,8 @@ func TestEmbeddedPlane(t *testing.T) {
 		name string
 		test func(*embedded)
 	}{
-		{"providers of the plane", (*embedded).testParts}, {"providers of others", (*embedded).testOthers}, {"templates", (*embedded).testTemplates}, {"the real clusterctl", (*embedded).testReal},
+		{"providers of the plane", (*embedded).testParts}, {"providers of others", (*embedded).testOthers}, {"templates", (*embedded).testTemplates}, {"smaller commands", (*embedded).testCommands},
+		{"the real clusterctl", (*embedded).testReal},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			w := *e.world

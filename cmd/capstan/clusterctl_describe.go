@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+
+	"github.com/capstan-dev/capstan/clusterctl"
+)
+
+func (a *app) clusterctlDescribeCommand(t *target) *cobra.Command {
+	o := upstream.DescribeClusterOptions{AddTemplateVirtualNode: true}
+	cmd := &cobra.Command{
+		Use: "cluster NAME", Short: "Show a cluster as a tree", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCluster,
+		Long: `Show a cluster as a tree, as clusterctl does, on any management cluster.
+
+capstan cluster describe also shows hosts and lifecycle hooks.`,
+		Example: `  capstan clusterctl describe cluster demo
+  capstan clusterctl describe cluster demo --show-conditions all --grouping=false
+  capstan clusterctl describe cluster demo --kubeconfig other.kubeconfig`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, filter := range strings.Split(o.ShowOtherConditions, ",") {
+				if strings.TrimSpace(filter) != filter {
+					return hint("for example: --show-conditions Machine,KubeadmControlPlane", "--show-conditions %q has spaces in it", o.ShowOtherConditions)
+				}
+			}
+			c, err := a.clusterctl(cmd, t, false)
+			if err != nil {
+				return err
+			}
+			o.Kubeconfig, o.ClusterName, o.Namespace = c.Kubeconfig, args[0], a.namespace
+			found, err := c.DescribeCluster(cmd.Context(), o)
+			if err != nil {
+				return fmt.Errorf("reading cluster %s in namespace %s: %w", args[0], a.namespace, err)
+			}
+			return clusterctl.WriteTree(a.out, found, time.Now())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.ShowOtherConditions, "show-conditions", "", "kinds, or Kind/NAME, whose conditions are shown, comma separated, or all; a + behind one leaves out those that are as they should be")
+	f.BoolVar(&o.ShowMachineSets, "show-machinesets", false, "show MachineSets")
+	f.BoolVar(&o.ShowClusterResourceSets, "show-resourcesets", false, "show ClusterResourceSets")
+	f.BoolVar(&o.ShowTemplates, "show-templates", false, "show templates of machines and bootstrap data")
+	f.BoolVar(&o.Echo, "echo", false, "show infrastructure machines and bootstrap data also where they only say what their machine says")
+	f.BoolVar(&o.Grouping, "grouping", true, "show machines in the same state as one line")
+	return cmd
+}

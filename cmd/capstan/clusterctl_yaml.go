@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+)
+
+// mostYAML bounds what is read to be converted.
+const mostYAML = 64 << 20
+
+// clusterctlGenerateYAMLCommand replaces the variables of any YAML.
+func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
+	var o upstream.ProcessYAMLOptions
+	var from string
+	cmd := &cobra.Command{
+		Use: "yaml", Short: "Replace the variables of a YAML", Args: cobra.NoArgs,
+		Example: `  capstan clusterctl generate yaml --from cluster-template.yaml
+  capstan clusterctl generate yaml --list-variables < cluster-template.yaml`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.clusterctl(cmd, t, true)
+			if err != nil {
+				return err
+			}
+			if from == "-" {
+				o.ReaderSource = &upstream.ReaderSourceOptions{Reader: a.in}
+			} else {
+				o.URLSource = &upstream.URLSourceOptions{URL: from}
+			}
+			printer, err := c.ProcessYAML(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if !o.SkipTemplateProcess {
+				return a.writeYAML(printer.Yaml, "")
+			}
+			for _, name := range printer.Variables() {
+				fmt.Fprintln(a.out, name)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "-", "file or URL; - is standard input")
+	cmd.Flags().BoolVar(&o.SkipTemplateProcess, "list-variables", false, "print the names of the variables instead")
+	return cmd
+}
+
+// writeToFlag adds clusterctl's flag for a file in place of standard output.
+func writeToFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "write-to", "", "file to write to (default: standard output)")
+}
+
+// writeYAML writes what text returns to a file, or to standard output. A file is closed before success is reported.
+func (a *app) writeYAML(text func() ([]byte, error), path string) error {
+	data, err := text()
+	if err != nil {
+		return err
+	}
+	if path != "" {
+		if err := os.WriteFile(path, append(data, '\n'), 0o600); err != nil {
+			return fmt.Errorf("writing the YAML: %w", err)
+		}
+		return nil
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", data)
+	return err
+}
+
+// clusterctlConvertCommand rewrites Cluster API's objects to another version.
+func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
+	var version, path string
+	cmd := &cobra.Command{
+		Use: "convert [FILE]", Short: "Convert Cluster API's objects to another API version; experimental upstream", Args: cobra.MaximumNArgs(1),
+		Example: "  capstan clusterctl convert cluster.yaml -o converted.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(upstream.SupportedTargetVersions, version) {
+				return hint("use --to-version "+strings.Join(upstream.SupportedTargetVersions, " or "), "objects can't be converted to version %q", version)
+			}
+			in := a.in
+			if len(args) > 0 {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return fmt.Errorf("reading what to convert: %w", err)
+				}
+				defer file.Close()
+				in = file
+			}
+			data, err := io.ReadAll(io.LimitReader(in, mostYAML+1))
+			if err != nil {
+				return fmt.Errorf("reading what to convert: %w", err)
+			}
+			if len(data) > mostYAML {
+				return hint("convert it in parts", "what to convert has more than %d MiB", mostYAML>>20)
+			}
+			c, err := a.clusterctl(cmd, t, true)
+			if err != nil {
+				return err
+			}
+			result, err := c.Convert(cmd.Context(), upstream.ConvertOptions{Input: data, ToVersion: version})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "%d converted to %s, %d are as they were\n", result.Converted, version, result.PassedThrough)
+			return a.writeYAML(func() ([]byte, error) { return result.Output, nil }, path)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write to (default: standard output)")
+	cmd.Flags().StringVar(&version, "to-version", upstream.SupportedTargetVersions[0], "API version to convert to")
+	return cmd
+}
