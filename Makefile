@@ -132,6 +132,10 @@ release: manifests ## make a release in dist/: make release VERSION=v0.1.0 IMAGE
 release-yaml: ## make the provider repository of a release in dist/, without binaries: make release-yaml VERSION=v0.1.0
 	@go run ./hack/release -yaml -version '$(VERSION)' -image-prefix '$(IMAGE_PREFIX)' -out dist
 
+.PHONY: test-release
+test-release: ## look at the release in dist/: sums, images, bill of materials; run it, with a cluster
+	@CAPSTAN_TEST_DIST='$(CURDIR)/dist' go test -count=1 -timeout 30m -v -run TestDist ./release
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin dist .cache plane/manifests/upstream/[a-z]*
