@@ -37,6 +37,7 @@ func (a *app) handOver(d *destination) (clusterctl.HandOver, error) {
 
 func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 	var d destination
+	var dir directory
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "move", Short: "Move the clusters of a namespace to another management cluster", Args: cobra.NoArgs,
@@ -44,14 +45,18 @@ func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 
 The agents of the hosts are told first, and go along; the machines on the hosts don't notice. Local hosts can't move: they are processes of this plane.`,
 		Example: `  capstan clusterctl move --to-kubeconfig other.kubeconfig --dry-run -v 1
-  capstan clusterctl move --to-kubeconfig other.kubeconfig`,
+  capstan clusterctl move --to-kubeconfig other.kubeconfig
+  capstan clusterctl move --to-directory saved`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.kubeconfig.Path == "" && !dryRun {
+			if d.kubeconfig.Path == "" && !dryRun && !dir.given() {
 				return hint("add --to-kubeconfig FILE, or --dry-run to see what would move", "no target was given")
 			}
 			c, err := a.clusterctl(cmd, t, false)
 			if err != nil {
 				return err
+			}
+			if dir.given() {
+				return a.moveByDirectory(cmd.Context(), c, dir, d.kubeconfig)
 			}
 			if err := c.MayMove(cmd.Context(), a.namespace, d.kubeconfig); err != nil {
 				return err
@@ -77,6 +82,10 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
 	flags.StringVar(&d.ca, "agent-ca", "", "file with the certificates, in PEM, that sign that server's (default: as in its kubeconfig)")
 	flags.DurationVar(&d.agentsLimit, "agent-timeout", 2*time.Minute, "how long to wait for the agents of the hosts")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "find out what would move, and move nothing; -v 1 shows it")
+	cmd.Flags().StringVar(&dir.to, "to-directory", "", "save the objects there, and leave them where they are")
+	cmd.Flags().StringVar(&dir.from, "from-directory", "", "restore what was saved there, into --to-kubeconfig (default: the management plane)")
+	cmd.MarkFlagsMutuallyExclusive("to-directory", "from-directory", "dry-run")
+	cmd.MarkFlagsMutuallyExclusive("to-directory", "to-kubeconfig")
 	cmd.AddCommand(a.clusterctlMovePrepareCommand(t, &d), a.clusterctlMoveCallOffCommand(t, &d))
 	return cmd
 }

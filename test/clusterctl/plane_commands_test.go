@@ -29,6 +29,15 @@ func (e *embedded) testCommands() {
 	e.fails("has spaces", "describe", "cluster", "told", "--show-conditions", "Cluster, Machine")
 	e.fails("nosuch", "describe", "cluster", "nosuch")
 	e.fails("no such file", "describe", "cluster", "told", "--kubeconfig", filepath.Join(e.home, "none"))
+	e.fails("no such file", "move", "--to-directory", filepath.Join(e.home, "none"))
+	saved := e.TempDir()
+	e.until("the cluster can be saved", func() bool { // once its parts are there
+		_, _, err := e.command(e.Context(), "clusterctl", "move", "--to-directory", saved)
+		return err == nil
+	})
+	if files, err := filepath.Glob(filepath.Join(saved, "CapstanHost_*_host-01.yaml")); err != nil || len(files) != 1 {
+		e.Errorf("the claimed host is not among what was saved: %v %v", files, err)
+	}
 	e.works("cluster", "delete", "told")
 
 	has(e.works("clusterctl", "config", "repositories"), "NAME", "CoreProvider", "kubeadm")
@@ -41,7 +50,9 @@ func (e *embedded) testCommands() {
 	e.env = []string{"CAPSTAN_HOME=" + filepath.Join(e.home, "nothing")}
 	defer func() { e.env = nil }()
 	config := []string{"--config", e.config}
-	of := func(args ...string) string { return e.works(append(append([]string{"clusterctl"}, args...), config...)...) }
+	of := func(args ...string) string {
+		return e.works(append(append([]string{"clusterctl"}, args...), config...)...)
+	}
 	path := filepath.Join(e.home, "components.yaml")
 	of("generate", "provider", "--infrastructure", "capstan", "-n", "elsewhere", "--write-to", path)
 	components, err := os.ReadFile(path)
