@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -68,14 +69,14 @@ func (a *app) backupListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := store.List(cmd.Context(), namespace, name)
-			if err != nil {
-				return err
+			all, damaged := store.List(cmd.Context(), namespace, name)
+			if damaged != nil && !errors.Is(damaged, backup.ErrDamaged) {
+				return damaged
 			}
 			if all == nil {
 				all = []backup.Manifest{}
 			}
-			return a.print(format, all, func() error {
+			err = a.print(format, all, func() error {
 				if len(all) == 0 {
 					a.next("capstan backup create CLUSTER")
 					return nil
@@ -89,6 +90,7 @@ func (a *app) backupListCommand() *cobra.Command {
 				}
 				return a.table([]string{"NAME", "CLUSTER", "REASON", "KUBERNETES", "REVISION", "KEYS", "SIZE", "AGE"}, rows)
 			})
+			return errors.Join(err, damaged)
 		},
 	}
 	place.flag(cmd)

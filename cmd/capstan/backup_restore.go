@@ -86,8 +86,11 @@ func (a *app) planRestore(ctx context.Context, store backup.Store, cluster, name
 		return nil, err
 	}
 	all, err := store.List(ctx, r.cluster.Namespace, cluster)
-	if err != nil {
+	if err != nil && !errors.Is(err, backup.ErrDamaged) {
 		return nil, err
+	}
+	if err != nil {
+		fmt.Fprintln(a.err, "Left out:", err)
 	}
 	if r.manifest, err = chooseBackup(all, name); err != nil {
 		return nil, hint("see: capstan backup list "+cluster, "restoring cluster %s: %w", cluster, err)

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,14 +144,20 @@ func (b *Bucket) List(ctx context.Context, namespace, cluster string) (all []Man
 	if prefix != "" {
 		prefix += "/"
 	}
-	keys, err := b.manifests(ctx, prefix)
+	keys, err := b.keys(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return path.Base(key) != manifestFile })
+	var damaged []error
 	for _, key := range keys[max(0, len(keys)-most):] { // sorted by name, so those of one cluster by time
 		m, err := b.manifest(ctx, key)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // removed meanwhile
+		}
+		if errors.Is(err, ErrDamaged) {
+			damaged = append(damaged, err)
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -158,11 +165,39 @@ func (b *Bucket) List(ctx context.Context, namespace, cluster string) (all []Man
 		all = append(all, m)
 	}
 	sortByTime(all)
-	return all, nil
+	return all, errors.Join(damaged...)
 }
 
-// manifests gives the keys of the manifests below a prefix.
-func (b *Bucket) manifests(ctx context.Context, prefix string) (keys []string, err error) {
+// Tidy implements Store: it removes snapshots without a manifest.
+func (b *Bucket) Tidy(ctx context.Context, namespace, cluster string, now time.Time) error {
+	if err := checkName(namespace, cluster); err != nil {
+		return err
+	}
+	keys, err := b.keys(ctx, path.Join(b.place.Prefix, namespace, cluster)+"/")
+	if err != nil {
+		return fmt.Errorf("tidying bucket %s: %w", b.place.Bucket, err)
+	}
+	whole := map[string]bool{}
+	for _, key := range keys {
+		if directory, file := path.Split(key); file == manifestFile {
+			whole[directory] = true
+		}
+	}
+	for _, key := range keys {
+		directory, file := path.Split(key)
+		name := path.Base(directory)
+		if began, err := timeOf(name); file != snapshotFile || whole[directory] || err != nil || now.Sub(began) < leftFor {
+			continue
+		}
+		if err := b.Remove(ctx, Manifest{Namespace: namespace, Cluster: cluster, Name: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys gives the keys of all objects below a prefix.
+func (b *Bucket) keys(ctx context.Context, prefix string) (keys []string, err error) {
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	for range maxPages {
 		data, err := b.get(ctx, "", query, maxAnswer)
@@ -177,9 +212,7 @@ func (b *Bucket) manifests(ctx context.Context, prefix string) (keys []string, e
 			return nil, fmt.Errorf("reading its listing: %w", err)
 		}
 		for _, object := range page.Contents {
-			if path.Base(object.Key) == manifestFile {
-				keys = append(keys, object.Key)
-			}
+			keys = append(keys, object.Key)
 		}
 		if page.Next == "" {
 			return keys, nil
@@ -195,10 +228,10 @@ func (b *Bucket) manifest(ctx context.Context, key string) (m Manifest, err erro
 		return m, err
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, fmt.Errorf("%s is damaged (remove it if the backup is not needed): %w", key, err)
+		return m, fmt.Errorf("%w: %s (remove it if the backup is not needed): %w", ErrDamaged, key, err)
 	}
 	if b.key(m, manifestFile) != key {
-		return m, fmt.Errorf("%s is the manifest of another backup: somebody has copied it", key)
+		return m, fmt.Errorf("%w: %s is the manifest of another backup: somebody has copied it", ErrDamaged, key)
 	}
 	return m, nil
 }

@@ -44,13 +44,14 @@ func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key, inBucket := strings.CutPrefix(r.URL.Path, "/backups")
 	key = strings.TrimPrefix(key, "/")
 	_, there := s.objects[key]
-	switch authorization := r.Header.Get("Authorization"); {
+	unsigned := checkSignature(r, "AKID", "SECRET", "us-east-1", time.Now())
+	switch {
 	case err != nil:
 		refuse(http.StatusBadRequest, "IncompleteBody")
 	case s.status != 0:
 		refuse(s.status, "AccessDenied")
-	case !strings.HasPrefix(authorization, "AWS4-HMAC-SHA256 Credential=AKID/") || !strings.Contains(authorization, "/us-east-1/s3/aws4_request") || !strings.Contains(authorization, "x-amz-content-sha256"):
-		refuse(http.StatusForbidden, "SignatureDoesNotMatch")
+	case unsigned != "":
+		refuse(http.StatusForbidden, unsigned)
 	case r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]):
 		refuse(http.StatusBadRequest, "XAmzContentSHA256Mismatch")
 	case !inBucket:
@@ -175,6 +176,17 @@ func TestRefused(t *testing.T) {
 	s.status = http.StatusForbidden
 	if _, err := b.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "listing backups in bucket backups: it answers 403 Forbidden AccessDenied as told") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
+	}
+	s.status = 0
+	for code, keys := range map[string][2]string{"SignatureDoesNotMatch": {"AKID", "WRONG"}, "InvalidAccessKeyId": {"OTHER", "SECRET"}} {
+		wrong, err := OpenBucket(place, Credentials{AccessKeyID: keys[0], SecretAccessKey: keys[1], CA: credentials.CA})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := wrong.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "it answers 403 Forbidden "+code) {
+			t.Errorf("wrong keys: %v, want %s", err, code)
+		}
+		wrong.Close()
 	}
 	s.status = http.StatusTemporaryRedirect
 	if _, err := b.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "307") {

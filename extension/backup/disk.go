@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // Disk keeps backups in a directory: NAMESPACE/CLUSTER/NAME/, directories 0700 and files 0600.
@@ -19,6 +21,9 @@ type Disk struct {
 	// Directory holds all of them; made when missing.
 	Directory string
 }
+
+// newPrefix begins the names of directories that are not backups yet.
+const newPrefix = ".new-"
 
 var _ Store = Disk{}
 
@@ -37,7 +42,7 @@ func (d Disk) Add(ctx context.Context, m Manifest, file string) (err error) {
 		return err
 	}
 	// List skips names with a dot, so what a crash leaves behind is no backup.
-	fresh, err := os.MkdirTemp(parent, ".new-")
+	fresh, err := os.MkdirTemp(parent, newPrefix)
 	if err != nil {
 		return err
 	}
@@ -49,10 +54,22 @@ func (d Disk) Add(ctx context.Context, m Manifest, file string) (err error) {
 	if _, err := copyFile(ctx, file, filepath.Join(fresh, snapshotFile)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(fresh, manifestFile), append(data, '\n'), 0o600); err != nil {
+	if _, err := writeNew(ctx, filepath.Join(fresh, manifestFile), bytes.NewReader(append(data, '\n'))); err != nil {
 		return err
 	}
-	return os.Rename(fresh, d.path(m))
+	if err := os.Rename(fresh, d.path(m)); err != nil {
+		return err
+	}
+	return syncDirectory(parent)
+}
+
+// syncDirectory returns when the disk has the names in a directory.
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(directory.Sync(), directory.Close())
 }
 
 // List implements Store.
@@ -68,10 +85,18 @@ func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, er
 		return nil, fmt.Errorf("listing backups in %s: %w", d.Directory, err)
 	}
 	var all []Manifest
+	var damaged []error
 	for _, file := range files[max(0, len(files)-most):] { // sorted by name, so those of one cluster by time
 		m, err := readManifest(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
+		}
+		if err == nil && d.path(m) != filepath.Dir(file) {
+			err = fmt.Errorf("%w: %s is the manifest of another backup: somebody has copied it", ErrDamaged, file)
+		}
+		if errors.Is(err, ErrDamaged) {
+			damaged = append(damaged, err)
+			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing backups in %s: %w", d.Directory, err)
@@ -79,7 +104,31 @@ func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, er
 		all = append(all, m)
 	}
 	sortByTime(all)
-	return all, nil
+	return all, errors.Join(damaged...)
+}
+
+// Tidy implements Store.
+func (d Disk) Tidy(_ context.Context, namespace, cluster string, now time.Time) error {
+	if err := checkName(namespace, cluster); err != nil {
+		return err
+	}
+	left, err := filepath.Glob(filepath.Join(d.Directory, namespace, cluster, newPrefix+"*"))
+	if err != nil {
+		return fmt.Errorf("tidying backups in %s: %w", d.Directory, err)
+	}
+	for _, path := range left {
+		info, err := os.Lstat(path)
+		if err == nil && now.Sub(info.ModTime()) < leftFor {
+			continue
+		}
+		if err == nil {
+			err = os.RemoveAll(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("tidying backups in %s: %w", d.Directory, err)
+		}
+	}
+	return nil
 }
 
 // Fetch implements Store.
@@ -120,7 +169,7 @@ func readManifest(path string) (m Manifest, err error) {
 		return m, err
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, fmt.Errorf("%s is damaged (remove its directory if the backup is not needed): %w", path, err)
+		return m, fmt.Errorf("%w: %s (remove its directory if the backup is not needed): %w", ErrDamaged, path, err)
 	}
 	return m, nil
 }

@@ -47,7 +47,16 @@ type Manifest struct {
 // nameOf makes the name of a backup.
 func nameOf(at time.Time, reason string) string {
 	kind, _, _ := strings.Cut(reason, " ")
-	return at.UTC().Format("20060102T150405Z") + "-" + kind
+	return at.UTC().Format(nameTime) + "-" + kind
+}
+
+// nameTime is how names of backups begin.
+const nameTime = "20060102T150405Z"
+
+// timeOf reads when a backup was begun from its name.
+func timeOf(name string) (time.Time, error) {
+	text, _, _ := strings.Cut(name, "-")
+	return time.Parse(nameTime, text)
 }
 
 // checkName refuses what would leave the place of a backup: names come from manifests and command lines.

@@ -27,6 +27,8 @@ const (
 	longestPause = 2 * time.Minute
 	// tries is how often a backup is tried before [Policy.GoOn] lets the cluster go on without one.
 	tries = 3
+	// queueFor bounds how long a try waits for backups of other clusters. It does not count as time of the try itself.
+	queueFor = time.Hour
 	// parallel is how many backups one process takes at the same time, of different clusters.
 	parallel = 2
 	// maxJobs bounds how many clusters are remembered.
@@ -75,6 +77,7 @@ type key struct{ uid, reason string }
 type try struct {
 	ended    chan struct{} // closed at the end
 	began    time.Time
+	kubeadm  bool   // the control plane is kubeadm's, so it has authorities of its own
 	doing    string // guarded by Runner.mu, like all below
 	failures int
 	err      error
@@ -162,7 +165,7 @@ func (r *Runner) store(ctx context.Context, policy Policy) (store Store, end fun
 // fresh finds the newest backup of a cluster for a reason, if it is fresh enough; else nil.
 func fresh(ctx context.Context, store Store, cluster *clusterv1.Cluster, reason string, now time.Time, freshFor time.Duration) (*Manifest, error) {
 	all, err := store.List(ctx, cluster.Namespace, cluster.Name)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
 	for i := len(all) - 1; i >= 0; i-- {
@@ -194,7 +197,10 @@ func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy)
 	if len(r.jobs) >= maxJobs {
 		return nil, server.Wait(askAgain, "backups of too many clusters are waited for: this one has to wait")
 	}
-	t := &try{ended: make(chan struct{}), began: r.now(), doing: "waiting for backups of other clusters", failures: failures}
+	t := &try{
+		ended: make(chan struct{}), began: r.now(), kubeadm: cluster.Spec.ControlPlaneRef.Kind == "KubeadmControlPlane",
+		doing: "waiting for backups of other clusters", failures: failures,
+	}
 	r.jobs[k] = t
 	cluster = cluster.DeepCopy()
 	r.wait.Go(func() { r.run(t, cluster, reason, policy) })
@@ -222,12 +228,9 @@ func (r *Runner) forget() {
 // run is one try.
 func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy) {
 	defer close(t.ended)
-	ctx, cancel := context.WithTimeout(r.ctx, policy.Timeout)
+	ctx, cancel := context.WithTimeout(r.ctx, queueFor+policy.Timeout)
 	defer cancel()
 	m, err := r.inTurn(ctx, t, cluster, reason, policy)
-	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		err = fmt.Errorf("it took longer than %s (setting %q): %w", policy.Timeout, settingTimeout, err)
-	}
 	log := r.options.Log.With("cluster", cluster.Namespace+"/"+cluster.Name, "reason", reason, "duration", r.now().Sub(t.began).String())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -266,12 +269,17 @@ func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster,
 		case r.slots <- struct{}{}:
 			defer func() { <-r.slots }()
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("waiting for backups of other clusters: %w", context.Cause(ctx))
 		}
+		ctx, cancel := context.WithTimeout(ctx, policy.Timeout)
+		defer cancel()
 		m, err = r.take(ctx, Job{
 			Namespace: cluster.Namespace, Cluster: cluster.Name, UID: string(cluster.UID), Reason: reason, Tool: r.options.Tool,
 			Store: store, Retention: policy.Retention, Progress: tell,
 		})
+		if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			err = fmt.Errorf("it took longer than %s (setting %q): %w", policy.Timeout, settingTimeout, err)
+		}
 		return err
 	}
 	if r.options.Replicas == nil {
@@ -287,7 +295,7 @@ func (r *Runner) judge(t *try, goOn bool) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(t.err, ErrNotInitialized), errors.Is(t.err, ErrElsewhere):
+	case errors.Is(t.err, ErrNotInitialized), errors.Is(t.err, ErrElsewhere), errors.Is(t.err, ErrNoAuthority) && !t.kubeadm:
 		return "no backup is taken: " + t.err.Error(), nil
 	case t.err != nil && goOn && t.failures >= tries:
 		return fmt.Sprintf("no backup was taken, %d tries failed: %v", t.failures, t.err), nil

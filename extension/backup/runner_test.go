@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -159,6 +160,72 @@ func TestATryIsBounded(t *testing.T) {
 	w.policy.Timeout = 10 * time.Millisecond
 	if _, err := w.upgrade(t.Context(), "v1.36.3"); err == nil || !strings.Contains(err.Error(), `it took longer than 10ms (setting "backup.timeout")`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// While backups of other clusters are taken one waits for its turn, and that is not its own time.
+func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
+	release := make(chan struct{})
+	var begun atomic.Int32
+	w := newWorld(t, Options{}, func(ctx context.Context) error {
+		if begun.Add(1) > parallel {
+			return ctx.Err()
+		}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	ensure := func(ctx context.Context, n int, timeout time.Duration) (string, error) {
+		cluster, policy := blue(), w.policy
+		cluster.Name, cluster.UID, policy.Timeout = fmt.Sprint("c", n), types.UID(fmt.Sprint(n)), timeout
+		return w.Ensure(ctx, cluster, ReasonDelete, policy)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for n := range parallel {
+		if _, err := ensure(ended, n, time.Minute); err == nil {
+			t.Fatal("it did not wait")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	until(ctx, t, func() bool { return begun.Load() == parallel })
+	const little = time.Second
+	start := time.Now()
+	until(ctx, t, func() bool {
+		_, err := ensure(ended, parallel, little)
+		if err == nil || !strings.Contains(err.Error(), "waiting for backups of other clusters") {
+			t.Fatalf("while others are taken: %v", err)
+		}
+		return time.Since(start) > little+little/2
+	})
+	close(release)
+	if message, err := ensure(ctx, parallel, little); err != nil || !strings.Contains(message, "was verified") {
+		t.Errorf("after the others: %q, %v", message, err)
+	}
+}
+
+// A cluster of kubeadm that lacks an authority has lost something: it must not be upgraded as if there were nothing to save.
+func TestAnAuthorityIsMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  string
+		waits bool
+	}{
+		"of kubeadm's control plane":      {"KubeadmControlPlane", true},
+		"of another sort, which has none": {"HostedControlPlane", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{}, func(context.Context) error { return fmt.Errorf("%w: there is no Secret blue-etcd", ErrNoAuthority) })
+			cluster := blue()
+			cluster.Spec.ControlPlaneRef.Kind = c.kind
+			message, err := w.Ensure(t.Context(), cluster, UpgradeReason("v1.35.4", "v1.36.3"), w.policy)
+			if (err != nil) != c.waits || !strings.Contains(fmt.Sprint(message, err), "there is no Secret blue-etcd") {
+				t.Errorf("%q, %v", message, err)
+			}
+		})
 	}
 }
 

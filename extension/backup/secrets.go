@@ -29,6 +29,9 @@ const clientValidity = time.Hour
 // ErrNotInitialized says that a cluster has no control plane yet that could be backed up.
 var ErrNotInitialized = errors.New("the cluster has no control plane yet")
 
+// ErrNoAuthority says that a cluster has a kubeconfig, but not all authorities of a control plane by kubeadm.
+var ErrNoAuthority = errors.New("the cluster does not have all authorities that kubeadm's control planes have")
+
 // ErrElsewhere says that the etcd of a cluster is not its own.
 var ErrElsewhere = errors.New("the cluster's etcd is managed elsewhere, and has to be backed up there")
 
@@ -48,19 +51,23 @@ type Access struct {
 // ReadAccess reads the Secrets NAME-kubeconfig, NAME-etcd, NAME-ca, NAME-proxy and NAME-sa of a cluster.
 func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster string) (*Access, error) {
 	a := &Access{Fingerprints: map[string]string{}}
-	get := func(purpose string) (*corev1.Secret, error) {
+	get := func(purpose string, missing error) (*corev1.Secret, error) {
 		secret := &corev1.Secret{}
 		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: cluster + "-" + purpose}, secret)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%w: there is no Secret %s-%s", ErrNotInitialized, cluster, purpose)
+			return nil, fmt.Errorf("%w: there is no Secret %s-%s", missing, cluster, purpose)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading Secret %s-%s: %w", cluster, purpose, err)
 		}
 		return secret, nil
 	}
+	kubeconfig, err := get("kubeconfig", ErrNotInitialized)
+	if err != nil {
+		return nil, err
+	}
 	for _, purpose := range authorities {
-		secret, err := get(purpose)
+		secret, err := get(purpose, ErrNoAuthority)
 		if err != nil {
 			return nil, err
 		}
@@ -76,11 +83,7 @@ func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster st
 			return nil, fmt.Errorf("using the authority in Secret %s-etcd: %w", cluster, err)
 		}
 	}
-	secret, err := get("kubeconfig")
-	if err != nil {
-		return nil, err
-	}
-	if a.Config, err = workload.Config(secret.Data["value"]); err != nil {
+	if a.Config, err = workload.Config(kubeconfig.Data["value"]); err != nil {
 		return nil, fmt.Errorf("using the kubeconfig in Secret %s-kubeconfig: %w", cluster, err)
 	}
 	return a, nil

@@ -9,10 +9,16 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // authority makes a CA in PEM form.
@@ -41,7 +47,7 @@ func authority(t *testing.T) (certificate, key []byte) {
 func TestMembersAreVerified(t *testing.T) {
 	ca, key := authority(t)
 	otherCA, otherKey := authority(t)
-	client, err := etcdTLS(ca, key, time.Now())
+	ours, err := etcdTLS(ca, key, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +101,60 @@ func TestMembersAreVerified(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer near.Close()
-			if err := tls.Client(near, client).HandshakeContext(ctx); (err == nil) != c.ok {
+			if err := tls.Client(near, ours).HandshakeContext(ctx); (err == nil) != c.ok {
 				t.Errorf("handshake: %v", err)
 			}
 			if err := <-ended; c.ok && err != nil {
 				t.Errorf("the member refuses our certificate: %v", err)
+			}
+		})
+	}
+}
+
+// secretsByName has Secrets of namespace default.
+type secretsByName map[string]*corev1.Secret
+
+func (s secretsByName) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	secret, there := s[key.Name]
+	if !there || key.Namespace != "default" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+	}
+	secret.DeepCopyInto(into.(*corev1.Secret))
+	return nil
+}
+
+func (secretsByName) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("Secrets are not listed")
+}
+
+// What is missing of the Secrets of a cluster says what the cluster is.
+func TestReadAccess(t *testing.T) {
+	ca, key := authority(t)
+	kubeconfig := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:6443"}}],"users":[{"name":"u","user":{"token":"t"}}]}`
+	for name, c := range map[string]struct {
+		change func(secretsByName)
+		want   error
+	}{
+		"all are there":           {func(secretsByName) {}, nil},
+		"no Secret at all":        {func(s secretsByName) { clear(s) }, ErrNotInitialized},
+		"no kubeconfig yet":       {func(s secretsByName) { delete(s, "blue-kubeconfig") }, ErrNotInitialized},
+		"an authority is missing": {func(s secretsByName) { delete(s, "blue-proxy") }, ErrNoAuthority},
+		"etcd's is missing":       {func(s secretsByName) { delete(s, "blue-etcd") }, ErrNoAuthority},
+		"etcd's has no key":       {func(s secretsByName) { delete(s["blue-etcd"].Data, "tls.key") }, ErrElsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := secretsByName{"blue-kubeconfig": {Data: map[string][]byte{"value": []byte(kubeconfig)}}}
+			for _, purpose := range authorities {
+				all["blue-"+purpose] = &corev1.Secret{Data: map[string][]byte{"tls.crt": ca, "tls.key": key}}
+			}
+			c.change(all)
+			access, err := ReadAccess(t.Context(), all, "default", "blue")
+			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Fatalf("error %v, want %v", err, c.want)
+			}
+			if err == nil && (len(access.Fingerprints) != len(authorities) || access.etcd == nil || access.Config.Host != "https://127.0.0.1:6443") {
+				t.Errorf("got %+v", access)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -78,7 +79,10 @@ func Take(ctx context.Context, job Job) (m Manifest, err error) {
 	if err := job.Store.Add(ctx, m, file); err != nil {
 		return m, err
 	}
-	return m, prune(ctx, job, m)
+	if err := prune(ctx, job, m); err != nil {
+		return m, fmt.Errorf("backup %s was verified and is kept, but what has expired could not be removed: %w", m.Name, err)
+	}
+	return m, nil
 }
 
 // compare tells whether the cluster itself has the same keys at that revision. It is false, without an error, if the cluster can't tell.
@@ -97,9 +101,10 @@ func compare(ctx context.Context, live *member, restored Contents) (bool, error)
 	return true, nil
 }
 
+// prune removes what has expired, and what tries have left that did not come to an end.
 func prune(ctx context.Context, job Job, newest Manifest) error {
 	all, err := job.Store.List(ctx, job.Namespace, job.Cluster)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrDamaged) {
 		return err
 	}
 	for _, m := range job.Retention.Expired(peers(all, newest), newest.Time) {
@@ -107,7 +112,7 @@ func prune(ctx context.Context, job Job, newest Manifest) error {
 			return err
 		}
 	}
-	return nil
+	return job.Store.Tidy(ctx, job.Namespace, job.Cluster, newest.Time)
 }
 
 func kubernetesVersion(access *Access) (string, error) {
