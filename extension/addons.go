@@ -51,7 +51,7 @@ func newDriftMetric(registry prometheus.Registerer) (*prometheus.CounterVec, err
 }
 
 func (a *addOns) afterControlPlaneInitialized(ctx context.Context, _ setting.Values, request *runtimehooksv1.AfterControlPlaneInitializedRequest, response *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
-	objects, err := a.choose(ctx, &request.Cluster, request.Cluster.Spec.Topology.Version)
+	objects, _, err := a.choose(ctx, &request.Cluster, request.Cluster.Spec.Topology.Version)
 	if err != nil || len(objects) == 0 {
 		return err // a new cluster has nothing to remove
 	}
@@ -62,10 +62,10 @@ func (a *addOns) afterControlPlaneInitialized(ctx context.Context, _ setting.Val
 // beforeClusterUpgrade reports drift and changes nothing: who upgrades should know that the cluster is not what the add-ons say. Only add-ons that
 // can't be read hold an upgrade: after the control plane has its new version they would hold the workers.
 func (a *addOns) beforeClusterUpgrade(ctx context.Context, _ setting.Values, request *runtimehooksv1.BeforeClusterUpgradeRequest, response *runtimehooksv1.BeforeClusterUpgradeResponse) error {
-	if _, err := a.choose(ctx, &request.Cluster, request.ToKubernetesVersion); err != nil {
+	if _, _, err := a.choose(ctx, &request.Cluster, request.ToKubernetesVersion); err != nil {
 		return err
 	}
-	objects, err := a.choose(ctx, &request.Cluster, request.FromKubernetesVersion)
+	objects, _, err := a.choose(ctx, &request.Cluster, request.FromKubernetesVersion)
 	if err != nil || len(objects) == 0 {
 		return err
 	}
@@ -98,37 +98,58 @@ func (a *addOns) afterClusterUpgrade(ctx context.Context, _ setting.Values, requ
 	return err
 }
 
-// bring applies the add-ons for a version, and waits if the workload cluster can't take them yet.
+// bring applies the add-ons for a version, and waits if the workload cluster can't take them yet. In a namespace without any add-on nothing is removed: it is more
+// likely that they did not come along when the Cluster was moved than that a cluster shall lose its network.
 func (a *addOns) bring(ctx context.Context, cluster *clusterv1.Cluster, version string) (message string, err error) {
-	objects, err := a.choose(ctx, cluster, version)
+	objects, any, err := a.choose(ctx, cluster, version)
 	if err != nil {
 		return "", err
 	}
-	message, err = a.apply(ctx, cluster, objects)
+	if any {
+		message, err = a.apply(ctx, cluster, objects)
+	} else {
+		message, err = a.left(ctx, cluster)
+	}
 	if err != nil {
 		return "", server.Wait(workloadRetry, "add-ons: "+err.Error())
 	}
 	return message, nil
 }
 
-// choose gives the objects of all add-ons for a Cluster.
-func (a *addOns) choose(ctx context.Context, cluster *clusterv1.Cluster, version string) ([]addon.Object, error) {
-	list := &corev1.ConfigMapList{}
-	err := a.reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.HasLabels{addon.Label}, client.Limit(addon.MaxSources))
+// left names what was applied to a cluster whose namespace has no add-on.
+func (a *addOns) left(ctx context.Context, cluster *clusterv1.Cluster) (message string, err error) {
+	there, err := workload.Connect(ctx, a.reader, client.ObjectKeyFromObject(cluster), a.scheme)
+	if errors.Is(err, workload.ErrNoKubeconfig) {
+		return "", nil
+	}
 	if err != nil {
-		return nil, fmt.Errorf("listing ConfigMaps with label %s: %w", addon.Label, err)
+		return "", err
+	}
+	defer there.Close()
+	_, applied, err := addon.Outstanding(ctx, there, nil)
+	if err != nil || len(applied) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("add-ons: no ConfigMap of the namespace has label %s, so what was applied stays: %s (an empty add-on has it removed)", addon.Label, names(applied)), nil
+}
+
+// choose gives the objects of all add-ons for a Cluster, and whether its namespace has any add-on.
+func (a *addOns) choose(ctx context.Context, cluster *clusterv1.Cluster, version string) (objects []addon.Object, any bool, err error) {
+	list := &corev1.ConfigMapList{}
+	err = a.reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.HasLabels{addon.Label}, client.Limit(addon.MaxSources))
+	if err != nil {
+		return nil, false, fmt.Errorf("listing ConfigMaps with label %s: %w", addon.Label, err)
 	}
 	if list.Continue != "" {
-		return nil, fmt.Errorf("the namespace has more than %d ConfigMaps with label %s: add-ons are read from no more than that", addon.MaxSources, addon.Label)
+		return nil, false, fmt.Errorf("the namespace has more than %d ConfigMaps with label %s: add-ons are read from no more than that", addon.MaxSources, addon.Label)
 	}
 	if len(list.Items) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	objects, err := addon.Choose(list.Items, cluster.Labels, version)
-	if err != nil {
-		return nil, fmt.Errorf("reading add-ons: %w", err)
+	if objects, err = addon.Choose(list.Items, cluster.Labels, version); err != nil {
+		return nil, true, fmt.Errorf("reading add-ons: %w", err)
 	}
-	return objects, nil
+	return objects, true, nil
 }
 
 // apply makes the workload cluster have the objects, and tells what it did.

@@ -28,10 +28,14 @@ func onFailure(partName string) setting.Setting {
 
 // backups holds upgrades and deletions until there is a backup.
 type backups struct {
-	runner *backup.Runner
+	runner  *backup.Runner
+	windows keeper
 }
 
 func (b backups) beforeClusterUpgrade(ctx context.Context, settings setting.Values, request *runtimehooksv1.BeforeClusterUpgradeRequest, response *runtimehooksv1.BeforeClusterUpgradeResponse) (err error) {
+	if err := b.holdForWindow(&request.Cluster, settings, request.ToKubernetesVersion); err != nil {
+		return err
+	}
 	reason := backup.UpgradeReason(request.FromKubernetesVersion, request.ToKubernetesVersion)
 	response.Message, err = b.ensure(ctx, BackupBeforeUpgrade, &request.Cluster, reason, settings)
 	return err
@@ -39,6 +43,17 @@ func (b backups) beforeClusterUpgrade(ctx context.Context, settings setting.Valu
 
 func (b backups) beforeClusterDelete(ctx context.Context, settings setting.Values, request *runtimehooksv1.BeforeClusterDeleteRequest, response *runtimehooksv1.BeforeClusterDeleteResponse) (err error) {
 	response.Message, err = b.ensure(ctx, BackupBeforeDelete, &request.Cluster, backup.ReasonDelete, settings)
+	return err
+}
+
+// holdForWindow waits for the maintenance window, if there is one: the upgrade does too. A backup that is taken days before would be taken again and again, and
+// those that are worth more would be removed for it.
+func (b backups) holdForWindow(cluster *clusterv1.Cluster, settings setting.Values, version string) error {
+	on, err := isActive(MaintenanceWindow, cluster, settings)
+	if err != nil || !on {
+		return err
+	}
+	_, err = b.windows.hold(cluster, settings, "the backup before the upgrade to "+version)
 	return err
 }
 

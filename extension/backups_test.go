@@ -31,6 +31,9 @@ func TestWhatWaitsForABackup(t *testing.T) {
 		"no place, and nobody asks":         {false, nil, "", "no backup is taken: " + noPlace, ""},
 		"no place, asked for by a label":    {false, nil, "enabled", "backup-before-upgrade asks for a backup, and " + noPlace, "backup-before-delete asks for a backup, and " + noPlace},
 		"a setting that is wrong":           {true, map[string]string{"backup.keep": "0"}, "", `setting "backup.keep" must be a number between 1 and 500`, `setting "backup.keep"`},
+		"outside of the window":             {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, "", "the backup before the upgrade to v1.36.3 waits: outside of the maintenance windows", ""},
+		"inside of the window":              {true, map[string]string{"maintenance-window.windows": "Sat 11:00 2h UTC"}, "", nothing, ""},
+		"windows that are switched off":     {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC", "maintenance-window.enabled": "false"}, "", nothing, ""},
 		"neither holding on nor going on":   {true, map[string]string{"backup-before-upgrade.on-failure": "x"}, "", "must be hold or go-on", "must be hold or go-on"},
 		"switched off, whatever is written": {true, map[string]string{"backup.keep": "0"}, "disabled", "", ""},
 	} {
@@ -65,7 +68,7 @@ func said(t *testing.T, what string, response runtimehooksv1.RetryResponseObject
 	} else {
 		text, waits = response.GetMessage(), response.GetRetryAfterSeconds() > 0
 	}
-	if !strings.Contains(text, want) || want == "" && text != "" || waits != strings.Contains(want, "asks for a backup") {
+	if !strings.Contains(text, want) || want == "" && text != "" || waits != (strings.Contains(want, "asks for a backup") || strings.Contains(want, " waits: ")) {
 		t.Errorf("%s: %q, it waits: %v; want %q", what, text, waits, want)
 	}
 }

@@ -110,7 +110,7 @@ func New(options Options) (*Extension, error) {
 	if err != nil {
 		return nil, err
 	}
-	backups := backups{runner}
+	backups := backups{runner: runner, windows: windows}
 	served, err := server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
 		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
 		handle(all, Capacity, hook.BeforeControlPlaneUpgrade, "capacity-control-plane", unset(gate.BeforeControlPlaneUpgrade)),

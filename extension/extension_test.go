@@ -65,6 +65,12 @@ func TestExtensionIsCalled(t *testing.T) {
 	if err != nil || created.RetryAfterSeconds != 5 || !strings.HasPrefix(created.Message, "cluster needs 3 hosts, 2 of 2 are free") {
 		t.Errorf("got %+v, %v", created, err)
 	}
+	w.mu.Lock()
+	w.hosts = newWorld(4).hosts
+	for i := range 3 { // it was made after all
+		w.hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: cluster.Name}
+	}
+	w.mu.Unlock()
 	for name, call := range map[string]struct {
 		hook     any
 		request  runtimehooksv1.RequestObject

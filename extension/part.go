@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -97,6 +98,20 @@ func (p part) isOn(cluster *clusterv1.Cluster) (on, decided bool, err error) {
 	return false, false, fmt.Errorf("label %s of the Cluster must be %s or %s", label, enabled, disabled)
 }
 
+// isActive tells whether a part works for a Cluster, by its label or else by the settings.
+func isActive(name string, cluster *clusterv1.Cluster, settings setting.Values) (bool, error) {
+	p := part{name: name}
+	on, decided, err := p.isOn(cluster)
+	if err != nil || decided {
+		return on, err
+	}
+	return settings[p.enabledSetting()] == "true", nil
+}
+
+// answerMargin is how much earlier than its caller's patience a part has to be done: it then still says what it waits for. An answer that comes too late is none, and
+// after a few of them callers leave the whole extension alone for a while, also for clusters that answer.
+const answerMargin = 2 * time.Second
+
 // settled is a function of a part: it gets checked settings besides the request.
 type settled[Req, Resp any] func(ctx context.Context, settings setting.Values, request *Req, response *Resp) error
 
@@ -134,8 +149,19 @@ func handle[Req, Resp any, PReq interface {
 		if !decided && settings[p.enabledSetting()] != "true" {
 			return nil
 		}
+		ctx, cancel := early(ctx)
+		defer cancel()
 		return function(ctx, settings, request, response)
 	}, options...)
+}
+
+// early gives a context that ends [answerMargin] before the caller gives up, or when a tenth of what is left is left, whichever is later.
+func early(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/10)))
 }
 
 // clusterOf gives the Cluster that a lifecycle hook is about.

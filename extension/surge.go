@@ -67,9 +67,18 @@ func (g *Gate) surge(ctx context.Context, cluster *clusterv1.Cluster, words capa
 	if err != nil {
 		return "", err
 	}
+	class, err := snapshot.class(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	var besides []capacity.Need
+	if class != nil {
+		besides = needs(cluster, class)
+	}
+	words.Promised = "promised to machines that wait for theirs"
 	for i, set := range sets {
 		// It is there and goes before Clusters that are not: Admitted.
-		decision := capacity.Decide(snapshot.hosts, others, capacity.Cluster{Name: cluster.Name, Admitted: true, Needs: set, Words: words})
+		decision := capacity.Decide(snapshot.hosts, others, capacity.Cluster{Name: cluster.Name, Admitted: true, Needs: set, Besides: besides, Words: words})
 		if !decision.Fits {
 			return "", server.Wait(retryAfter, decision.Message)
 		}
@@ -105,7 +114,7 @@ func (g *Gate) controlPlaneSurge(ctx context.Context, cluster *clusterv1.Cluster
 	return 1, nil
 }
 
-// workersSurge gives the surge of each MachineDeployment of a Cluster whose machines are Capstan's.
+// workersSurge gives the surge of each MachineDeployment of a Cluster whose machines are Capstan's and have another version.
 func (g *Gate) workersSurge(ctx context.Context, cluster *clusterv1.Cluster, version string) ([]capacity.Need, error) {
 	var groups []capacity.Need
 	seen := 0
@@ -113,7 +122,9 @@ func (g *Gate) workersSurge(ctx context.Context, cluster *clusterv1.Cluster, ver
 		func(list *clusterv1.MachineDeploymentList) int {
 			seen += len(list.Items)
 			for i := range list.Items {
-				if md := &list.Items[i]; md.Spec.ClusterName == cluster.Name && md.Spec.Template.Spec.InfrastructureRef.APIGroup == infrav1.GroupVersion.Group {
+				md := &list.Items[i]
+				ours := md.Spec.ClusterName == cluster.Name && md.Spec.Template.Spec.InfrastructureRef.APIGroup == infrav1.GroupVersion.Group
+				if ours && md.Spec.Template.Spec.Version != version {
 					groups = append(groups, capacity.Need{Zone: md.Spec.Template.Spec.FailureDomain, Version: version, Hosts: surgeOf(md)})
 				}
 			}

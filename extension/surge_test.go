@@ -57,7 +57,11 @@ func TestSurgeOfTheControlPlane(t *testing.T) {
 			other := newCluster("other", 1, 0)
 			other.Spec.ControlPlaneRef.Name, other.Spec.ControlPlaneRef.APIGroup, other.Spec.ControlPlaneRef.Kind = "o", "g", "K"
 			w.clusters = append(w.clusters, other)
-		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to other clusters): add hosts, or set maxSurge of the control plane to 0"},
+		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to machines that wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
+		"the free one is for a machine of its own": {3, func(w *world, _ *clusterv1.Cluster) { w.hosts[2].Spec.Claim = nil },
+			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (2 claimed, 1 promised to machines that wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
+		"one of two that are free is": {4, func(w *world, _ *clusterv1.Cluster) { w.hosts[2].Spec.Claim = nil },
+			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (2 claimed, 1 promised to machines that wait for theirs)"},
 		"it goes before one to come": {4, func(w *world, _ *clusterv1.Cluster) { w.clusters = append(w.clusters, newCluster("a", 1, 0)) }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +88,8 @@ func TestSurgeOfWorkers(t *testing.T) {
 	onDelete.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 	foreign := deployment("md", "", 2, "")
 	foreign.Spec.Template.Spec.InfrastructureRef.APIGroup = "infrastructure.example.org"
+	upgraded := deployment("md", "", 10, "9")
+	upgraded.Spec.Template.Spec.Version = "v1.36.3"
 	elsewhere := deployment("md", "", 2, "")
 	elsewhere.Spec.ClusterName = "other"
 	const none = "wait 5s: upgrade of workers needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"
@@ -101,6 +107,7 @@ func TestSurgeOfWorkers(t *testing.T) {
 		"no machines":                     {3, []clusterv1.MachineDeployment{deployment("md", "", 0, "")}, "", "passes: "},
 		"machines that users replace":     {3, []clusterv1.MachineDeployment{onDelete}, "", "passes: "},
 		"machines of somebody else":       {3, []clusterv1.MachineDeployment{foreign}, "", "passes: "},
+		"machines that have the version":  {3, []clusterv1.MachineDeployment{upgraded}, "", "passes: "},
 		"machines of another Cluster":     {3, []clusterv1.MachineDeployment{elsewhere}, "", "passes: "},
 		"one deployment after the other":  {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")}, "", "passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)"},
 		"two at a time":                   {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")}, "2", "wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"},

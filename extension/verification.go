@@ -52,25 +52,24 @@ func (v *verification) afterClusterUpgrade(ctx context.Context, settings setting
 
 // verify waits, with everything that is not right in the reason.
 func (v *verification) verify(ctx context.Context, settings setting.Values, cluster *clusterv1.Cluster, version string, workers bool) (message string, err error) {
-	addOnsOn, decided, err := part{name: AddOns}.isOn(cluster)
+	addOnsOn, err := isActive(AddOns, cluster, settings)
 	if err != nil {
 		return "", err
 	}
-	if !decided {
-		addOnsOn = settings[part{name: AddOns}.enabledSetting()] == "true"
-	}
 	var wanted []addon.Object
 	if addOnsOn {
-		if wanted, err = v.addOns.choose(ctx, cluster, version); err != nil {
+		// Without any add-on in the namespace nothing is removed, so nothing is missed.
+		if wanted, addOnsOn, err = v.addOns.choose(ctx, cluster, version); err != nil {
 			return "", err
 		}
 	}
+	kubeadm := hasKubeadm(cluster)
 	machines, err := v.machines(ctx, cluster)
 	if err != nil {
 		return "", err
 	}
 	there, err := workload.Connect(ctx, v.addOns.reader, client.ObjectKeyFromObject(cluster), v.addOns.scheme)
-	if errors.Is(err, workload.ErrNoKubeconfig) && len(machines) == 0 {
+	if errors.Is(err, workload.ErrNoKubeconfig) && len(machines) == 0 && !kubeadm {
 		return "there is nothing to verify: no Machines, no kubeconfig", nil
 	}
 	if err != nil {
@@ -84,19 +83,14 @@ func (v *verification) verify(ctx context.Context, settings setting.Values, clus
 		if err != nil {
 			problems = []string{err.Error()}
 		} else {
-			state.Machines, state.StaticPods = machines, cluster.Spec.ControlPlaneRef.Kind == "KubeadmControlPlane"
+			state.Machines, state.StaticPods = machines, kubeadm
 			problems = verify.Problems(state, version, workers)
 		}
 		if len(problems) == 0 {
 			return fmt.Sprintf("verified: API server, control plane, add-ons, and %d of the Cluster's Nodes", checked(machines, workers)), nil
 		}
-		if time.Since(start) > v.patience {
+		if time.Since(start) > v.patience || !pause(ctx, verifyPause) {
 			break
-		}
-		select {
-		case <-ctx.Done():
-			return "", server.Wait(workloadRetry, "verification: looking at the cluster took too long")
-		case <-time.After(verifyPause):
 		}
 		if machines, err = v.machines(ctx, cluster); err != nil {
 			return "", err
@@ -107,6 +101,23 @@ func (v *verification) verify(ctx context.Context, settings setting.Values, clus
 		more = fmt.Sprintf("; and %d more", extra)
 	}
 	return "", server.Wait(workloadRetry, "verification: "+strings.Join(problems[:min(named, len(problems))], "; ")+more)
+}
+
+// pause waits; it is false if ctx ends before.
+func pause(ctx context.Context, length time.Duration) bool {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// hasKubeadm tells whether the control plane of a Cluster is kubeadm's: it has Machines, and static Pods on them.
+func hasKubeadm(cluster *clusterv1.Cluster) bool {
+	return cluster.Spec.ControlPlaneRef.Kind == kubeadmControlPlane.Kind
 }
 
 func checked(machines []verify.Machine, workers bool) int {
@@ -145,8 +156,12 @@ func see(ctx context.Context, there *workload.Cluster, wanted []addon.Object, ad
 		return state, err
 	}
 	var version struct{ GitVersion string }
-	body, _, err := fetch(ctx, there, "/version")
-	if err == nil {
+	body, status, err := fetch(ctx, there, "/version")
+	switch {
+	case err != nil:
+	case status != http.StatusOK:
+		err = fmt.Errorf("it answers %d", status)
+	default:
 		err = json.Unmarshal(body, &version)
 	}
 	if err != nil {

@@ -25,6 +25,8 @@ const (
 	servedWithin = 3 * time.Second
 	// pause between two looks at it.
 	pause = 100 * time.Millisecond
+	// noteWithin is left for the last write of the inventory, which is made also when the time for everything else is over: what was applied is known then.
+	noteWithin = 1500 * time.Millisecond
 )
 
 // Result says what was done.
@@ -48,6 +50,12 @@ type Drift struct {
 
 // Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated; an error leaves what is done done.
 func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
+	outer := ctx
+	if deadline, bounded := ctx.Deadline(); bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(noteWithin, time.Until(deadline)/5)))
+		defer cancel()
+	}
 	inv, err := readInventory(ctx, c)
 	if err != nil || len(objects) == 0 && len(inv.entries) == 0 {
 		return result, err
@@ -70,7 +78,9 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 	if err == nil {
 		err = prune(ctx, c, inv, objects, &result)
 	}
-	return result, errors.Join(err, inv.write(ctx, c))
+	noted, cancel := context.WithTimeout(context.WithoutCancel(outer), noteWithin)
+	defer cancel()
+	return result, errors.Join(err, inv.write(noted, c))
 }
 
 func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Object, result *Result) error {
@@ -84,10 +94,11 @@ func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Ob
 		}
 		phase = o.phase
 		known := &inv.entries[inv.find(o.Ref)]
-		drift, after, err := apply(ctx, c, o, known, false)
+		drift, after, foreign, err := apply(ctx, c, o, known, false)
 		if err != nil {
-			return fmt.Errorf("applying %s of %s: %w", o.Ref, o.Source, err)
+			return fmt.Errorf("applying %s of %s (%d of %d are applied): %w", o.Ref, o.Source, result.Applied, len(objects), err)
 		}
+		known.Adopted = known.Adopted || foreign
 		if drift != "" {
 			result.Drift = append(result.Drift, Drift{Ref: o.Ref, What: drift})
 		}
@@ -100,12 +111,14 @@ func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Ob
 	return nil
 }
 
-// apply writes one object, and says how it differed from what was applied last. A dry run changes nothing.
-func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun bool) (drift string, after *unstructured.Unstructured, err error) {
+// apply writes one object, and says how it differed from what was applied last, and whether it is foreign: somebody else has made it. A dry run changes nothing.
+func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun bool) (drift string, after *unstructured.Unstructured, foreign bool, err error) {
 	before, err := read(ctx, c, o.Content)
 	if err != nil {
-		return "", nil, err
+		return "", nil, false, err
 	}
+	// The uid of what was applied is not known if the process ended, or the answer was lost, in that moment.
+	foreign = before != nil && before.GetUID() != known.UID && !isApplied(before)
 	options := []client.ApplyOption{client.FieldOwner(FieldManager), client.ForceOwnership}
 	if dryRun {
 		options = append(options, client.DryRunAll)
@@ -119,16 +132,16 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun
 		}
 		// A kind that is new is served a moment after its definition says so.
 		if unknown := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); !unknown || dryRun || time.Since(start) > servedWithin {
-			return "", nil, err
+			return "", nil, false, err
 		}
 		select {
 		case <-ctx.Done():
-			return "", nil, err
+			return "", nil, false, err
 		case <-time.After(pause):
 		}
 	}
 	if known.UID == "" || known.Hash != o.Hash {
-		return "", after, nil // another content: differences are wanted
+		return "", after, foreign, nil // another content: differences are wanted
 	}
 	switch {
 	case before == nil:
@@ -138,7 +151,7 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun
 	case !equality.Semantic.DeepEqual(wanted(before), wanted(after)):
 		drift = "changed"
 	}
-	return drift, after, nil
+	return drift, after, foreign, nil
 }
 
 // wanted gives an object without what an API server and controllers write.
@@ -186,7 +199,7 @@ func established(ctx context.Context, c client.Client, objects []Object) error {
 	for i := range objects {
 		for objects[i].Ref.isCRD() {
 			crd, err := read(ctx, c, objects[i].Content)
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				return err
 			}
 			if crd != nil && isEstablished(crd) {
@@ -275,7 +288,7 @@ func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, e
 		if at < 0 || inv.entries[at].UID == "" || inv.entries[at].Hash != objects[i].Hash {
 			continue
 		}
-		drift, _, err := apply(ctx, c, &objects[i], &inv.entries[at], true)
+		drift, _, _, err := apply(ctx, c, &objects[i], &inv.entries[at], true)
 		if err != nil {
 			return nil, fmt.Errorf("comparing %s of %s: %w", objects[i].Ref, objects[i].Source, err)
 		}

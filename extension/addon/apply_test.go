@@ -154,6 +154,24 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 				t.Error(err)
 			}
 		}, false, "[] [ConfigMap shop/p]"},
+		"also if it was put right since": {false, func(t *testing.T, c client.Client) {
+			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
+				t.Error(err)
+			}
+			if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}); err != nil {
+				t.Error(err)
+			}
+			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")), source("extra", "", "", "", config("p"))))
+		}, false, "[] [ConfigMap shop/p]"},
+		"also if the add-on has another content since": {false, func(t *testing.T, c client.Client) {
+			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
+				t.Error(err)
+			}
+			if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}); err != nil {
+				t.Error(err)
+			}
+			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")), source("extra", "", "", "", strings.ReplaceAll(config("p"), "red", "blue"))))
+		}, false, "[] [ConfigMap shop/p]"},
 		"what is gone is gone": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
@@ -207,6 +225,9 @@ func TestDrift(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := cluster(t)
+			t.Cleanup(func() {
+				_ = w.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d"}})
+			})
 			objects := choose(t, source("shop", "", "", "", namespace, config("d")))
 			mustApply(t, w, objects)
 			cm := get(t, w, "d")
@@ -325,7 +346,7 @@ func TestADefinitionThatIsNotServed(t *testing.T) {
 	w := cluster(t)
 	second := strings.NewReplacer("things.example.org", "others.example.org", "plural: things", "plural: others").Replace(things) // the kind is taken
 	mustApply(t, w, choose(t, source("a", "", "", "", things)))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	_, err := Apply(ctx, w, choose(t, source("a", "", "", "", things), source("b", "", "", "", second)))
 	if err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition others.example.org of b/a.yaml is not served yet") {

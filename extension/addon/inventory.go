@@ -27,7 +27,7 @@ type entry struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Hash of what was applied.
 	Hash string `json:"hash,omitempty"`
-	// Adopted is true for what was there before: it is changed, and never removed.
+	// Adopted is true for what somebody else has made, before it was applied for the first time or again later: it is changed, and never removed.
 	Adopted bool `json:"adopted,omitempty"`
 }
 

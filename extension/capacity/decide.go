@@ -67,6 +67,9 @@ type Cluster struct {
 	Admitted bool
 	// Needs are all hosts that it shall have, with those that it has.
 	Needs []Need
+	// Besides are hosts that the cluster in question shall have anyway, with those that it has. Those of them that it has not claimed yet are promised to it, and can't
+	// serve its Needs, which then are what comes on top.
+	Besides []Need
 	// Words of the message about it.
 	Words Words
 }
@@ -77,6 +80,8 @@ type Words struct {
 	Subject string
 	// Remedy is what to do besides adding hosts. Default: "make the cluster smaller".
 	Remedy string
+	// Promised says to whom free hosts are promised. Default: "promised to other clusters".
+	Promised string
 }
 
 // Decision is what came out.
@@ -103,7 +108,7 @@ func Decide(hosts []Host, others []Cluster, cluster Cluster) Decision {
 
 // promises gives the needs that come before those of the cluster.
 func promises(hosts []Host, inventory inventory, others []Cluster, cluster Cluster) []Need {
-	var promised []Need
+	promised := outstanding(hosts, Cluster{Name: cluster.Name, Needs: cluster.Besides})
 	var waiting []Cluster
 	for _, other := range others {
 		switch {

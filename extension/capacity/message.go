@@ -62,7 +62,7 @@ func describe(hosts []Host, inventory inventory, promised []Need, zone string, n
 		}
 	}
 	count(counts[Claimed], string(Claimed))
-	count(counts[Free]-unfit-p.available, "promised to other clusters")
+	count(counts[Free]-unfit-p.available, cmp.Or(words.Promised, "promised to other clusters"))
 	for _, state := range states[1:] {
 		count(counts[state], string(state))
 	}

@@ -18,7 +18,7 @@ type State struct {
 	Machines []Machine
 	// Nodes of the workload cluster.
 	Nodes []Node
-	// StaticPods tells whether the control plane consists of static Pods.
+	// StaticPods tells whether the control plane consists of static Pods, on Machines of its own.
 	StaticPods bool
 	// Pods are those of the control plane.
 	Pods []Pod
@@ -72,6 +72,9 @@ func Problems(state State, version string, workers bool) []string {
 	}
 	if len(state.NotReady) == 0 && !same(state.ServerVersion, version) {
 		say("the API server has version %s, not %s", state.ServerVersion, version)
+	}
+	if state.StaticPods && !slices.ContainsFunc(state.Machines, func(m Machine) bool { return m.ControlPlane }) {
+		say("the control plane has no Machines")
 	}
 	for _, m := range state.Machines {
 		if !m.ControlPlane && !workers {

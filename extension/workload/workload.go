@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -44,7 +45,8 @@ type Cluster struct {
 	transport *http.Transport
 }
 
-// Connect reads the kubeconfig of a Cluster and makes a client of it. It does not ask the API server yet.
+// Connect reads the kubeconfig of a Cluster and makes a client of it. It does not ask the API server yet. Connections end at the deadline of ctx, so that nothing takes longer: what
+// the client finds out about the API server knows no context.
 func Connect(ctx context.Context, management client.Reader, cluster client.ObjectKey, scheme *runtime.Scheme) (*Cluster, error) {
 	secret := &corev1.Secret{}
 	name := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
@@ -61,18 +63,36 @@ func Connect(ctx context.Context, management client.Reader, cluster client.Objec
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig in Secret %s: %w", name, err)
 	}
-	return Open(config, scheme)
+	deadline, _ := ctx.Deadline()
+	return open(config, scheme, deadline)
 }
 
 // Open makes a client of a configuration.
 func Open(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
+	return open(config, scheme, time.Time{})
+}
+
+// open makes a client whose connections end at a deadline, if there is one.
+func open(config *rest.Config, scheme *runtime.Scheme, deadline time.Time) (*Cluster, error) {
 	tls, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading certificates: %w", err)
 	}
 	// A transport of its own: those of the client's library are kept for the life of the process.
-	transport := &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: requestTimeout, MaxConnsPerHost: connections}
-	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
+	transport := &http.Transport{
+		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: requestTimeout, MaxConnsPerHost: connections,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{Deadline: deadline}).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			if err := conn.SetDeadline(deadline); err != nil {
+				return nil, errors.Join(err, conn.Close())
+			}
+			return conn, nil
+		},
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(config, sameText{transport})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
@@ -82,6 +102,21 @@ func Open(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
 	}
 	return c, nil
 }
+
+// sameText makes the same failure of a connection have the same text each time: what fails ends in conditions, and the port on this side is another one each time.
+type sameText struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t sameText) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(request)
+	if op := new(net.OpError); errors.As(err, &op) {
+		op.Source = nil
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets the client's library find the transport inside.
+func (t sameText) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
 // Close ends the connections.
 func (c *Cluster) Close() { c.transport.CloseIdleConnections() }

@@ -2,7 +2,14 @@ package workload
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -89,5 +97,38 @@ func TestConnect(t *testing.T) {
 		if errors.Is(err, ErrNoKubeconfig) != c.none || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// A connection that breaks in the middle gives the same text each time, without the port that happened to be used.
+func TestTheSameFailureHasTheSameText(t *testing.T) {
+	breaks := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if tcp, is := conn.(*tls.Conn).NetConn().(*net.TCPConn); is {
+			_ = tcp.SetLinger(0) // ends with a reset
+		}
+		_ = conn.(*tls.Conn).NetConn().Close()
+	}))
+	defer breaks.Close()
+	seen := map[string]bool{}
+	for range 3 {
+		c, err := Open(&rest.Config{Host: breaks.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: breaks.Certificate().Raw})}}, runtime.NewScheme())
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := c.HTTP.Get(breaks.URL)
+		c.Close()
+		if err == nil {
+			response.Body.Close()
+			t.Fatal("no error")
+		}
+		seen[err.Error()] = true
+	}
+	if len(seen) != 1 {
+		t.Errorf("it was told in different ways: %v", slices.Collect(maps.Keys(seen)))
 	}
 }
