@@ -267,7 +267,7 @@ func (s side) said(words string) bool {
 // kill ends the mover as kill -9 does.
 func (m mover) kill() { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
 
-// TestMove moves a cluster with the real clusterctl from one management cluster to another, ends it at two points, and begins again
+// TestMove moves a cluster with the real clusterctl from one management cluster to another, ends it at two points, and begins again; and then back, with the real agent on its host
 // (T-CT-09 to T-CT-11: CT-88, CT-91, CT-94 to CT-97, CT-106, CT-107, CT-111).
 func TestMove(t *testing.T) {
 	from, to := newSide(t), newSide(t)
@@ -312,6 +312,8 @@ func TestMove(t *testing.T) {
 		t.Error("a ConfigMap that belongs to no cluster has moved")
 	}
 	to.arrived(claimed, claim)
+
+	moveWithAgent(t, to, from, claimed, claim)
 }
 
 // paused: a cluster that somebody has paused doesn't move.

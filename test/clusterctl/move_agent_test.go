@@ -1,0 +1,239 @@
+//go:build linux
+
+package clusterctl
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/agent/journal"
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/clusterctl"
+)
+
+// leaderChange is how long a Kubernetes control plane may be without a leader in the ordinary course of things: the longest that may pass between two answers of a machine that moves.
+const leaderChange = 15 * time.Second
+
+// moveWithAgent moves the cluster from one side to the other with the real agent on its host: handed over by the library, moved by the real clusterctl. Agent, mover and both API servers
+// are killed on the way. The machine on the host answers throughout, and in the end everything is on one side.
+func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostClaim) {
+	t.Helper()
+	m := &clusterv1.Machine{}
+	from.has(m, "m1")
+	m.Status.NodeRef = clusterv1.MachineNodeReference{Name: "m1"}
+	from.must(from.api.Status().Update(t.Context(), m))
+	all := from.census()
+
+	c := newComputer(t, from.port(), to.port())
+	from.enroll(c, host, claim)
+	c.start("")
+	from.until("the agent reports", func() bool { return live(from.host(host)) })
+
+	// Handing over, with an agent that dies when it has written the offer down and not said so.
+	c.kill()
+	c.start("next written")
+	handed := make(chan error, 1)
+	capstan, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
+	from.must(err)
+	handOver := clusterctl.HandOver{Namespace: "blue", To: upstream.Kubeconfig{Path: to.kubeconfig}, Timeout: patience}
+	go func() { handed <- capstan.HandOver(t.Context(), handOver) }()
+	c.gone()
+	c.start("")
+	from.must(<-handed)
+	offer := from.host(host).Offer()
+	from.must(capstan.HandOver(t.Context(), handOver))
+	if again := from.host(host).Offer(); offer == "" || again != offer {
+		t.Errorf("an offer that was accepted was made again: %q, then %q", offer, again)
+	}
+
+	// Called off, and handed over again.
+	from.must(capstan.CallOff(t.Context(), handOver))
+	if _, err := os.Stat(c.path("var/lib/capstan/next.yaml")); err == nil || to.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) {
+		t.Error("something is left of a hand-over that was called off")
+	}
+	from.must(capstan.HandOver(t.Context(), handOver))
+
+	// The mover dies as soon as the host has arrived; and then the API server that it comes from.
+	mover := from.mover(to)
+	from.until("the host arrives", func() bool { return to.has(&infrav1.CapstanHost{}, host) })
+	mover.kill()
+	restart := from.killAPI()
+	restart()
+	if !from.has(&infrav1.CapstanHost{}, host) {
+		t.Log("the mover was killed late: the host has left already")
+	} else if live(to.host(host)) {
+		t.Error("the agent works for the target although the source has its host")
+	}
+
+	// The agent dies when it sees that the host has moved, and the API server of the target while it is away.
+	c.kill()
+	c.start("changing sides")
+	from.resume()
+	from.run("move", "--namespace", "blue", "--to-kubeconfig", to.kubeconfig)
+	c.gone()
+	restart = to.killAPI()
+	c.start("")
+	restart()
+	to.until("the agent works for the target", func() bool {
+		h := to.host(host)
+		return live(h) && h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == claim.ProviderID && h.Status.Agent.Bootstrap.Phase == infrav1.BootstrapSucceeded
+	})
+	to.resume() // if the first mover had already taken the Cluster away
+	to.initialized()
+
+	same(t, "with the agent, in the target", to.census(), all)
+	same(t, "with the agent, in the source", from.census(), nil)
+	if from.has(&infrav1.CapstanHost{}, host) {
+		t.Error("the host is still in the source")
+	}
+	h := to.host(host)
+	if h.Spec.Claim == nil || *h.Spec.Claim != claim || h.Status.Agent.Cleaning != nil {
+		t.Errorf("the host has the claim %+v, cleaning %+v", h.Spec.Claim, h.Status.Agent.Cleaning)
+	}
+	to.until("the machine goes on in the target", to.provisioned)
+	c.unharmed(claim)
+}
+
+// live reports whether the real agent has reported.
+func live(h *infrav1.CapstanHost) bool {
+	return h.Status.Agent != nil && h.Status.Agent.Version == "live" && h.Status.Agent.BootID != ""
+}
+
+// settings returns those of an administrator of a side.
+func (s side) settings() *rest.Config {
+	s.Helper()
+	settings, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
+	s.must(err)
+	return settings
+}
+
+// port is that of the API server on loopback.
+func (s side) port() string {
+	s.Helper()
+	u, err := url.Parse(s.settings().Host)
+	s.must(err)
+	return u.Port()
+}
+
+// enroll makes the computer a host of a side on which a machine runs already, as after its bootstrap.
+func (s side) enroll(c *computer, host string, claim infrav1.HostClaim) {
+	s.Helper()
+	request := &authenticationv1.TokenRequest{}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: infrav1.IdentityPrefix + host}}
+	s.must(s.api.SubResource("token").Create(s.Context(), account, request))
+	settings := s.settings()
+	text, err := yaml.Marshal(map[string]any{
+		"server": settings.Host, "caData": string(settings.CAData), "namespace": "blue", "host": host, "token": request.Status.Token, "local": true,
+	})
+	s.must(err)
+	s.must(os.WriteFile(c.path("etc/capstan/agent.yaml"), text, 0o600))
+	j, err := journal.Open(c.path("var/lib/capstan/journal"), claim.ProviderID)
+	s.must(err)
+	s.must(j.Start("runcmd 1/1", "mark"))
+	s.must(j.Finish("runcmd 1/1", 0))
+	s.must(j.Succeed(""))
+	s.must(j.Close())
+	s.must(os.WriteFile(c.path("etc/kubernetes/kubelet.conf"), []byte("of the machine"), 0o600))
+}
+
+// unharmed fails the test if the machine on the computer was disturbed, or a token lies where it should not.
+func (c *computer) unharmed(claim infrav1.HostClaim) {
+	c.t.Helper()
+	c.mu.Lock()
+	c.t.Logf("RESULT the longest time between two answers of the machine: %s", c.worst.Round(time.Millisecond))
+	if c.lost > 0 || c.worst == 0 || c.worst > leaderChange {
+		c.t.Errorf("the machine did not answer %d times, and for up to %s", c.lost, c.worst)
+	}
+	c.mu.Unlock()
+	if text, err := os.ReadFile(c.path("etc/kubernetes/kubelet.conf")); err != nil || string(text) != "of the machine" {
+		c.t.Errorf("a file of the machine: %q, %v", text, err)
+	}
+	c.kill() // it has the journal open
+	j, err := journal.Open(c.path("var/lib/capstan/journal"), claim.ProviderID)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer j.Close()
+	if cleaned, left := j.Cleaned(); cleaned || len(left) > 0 || !j.Outcome().Succeeded || j.Step("runcmd 1/1").Starts != 1 {
+		c.t.Errorf("the journal says cleaned: %t, outcome %+v", cleaned, j.Outcome())
+	}
+	log, err := os.ReadFile(c.path("var/log/agent.log"))
+	if err != nil || bytes.Contains(log, []byte("eyJ")) {
+		c.t.Errorf("there is a token in the agent's log, or none: %v", err)
+	}
+	files, err := filepath.Glob(c.path("var/lib/capstan/*"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, path := range files {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
+			c.t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+}
+
+// killAPI kills the API server of a side as kill -9 does. The function that it returns starts it again, over the same etcd, and waits until it answers.
+func (s side) killAPI() (restart func()) {
+	s.Helper()
+	pid, args := s.processOfAPI()
+	if pid == 0 {
+		s.Fatal("the API server is not found")
+	}
+	process, err := os.FindProcess(pid)
+	s.must(err)
+	s.must(process.Kill())
+	s.until("the API server has ended", func() bool {
+		now, _ := s.processOfAPI()
+		return now == 0
+	})
+	return func() {
+		s.Helper()
+		cmd := exec.Command(args[0], args[1:]...)
+		s.must(cmd.Start())
+		s.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		s.until("the API server answers again", func() bool {
+			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
+			defer cancel()
+			return s.api.Get(ctx, client.ObjectKey{Name: "blue"}, &corev1.Namespace{}) == nil
+		})
+	}
+}
+
+// processOfAPI finds the API server among the children of this process; 0 if it is not there.
+func (s side) processOfAPI() (pid int, args []string) {
+	s.Helper()
+	entries, err := os.ReadDir("/proc")
+	s.must(err)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for one that has ended
+		if !strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) || !strings.Contains(string(line), "--secure-port="+s.port()+"\x00") {
+			continue
+		}
+		return pid, strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+	}
+	return 0, nil
+}
