@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/capstan-dev/capstan/runtime/record"
 )
@@ -37,11 +40,11 @@ type blocked struct {
 	Unblock string `json:"unblock"`
 }
 
-// blockedNow gives what is held back now, of the clusters that exist. Pure.
-func blockedNow(calls []record.Call, exists func(record.Object) bool) []blocked {
+// blockedNow gives what is held back now, of the clusters that exist, by handlers that are still asked. Pure.
+func blockedNow(calls []record.Call, counts func(record.Call) bool) []blocked {
 	shown := []blocked{}
 	for _, b := range record.Blocks(calls) {
-		if !exists(b.Call.Object) {
+		if !counts(b.Call) {
 			continue
 		}
 		o := b.Call.Object
@@ -54,24 +57,41 @@ func blockedNow(calls []record.Call, exists func(record.Object) bool) []blocked 
 	return shown
 }
 
-// clusterExists gives a function that tells whether a cluster is still there; all are if nobody can tell.
-func (a *app) clusterExists(ctx context.Context) func(record.Object) bool {
-	all := func(record.Object) bool { return true }
+// stillCounts gives a function that tells whether the cluster of a call is still there, and its handler still asked; all are if nobody can tell.
+func (a *app) stillCounts(ctx context.Context) func(record.Call) bool {
+	all := func(record.Call) bool { return true }
 	c, err := a.client()
 	if err != nil {
 		return all
 	}
 	ctx, cancel := context.WithTimeout(ctx, existsTimeout)
 	defer cancel()
-	list := &clusterv1.ClusterList{}
-	if err := c.List(ctx, list); err != nil {
+	clusters, extensions := &clusterv1.ClusterList{}, &runtimev1.ExtensionConfigList{}
+	if err := errors.Join(c.List(ctx, clusters), c.List(ctx, extensions)); err != nil {
 		return all
 	}
+	return counting(clusters.Items, extensions.Items)
+}
+
+// counting is stillCounts for what there is. Pure.
+func counting(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionConfig) func(record.Call) bool {
 	there := map[record.Object]bool{}
-	for _, cluster := range list.Items {
+	for _, cluster := range clusters {
 		there[record.Object{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}] = true
 	}
-	return func(o record.Object) bool { return o.Kind != "Cluster" || there[o] }
+	handlers := map[string][]string{} // by extension
+	for _, e := range extensions {
+		names := []string{}
+		for _, h := range e.Status.Handlers {
+			names = append(names, h.Name)
+		}
+		handlers[e.Name] = names
+	}
+	return func(call record.Call) bool {
+		names, registered := handlers[call.Extension]
+		asked := registered && (len(names) == 0 || slices.Contains(names, call.Handler+"."+call.Extension)) // without names nobody knows yet
+		return asked && (call.Object.Kind != "Cluster" || there[call.Object])
+	}
 }
 
 func (a *app) hookTimelineCommand() *cobra.Command {
@@ -94,7 +114,7 @@ oldest calls are forgotten. With --watch it goes on with each call as it is made
 			if watch {
 				return a.watchHooks(cmd.Context(), name, format)
 			}
-			shown := timeline{Calls: calls, Blocked: blockedNow(calls, a.clusterExists(cmd.Context()))}
+			shown := timeline{Calls: calls, Blocked: blockedNow(calls, a.stillCounts(cmd.Context()))}
 			return a.print(format, shown, func() error { return a.timelineTable(shown) })
 		},
 	}
