@@ -78,8 +78,16 @@ data:
 		t.Errorf("it is switched off, and waits:\n%s", out)
 	}
 
+	// A namespace without add-ons has them removed nowhere; an add-on that is empty has.
 	must(t, "kubectl", "delete", "configmap", "e2e-greeting")
 	deleted = true
+	call("AfterClusterUpgrade", "so what was applied stays: Namespace greetings, ConfigMap greetings/greeting")
+	if got := greeting(); got != "hello" {
+		t.Errorf("nobody said that the add-on is not wanted any more, and it says %q", got)
+	}
+	must(t, "kubectl", "create", "configmap", "e2e-greeting")
+	deleted = false
+	must(t, "kubectl", "label", "configmap", "e2e-greeting", "addons.capstan.dev/add-on=greeting")
 	call("AfterClusterUpgrade", "add-ons: 1 removed, no longer wanted but left: Namespace greetings")
 	if got := greeting(); got != "" {
 		t.Errorf("the add-on is gone and says %q", got)
