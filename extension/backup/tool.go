@@ -14,12 +14,15 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 const (
 	restoreTimeout = 5 * time.Minute
 	scratchTimeout = 2 * time.Minute
 	killDelay      = 5 * time.Second
+	firstDial      = 20 * time.Millisecond
 	// revisionJump is what a restored cluster's revision is raised by, more than can have happened since the snapshot: clients
 	// that have seen later revisions then read everything again, instead of missing changes.
 	revisionJump = "1000000000"
@@ -111,6 +114,7 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 	defer runtime.UnlockOSThread()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, t.Path, "etcd", "--name", "scratch", "--data-dir", data, "--log-level", "warn", "--unsafe-no-fsync",
+		"--heartbeat-interval", "20", "--election-timeout", "100", // it has nobody to wait for before it leads
 		"--listen-client-urls", "unix://client", "--advertise-client-urls", "http://localhost:2379",
 		"--listen-peer-urls", "unix://peer", "--initial-advertise-peer-urls", peer, "--initial-cluster", "scratch="+peer)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = directory, &out, &out, killDelay
@@ -131,7 +135,12 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 		<-ended
 	}()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"unix://" + filepath.Join(directory, "client")}, DialTimeout: scratchTimeout, Logger: zap.NewNop(), Context: ctx,
+		Endpoints: []string{"unix://" + filepath.Join(directory, "client")}, Logger: zap.NewNop(), Context: ctx,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			// The first try is too early, and the default pause after it is a second.
+			Backoff:           backoff.Config{BaseDelay: firstDial, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: scratchTimeout,
+		})},
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to the etcd that verifies the snapshot: %w", err)
