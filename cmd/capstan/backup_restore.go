@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -169,7 +171,7 @@ func (r *restore) run(ctx context.Context, store backup.Store) (err error) {
 		{"control plane stopped", func(detail func(string)) error { return r.stop(ctx, members, detail) }},
 		{"data replaced on " + r.hosts[0].Name, func(func(string)) error { return r.replace(ctx, members[0]) }},
 		{"control plane answers", func(detail func(string)) error { return r.start(ctx, members[0], detail) }},
-		{"other control plane machines replaced", func(func(string)) error { return r.replaceOthers(ctx) }},
+		{"other control plane machines replaced", func(detail func(string)) error { return r.replaceOthers(ctx, detail) }},
 	}
 	for _, step := range steps {
 		if err := r.steps().Run(step.name, step.do); err != nil {
@@ -231,24 +233,74 @@ func (r *restore) start(ctx context.Context, m *member.Member, detail func(strin
 	})
 }
 
-// replaceOthers deletes the machines whose members were left out; their owner makes new ones, which join the one that was restored.
-func (r *restore) replaceOthers(ctx context.Context) error {
-	machines := &clusterv1.MachineList{}
-	if err := r.plane.List(ctx, machines, client.InNamespace(r.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.cluster.Name}); err != nil {
-		return fmt.Errorf("listing machines: %w", err)
+// replaceOthers deletes the machines whose members were left out, and waits for those that their owner makes, which join the one that was restored.
+func (r *restore) replaceOthers(ctx context.Context, detail func(string)) error {
+	machines, err := r.machines(ctx)
+	if err != nil {
+		return err
 	}
+	left := map[types.UID]bool{}
 	for _, h := range r.hosts[1:] {
-		for i := range machines.Items {
-			m := &machines.Items[i]
+		for i := range machines {
+			m := &machines[i]
 			if m.Spec.InfrastructureRef.Name != h.Spec.Claim.Machine {
 				continue
 			}
+			left[m.UID] = true
 			if err := r.plane.Delete(ctx, m); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting machine %s: %w", m.Name, err)
 			}
 		}
 	}
-	return nil
+	if len(r.hosts) == 1 {
+		return nil
+	}
+	last := ""
+	err = poll(ctx, func() (bool, error) {
+		machines, err := r.machines(ctx)
+		if err != nil {
+			return false, err
+		}
+		last = missing(machines, left, len(r.hosts))
+		detail(last)
+		return last == "", nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return hint("it goes on in the background; see: capstan cluster describe "+r.cluster.Name+" --watch", "stopped waiting for the other control plane machines: %s", last)
+	}
+	return err
+}
+
+// machines lists those of the cluster.
+func (r *restore) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := r.plane.List(ctx, list, client.InNamespace(r.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.cluster.Name}); err != nil {
+		return nil, fmt.Errorf("listing machines: %w", err)
+	}
+	return list.Items, nil
+}
+
+// missing says what a control plane of this many machines waits for until it is whole without those that are left; empty if for nothing. Pure.
+func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) string {
+	ready := 0
+	var pending []clusterv1.Machine
+	for _, m := range machines {
+		if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; !ok {
+			continue
+		}
+		if left[m.UID] {
+			return m.Name + " is being deleted"
+		}
+		if c := condition(m.Status.Conditions, clusterv1.MachineNodeReadyCondition); c != nil && c.Status == metav1.ConditionTrue && m.DeletionTimestamp.IsZero() {
+			ready++
+		} else {
+			pending = append(pending, m)
+		}
+	}
+	if ready >= want {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d; %s", ready, want, firstUnready(pending))
 }
 
 // tellOrphans names machines whose Nodes the restored cluster does not know: they were made after the backup.
@@ -265,12 +317,12 @@ func (r *restore) tellOrphans(ctx context.Context) error {
 	for _, n := range nodes.Items {
 		known[n.Name] = true
 	}
-	machines := &clusterv1.MachineList{}
-	if err := r.plane.List(ctx, machines, client.InNamespace(r.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: r.cluster.Name}); err != nil {
-		return fmt.Errorf("listing machines: %w", err)
+	machines, err := r.machines(ctx)
+	if err != nil {
+		return err
 	}
 	next := []string{"capstan kubectl --cluster " + r.cluster.Name + " get nodes"}
-	for _, m := range machines.Items {
+	for _, m := range machines {
 		if m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero() && !known[m.Status.NodeRef.Name] {
 			next = append(next, "capstan kubectl delete machine "+m.Name+"   # younger than the backup: the cluster does not know its Node")
 		}

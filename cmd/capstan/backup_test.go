@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/extension/backup"
 )
@@ -41,6 +45,40 @@ func TestControlPlaneHosts(t *testing.T) {
 	}, "blue")
 	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" {
 		t.Errorf("got %v", got)
+	}
+}
+
+func TestAControlPlaneIsWholeAgain(t *testing.T) {
+	machine := func(uid string, controlPlane, ready bool) clusterv1.Machine {
+		m := clusterv1.Machine{}
+		m.UID, m.Name = types.UID(uid), uid
+		if controlPlane {
+			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+		}
+		status := metav1.ConditionFalse
+		if ready {
+			status = metav1.ConditionTrue
+		}
+		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeReadyCondition, Status: status, Message: "Node is not there"}}
+		return m
+	}
+	left := map[types.UID]bool{"old-1": true, "old-2": true}
+	for name, c := range map[string]struct {
+		machines []clusterv1.Machine
+		want     string
+	}{
+		"a machine that is left is still there, though enough are ready": {
+			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true), machine("old-2", true, true)}, "old-2 is being deleted"},
+		"all are gone, none is new yet": {[]clusterv1.Machine{machine("a", true, true)}, "1 of 3; waiting for machines"},
+		"one is not ready":              {[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, false)}, "2 of 3; c: Node is not there"},
+		"workers do not count":          {[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("w", false, true)}, "2 of 3; waiting for machines"},
+		"whole, whatever workers do":    {[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true), machine("w", false, false)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := missing(c.machines, left, 3); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -7,9 +7,13 @@ import (
 )
 
 // A cluster goes back to what it was: what was deleted after the backup is there again, what was made after it is gone, and the cluster works on.
-func TestClusterIsRestored(t *testing.T) {
-	const name = "saved"
-	must(t, "cluster", "create", name, "--workers", "1")
+func TestClusterIsRestored(t *testing.T) { restoreCluster(t, "saved", 1) }
+
+// Two members are left out, made anew, and join the one that got the data.
+func TestThreeMembersAreRestored(t *testing.T) { restoreCluster(t, "saved-ha", 3) }
+
+func restoreCluster(t *testing.T, name string, controlPlane int) {
+	must(t, "cluster", "create", name, "--control-plane", fmt.Sprint(controlPlane), "--workers", "1")
 	defer must(t, "cluster", "delete", name)
 	kubectl := func(args ...string) string {
 		return must(t, append([]string{"kubectl", "--cluster", name}, args...)...)
@@ -32,7 +36,8 @@ func TestClusterIsRestored(t *testing.T) {
 	if maps := kubectl("get", "configmaps", "-o", "name"); !strings.Contains(maps, "precious") || strings.Contains(maps, "later") {
 		t.Errorf("after the restore there are\n%s", maps)
 	}
-	converges(t, name, 2)
+	converges(t, name, controlPlane+1)
+	members(t, name, controlPlane)
 	// The cluster lives: controllers see changes, and Cluster API its machines.
 	kubectl("create", "deployment", "web", "--image=web", "--replicas=2")
 	eventually(t, "the Deployment is rolled out", func() error {
@@ -43,5 +48,5 @@ func TestClusterIsRestored(t *testing.T) {
 		return nil
 	})
 	must(t, "cluster", "scale", name, "--workers", "2")
-	converges(t, name, 3)
+	converges(t, name, controlPlane+2)
 }
