@@ -1,0 +1,142 @@
+// Package podless rewrites the components of a provider, so that its controller works as a process on a machine, without Pods, a cluster network and cert-manager.
+//
+// [Rewrite] is a pure function but for the keys that it makes. Its result is what gets installed:
+//
+//	Deployment                          stays, annotated with the binary; ports and flags are those of the process
+//	Services                            go
+//	clientConfig.service of webhooks,   becomes a URL on 127.0.0.1
+//	conversions and ExtensionConfigs
+//	Certificates                        become Secrets, whose authority is written to where cert-manager would inject it
+//	Issuers                             go
+//	all others                          stay as they are
+//
+// What can't work as a process is refused, with the name of the object.
+package podless
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// BinaryAnnotation is on a Deployment that an embedded plane runs as a process: the path of the binary.
+const BinaryAnnotation = "plane.capstan.dev/binary"
+
+// Runners are kinds that run containers.
+var Runners = []string{"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController", "StatefulSet"}
+
+// Options say how a provider runs.
+type Options struct {
+	// Binary is the absolute path of the program that runs instead of the container's image. Required.
+	Binary string
+	// Taken are the ports of other processes on 127.0.0.1.
+	Taken []int
+}
+
+// Rewrite returns the objects of a provider as they are installed. The objects given are left as they are. The error names everything that can't work.
+func Rewrite(objects []unstructured.Unstructured, o Options) ([]unstructured.Unstructured, error) {
+	r := rewriter{authorities: map[string][]byte{}, secrets: map[string]bool{}}
+	var errs []error
+	for i := range objects {
+		errs = append(errs, r.sort(objects[i].DeepCopy()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if r.deployment == nil {
+		return nil, errors.New("it has no Deployment, so there is nothing to run: leave out its --provider-binary")
+	}
+	for _, c := range r.certificates {
+		secret, err := r.certify(c)
+		if err != nil {
+			return nil, err
+		}
+		r.kept = append(r.kept, secret)
+	}
+	p, err := newProgram(r.deployment)
+	if err != nil {
+		return nil, err
+	}
+	p.choose(o.Taken)
+	for _, object := range r.kept {
+		errs = append(errs, r.redirect(object, p))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	deployment, err := p.rewritten(o.Binary, r.secrets)
+	if err != nil {
+		return nil, err
+	}
+	all := append(r.kept, deployment)
+	slices.SortStableFunc(all, order) // the same at every time, and certificates before who needs them
+	result := make([]unstructured.Unstructured, len(all))
+	for i, object := range all {
+		result[i] = *object
+	}
+	return result, nil
+}
+
+// rewriter holds the parts of the components.
+type rewriter struct {
+	deployment   *unstructured.Unstructured
+	services     []*unstructured.Unstructured
+	certificates []*unstructured.Unstructured
+	kept         []*unstructured.Unstructured
+	// authorities are those that were made, by NAMESPACE/NAME of the Certificate and secret/NAMESPACE/NAME of its Secret.
+	authorities map[string][]byte
+	// secrets are the names of the Secrets that were made.
+	secrets map[string]bool
+}
+
+// sort puts an object to its like, or refuses it.
+func (r *rewriter) sort(o *unstructured.Unstructured) error {
+	kind := o.GroupVersionKind()
+	switch {
+	case kind.Kind == "Deployment":
+		if r.deployment != nil {
+			return fmt.Errorf("it has more than one Deployment, %s and %s: one binary is one process", name(r.deployment), name(o))
+		}
+		r.deployment = o
+	case slices.Contains(Runners, kind.Kind):
+		return fmt.Errorf("%s %s would run containers, and only a Deployment can be a process", kind.Kind, name(o))
+	case kind.Kind == "Service" && kind.Group == "":
+		r.services = append(r.services, o)
+	case kind.Group == "cert-manager.io" && kind.Kind == "Certificate":
+		r.certificates = append(r.certificates, o)
+	case kind.Group == "cert-manager.io" && strings.HasSuffix(kind.Kind, "Issuer"): // who issues is replaced
+	case kind.Group == "cert-manager.io":
+		return fmt.Errorf("%s %s needs cert-manager", kind.Kind, name(o))
+	case kind.Kind == "APIService":
+		return fmt.Errorf("APIService %s needs a cluster network", name(o))
+	default:
+		r.kept = append(r.kept, o)
+	}
+	return nil
+}
+
+// order is namespaces, then Secrets, then definitions and what else there is, then what has to do with them: webhooks and the Deployment.
+func order(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) }
+
+func rank(o *unstructured.Unstructured) int {
+	switch kind := o.GetKind(); {
+	case kind == "Namespace":
+		return 0
+	case kind == "Secret":
+		return 1
+	case kind == "Deployment":
+		return 3
+	}
+	return 2
+}
+
+// name is NAMESPACE/NAME, or NAME for what is in no namespace.
+func name(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}

@@ -1,0 +1,120 @@
+package podless
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Annotations by which cert-manager is asked to write an authority into an object: that of a Certificate, or of a Secret.
+const (
+	injectFromCertificate = "cert-manager.io/inject-ca-from"
+	injectFromSecret      = "cert-manager.io/inject-ca-from-secret"
+)
+
+// redirect leads what asks a Service to the process instead.
+func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
+	var errs []error
+	switch o.GetKind() {
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), name(o), err)
+		}
+		for _, hook := range hooks {
+			if h, ok := hook.(map[string]any); ok {
+				errs = append(errs, r.lead(o, h, p, true))
+			}
+		}
+		errs = append(errs, unstructured.SetNestedSlice(o.Object, hooks, "webhooks"))
+	case "CustomResourceDefinition":
+		if hook, ok, _ := unstructured.NestedMap(o.Object, "spec", "conversion", "webhook"); ok {
+			errs = append(errs, r.lead(o, hook, p, true), unstructured.SetNestedMap(o.Object, hook, "spec", "conversion", "webhook"))
+		}
+	case "ExtensionConfig": // its authority comes from a Secret that an annotation names, and its controller reads
+		if spec, ok, _ := unstructured.NestedMap(o.Object, "spec"); ok {
+			errs = append(errs, r.lead(o, spec, p, false), unstructured.SetNestedMap(o.Object, spec, "spec"))
+		}
+	}
+	if annotations := o.GetAnnotations(); annotations[injectFromCertificate] != "" || annotations[injectFromSecret] != "" {
+		delete(annotations, injectFromCertificate)
+		delete(annotations, injectFromSecret)
+		o.SetAnnotations(annotations)
+	}
+	return errors.Join(errs...)
+}
+
+// lead replaces the Service in parent's clientConfig by a URL, and writes the authority there, without which nothing may be asked.
+func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *program, needsAuthority bool) error {
+	config, _ := parent["clientConfig"].(map[string]any)
+	service, ok := config["service"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	port, err := r.port(service, p)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", o.GetKind(), name(o), err)
+	}
+	path, _ := service["path"].(string)
+	delete(config, "service")
+	config["url"] = "https://" + net.JoinHostPort(loopback, strconv.Itoa(port)) + "/" + strings.TrimPrefix(path, "/")
+	annotations := o.GetAnnotations()
+	authority := r.authorities[annotations[injectFromCertificate]]
+	if secret := annotations[injectFromSecret]; secret != "" {
+		authority = r.authorities["secret/"+secret]
+	}
+	if authority != nil {
+		config["caBundle"] = base64.StdEncoding.EncodeToString(authority)
+	} else if given, _ := config["caBundle"].(string); given == "" && needsAuthority {
+		return fmt.Errorf("%s %s asks a Service, and no Certificate of the components is its authority", o.GetKind(), name(o))
+	}
+	return nil
+}
+
+// port returns where the process serves what a Service leads to, and notes that this is for webhooks.
+func (r *rewriter) port(ref map[string]any, p *program) (int, error) {
+	namespace, _ := ref["namespace"].(string)
+	called, _ := ref["name"].(string)
+	number := int64(443)
+	if n, ok := integer(ref["port"]); ok {
+		number = n
+	}
+	for _, s := range r.services {
+		if s.GetNamespace() != namespace || s.GetName() != called {
+			continue
+		}
+		ports, _, _ := unstructured.NestedSlice(s.Object, "spec", "ports")
+		for _, port := range ports {
+			port, _ := port.(map[string]any)
+			if n, _ := integer(port["port"]); n != number {
+				continue
+			}
+			target := port["targetPort"]
+			if target == nil {
+				target = number
+			}
+			if chosen := p.serves(target); chosen != 0 {
+				return chosen, nil
+			}
+			return 0, fmt.Errorf("its Service %s/%s leads to port %v, which the Deployment's container doesn't have", namespace, called, target)
+		}
+		return 0, fmt.Errorf("its Service %s/%s has no port %d", namespace, called, number)
+	}
+	return 0, fmt.Errorf("it asks Service %s/%s, which is not in the components", namespace, called)
+}
+
+// integer reads a number of an object that was read from YAML or JSON.
+func integer(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return n, true
+	case float64:
+		return int64(n), true
+	}
+	return 0, false
+}
