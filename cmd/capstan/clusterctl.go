@@ -19,6 +19,8 @@ import (
 type target struct {
 	kubeconfig, context, config string
 	verbosity                   int
+	// binaries are those of providers that run as processes of the plane, by their names.
+	binaries map[string]string
 }
 
 func (a *app) clusterctlCommand() *cobra.Command {
@@ -29,7 +31,7 @@ func (a *app) clusterctlCommand() *cobra.Command {
 		Long: `clusterctl, built in, with its commands and flags.
 
 It works on the management plane, and needs no network for what is a part of that; with --kubeconfig it works on any other management cluster.
-Providers that need Pods are refused on the plane, which runs no containers.`,
+Providers that need Pods are refused on the plane, which runs no containers, unless their program is given (--provider-binary): then it is a process of the plane.`,
 		Example: `  capstan clusterctl generate cluster blue --flavor topology --kubernetes-version v1.36.3
   capstan clusterctl upgrade plan
   capstan clusterctl move --to-kubeconfig other.kubeconfig`,
@@ -58,7 +60,7 @@ func (a *app) clusterctl(cmd *cobra.Command, t *target, offline bool) (*clusterc
 		return nil, fmt.Errorf("looking for the kubeconfig: %w", err)
 	}
 	clusterctllog.SetLogger(clusterctllog.NewLogger(clusterctllog.WithThreshold(&t.verbosity)))
-	c, err := clusterctl.Open(cmd.Context(), clusterctl.Options{Kubeconfig: kubeconfig, Context: t.context, Config: t.config, Version: version})
+	c, err := clusterctl.Open(cmd.Context(), clusterctl.Options{Kubeconfig: kubeconfig, Context: t.context, Config: t.config, Version: version, Binaries: t.binaries})
 	if err != nil && t.kubeconfig == "" {
 		return nil, hint("run: capstan status", "%w", err)
 	}

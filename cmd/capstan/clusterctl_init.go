@@ -13,20 +13,26 @@ import (
 
 func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 	var targetNamespace string
+	var binaries []string
 	var wait bool
 	var timeout seconds
 	cmd := &cobra.Command{
 		Use: "init", Short: "Install providers; what is a part of the management plane is there already", Args: cobra.NoArgs,
 		Example: `  capstan clusterctl init --infrastructure capstan
+  capstan clusterctl init --infrastructure docker --provider-binary docker=/opt/capd --wait-providers
   capstan clusterctl init --kubeconfig other.kubeconfig --config clusterctl.yaml --infrastructure capstan`,
 	}
 	providers := addProviderFlags(cmd)
 	cmd.Flags().StringVar(&targetNamespace, "target-namespace", "", "namespace of the providers (default: --namespace if it is given, else each has its own)")
+	binaryFlag(cmd, &binaries, providers)
 	waitFlags(cmd, &wait, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
 		request, err := providers()
 		if err != nil {
+			return err
+		}
+		if err := t.useBinaries(binaries, request); err != nil {
 			return err
 		}
 		c, err := a.clusterctl(cmd, t, false)
@@ -45,6 +51,9 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 				fmt.Fprintln(a.err, "Nothing to install.")
 				return a.printProviders(c)
 			}
+		}
+		if err := a.allowBinaries(t); err != nil {
+			return err
 		}
 		o := initOptions(c, left)
 		o.TargetNamespace, o.WaitProviders, o.WaitProviderTimeout = targetNamespace, wait, time.Duration(timeout)

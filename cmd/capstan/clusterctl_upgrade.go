@@ -52,11 +52,13 @@ func (a *app) printPlans(plans []upstream.UpgradePlan) error {
 
 func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 	var contract string
+	var binaries []string
 	var wait bool
 	var timeout seconds
 	cmd := &cobra.Command{Use: "apply", Short: "Upgrade providers to the versions that are named, or to the newest of a contract", Args: cobra.NoArgs}
 	providers := addProviderFlags(cmd)
 	cmd.Flags().StringVar(&contract, "contract", "", "upgrade all providers to their newest versions for this contract, such as v1beta2")
+	binaryFlag(cmd, &binaries, providers)
 	waitFlags(cmd, &wait, &timeout)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		request, err := providers()
@@ -66,6 +68,9 @@ func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 		if (contract == "") == (len(request) == 0) {
 			return hint("see what there is: capstan clusterctl upgrade plan", "either name providers with their versions, or --contract")
 		}
+		if err := t.useBinaries(binaries, request); err != nil {
+			return err
+		}
 		c, err := a.clusterctl(cmd, t, false)
 		if err != nil {
 			return err
@@ -74,6 +79,9 @@ func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 			return fmt.Errorf("--contract would upgrade all providers, of which some can't be upgraded alone: %w", clusterctl.ErrPartOfThePlane)
 		}
 		if err := c.MayChange(cmd.Context(), request); err != nil {
+			return err
+		}
+		if err := a.allowBinaries(t); err != nil {
 			return err
 		}
 		return c.ApplyUpgrade(cmd.Context(), upstream.ApplyUpgradeOptions{

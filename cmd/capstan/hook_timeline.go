@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/capstan-dev/capstan/runtime/record"
 )
-
-// watchPause is between two looks at the journal.
-const watchPause = 500 * time.Millisecond
 
 // existsTimeout bounds how long the timeline waits for the management plane, which it can do without.
 const existsTimeout = 3 * time.Second
@@ -47,14 +43,19 @@ func blockedNow(calls []record.Call, counts func(record.Call) bool) []blocked {
 		if !counts(b.Call) {
 			continue
 		}
-		o := b.Call.Object
-		command := "capstan hook unblock " + o.Name + " " + hookName(b.Call.Hook) + ` --reason "..."`
-		if o.Namespace != "default" {
-			command += " --namespace " + o.Namespace
-		}
-		shown = append(shown, blocked{Block: b, GoesOnWhen: wayOut(b.Call), Unblock: command})
+		shown = append(shown, withWayOut(b))
 	}
 	return shown
+}
+
+// withWayOut adds what ends a block. Pure.
+func withWayOut(b record.Block) blocked {
+	o := b.Call.Object
+	command := "capstan hook unblock " + o.Name + " " + hookName(b.Call.Hook) + ` --reason "..."`
+	if o.Namespace != "default" {
+		command += " --namespace " + o.Namespace
+	}
+	return blocked{Block: b, GoesOnWhen: wayOut(b.Call), Unblock: command}
 }
 
 // stillCounts gives a function that tells whether the cluster of a call is still there, and its handler still asked; all are if nobody can tell.
@@ -100,7 +101,8 @@ func (a *app) hookTimelineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "timeline [CLUSTER]", Short: "List the calls (when, hook, extension, answer, duration), and what is blocked now", Args: cobra.MaximumNArgs(1),
 		Long: `List the calls of hooks, oldest first, and what is blocked now: since when, by whom, and why. The journal outlives restarts and is bounded: the
-oldest calls are forgotten. With --watch it goes on with each call as it is made, with -o json as one line for each.`,
+oldest calls are forgotten. With --watch it goes on with each call as it is made, and says when a block begins and ends; with -o json each is a line: a call, or an
+object with the field "blocked" or "goesOn".`,
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
@@ -112,14 +114,14 @@ oldest calls are forgotten. With --watch it goes on with each call as it is made
 				return err
 			}
 			if watch {
-				return a.watchHooks(cmd.Context(), name, format)
+				return a.watchTimeline(cmd.Context(), name, format)
 			}
 			shown := timeline{Calls: calls, Blocked: blockedNow(calls, a.stillCounts(cmd.Context()))}
 			return a.print(format, shown, func() error { return a.timelineTable(shown) })
 		},
 	}
 	outputFlag(cmd, &format)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until interrupted, with each call as it is made")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until interrupted, with each call as it is made, and each block")
 	return cmd
 }
 
@@ -155,49 +157,4 @@ func wayOut(call record.Call) string {
 		return "a call succeeds: look at the extension; it is tried again by itself"
 	}
 	return fmt.Sprintf("the handler lets it through; it is asked again within %s", max(call.RetryAfter, time.Second).Round(time.Second))
-}
-
-// watchHooks prints calls as they are made, until ctx ends.
-func (a *app) watchHooks(ctx context.Context, cluster, format string) error {
-	if format == "yaml" {
-		return hint("use -o table or -o json", "--watch does not go with -o yaml")
-	}
-	seen := map[string]bool{}
-	for {
-		calls, err := a.hookCalls(cluster)
-		if err != nil {
-			return err
-		}
-		// What the journal has forgotten is forgotten here too.
-		now := make(map[string]bool, len(calls))
-		for _, c := range calls {
-			key := callKey(c)
-			if now[key] = true; seen[key] {
-				continue
-			}
-			if err := a.printCall(c, format); err != nil {
-				return err
-			}
-		}
-		seen = now
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchPause):
-		}
-	}
-}
-
-// callKey tells a call from all others: a handler is asked about one object by one caller at a time.
-func callKey(c record.Call) string {
-	return fmt.Sprint(c.Time.UnixNano(), c.Hook, c.Extension, c.Handler, c.Object)
-}
-
-func (a *app) printCall(c record.Call, format string) error {
-	if format == "json" {
-		return json.NewEncoder(a.out).Encode(c)
-	}
-	_, err := fmt.Fprintf(a.out, "%s  %-28s %s  %s  %s  %s  %s\n", c.Time.Local().Format(time.TimeOnly), hookName(c.Hook), c.Object.Name,
-		c.Extension+"/"+c.Handler, c.Answer, c.Duration.Round(100*time.Microsecond), oneLine(blockText(c), 100))
-	return err
 }

@@ -80,7 +80,7 @@ func TestTimelineGoesOn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- a.watchHooks(ctx, "blue", "table") }()
+	go func() { ended <- a.watchTimeline(ctx, "blue", "table") }()
 	next := func() string {
 		select {
 		case line := <-got:
@@ -90,12 +90,26 @@ func TestTimelineGoesOn(t *testing.T) {
 			return ""
 		}
 	}
-	next()
-	next()
-	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Success, Message: "open"})
-	if line := next(); !strings.Contains(line, "Success") || !strings.Contains(line, "open") {
-		t.Errorf("the next line is %q", line)
+	wants := func(when string, wants ...string) {
+		t.Helper()
+		line := next()
+		for _, want := range wants {
+			if !strings.Contains(line, want) {
+				t.Errorf("%s: it does not say %q: %q", when, want, line)
+			}
+		}
 	}
+	wants("what was before", "BeforeClusterCreate", "Success")
+	wants("what was before", "BeforeClusterUpgrade", "Blocked")
+	wants("what is blocked at the beginning", "default/blue is blocked since", "ext/window at BeforeClusterUpgrade", "asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade")
+	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Blocked, RetryAfter: time.Second})
+	wants("a block lasts", "Blocked")
+	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Success, Message: "open"})
+	wants("a call that lets it through", "Success", "open")
+	wants("a block has ended", "default/blue goes on: ext/window held it at BeforeClusterUpgrade for")
+	add(record.Call{Hook: "g/v1/AfterClusterUpgrade", Handler: "verify", Answer: record.Failure, Err: errors.New("no route")})
+	wants("a call that fails", "Failure", "no route")
+	wants("a block has begun", "default/blue is blocked since", "ext/verify at AfterClusterUpgrade", "a call succeeds")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
