@@ -41,6 +41,9 @@ type Options struct {
 	Context string
 	// Config is the path or URL of clusterctl's configuration; default: clusterctl's own, if it exists.
 	Config string
+	// Binaries are programs that run as processes of an embedded plane instead of the providers' Pods: absolute paths by names of providers, such as docker, or infrastructure-docker where
+	// there are several.
+	Binaries map[string]string
 	// Version is that of this binary, whose cluster templates are used where there is neither an embedded plane nor a repository of Capstan in the configuration.
 	Version string
 }
@@ -53,6 +56,7 @@ type Client struct {
 	// Installed is the inventory of the management cluster.
 	Installed []Provider
 	own       ownRepositories
+	binaries  map[string]string
 }
 
 // Template is the infrastructure provider whose cluster templates are used where there is no management cluster: Capstan, from the user's configuration or else from this binary.
@@ -79,7 +83,7 @@ func (p Provider) Label() string { return clusterctlv1.ManifestLabel(p.Name, p.T
 
 // Open makes a client. It fails if there is a kubeconfig and no management cluster answers.
 func Open(ctx context.Context, o Options) (*Client, error) {
-	c := &Client{}
+	c := &Client{binaries: o.Binaries}
 	switch _, err := os.Stat(o.Kubeconfig); {
 	case err == nil:
 		c.Kubeconfig = upstream.Kubeconfig{Path: o.Kubeconfig, Context: o.Context}
@@ -100,10 +104,10 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	c.own, settings = own, configuration{settings, own}
 	c.Client, err = upstream.New(ctx, "", upstream.InjectConfig(settings),
 		upstream.InjectRepositoryFactory(func(ctx context.Context, in upstream.RepositoryClientFactoryInput) (repository.Client, error) {
-			return own.open(ctx, in.Provider, settings, repository.InjectYamlProcessor(in.Processor))
+			return c.repository(ctx, in.Provider, settings, repository.InjectYamlProcessor(in.Processor))
 		}),
 		upstream.InjectClusterClientFactory(func(in upstream.ClusterClientFactoryInput) (cluster.Client, error) {
-			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor), cluster.InjectRepositoryFactory(own.open))
+			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor), cluster.InjectRepositoryFactory(c.repository))
 			if c.Embedded() {
 				return withoutCertManager{all}, nil
 			}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+
+	"github.com/capstan-dev/capstan/clusterctl/podless"
 )
 
 // Request names providers by type, as on clusterctl's command line: NAME or NAME:VERSION; for upgrades and deletions NAMESPACE/NAME:VERSION too.
@@ -96,21 +98,21 @@ func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, 
 	if err != nil {
 		return fmt.Errorf("reading the components of %s %s: %w", kind, ref, err)
 	}
+	if c.binary(components.Name(), kind) != "" {
+		return nil // reading them has made them fit, or failed
+	}
 	return fit(clusterctlv1.ManifestLabel(components.Name(), kind)+" "+components.Version(), components.Objs())
 }
 
 // fetchTimeout bounds how long the repository of a provider may take to give its components: upstream tries for minutes.
 const fetchTimeout = 30 * time.Second
 
-// runners are kinds that run containers.
-var runners = []string{"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController", "StatefulSet"}
-
 // fit says why the objects of a provider can't work on an embedded plane, which runs no containers and has no cert-manager.
 func fit(provider string, objects []unstructured.Unstructured) error {
 	var needs []string
 	for _, o := range objects {
 		switch kind := o.GroupVersionKind(); {
-		case slices.Contains(runners, kind.Kind):
+		case slices.Contains(podless.Runners, kind.Kind):
 			needs = append(needs, fmt.Sprintf("%s %s/%s", kind.Kind, o.GetNamespace(), o.GetName()))
 		case kind.Group == "cert-manager.io":
 			needs = append(needs, fmt.Sprintf("cert-manager for its %s %s/%s", kind.Kind, o.GetNamespace(), o.GetName()))
@@ -119,6 +121,7 @@ func fit(provider string, objects []unstructured.Unstructured) error {
 	if len(needs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s can't work here: it needs %s, and an embedded plane runs no containers; install it in a management cluster that does (--kubeconfig)",
+	return fmt.Errorf("%s can't work here: it needs %s, and an embedded plane runs no containers; give the program that its image has (--provider-binary), "+
+		"or install it in a management cluster that runs containers (--kubeconfig)",
 		provider, strings.Join(needs, ", "))
 }

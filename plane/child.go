@@ -13,6 +13,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-dev/capstan/internal/process"
+	"github.com/capstan-dev/capstan/plane/controllers"
+	"github.com/capstan-dev/capstan/plane/providers"
 )
 
 // childGrace is how long a child may take to end by itself.
@@ -71,4 +73,11 @@ func (p *plane) children() []process.Process {
 // runtimeClient makes the client of runtime extensions.
 func (p *plane) runtimeClient(ctx context.Context, mgr ctrl.Manager) (runtimeclient.Client, error) {
 	return p.opts.RuntimeClient(ctx, mgr, p.Info)
+}
+
+// providers adds the controller that runs other providers as processes of the plane.
+func (p *plane) providers(_ context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
+	return providers.Setup(mgr, providers.Options{
+		Dir: p.Dir, Logs: p.Logs, Server: p.Server, CA: p.PKI.CA.Cert, Env: childEnv(os.Environ()), Files: []*os.File{p.lock}, Grace: childGrace,
+	})
 }

@@ -8,6 +8,8 @@
 //	pki/                     keys and certificates, made once
 //	etcd/                    the data
 //	logs/                    what the child processes say, bounded
+//	providers/               folders of providers that run as processes: package providers
+//	provider-binaries        which programs may run as providers
 //	manager.kubeconfig       for use where the plane runs; so are extension.kubeconfig and controller-manager.kubeconfig
 //	ports.json               the ports in use
 //	status.json, ready.json  how far it is: package progress
@@ -235,7 +237,7 @@ func (p *plane) manager(ctx context.Context) (*running, error) {
 		ConnectRetry:       p.opts.ConnectRetry,
 		Scheme:             p.opts.Scheme,
 		RuntimeClient:      p.runtimeClient,
-		Setup:              p.opts.Setup,
+		Setup:              append([]controllers.Setup{p.providers}, p.opts.Setup...),
 	})
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ var fields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "sp
 // choose gives each port of the container, and each that a flag names, one that is free.
 func (p *program) choose(taken []int) {
 	next := firstPort
-	for _, port := range p.listens() {
+	for _, port := range listens(p.container) {
 		if p.ports[port] != 0 {
 			continue
 		}
@@ -99,13 +99,21 @@ func (p *program) choose(taken []int) {
 	}
 }
 
-// listens are the ports that the container has, or its arguments name.
-func (p *program) listens() []int {
+// Ports are those that a Deployment's containers have, or their arguments name. For one that was rewritten these are the ports of its process.
+func Ports(d *appsv1.Deployment) []int {
 	var ports []int
-	for _, c := range p.container.Ports {
+	for i := range d.Spec.Template.Spec.Containers {
+		ports = append(ports, listens(&d.Spec.Template.Spec.Containers[i])...)
+	}
+	return ports
+}
+
+func listens(container *corev1.Container) []int {
+	var ports []int
+	for _, c := range container.Ports {
 		ports = append(ports, int(c.ContainerPort))
 	}
-	for _, arg := range p.container.Args {
+	for _, arg := range container.Args {
 		if flag, value, ok := strings.Cut(arg, "="); ok && isAddress(flag) {
 			if _, port, ok := own(value); ok {
 				ports = append(ports, port)

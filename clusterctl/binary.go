@@ -1,0 +1,162 @@
+package clusterctl
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
+
+	"github.com/capstan-dev/capstan/clusterctl/podless"
+)
+
+// ParseBinaries reads NAME=PATH, where NAME is a provider of the request, and returns absolute paths by NAME. It fails if a file can't run on this machine.
+func ParseBinaries(given []string, request Request) (map[string]string, error) {
+	known := map[string]int{} // how many providers a name stands for
+	for kind, refs := range request {
+		for _, ref := range refs {
+			name, _ := parse(ref)
+			known[name]++
+			if label := clusterctlv1.ManifestLabel(name, kind); label != name {
+				known[label]++
+			}
+		}
+	}
+	binaries := map[string]string{}
+	var errs []error
+	for _, text := range given {
+		name, path, ok := strings.Cut(text, "=")
+		switch name = strings.ToLower(name); {
+		case !ok || name == "" || path == "":
+			errs = append(errs, fmt.Errorf("%q is not NAME=PATH, such as docker=/opt/capd", text))
+		case binaries[name] != "":
+			errs = append(errs, fmt.Errorf("provider %s has two binaries", name))
+		case known[name] == 0:
+			errs = append(errs, fmt.Errorf("a binary is given for %s, which is not among the providers that are named", name))
+		case known[name] > 1:
+			errs = append(errs, fmt.Errorf("%s is the name of several providers: say which, such as infrastructure-%s=%s", name, name, path))
+		default:
+			absolute, err := filepath.Abs(path)
+			binaries[name] = absolute
+			errs = append(errs, err, runnable(absolute))
+		}
+	}
+	return binaries, errors.Join(errs...)
+}
+
+// machines are the architectures of Linux programs, as Go calls them.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// runnable fails if a file is no program for this machine.
+func runnable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("looking at the binary: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not executable: it must be the program that the provider's image has, with mode 0755", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("looking at the binary: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(f, head); err == nil && string(head) == "#!" {
+		return nil // a script that starts the program
+	}
+	program, err := elf.NewFile(f)
+	if err != nil {
+		return fmt.Errorf("%s is no program for Linux: %w", path, err)
+	}
+	if want, ok := machines[runtime.GOARCH]; ok && program.Machine != want {
+		return fmt.Errorf("%s is for another architecture (%s): build it for %s", path, program.Machine, runtime.GOARCH)
+	}
+	return nil
+}
+
+// binary is the program that runs instead of a provider's Pods; empty if none was given.
+func (c *Client) binary(name string, kind clusterctlv1.ProviderType) string {
+	if path := c.binaries[clusterctlv1.ManifestLabel(name, kind)]; path != "" {
+		return path
+	}
+	return c.binaries[name]
+}
+
+// repository opens that of a provider. If it has a binary, its components are those of a process.
+func (c *Client) repository(ctx context.Context, p config.Provider, settings config.Client, options ...repository.Option) (repository.Client, error) {
+	all, err := c.own.open(ctx, p, settings, options...)
+	path := c.binary(p.Name(), p.Type())
+	if err != nil || path == "" || !c.Embedded() {
+		return all, err
+	}
+	return podlessRepository{all, c, path}, nil
+}
+
+// podlessRepository is a repository whose provider runs as a process.
+type podlessRepository struct {
+	repository.Client
+	plane  *Client
+	binary string
+}
+
+// Components returns a client of the components that are rewritten.
+func (r podlessRepository) Components() repository.ComponentsClient {
+	return podlessComponents{r.Client.Components(), r}
+}
+
+type podlessComponents struct {
+	repository.ComponentsClient
+	from podlessRepository
+}
+
+// Get reads the components.
+func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptions) (repository.Components, error) {
+	components, err := c.ComponentsClient.Get(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := c.from.plane.taken(ctx, components.ManifestLabel())
+	if err != nil {
+		return nil, err
+	}
+	return components, repository.AlterComponents(components, func(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+		objects, err := podless.Rewrite(objects, podless.Options{Binary: c.from.binary, Taken: taken})
+		if err != nil {
+			return nil, fmt.Errorf("it can't run as a process: %w", err)
+		}
+		return objects, nil
+	})
+}
+
+// taken are the ports of providers that run as processes, but for one that is about to be replaced.
+func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
+	api, err := connect(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	all := &appsv1.DeploymentList{}
+	if err := api.List(ctx, all); err != nil {
+		return nil, fmt.Errorf("looking for the ports of other providers: %w", err)
+	}
+	var ports []int
+	for _, d := range all.Items {
+		if _, ok := d.Annotations[podless.BinaryAnnotation]; ok && d.Labels[clusterv1.ProviderNameLabel] != except {
+			ports = append(ports, podless.Ports(&d)...)
+		}
+	}
+	return ports, nil
+}

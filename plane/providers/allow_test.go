@@ -1,0 +1,34 @@
+package providers
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestAllow(t *testing.T) {
+	dir := t.TempDir()
+	if all, err := allowed(dir); err != nil || len(all) != 0 {
+		t.Errorf("at first %q may run, %v", all, err)
+	}
+	for _, path := range []string{"/opt/a b", "/opt/c", "/opt/a b"} {
+		if err := Allow(dir, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := allowed(dir); err != nil || !slices.Equal(all, []string{"/opt/a b", "/opt/c"}) {
+		t.Errorf("%q may run, %v", all, err)
+	}
+	for _, path := range []string{"", "a", "/a\n/bin/sh"} {
+		if err := Allow(dir, path); err == nil {
+			t.Errorf("%q may run", path)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, allowedFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+	if err := Allow(filepath.Join(dir, "none"), "/opt/a"); err == nil {
+		t.Error("a plane that is not there has got a program")
+	}
+}

@@ -1,0 +1,61 @@
+package providers
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func TestCommand(t *testing.T) {
+	mounts := map[string]string{"/tmp/certs": "/h/volumes/certs", "/tmp/certs/more": "/h/volumes/more"}
+	variables := []corev1.EnvVar{{Name: "NS", Value: "blue"}, {Name: "FILE", Value: "/tmp/certs/$(NS)"}, {Name: "AGAIN", Value: "$(NOBODY)"}}
+	for name, c := range map[string]struct {
+		command, args, want []string
+	}{
+		"nothing":                            {nil, nil, nil},
+		"the program's name is left out":     {[]string{"/manager"}, []string{"--a"}, []string{"--a"}},
+		"arguments in the command stay":      {[]string{"/manager", "run"}, []string{"--a"}, []string{"run", "--a"}},
+		"variables":                          {nil, []string{"--namespace=$(NS)", "$(NS)-$(NONE)"}, []string{"--namespace=blue", "blue-$(NONE)"}},
+		"a variable with a path":             {nil, []string{"--x=$(FILE)"}, []string{"--x=/h/volumes/certs/blue"}},
+		"a mount":                            {nil, []string{"--dir=/tmp/certs", "--dir=/tmp/certs/", "/tmp/certs/tls.crt"}, []string{"--dir=/h/volumes/certs", "--dir=/h/volumes/certs/", "/h/volumes/certs/tls.crt"}},
+		"the innermost mount":                {nil, []string{"--dir=/tmp/certs/more/x"}, []string{"--dir=/h/volumes/more/x"}},
+		"a path that only begins like one":   {nil, []string{"--dir=/tmp/certs2"}, []string{"--dir=/tmp/certs2"}},
+		"a value that has an equals sign":    {nil, []string{"--feature-gates=A=/tmp/certs"}, []string{"--feature-gates=A=/tmp/certs"}},
+		"a flag without value and then path": {nil, []string{"--dir", "/tmp/certs"}, []string{"--dir", "/h/volumes/certs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args, env := command(&corev1.Container{Command: c.command, Args: c.args}, variables, mounts)
+			if !slices.Equal(args, c.want) {
+				t.Errorf("arguments %q, want %q", args, c.want)
+			}
+			if want := []string{"NS=blue", "FILE=/h/volumes/certs/blue", "AGAIN=$(NOBODY)"}; !slices.Equal(env, want) {
+				t.Errorf("environment %q, want %q", env, want)
+			}
+		})
+	}
+}
+
+func TestProbe(t *testing.T) {
+	for name, c := range map[string]struct {
+		probe *corev1.HTTPGetAction
+		want  string
+	}{
+		"none":                  {nil, ""},
+		"a port by its name":    {&corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("healthz")}, "http://127.0.0.1:9501/readyz"},
+		"a port by its number":  {&corev1.HTTPGetAction{Path: "readyz", Port: intstr.FromInt32(80)}, "http://127.0.0.1:80/readyz"},
+		"with TLS":              {&corev1.HTTPGetAction{Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS}, "https://127.0.0.1:80"},
+		"a port that is not it": {&corev1.HTTPGetAction{Port: intstr.FromString("other")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			container := &corev1.Container{Ports: []corev1.ContainerPort{{Name: "healthz", ContainerPort: 9501}}}
+			if c.probe != nil {
+				container.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: c.probe}}
+			}
+			if got := probeURL(container); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
