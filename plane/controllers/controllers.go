@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/setup"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capstan-dev/capstan/plane/ownwrites"
@@ -243,7 +245,17 @@ func trimSecret(in any) (any, error) {
 	return in, nil
 }
 
+const (
+	firstRetry = 5 * time.Millisecond
+	// longestRetry is how long a controller pauses at most before it tries again what has failed. The default is more than 16 minutes: when the cause of
+	// a long outage is gone, nobody wants to wait for so long, and there are few objects on a plane.
+	longestRetry = 30 * time.Second
+)
+
 // options are the controller options of every controller that has no reason for others.
 func (s *setter) options() controller.Options {
-	return controller.Options{MaxConcurrentReconciles: s.concurrency}
+	return controller.Options{
+		MaxConcurrentReconciles: s.concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+	}
 }

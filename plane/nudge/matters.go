@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
 // tierLabel is on the static Pods that kubeadm makes for a control plane, with the value "control-plane".
@@ -38,4 +40,19 @@ func statusChanged(old, kcp *controlplanev1.KubeadmControlPlane) bool {
 // heldBack reports whether a MachineSet has fewer Machines than it shall have, as one has that waits for the control plane.
 func heldBack(ms *clusterv1.MachineSet) bool {
 	return ms.DeletionTimestamp.IsZero() && ptr.Deref(ms.Status.Replicas, 0) < ptr.Deref(ms.Spec.Replicas, 1)
+}
+
+// discovered reports whether an extension was discovered anew: it can be called again, or has other handlers.
+func discovered(old, e *runtimev1.ExtensionConfig) bool {
+	now, before := conditions.Get(e, runtimev1.ExtensionConfigDiscoveredCondition), conditions.Get(old, runtimev1.ExtensionConfigDiscoveredCondition)
+	if now == nil || now.Status != metav1.ConditionTrue {
+		return false
+	}
+	return before == nil || before.Status != now.Status || before.ObservedGeneration != now.ObservedGeneration || !equality.Semantic.DeepEqual(old.Status.Handlers, e.Status.Handlers)
+}
+
+// waits reports whether a Cluster with a topology may wait for an extension: something is left to do, a hook is pending, or it is being deleted.
+func waits(cluster *clusterv1.Cluster) bool {
+	return cluster.Spec.Topology.IsDefined() && (!cluster.DeletionTimestamp.IsZero() || cluster.Annotations[runtimev1.PendingHooksAnnotation] != "" ||
+		!conditions.IsTrue(cluster, clusterv1.ClusterTopologyReconciledCondition))
 }

@@ -1,7 +1,8 @@
 // Package nudge tells Cluster API's controllers at once what they would find out by asking again after 15 or 20 seconds.
 //
-// Three things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy (KubeadmControlPlane asks
-// again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the control plane becomes stable (MachineSet, 15 s). Upstream
+// Four things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy (KubeadmControlPlane asks
+// again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the control plane becomes stable (MachineSet, 15 s), an extension whose calls failed
+// can be called again (the topology's controller, as long again as it has waited). Upstream
 // does not watch them because that would be expensive with hundreds of clusters; on one machine it is one watch per cluster.
 //
 // All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events. [Cache] is that
@@ -12,12 +13,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +36,11 @@ const (
 	controlPlanes = "kubeadmcontrolplane"
 	machines      = "machine"
 	machineSets   = "machineset"
+	topologies    = "topology/cluster"
 )
+
+// registerPause is longer than the registry of extensions takes to learn what the condition of an ExtensionConfig says.
+const registerPause = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -83,7 +90,17 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 			}
 		},
 	})
-	for _, s := range []source.Source{clusters, kcps} {
+	extensions := source.Kind(mgr.GetCache(), &runtimev1.ExtensionConfig{}, handler.TypedFuncs[*runtimev1.ExtensionConfig, reconcile.Request]{
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*runtimev1.ExtensionConfig], _ queue) {
+			if discovered(e.ObjectOld, e.ObjectNew) {
+				c.extensionDiscovered(ctx)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[*runtimev1.ExtensionConfig], _ queue) {
+			c.extensionDiscovered(ctx) // nobody waits for it any more
+		},
+	})
+	for _, s := range []source.Source{clusters, kcps, extensions} {
 		if err := watcher.controller.Watch(s); err != nil {
 			return fmt.Errorf("adding the nudging controller: %w", err)
 		}
@@ -92,12 +109,15 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 }
 
 // add makes a controller reconcile an object soon.
-func (c *Cache) add(controller string, key types.NamespacedName) {
+func (c *Cache) add(controller string, key types.NamespacedName) { c.addAfter(controller, key, 0) }
+
+// addAfter makes a controller reconcile an object after a while.
+func (c *Cache) addAfter(controller string, key types.NamespacedName, pause time.Duration) {
 	c.mu.RLock()
 	q := c.queues[controller]
 	c.mu.RUnlock()
 	if q != nil {
-		q.Add(reconcile.Request{NamespacedName: key})
+		q.AddAfter(reconcile.Request{NamespacedName: key}, pause)
 	}
 }
 
@@ -110,6 +130,19 @@ func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.Kub
 	for i := range list.Items {
 		if heldBack(&list.Items[i]) {
 			c.add(machineSets, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+}
+
+// extensionDiscovered nudges the topologies that may have waited for an extension, of whatever namespace.
+func (c *Cache) extensionDiscovered(ctx context.Context) {
+	var list clusterv1.ClusterList
+	if err := c.reader.List(ctx, &list); err != nil {
+		return
+	}
+	for i := range list.Items {
+		if waits(&list.Items[i]) {
+			c.addAfter(topologies, client.ObjectKeyFromObject(&list.Items[i]), registerPause)
 		}
 	}
 }

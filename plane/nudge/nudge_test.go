@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,7 +64,7 @@ func started(t *testing.T, objects ...client.Object) (*Cache, func() []string) {
 	}
 	c := New(inner{}, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
 	queues := map[string]queue{}
-	for _, name := range []string{controlPlanes, machines, machineSets} {
+	for _, name := range []string{controlPlanes, machines, machineSets, topologies} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		t.Cleanup(q.ShutDown)
 		if err := c.GetClusterSource(name, nil).Start(t.Context(), q); err != nil {
@@ -177,6 +180,65 @@ func TestMachineSets(t *testing.T) {
 	}
 }
 
+// Clusters that may wait for an extension are asked about again soon after it was discovered.
+func TestTopologies(t *testing.T) {
+	cluster := func(name string, reconciled metav1.ConditionStatus) *clusterv1.Cluster {
+		c := &clusterv1.Cluster{ObjectMeta: object(name)}
+		c.Spec.Topology.ClassRef.Name = "local"
+		c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterTopologyReconciledCondition, Status: reconciled}}
+		return c
+	}
+	deleted, pending := cluster("deleted", metav1.ConditionTrue), cluster("pending", metav1.ConditionTrue)
+	deleted.DeletionTimestamp, deleted.Finalizers = ptr.To(metav1.Now()), []string{"keep"}
+	pending.Annotations = map[string]string{runtimev1.PendingHooksAnnotation: "AfterClusterUpgrade"}
+	plain := cluster("without-topology", metav1.ConditionFalse)
+	plain.Spec.Topology = clusterv1.Topology{}
+	synctest.Test(t, func(t *testing.T) {
+		cache, nudged := started(t, cluster("held-back", metav1.ConditionFalse), cluster("done", metav1.ConditionTrue), deleted, pending, plain)
+		cache.extensionDiscovered(t.Context())
+		synctest.Wait()
+		if got := nudged(); len(got) != 0 {
+			t.Errorf("nudged %v before the extension is registered", got)
+		}
+		time.Sleep(registerPause)
+		synctest.Wait()
+		if got, want := nudged(), []string{"topology/cluster ns/deleted", "topology/cluster ns/held-back", "topology/cluster ns/pending"}; !slices.Equal(got, want) {
+			t.Errorf("nudged %v, want %v", got, want)
+		}
+	})
+}
+
+func TestDiscovered(t *testing.T) {
+	config := func(status metav1.ConditionStatus, generation int64, handlers ...string) *runtimev1.ExtensionConfig {
+		e := &runtimev1.ExtensionConfig{}
+		if status != "" {
+			e.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: status, ObservedGeneration: generation}}
+		}
+		for _, h := range handlers {
+			e.Status.Handlers = append(e.Status.Handlers, runtimev1.ExtensionHandler{Name: h})
+		}
+		return e
+	}
+	for name, c := range map[string]struct {
+		old, new *runtimev1.ExtensionConfig
+		want     bool
+	}{
+		"for the first time":              {config("", 0), config(metav1.ConditionTrue, 1, "a"), true},
+		"again after a failure":           {config(metav1.ConditionFalse, 1, "a"), config(metav1.ConditionTrue, 1, "a"), true},
+		"after a change of its spec":      {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 2, "a"), true},
+		"with other handlers":             {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "b"), true},
+		"as before":                       {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "a"), false},
+		"not: discovery has failed":       {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionFalse, 2, "a"), false},
+		"not: nobody has asked it so far": {config("", 0), config("", 0), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := discovered(c.old, c.new); got != c.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
 func TestStatusChanged(t *testing.T) {
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: object("demo-cp")}
 	same := kcp.DeepCopy()
@@ -205,6 +267,7 @@ func TestNamesAreUpstreams(t *testing.T) {
 		controlPlanes: "controlplane/kubeadm/reconcilers/kubeadmcontrolplane/kubeadmcontrolplane_controller.go",
 		machines:      "core/reconcilers/machine/machine_controller.go",
 		machineSets:   "core/reconcilers/machineset/machineset_controller.go",
+		topologies:    "core/reconcilers/topology/cluster/cluster_controller.go",
 	} {
 		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), file))
 		if err != nil {
