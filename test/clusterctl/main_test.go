@@ -255,6 +255,13 @@ func (w *world) until(what string, ok func() bool) {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asProvider) != "" {
+		if err := beProvider(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctrl.SetLogger(logr.Discard())
 	if cluster := os.Getenv(asCore); cluster != "" {
 		if err := beCore(cluster); err != nil {
