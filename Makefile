@@ -96,6 +96,10 @@ test-faults: kube ## the provider while its API server fails it, every call in t
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_EVERY=1 go test $(RACE) -count=1 -timeout 60m -run TestEveryCallFailsOnce ./provider
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_FAULTS=1 go test $(RACE) -count=20 -timeout 60m -run TestFaultsOfTheAPIServer ./test/contract
 
+.PHONY: test-provider-binary
+test-provider-binary: build ## run a real provider of others as a process of the plane, and make a cluster by it (builds it first, which takes minutes)
+	@CAPSTAN_TEST_PROVIDER_BINARY=1 go test -count=1 -timeout 20m -v -run TestDevelopmentProvider ./test/clusterctl
+
 .PHONY: test-v1beta1
 test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only
 	@CAPSTAN_TEST_WHOLE=1 go test -count=1 -v ./test/contract/whole

@@ -65,11 +65,8 @@ func TestProviderBinary(t *testing.T) {
 	e.works(append([]string{"clusterctl", "upgrade", "apply", "--wait-providers", "--wait-provider-timeout", startTime}, with("v1.0.1")...)...)
 	e.testThings("v1.0.1")
 
-	plane := e.find(func(args []string) bool {
-		return args[0] == e.capstan && args[1] == "plane" && strings.Contains(strings.Join(args, " "), e.home)
-	})
 	second := e.process(binary)
-	e.must(syscall.Kill(plane, syscall.SIGKILL))
+	e.must(syscall.Kill(e.planeProcess(), syscall.SIGKILL))
 	e.until("the provider is back with the plane", func() bool { pid := e.pid(binary); return pid != 0 && pid != second })
 	e.until("the API server answers again", func() bool { return e.api.List(e.Context(), &corev1.NamespaceList{}) == nil })
 	e.testThings("v1.0.1")
@@ -210,6 +207,18 @@ func (e *embedded) testNotAllowed() {
 func (e *embedded) process(path string) (pid int) {
 	e.Helper()
 	e.until(path+" runs", func() bool { pid = e.pid(path); return pid != 0 })
+	return pid
+}
+
+// planeProcess is the process of the plane, in which all controllers are.
+func (e *embedded) planeProcess() int {
+	e.Helper()
+	pid := e.find(func(args []string) bool {
+		return args[0] == e.capstan && args[1] == "plane" && strings.Contains(strings.Join(args, " "), e.home)
+	})
+	if pid == 0 {
+		e.Fatal("there is no process of the plane")
+	}
 	return pid
 }
 
