@@ -69,14 +69,26 @@ func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace
 	return left, errors.Join(errs...)
 }
 
-// MayChange fails if a request to upgrade or delete names a part of the plane, or a version that can't work here.
-func (c *Client) MayChange(ctx context.Context, request Request) error {
+// MayDelete fails if a request names a part of the plane.
+func (c *Client) MayDelete(request Request) error {
 	var errs []error
 	for _, kind := range Types {
 		for _, ref := range request[kind] {
 			if p, ok := c.part(kind, ref); ok {
 				errs = append(errs, fmt.Errorf("%s can't be changed alone: %w", p.Label(), ErrPartOfThePlane))
-			} else if name, version := parse(ref); version != "" {
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// MayChange fails if a request to upgrade names a part of the plane, or a version that can't work here.
+func (c *Client) MayChange(ctx context.Context, request Request) error {
+	errs := []error{c.MayDelete(request)}
+	for _, kind := range Types {
+		for _, ref := range request[kind] {
+			name, version := parse(ref)
+			if _, ok := c.part(kind, ref); !ok && version != "" {
 				errs = append(errs, c.fits(ctx, kind, name+":"+version, ""))
 			}
 		}

@@ -78,6 +78,9 @@ func TestWhatIsAPartOfThePlane(t *testing.T) {
 			if err := plane.MayChange(t.Context(), c.request); errors.Is(err, ErrPartOfThePlane) != c.conflict {
 				t.Errorf("changing: %v", err)
 			}
+			if err := plane.MayDelete(c.request); errors.Is(err, ErrPartOfThePlane) != c.conflict {
+				t.Errorf("deleting: %v", err)
+			}
 		})
 	}
 }

@@ -32,7 +32,7 @@ func (a *app) clusterctlDeleteCommand(t *target) *cobra.Command {
 		if c.Embedded() && o.DeleteAll {
 			return hint("capstan down --delete removes the plane", "--all would remove providers that can't go alone: %w", clusterctl.ErrPartOfThePlane)
 		}
-		if err := c.MayChange(cmd.Context(), request); err != nil {
+		if err := c.MayDelete(request); err != nil {
 			return err
 		}
 		o.Kubeconfig, o.CoreProvider = c.Kubeconfig, core(request)

@@ -11,6 +11,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +37,10 @@ import (
 const BinaryAnnotation = "plane.capstan.dev/binary"
 
 const (
-	// look is how often the file, the mounts and the age of the token are looked at.
-	look = 10 * time.Second
-	// retry is the pause after something that a process needs was not there.
-	retry = 2 * time.Second
+	// lookAgain is how often the file, the mounts and the age of the token are looked at.
+	lookAgain = 10 * time.Second
+	// tryAgain is the pause after something that a process needs was not there.
+	tryAgain = 2 * time.Second
 	// changes bounds how many processes wait to be looked at because something has happened to them; the others are looked at soon anyway.
 	changes = 64
 )
@@ -57,6 +58,8 @@ type Options struct {
 	Files []*os.File
 	// Grace is how long a process may take to end by itself.
 	Grace time.Duration
+
+	look, retry time.Duration // shorter in tests
 }
 
 // reconciler keeps the processes.
@@ -119,9 +122,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.report(ctx, d, state{off: true})
 	}
 	now, err := r.keep(ctx, d, binary)
-	pause := look
+	pause := cmp.Or(r.look, lookAgain)
 	if err != nil { // told in the status, and tried again: what is missing may come
-		now, pause = state{problem: err.Error()}, retry
+		now, pause = state{problem: limited(err.Error())}, cmp.Or(r.retry, tryAgain)
 	}
 	return ctrl.Result{RequeueAfter: pause}, r.report(ctx, d, now)
 }

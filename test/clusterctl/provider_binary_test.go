@@ -73,7 +73,7 @@ func TestProviderBinary(t *testing.T) {
 
 	e.testNotAllowed()
 
-	e.works(append([]string{"clusterctl", "delete", "--include-namespace"}, append(config, "tiny")...)...)
+	e.works(append([]string{"clusterctl", "delete", "--include-namespace"}, append(config, "tiny:v1.0.1")...)...)
 	e.until("the provider ends when it is deleted", func() bool { return e.pid(binary) == 0 })
 	e.until("nothing of it is left", func() bool {
 		left, err := filepath.Glob(filepath.Join(e.home, "plane", "plane", "providers", "*"))
