@@ -91,6 +91,10 @@ test: generate lint build ## all tests: unit, API, end to end with real clusters
 test-upgrade: build kube-previous ## upgrade real clusters from the Kubernetes minor before to this one, with hooks that block and extensions that fail (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
 
+.PHONY: test-long
+test-long: test-upgrade ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members
+	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e
+
 .PHONY: test-faults
 test-faults: kube ## the provider while its API server fails it, every call in turn, with the race detector, 20 times (takes long)
 	@CGO_ENABLED=$(RACE_CGO) CAPSTAN_TEST_EVERY=1 go test $(RACE) -count=1 -timeout 60m -run TestEveryCallFailsOnce ./provider

@@ -10,7 +10,10 @@ import (
 func TestClusterIsRestored(t *testing.T) { restoreCluster(t, "saved", 1) }
 
 // Two members are left out, made anew, and join the one that got the data.
-func TestThreeMembersAreRestored(t *testing.T) { restoreCluster(t, "saved-ha", 3) }
+func TestThreeMembersAreRestored(t *testing.T) {
+	takesLong(t)
+	restoreCluster(t, "saved-ha", 3)
+}
 
 func restoreCluster(t *testing.T, name string, controlPlane int) {
 	must(t, "cluster", "create", name, "--control-plane", fmt.Sprint(controlPlane), "--workers", "1")

@@ -26,7 +26,7 @@ type objectList struct {
 	}
 }
 
-type hostRow struct{ Name, State, Cluster, Machine, Zone string }
+type hostRow struct{ Name, State, Cluster, Machine, Zone, Address string }
 
 // readyNodes returns the names of the Ready nodes of a cluster, and fails if a node is not Ready or not hollow.
 func readyNodes(t *testing.T, cluster string) []string {

@@ -21,25 +21,28 @@ const upgradeLimit = 6 * time.Minute
 // twoVersions gives the Kubernetes releases to upgrade from and to, and skips the test if there is no bundle of the first.
 func twoVersions(t *testing.T) (from, to string) {
 	t.Helper()
-	version := func(file string) string {
-		data, err := os.ReadFile(filepath.Join("..", "..", "kube", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(string(data))
-	}
-	from, to = version("PREVIOUS_VERSION"), version("DEFAULT_VERSION")
+	from, to = versionIn(t, "PREVIOUS_VERSION"), versionIn(t, "DEFAULT_VERSION")
 	if _, err := os.Stat(filepath.Join("..", "..", "bin", "bundles", from, "capstan-kube")); err != nil {
 		t.Skipf("there is no bundle for %s: make kube-previous builds it", from)
 	}
 	return from, to
 }
 
+// versionIn reads a Kubernetes version from a file in kube/.
+func versionIn(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "kube", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
 // takesLong skips a test that there is no time for.
 func takesLong(t *testing.T) {
 	t.Helper()
 	if os.Getenv(long) == "" {
-		t.Skip("make test-upgrade runs this test")
+		t.Skip("make test-long runs this test")
 	}
 }
 

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFlavors makes a real cluster from each flavor of the release, on the plane's hosts. Flavors for owned hosts have an endpoint that is the user's own: here a load
+// balancer in the hosts' network. kube-vip itself can't run on local hosts, so where a flavor has it, the address is the load balancer's too. CT-04, CT-65, CT-66
+func TestFlavors(t *testing.T) {
+	for _, flavor := range []struct {
+		name                         string
+		controlPlane, workers, total int
+		owned, always                bool // with an endpoint of one's own; also without the long tests
+	}{
+		{"", 1, 1, 2, false, true},
+		{"external", 1, 1, 2, true, true},
+		{"topology", 1, 1, 2, false, false},
+		{"topology-owned", 1, 1, 2, true, false},
+		{"vip", 1, 1, 2, true, false},
+		{"ha", 3, 1, 6, true, false}, // a worker in each zone
+	} {
+		t.Run("flavor "+flavor.name, func(t *testing.T) {
+			if !flavor.always {
+				takesLong(t)
+			}
+			name := "f-" + flavor.name
+			if flavor.name == "" {
+				name = "f-default"
+			}
+			var balancer endpoint
+			if flavor.owned {
+				const port = "6443"
+				balancer = newEndpoint(t, port)
+				t.Setenv("CAPSTAN_ENDPOINT_HOST", endpointAddress)
+				t.Setenv("CAPSTAN_ENDPOINT_PORT", port)
+				t.Setenv("CAPSTAN_VIP_IMAGE", "localhost/kube-vip:v1")
+				if flavor.name == "topology-owned" {
+					t.Setenv("CAPSTAN_VIP_IMAGE", "")
+				}
+			}
+			yaml := must(t, "clusterctl", "generate", "cluster", name, "--flavor", flavor.name, "--kubernetes-version", versionIn(t, "DEFAULT_VERSION"),
+				"--control-plane-machine-count", fmt.Sprint(flavor.controlPlane), "--worker-machine-count", fmt.Sprint(flavor.workers))
+			file := filepath.Join(t.TempDir(), "cluster.yaml")
+			if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			must(t, "kubectl", "apply", "-f", file)
+			defer func() {
+				must(t, "kubectl", "delete", "cluster", name, "--timeout=2m")
+				vanishes(t, name)
+			}()
+			eventually(t, "all machines are available", func() error {
+				if flavor.owned {
+					balancer.forward(t, controlPlaneAddresses(t, name))
+				}
+				out := must(t, "kubectl", "get", "machines", "-l", "cluster.x-k8s.io/cluster-name="+name,
+					"-o", `jsonpath={range .items[*]}{.status.conditions[?(@.type=="Available")].status}{"\n"}{end}`)
+				if n := strings.Count(out, "True"); n != flavor.total {
+					return fmt.Errorf("%d of %d machines are available", n, flavor.total)
+				}
+				return nil
+			})
+			if flavor.controlPlane > 1 {
+				members(t, name, flavor.controlPlane)
+				spread(t, name)
+			}
+		})
+	}
+}
+
+// controlPlaneAddresses gives the addresses of the hosts with control plane machines of a cluster.
+func controlPlaneAddresses(t *testing.T, cluster string) []string {
+	t.Helper()
+	machines := must(t, "kubectl", "get", "machines", "-l", "cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+cluster, "-o", `jsonpath={.items[*].spec.infrastructureRef.name}`)
+	var addresses []string
+	for _, h := range claimed(t, cluster) {
+		for _, m := range strings.Fields(machines) {
+			if h.Machine == m && h.Address != "" {
+				addresses = append(addresses, h.Address)
+			}
+		}
+	}
+	return addresses
+}
+
+// spread sees that control planes and workers are in three zones each.
+func spread(t *testing.T, cluster string) {
+	t.Helper()
+	control := strings.Join(controlPlaneAddresses(t, cluster), " ")
+	zones := map[bool]map[string]bool{false: {}, true: {}}
+	for _, h := range claimed(t, cluster) {
+		zones[strings.Contains(" "+control+" ", " "+h.Address+" ")][h.Zone] = true
+	}
+	if len(zones[true]) != 3 || len(zones[false]) != 3 {
+		t.Errorf("control planes and workers are in zones %v", zones)
+	}
+}
