@@ -127,20 +127,22 @@ func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptio
 	if err != nil {
 		return nil, err
 	}
-	taken, err := c.from.plane.taken(ctx, components.ManifestLabel())
+	plane, label := c.from.plane, components.ManifestLabel()
+	taken, err := plane.taken(ctx, label)
 	if err != nil {
 		return nil, err
 	}
 	return components, repository.AlterComponents(components, func(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
-		objects, err := podless.Rewrite(objects, podless.Options{Binary: c.from.binary, Taken: taken})
+		objects, ports, err := podless.Rewrite(objects, podless.Options{Binary: c.from.binary, Taken: taken})
 		if err != nil {
 			return nil, fmt.Errorf("it can't run as a process: %w", err)
 		}
+		plane.ports[label] = ports
 		return objects, nil
 	})
 }
 
-// taken are the ports of providers that run as processes, but for one that is about to be replaced.
+// taken are the ports of providers that run as processes, or are about to, but for one that is about to be replaced.
 func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
 	api, err := connect(c.Kubeconfig)
 	if err != nil {
@@ -153,6 +155,11 @@ func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
 		return nil, fmt.Errorf("looking for the ports of other providers: %w", err)
 	}
 	var ports []int
+	for label, chosen := range c.ports {
+		if label != except {
+			ports = append(ports, chosen...)
+		}
+	}
 	for _, d := range all.Items {
 		if _, ok := d.Annotations[podless.BinaryAnnotation]; ok && d.Labels[clusterv1.ProviderNameLabel] != except {
 			ports = append(ports, podless.Ports(&d)...)

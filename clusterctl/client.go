@@ -57,6 +57,8 @@ type Client struct {
 	Installed []Provider
 	own       ownRepositories
 	binaries  map[string]string
+	// ports are those that processes got whose components this client has read, by the providers' labels: what one command installs is read before any of it is there.
+	ports map[string][]int
 }
 
 // Template is the infrastructure provider whose cluster templates are used where there is no management cluster: Capstan, from the user's configuration or else from this binary.
@@ -83,7 +85,7 @@ func (p Provider) Label() string { return clusterctlv1.ManifestLabel(p.Name, p.T
 
 // Open makes a client. It fails if there is a kubeconfig and no management cluster answers.
 func Open(ctx context.Context, o Options) (*Client, error) {
-	c := &Client{binaries: o.Binaries}
+	c := &Client{binaries: o.Binaries, ports: map[string][]int{}}
 	switch _, err := os.Stat(o.Kubeconfig); {
 	case err == nil:
 		c.Kubeconfig = upstream.Kubeconfig{Path: o.Kubeconfig, Context: o.Context}

@@ -16,6 +16,7 @@ package podless
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -36,48 +37,47 @@ type Options struct {
 	Taken []int
 }
 
-// Rewrite returns the objects of a provider as they are installed. The objects given are left as they are. The error names everything that can't work.
-func Rewrite(objects []unstructured.Unstructured, o Options) ([]unstructured.Unstructured, error) {
+// Rewrite returns the objects of a provider as they are installed, and the ports that its process has on 127.0.0.1. The objects given are left as they are. The error names everything that can't work.
+func Rewrite(objects []unstructured.Unstructured, o Options) (rewritten []unstructured.Unstructured, ports []int, err error) {
 	r := rewriter{authorities: map[string][]byte{}, secrets: map[string]bool{}}
 	var errs []error
 	for i := range objects {
 		errs = append(errs, r.sort(objects[i].DeepCopy()))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.deployment == nil {
-		return nil, errors.New("it has no Deployment, so there is nothing to run: leave out its --provider-binary")
+		return nil, nil, errors.New("it has no Deployment, so there is nothing to run: leave out its --provider-binary")
 	}
 	for _, c := range r.certificates {
 		secret, err := r.certify(c)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		r.kept = append(r.kept, secret)
 	}
 	p, err := newProgram(r.deployment)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.choose(o.Taken)
 	for _, object := range r.kept {
 		errs = append(errs, r.redirect(object, p))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	deployment, err := p.rewritten(o.Binary, r.secrets)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	all := append(r.kept, deployment)
 	slices.SortStableFunc(all, order) // the same at every time, and certificates before who needs them
-	result := make([]unstructured.Unstructured, len(all))
-	for i, object := range all {
-		result[i] = *object
+	for _, object := range all {
+		rewritten = append(rewritten, *object)
 	}
-	return result, nil
+	return rewritten, slices.Sorted(maps.Values(p.ports)), nil
 }
 
 // rewriter holds the parts of the components.

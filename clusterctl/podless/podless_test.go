@@ -70,9 +70,12 @@ func TestRewrite(t *testing.T) {
 	for _, o := range given {
 		before = append(before, *o.DeepCopy())
 	}
-	out, err := Rewrite(given, Options{Binary: "/opt/x", Taken: []int{9500, 9502}})
+	out, ports, err := Rewrite(given, Options{Binary: "/opt/x", Taken: []int{9500, 9502}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !slices.Equal(ports, []int{9501, 9503, 9504}) {
+		t.Errorf("the ports are %v", ports)
 	}
 	if !reflect.DeepEqual(given, before) {
 		t.Error("the objects that were given are changed")
@@ -159,7 +162,7 @@ func TestFlags(t *testing.T) {
 		"a folder for certificates that is given stays": {[]string{"- --insecure-diagnostics=false", "- --webhook-cert-dir=/tmp/certs/"}, "--webhook-cert-dir=/tmp/certs/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"})
+			out, _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,12 +200,12 @@ func TestRefused(t *testing.T) {
 		"everything that is wrong, not first": {[]string{"kind: ServiceAccount", "kind: Job", "kind: Issuer", "kind: Order"}, "Job x-system/x-manager would run containers, and only a Deployment can be a process\nOrder x-system/x-issuer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"}); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
-	if _, err := Rewrite(components(t, volume, "hostPath: {path: /tmp/certs/}"), Options{Binary: "/opt/x"}); err != nil {
+	if _, _, err := Rewrite(components(t, volume, "hostPath: {path: /tmp/certs/}"), Options{Binary: "/opt/x"}); err != nil {
 		t.Errorf("a path of the machine that is the same inside: %v", err)
 	}
 }

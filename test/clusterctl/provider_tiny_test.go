@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -37,11 +38,12 @@ func beProvider() error {
 	flags := flag.NewFlagSet("provider", flag.ContinueOnError)
 	port, folder := flags.Int("webhook-port", 9443, ""), flags.String("webhook-cert-dir", "", "")
 	health, metrics := flags.String("health-addr", ":9440", ""), flags.String("diagnostics-address", ":8443", "")
-	elect, release, namespace := flags.Bool("leader-elect", false, ""), flags.String("release", "", ""), flags.String("own-namespace", "", "")
+	elect, release := flags.Bool("leader-elect", false, ""), flags.String("release", "", "")
+	namespace, group := flags.String("own-namespace", "", ""), flags.String("group", "", "")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}
-	if *namespace != "tiny-system" {
+	if name, _, _ := strings.Cut(*group, "."); *namespace != name+"-system" {
 		return fmt.Errorf("the namespace is %q", *namespace)
 	}
 	ctrl.SetLogger(klog.Background())
@@ -63,12 +65,9 @@ func beProvider() error {
 	server := mgr.GetWebhookServer()
 	server.Register("/validate", &webhook.Admission{Handler: admission.HandlerFunc(validateThing)})
 	server.Register("/convert", http.HandlerFunc(convertThings))
-	thing := &unstructured.Unstructured{}
-	thing.SetAPIVersion("tiny.example.com/v1")
-	thing.SetKind("Thing")
-	reconciler := &things{mgr.GetClient(), mgr.GetAPIReader(), *release}
+	reconciler := &things{mgr.GetClient(), mgr.GetAPIReader(), *group, *release}
 	if err := errors.Join(mgr.AddReadyzCheck("webhooks", server.StartedChecker()), mgr.AddHealthzCheck("ping", healthz.Ping),
-		ctrl.NewControllerManagedBy(mgr).Named("thing").For(thing).Complete(reconciler)); err != nil {
+		ctrl.NewControllerManagedBy(mgr).Named("thing").For(reconciler.thing()).Complete(reconciler)); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
@@ -77,14 +76,20 @@ func beProvider() error {
 // things writes what it sees into each Thing.
 type things struct {
 	client.Client
-	direct  client.Reader
-	release string
+	direct         client.Reader
+	group, release string
+}
+
+// thing is an object of the kind, empty.
+func (r *things) thing() *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(r.group + "/v1")
+	o.SetKind("Thing")
+	return o
 }
 
 func (r *things) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o := &unstructured.Unstructured{}
-	o.SetAPIVersion("tiny.example.com/v1")
-	o.SetKind("Thing")
+	o := r.thing()
 	if err := r.Get(ctx, req.NamespacedName, o); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -124,7 +129,7 @@ func convertThings(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		from, to := "count", "size"
-		if review.Request.DesiredAPIVersion == "tiny.example.com/v1" {
+		if strings.HasSuffix(review.Request.DesiredAPIVersion, "/v1") {
 			from, to = to, from
 		}
 		if value, ok := o.Object[from]; ok {
