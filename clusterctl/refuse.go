@@ -57,6 +57,9 @@ func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace
 			if _, version := parse(ref); ok && version != "" && version != p.Version {
 				errs = append(errs, fmt.Errorf("%s is at %s here, not at %s: %w", p.Label(), p.Version, version, ErrPartOfThePlane))
 			}
+			if ok && c.binary(p.Name, kind) != "" {
+				errs = append(errs, fmt.Errorf("%s runs in the plane itself, so a binary given for it would run beside it: leave out its --provider-binary", p.Label()))
+			}
 			if ok {
 				continue
 			}

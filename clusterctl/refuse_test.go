@@ -152,3 +152,15 @@ func settings(t *testing.T, text string) config.Client {
 	}
 	return c
 }
+
+// A program for what the plane does itself would be ignored: it is refused.
+func TestNoProgramForAPartOfThePlane(t *testing.T) {
+	plane := &Client{
+		Installed: []Provider{{Name: "capstan", Type: clusterctlv1.InfrastructureProviderType, Version: "v0.1.0", Embedded: true}},
+		binaries:  map[string]string{"infrastructure-capstan": "/opt/capstan-manager"},
+	}
+	_, err := plane.ToInstall(t.Context(), Request{clusterctlv1.InfrastructureProviderType: {"capstan"}}, "")
+	if err == nil || !strings.Contains(err.Error(), "leave out its --provider-binary") {
+		t.Errorf("error %v", err)
+	}
+}
