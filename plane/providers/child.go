@@ -1,10 +1,9 @@
 package providers
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,8 +20,8 @@ import (
 const (
 	// startTimeout bounds how long a process may take to answer its readiness probe.
 	startTimeout = 2 * time.Minute
-	// probeTimeout bounds one question.
-	probeTimeout = 5 * time.Second
+	// steady is how long a process must have been there for its end to count as a first one.
+	steady = 30 * time.Second
 	// firstPause and mostPause bound the pause after a process that never worked; each doubles it.
 	firstPause = time.Second
 	mostPause  = 30 * time.Second
@@ -35,6 +34,9 @@ type child struct {
 	fingerprint string
 	cancel      context.CancelFunc
 	done        chan struct{}
+
+	told func(state)                // keeps a state, and has it reported
+	died func(error, time.Duration) // is told that the process has ended, and the pause until the next one
 
 	mu    sync.Mutex
 	state state
@@ -55,10 +57,10 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 		Name: "provider " + key.String(), Path: s.binary, Args: append([]string{s.binary}, s.args...), Env: s.env, Dir: s.dir,
 		Log: filepath.Join(r.Logs, "provider-"+key.Namespace+"-"+key.Name+".log"), Files: r.Files, Grace: r.Grace, StartTimeout: startTimeout,
 	}
-	if s.probe != "" {
-		p.Probe = func(ctx context.Context) error { return ask(ctx, s.probe) }
+	if s.ready != nil {
+		p.Probe = s.ready.ask
 	}
-	told := func(now state) {
+	c.told = func(now state) {
 		c.mu.Lock()
 		c.state = now
 		c.mu.Unlock()
@@ -67,34 +69,76 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 		default: // looked at soon anyway
 		}
 	}
+	c.died = func(err error, pause time.Duration) {
+		problem := limited(err.Error())
+		c.told(state{problem: problem})
+		r.recorder.Eventf(d, nil, corev1.EventTypeWarning, "ProcessEnded", "Restart", "%s", limited(fmt.Sprintf("it is started again in %s: %s", pause, problem)))
+	}
 	go func() {
 		defer close(c.done)
-		c.keep(ctx, p, process.Watch{
-			Ready: func() { told(state{ready: true}) },
-			Died: func(err error, pause time.Duration) {
-				problem := limited(fmt.Sprintf("%v", err))
-				told(state{problem: problem})
-				r.recorder.Eventf(d, nil, corev1.EventTypeWarning, "ProcessEnded", "Restart", "%s", limited(fmt.Sprintf("it is started again in %s: %s", pause, problem)))
-			},
-		})
+		c.keep(ctx, p, s)
 	}()
 	return c
 }
 
 // keep runs the process until ctx ends. Unlike one of the plane's own, a provider that has never worked is tried again, too: what it needs may come.
-func (c *child) keep(ctx context.Context, p process.Process, w process.Watch) {
+func (c *child) keep(ctx context.Context, p process.Process, s *setting) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		err := p.Keep(ctx, process.Backoff{}, w)
-		if err == nil {
+		began := time.Now()
+		err := c.live(ctx, p, s)
+		if ctx.Err() != nil {
 			return
 		}
-		w.Died(err, pause)
+		if time.Since(began) > steady {
+			pause = firstPause
+		}
+		c.died(err, pause)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
 	}
+}
+
+// live runs the process, and again when it ends by itself, until ctx ends, it has never worked, or its liveness probe fails. The error says which, but for the first.
+func (c *child) live(ctx context.Context, p process.Process, s *setting) error {
+	run, end := context.WithCancelCause(ctx)
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	defer end(nil)
+	stop := context.CancelFunc(func() {}) // ends the probes of the process that runs
+	err := p.Keep(run, process.Backoff{}, process.Watch{
+		Ready: func() {
+			var works context.Context
+			works, stop = context.WithCancel(run)
+			c.told(state{ready: true})
+			probes.Go(func() {
+				s.ready.watch(works, func(err error) bool {
+					if err == nil {
+						c.told(state{ready: true})
+					} else {
+						c.told(state{problem: limited("its readiness probe fails: " + err.Error())})
+					}
+					return true
+				})
+			})
+			probes.Go(func() {
+				s.live.watch(works, func(err error) bool {
+					if err != nil {
+						end(fmt.Errorf("it was ended, because its liveness probe has failed %d times: %w", s.live.threshold, err))
+					}
+					return err == nil
+				})
+			})
+		},
+		Died: func(err error, pause time.Duration) {
+			stop()
+			c.died(err, pause)
+		},
+	})
+	stop()
+	return cmp.Or(err, context.Cause(run))
 }
 
 // stop ends the process, and returns when it is gone.
@@ -107,26 +151,6 @@ func (c *child) now() state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
-}
-
-// ask fails unless a readiness probe says yes. As for a kubelet, it doesn't matter who vouches for the certificate.
-func ask(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	answer, err := (&http.Client{Transport: transport}).Do(request)
-	if err != nil {
-		return err
-	}
-	answer.Body.Close()
-	if answer.StatusCode < 200 || answer.StatusCode >= 400 {
-		return fmt.Errorf("%s says %s", url, answer.Status)
-	}
-	return nil
 }
 
 // limited is a text that is not too long: its beginning, which says what has happened, and its end, where the reason is.

@@ -1,13 +1,9 @@
 package providers
 
 import (
-	"net"
-	"net/url"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 const loopback = "127.0.0.1"
@@ -50,26 +46,4 @@ func moved(path string, mounts map[string]string) string {
 		return path
 	}
 	return mounts[best] + strings.TrimPrefix(path, best)
-}
-
-// probeURL is where a container says that it works; empty if it doesn't.
-func probeURL(c *corev1.Container) string {
-	if c.ReadinessProbe == nil || c.ReadinessProbe.HTTPGet == nil {
-		return ""
-	}
-	get := c.ReadinessProbe.HTTPGet
-	port := get.Port.IntValue()
-	for _, p := range c.Ports {
-		if get.Port.Type == intstr.String && p.Name == get.Port.StrVal {
-			port = int(p.ContainerPort)
-		}
-	}
-	if port == 0 {
-		return ""
-	}
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, strconv.Itoa(port)), Path: get.Path}
-	if get.Scheme == corev1.URISchemeHTTPS {
-		u.Scheme = "https"
-	}
-	return u.String()
 }

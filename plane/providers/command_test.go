@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 func TestCommand(t *testing.T) {
@@ -32,29 +31,6 @@ func TestCommand(t *testing.T) {
 			}
 			if want := []string{"NS=blue", "FILE=/h/volumes/certs/blue", "AGAIN=$(NOBODY)"}; !slices.Equal(env, want) {
 				t.Errorf("environment %q, want %q", env, want)
-			}
-		})
-	}
-}
-
-func TestProbe(t *testing.T) {
-	for name, c := range map[string]struct {
-		probe *corev1.HTTPGetAction
-		want  string
-	}{
-		"none":                  {nil, ""},
-		"a port by its name":    {&corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("healthz")}, "http://127.0.0.1:9501/readyz"},
-		"a port by its number":  {&corev1.HTTPGetAction{Path: "readyz", Port: intstr.FromInt32(80)}, "http://127.0.0.1:80/readyz"},
-		"with TLS":              {&corev1.HTTPGetAction{Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS}, "https://127.0.0.1:80"},
-		"a port that is not it": {&corev1.HTTPGetAction{Port: intstr.FromString("other")}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			container := &corev1.Container{Ports: []corev1.ContainerPort{{Name: "healthz", ContainerPort: 9501}}}
-			if c.probe != nil {
-				container.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: c.probe}}
-			}
-			if got := probeURL(container); got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}

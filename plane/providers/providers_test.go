@@ -95,7 +95,11 @@ func beProvider() error {
 	if _, err := out.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	server := &http.Server{Addr: *health, ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := &http.Server{Addr: *health, ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if sick, err := os.ReadFile(os.Getenv("PROVIDER") + ".sick"); err == nil && strings.Contains(string(sick), r.URL.Path) {
+			http.Error(w, "sick", http.StatusInternalServerError)
+		}
+	})}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -273,6 +277,36 @@ func TestLife(t *testing.T) {
 		})
 	})
 
+	n = len(b.starts())
+	sick := b.out + ".sick"
+	b.must(os.WriteFile(sick, []byte("/readyz"), 0o600))
+	b.says("its readiness probe fails")
+	b.must(os.Remove(sick))
+	b.until("the provider works again", func() bool { return b.available() == corev1.ConditionTrue })
+	if len(b.starts()) != n {
+		t.Error("a provider that was not ready for a while was started anew")
+	}
+	b.must(os.WriteFile(sick, []byte("/livez"), 0o600))
+	b.says("its liveness probe has failed 1 times")
+	b.must(os.Remove(sick))
+	b.works(n)
+
+	// A token is renewed in time, without a new process.
+	n = len(b.starts())
+	token := filepath.Join(b.dir, folder, "default", "x", "token")
+	before, err := os.ReadFile(token)
+	b.must(err)
+	old := time.Now().Add(-tokenLifetime/2 - time.Minute)
+	b.must(os.Chtimes(token, old, old))
+	b.until("the token is another one", func() bool {
+		now, err := os.ReadFile(token)
+		b.must(err)
+		return string(now) != string(before)
+	})
+	if len(b.starts()) != n {
+		t.Error("the provider was started anew for another token")
+	}
+
 	good := slices.Clone(container().Args)
 	b.change(func() { container().Args[0] = "--word=crash" })
 	b.says("I was told to crash")
@@ -335,7 +369,8 @@ func deployment(program, out string, port int) *appsv1.Deployment {
 						{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}},
 					},
 					VolumeMounts:   []corev1.VolumeMount{{Name: "certs", MountPath: "/certs"}},
-					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(port)}}},
+					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(port)}}, PeriodSeconds: 1, FailureThreshold: 1},
+					LivenessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromInt(port)}}, PeriodSeconds: 1, FailureThreshold: 1},
 				}},
 			}},
 		},

@@ -27,8 +27,8 @@ type setting struct {
 	// files are those of Secrets and ConfigMaps, by their paths; folders are the other ones that it needs.
 	files   map[string][]byte
 	folders []string
-	// probe is the URL that answers when the process works; empty: it works when it was started.
-	probe string
+	// ready and live ask whether the process works, and whether it is worth keeping; without them it does when it was started, and is.
+	ready, live *probe
 	// fingerprint differs if anything of this, or the program, does.
 	fingerprint string
 }
@@ -65,9 +65,9 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 	c := &pod.Containers[0]
 	s.args, s.env = command(c, variables, s.mounts(c))
 	s.env = append(slices.Clone(r.Env), append(s.env, "KUBECONFIG="+s.kubeconfig(), "TMPDIR="+s.temporary())...)
-	s.probe = probeURL(c)
+	s.ready, s.live = newProbe(c, c.ReadinessProbe), newProbe(c, c.LivenessProbe)
 	// The time and size of the file tell that it was built anew, without reading it all.
-	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.folders, s.probe})
+	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.folders, c.ReadinessProbe, c.LivenessProbe})
 	if err != nil {
 		return nil, fmt.Errorf("summing up the provider: %w", err)
 	}
