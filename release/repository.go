@@ -52,6 +52,10 @@ func Repository(o Options) (Files, error) {
 	if _, err := contract(Metadata, o.Version); err != nil {
 		return nil, err
 	}
+	metadata, err := upTo(Metadata, o.Version)
+	if err != nil {
+		return nil, err
+	}
 	if err := o.canonical(); err != nil {
 		return nil, err
 	}
@@ -60,7 +64,7 @@ func Repository(o Options) (Files, error) {
 		Infrastructure:   {InfrastructureComponents: "default", OwnCertificatesComponents: "own-certificates"},
 		RuntimeExtension: {RuntimeExtensionComponents: "runtime-extension"},
 	} {
-		files[path.Join(label, o.Version, MetadataFile)] = Metadata
+		files[path.Join(label, o.Version, MetadataFile)] = metadata
 		for name, folder := range folders {
 			text, err := components(o, folder)
 			if err != nil {

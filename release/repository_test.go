@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
@@ -128,6 +129,27 @@ func TestVersions(t *testing.T) {
 				t.Errorf("got %q, %v, want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// A release names no series that is newer: clusterctl would look for the latest release there, and find none (CT-18, CT-31).
+func TestNoReleaseNamesNewerSeries(t *testing.T) {
+	for version, want := range map[string]string{"v0.0.7": "0.0", "v0.1.3": "0.0 0.1", "v0.2.0-rc.1": "0.0 0.1 0.2"} {
+		text, err := upTo(Metadata, version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var l list
+		if err := yaml.UnmarshalStrict(text, &l); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range l.ReleaseSeries {
+			got = append(got, fmt.Sprintf("%d.%d", s.Major, s.Minor))
+		}
+		if strings.Join(got, " ") != want || l.Kind != "Metadata" {
+			t.Errorf("release %s names the series %v, want %s:\n%s", version, got, want, text)
+		}
 	}
 }
 

@@ -3,14 +3,15 @@ package release
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 )
 
-// Metadata is metadata.yaml as both providers publish it: the series of releases with the contract of each (CT-28 to CT-33). A release of a new minor
-// needs a line there first.
+// Metadata has the series of releases with the contract of each (CT-28 to CT-33). A release of a new minor needs a line there first. Both providers publish it, without the series that are newer than
+// the release: clusterctl looks for the latest release of a contract in the newest series that it finds there, and fails if there is none yet.
 //
 //go:embed metadata.yaml
 var Metadata []byte
@@ -20,6 +21,33 @@ type series struct {
 	Major    uint   `json:"major"`
 	Minor    uint   `json:"minor"`
 	Contract string `json:"contract"`
+}
+
+// list is metadata.yaml.
+type list struct {
+	APIVersion    string   `json:"apiVersion"`
+	Kind          string   `json:"kind"`
+	ReleaseSeries []series `json:"releaseSeries"`
+}
+
+// upTo returns metadata.yaml as a release publishes it, which has a series there.
+func upTo(metadata []byte, text string) ([]byte, error) {
+	v, err := version.ParseSemantic(text)
+	if err != nil {
+		return nil, fmt.Errorf("version %q is not semantic: %w", text, err)
+	}
+	var l list
+	if err := yaml.UnmarshalStrict(metadata, &l); err != nil {
+		return nil, fmt.Errorf("reading metadata.yaml: %w", err)
+	}
+	l.ReleaseSeries = slices.DeleteFunc(l.ReleaseSeries, func(s series) bool {
+		return s.Major > v.Major() || (s.Major == v.Major() && s.Minor > v.Minor())
+	})
+	out, err := yaml.Marshal(l)
+	if err != nil {
+		return nil, fmt.Errorf("writing metadata.yaml: %w", err)
+	}
+	return out, nil
 }
 
 // contract returns the contract version that a release serves, such as v1beta2. It fails for what is no version of ours: the error says what to change.
@@ -34,11 +62,7 @@ func contract(metadata []byte, text string) (string, error) {
 	if v.BuildMetadata() != "" {
 		return "", fmt.Errorf("version %q has build metadata, which tags of images can't have: leave +%s out", text, v.BuildMetadata())
 	}
-	var m struct {
-		APIVersion    string   `json:"apiVersion"`
-		Kind          string   `json:"kind"`
-		ReleaseSeries []series `json:"releaseSeries"`
-	}
+	var m list
 	if err := yaml.UnmarshalStrict(metadata, &m); err != nil {
 		return "", fmt.Errorf("reading metadata.yaml: %w", err)
 	}
