@@ -51,10 +51,7 @@ func blockedNow(calls []record.Call, counts func(record.Call) bool) []blocked {
 // withWayOut adds what ends a block. Pure.
 func withWayOut(b record.Block) blocked {
 	o := b.Call.Object
-	command := "capstan hook unblock " + o.Name + " " + hookName(b.Call.Hook) + ` --reason "..."`
-	if o.Namespace != "default" {
-		command += " --namespace " + o.Namespace
-	}
+	command := inNamespace("capstan hook unblock "+o.Name+" "+hookName(b.Call.Hook)+` --reason "..."`, o.Namespace)
 	return blocked{Block: b, GoesOnWhen: wayOut(b.Call), Unblock: command}
 }
 

@@ -157,7 +157,7 @@ func TestBlockedNow(t *testing.T) {
 			if (len(got) == 1) != c.want {
 				t.Fatalf("got %+v", got)
 			}
-			if c.want && got[0].Unblock != `capstan hook unblock there BeforeClusterDelete --reason "..." --namespace team` {
+			if c.want && got[0].Unblock != `capstan -n team hook unblock there BeforeClusterDelete --reason "..."` {
 				t.Errorf("got %+v", got)
 			}
 		})

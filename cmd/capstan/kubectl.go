@@ -11,8 +11,8 @@ import (
 
 func (a *app) kubectlCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "kubectl [--cluster NAME] ARGS...",
-		Short: "kubectl, built in: for the management plane, or for a cluster with --cluster NAME",
+		Use:   "kubectl [--cluster [NAMESPACE/]NAME] ARGS...",
+		Short: "kubectl, built in: for the management plane, or for a cluster with --cluster [NAMESPACE/]NAME",
 		Example: `  capstan kubectl get clusters,machines,capstanhosts
   capstan kubectl --cluster demo get nodes`,
 		DisableFlagParsing: true,
@@ -33,6 +33,9 @@ func (a *app) kubectlCommand() *cobra.Command {
 				return err
 			}
 			kubeconfig := a.home.Kubeconfig()
+			if namespace, name, given := strings.Cut(cluster, "/"); given {
+				a.namespace, cluster = namespace, name
+			}
 			if cluster != "" {
 				if kubeconfig, err = a.clusterKubeconfig(cmd.Context(), cluster); err != nil {
 					return err

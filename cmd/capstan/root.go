@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,9 @@ import (
 
 // version is set by the build.
 var version = "dev"
+
+// defaultNamespace is that of clusters and hosts, unless another one is named.
+const defaultNamespace = "default"
 
 // app is what all commands share: where things are and where to write.
 type app struct {
@@ -94,7 +98,7 @@ func (a *app) rootCommand() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().StringVar(&a.homeFlag, "home", "", "directory that holds everything (default: CAPSTAN_HOME, else ~/.local/share/capstan)")
-	root.PersistentFlags().StringVarP(&a.namespace, "namespace", "n", "default", "namespace of clusters and hosts")
+	root.PersistentFlags().StringVarP(&a.namespace, "namespace", "n", defaultNamespace, "namespace of clusters and hosts")
 	root.AddGroup(
 		&cobra.Group{ID: "plane", Title: "The management plane:"},
 		&cobra.Group{ID: "work", Title: "Clusters and hosts:"},
@@ -114,10 +118,29 @@ func (a *app) rootCommand() *cobra.Command {
 // steps returns a printer of progress on stderr.
 func (a *app) steps() *steps.Printer { return steps.New(a.err) }
 
-// next prints what a user may type next.
+// next prints what a user may type next. Commands about clusters and hosts get the namespace of this one.
 func (a *app) next(lines ...string) {
 	fmt.Fprintln(a.err, "\nNext:")
 	for _, l := range lines {
-		fmt.Fprintf(a.err, "  %s\n", l)
+		fmt.Fprintf(a.err, "  %s\n", inNamespace(l, a.namespace))
 	}
+}
+
+// inNamespace gives a command line that does the same in a namespace. Pure.
+func inNamespace(line, namespace string) string {
+	rest, ours := strings.CutPrefix(line, "capstan ")
+	if !ours || namespace == "" || namespace == defaultNamespace {
+		return line
+	}
+	word, arguments, _ := strings.Cut(rest, " ")
+	switch word {
+	case "cluster", "host", "backup", "hook":
+		return "capstan -n " + namespace + " " + rest
+	case "kubectl":
+		if cluster, of := strings.CutPrefix(arguments, "--cluster "); of {
+			return "capstan kubectl --cluster " + namespace + "/" + cluster
+		}
+		return "capstan kubectl -n " + namespace + " " + arguments
+	}
+	return line
 }
