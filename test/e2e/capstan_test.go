@@ -20,7 +20,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	for variable, serve := range map[string]func(dir string) error{extensionDir: serveExtension, actorDir: serveActor, endpointDir: serveEndpoint} {
+	for variable, serve := range map[string]func(dir string) error{extensionDir: serveExtension, actorDir: serveActor, wireDir: serveWire} {
 		if dir := os.Getenv(variable); dir != "" {
 			if err := serve(dir); err != nil {
 				fmt.Fprintln(os.Stderr, err)

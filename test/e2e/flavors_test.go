@@ -55,7 +55,7 @@ func TestFlavors(t *testing.T) {
 			}()
 			eventually(t, "all machines are available", func() error {
 				if flavor.owned {
-					balancer.forward(t, controlPlaneAddresses(t, name))
+					balancer.balance(t, controlPlaneAddresses(t, name))
 				}
 				out := must(t, "kubectl", "get", "machines", "-l", "cluster.x-k8s.io/cluster-name="+name,
 					"-o", `jsonpath={range .items[*]}{.status.conditions[?(@.type=="Available")].status}{"\n"}{end}`)

@@ -1,0 +1,414 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/provider/supply"
+)
+
+const (
+	// fleet is the namespace of owned hosts and their cluster.
+	fleet = "fleet"
+	// leaderChange is how long a control plane may be without a leader in the ordinary course of things: the longest time that may pass between two answers during a move.
+	leaderChange = 15 * time.Second
+)
+
+// TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts are those of a third dock, in which no plane runs; their agents are enrolled by hand, as those of any
+// owned host. kubeadm's cluster on them is asked throughout whether it is there. The mover is killed on the way, and then both planes. Afterwards the cluster grows by a host that the second plane enrolled, and is deleted there.
+// CT-88, CT-95, CT-96, CT-106
+func TestMoveBetweenPlanes(t *testing.T) {
+	target := newOwn(t)
+	target.must(t, "up", "--hosts", "1")
+	y := newYard(t, target)
+	source := own{home: homeDir}
+	source.must(t, "kubectl", "create", "namespace", fleet)
+	target.must(t, "kubectl", "create", "namespace", fleet)
+	t.Cleanup(func() {
+		if out, err := source.run(context.Background(), "kubectl", "delete", "namespace", fleet, "--timeout=1m"); err != nil {
+			t.Errorf("deleting the namespace: %v\n%s", err, out)
+		}
+	})
+	for _, name := range []string{"own-1", "own-2"} {
+		y.enroll(t, source, sourcePort, name)
+	}
+
+	const name = "mover"
+	t.Setenv("CAPSTAN_ENDPOINT_HOST", endpointAddress)
+	yaml := must(t, "clusterctl", "generate", "cluster", name, "-n", fleet, "--flavor", "external", "--kubernetes-version", versionIn(t, "DEFAULT_VERSION"),
+		"--control-plane-machine-count", "1", "--worker-machine-count", "1")
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source.must(t, "kubectl", "apply", "-n", fleet, "-f", file)
+	eventually(t, "all machines are available", func() error {
+		y.balance(t, source, name)
+		return available(t, source, name, 2)
+	})
+
+	nodes, hosts := nodesOf(t, source, name), y.hosts(t)
+	pinger := y.ping(t, source, name, nodes)
+	move := []string{"clusterctl", "move", "-n", fleet, "--to-kubeconfig", filepath.Join(target.home, "kubeconfig"), "--agent-server", "https://" + net.JoinHostPort(endpointAddress, targetPort)}
+	ctx, kill := context.WithCancel(t.Context())
+	interrupted := make(chan string, 1)
+	go func() {
+		out, _ := source.run(ctx, move...)
+		interrupted <- out
+	}()
+	eventually(t, "the first host arrives", func() error {
+		if len(list(t, target, "capstanhosts")) == 0 {
+			return fmt.Errorf("the target has no host")
+		}
+		return nil
+	})
+	kill()
+	t.Logf("the mover that was killed said:\n%s", <-interrupted)
+	for _, plane := range []own{source, target} {
+		plane.killPlane(t)
+		plane.must(t, "up")
+	}
+	if clusters := list(t, source, "clusters"); len(clusters) > 0 {
+		source.must(t, "kubectl", "patch", "cluster", name, "-n", fleet, "--type", "merge", "-p", `{"spec":{"paused":null}}`)
+	} else {
+		t.Log("the mover was killed late: the cluster had left already")
+	}
+	began := time.Now()
+	source.must(t, move...)
+	t.Logf("the second move took %s", time.Since(began).Round(100*time.Millisecond))
+	if paused := target.must(t, "kubectl", "get", "cluster", name, "-n", fleet, "-o", "jsonpath={.spec.paused}"); paused == "true" {
+		target.must(t, "kubectl", "patch", "cluster", name, "-n", fleet, "--type", "merge", "-p", `{"spec":{"paused":null}}`)
+	}
+
+	for _, kind := range []string{"clusters", "machines", "capstanmachines", "capstanhosts", "secrets"} {
+		if left := list(t, source, kind); len(left) > 0 {
+			t.Errorf("the source still has %s %v", kind, left)
+		}
+	}
+	eventually(t, "all machines are available in the target", func() error { return available(t, target, name, 2) })
+	eventually(t, "the agents work for the target", func() error { return inUse(t, target, 2) })
+	pinger.rest(t)
+
+	// Nothing has happened to hosts and nodes.
+	if now := nodesOf(t, target, name); !slices.Equal(now, nodes) {
+		t.Errorf("the nodes were\n%s\nand are\n%s", strings.Join(nodes, "\n"), strings.Join(now, "\n"))
+	}
+	if now := y.hosts(t); !slices.Equal(now, hosts) {
+		t.Errorf("the hosts were\n%s\nand are\n%s", strings.Join(hosts, "\n"), strings.Join(now, "\n"))
+	}
+
+	// The target can do everything with it.
+	y.enroll(t, target, targetPort, "own-3")
+	target.must(t, "kubectl", "scale", "machinedeployment", "-n", fleet, name+"-md-0", "--replicas", "2")
+	eventually(t, "a worker joins", func() error { return available(t, target, name, 3) })
+	target.must(t, "kubectl", "delete", "cluster", name, "-n", fleet, "--timeout=2m")
+	eventually(t, "all hosts are clean", func() error {
+		for _, h := range rows(t, target) {
+			if h.Cluster != "" || h.State != "Available" {
+				return fmt.Errorf("host %+v", h)
+			}
+		}
+		return nil
+	})
+}
+
+// Ports of the yard's network at which its hosts reach the two planes.
+const sourcePort, targetPort = "7441", "7442"
+
+// yard is a dock without a plane: its hosts are somebody's computers.
+type yard struct {
+	home    string
+	dock    *dock.Client
+	balance func(t *testing.T, plane own, cluster string)
+	socket  string // leads to the cluster's endpoint
+}
+
+// newYard starts one. Its hosts reach the shared plane and another one, and both planes reach the endpoint of the cluster on them.
+func newYard(t *testing.T, target own) *yard {
+	t.Helper()
+	y := &yard{home: newOwn(t).home}
+	var err error
+	y.dock, err = dock.Start(t.Context(), dock.Options{Home: y.home, BinDir: filepath.Dir(capstan)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(y.dock.Close)
+	dir, err := os.MkdirTemp("", "capstan-yard-") // the paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	at := func(port string) string { return "tcp " + net.JoinHostPort(endpointAddress, port) }
+	for port, plane := range map[string]own{sourcePort: {home: homeDir}, targetPort: target} {
+		socket := "unix " + filepath.Join(dir, port)
+		newWire(t, "", socket, "tcp "+plane.server(t))
+		newWire(t, y.home, at(port), socket)
+	}
+	const port = "6443"
+	y.socket = filepath.Join(dir, port)
+	socket := "unix " + y.socket
+	inside, outside := newWire(t, y.home, at(port)), newWire(t, y.home, socket)
+	newWire(t, homeDir, at(port), socket)
+	newWire(t, target.home, at(port), socket)
+	y.balance = func(t *testing.T, plane own, cluster string) {
+		t.Helper()
+		var backends []string
+		machines := plane.must(t, "kubectl", "get", "machines", "-n", fleet, "-l", "cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+cluster, "-o", "jsonpath={.items[*].spec.infrastructureRef.name}")
+		for _, h := range rows(t, plane) {
+			if h.Address != "" && slices.Contains(strings.Fields(machines), h.Machine) {
+				backends = append(backends, "tcp "+net.JoinHostPort(h.Address, port))
+			}
+		}
+		inside.forward(t, backends...)
+		outside.forward(t, backends...)
+	}
+	return y
+}
+
+// enroll registers a host with a plane, boots it with the agent's configuration, and waits until it is available.
+func (y *yard) enroll(t *testing.T, plane own, port, name string) {
+	t.Helper()
+	manifest := filepath.Join(t.TempDir(), "host.yaml")
+	text := "apiVersion: infrastructure.capstan.dev/v1beta2\nkind: CapstanHost\nmetadata: {name: " + name + ", namespace: " + fleet + "}\nspec: {zone: zone-a}\n"
+	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plane.must(t, "kubectl", "apply", "-f", manifest)
+	var token string
+	eventually(t, "the host has an account", func() (err error) {
+		token, err = plane.run(t.Context(), "kubectl", "create", "token", "-n", fleet, "host-"+name, "--duration", "10m")
+		return err
+	})
+	config, err := supply.AgentConfig(supply.AgentServer{URL: "https://" + net.JoinHostPort(endpointAddress, port), CAData: plane.config(t).CAData}, fleet, name, strings.TrimSpace(token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.dock.EnsureHost(t.Context(), dock.HostSpec{Name: name, Files: []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: config}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "host "+name+" is available", func() error {
+		for _, h := range rows(t, plane) {
+			if h.Name == name && h.State == "Available" {
+				return nil
+			}
+		}
+		return fmt.Errorf("hosts %+v", rows(t, plane))
+	})
+}
+
+// hosts gives each host with what changes when it is started again.
+func (y *yard) hosts(t *testing.T) []string {
+	t.Helper()
+	hosts, err := y.dock.ListHosts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, h := range hosts {
+		all = append(all, fmt.Sprint(h.Name, " ", h.PID, " ", h.Since.UTC()))
+	}
+	return all
+}
+
+// pings asks a cluster whether it is there.
+type pings struct {
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	worst map[string]time.Duration // by what is asked: the longest time between two answers
+	last  map[string]time.Time
+	lost  map[string]int
+}
+
+// ping asks the API server of a cluster, and through it the kubelets of its nodes, several times a second until rest is called.
+func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pings {
+	t.Helper()
+	text := plane.must(t, "kubectl", "get", "secret", "-n", fleet, cluster+"-kubeconfig", "-o", "jsonpath={.data.value}")
+	kubeconfig, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(config.CAData)
+	client := &http.Client{Timeout: leaderChange, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{certificate}},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", y.socket)
+		},
+	}}
+	t.Cleanup(client.CloseIdleConnections)
+	p := &pings{stop: make(chan struct{}), worst: map[string]time.Duration{}, last: map[string]time.Time{}, lost: map[string]int{}}
+	paths := []string{"/readyz"}
+	for _, n := range nodes {
+		node, _, _ := strings.Cut(n, " ")
+		paths = append(paths, "/api/v1/nodes/"+node+"/proxy/healthz")
+	}
+	for _, path := range paths {
+		p.last[path] = time.Now()
+		p.done.Go(func() { p.ask(client, config.Host, path) })
+	}
+	t.Cleanup(func() { p.end() })
+	return p
+}
+
+// ask asks one thing again and again.
+func (p *pings) ask(client *http.Client, server, path string) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-tick.C:
+		}
+		ok := false
+		if response, err := client.Get(server + path); err == nil {
+			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+			response.Body.Close()
+			ok = err == nil && response.StatusCode == http.StatusOK && bytes.Equal(body, []byte("ok"))
+		}
+		p.mu.Lock()
+		if ok {
+			p.worst[path], p.last[path] = max(p.worst[path], time.Since(p.last[path])), time.Now()
+		} else {
+			p.lost[path]++
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *pings) end() {
+	select {
+	case <-p.stop:
+	default:
+		close(p.stop)
+	}
+	p.done.Wait()
+}
+
+// rest ends asking, and fails if something did not answer for too long.
+func (p *pings) rest(t *testing.T) {
+	t.Helper()
+	p.end()
+	for path, last := range p.last {
+		worst := max(p.worst[path], time.Since(last))
+		t.Logf("%s: the longest time between two answers was %s, %d questions were not answered", path, worst.Round(time.Millisecond), p.lost[path])
+		if worst > leaderChange {
+			t.Errorf("%s did not answer for %s", path, worst)
+		}
+	}
+}
+
+// config reaches a plane as its administrator.
+func (o own) config(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(o.home, "kubeconfig"))
+	if err == nil {
+		err = rest.LoadTLSFiles(config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// killPlane kills a plane, and with it its etcd and its API server.
+func (o own) killPlane(t *testing.T) {
+	t.Helper()
+	client := dock.Connect(o.home)
+	defer client.Close()
+	units, err := client.ListUnits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range units {
+		if u.Name == "plane" && u.PID > 0 {
+			if err := syscall.Kill(u.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no plane runs in %s: %+v", o.home, units)
+}
+
+// rows lists the hosts of the fleet.
+func rows(t *testing.T, plane own) []hostRow {
+	t.Helper()
+	var all []hostRow
+	if err := json.Unmarshal([]byte(plane.must(t, "host", "list", "-n", fleet, "-o", "json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// list names the objects of a kind in the fleet's namespace.
+func list(t *testing.T, plane own, kind string) []string {
+	t.Helper()
+	return strings.Fields(plane.must(t, "kubectl", "get", kind, "-n", fleet, "-o", "name"))
+}
+
+// available reports an error unless the cluster has so many machines and all are available.
+func available(t *testing.T, plane own, cluster string, want int) error {
+	t.Helper()
+	out := plane.must(t, "kubectl", "get", "machines", "-n", fleet, "-l", "cluster.x-k8s.io/cluster-name="+cluster, "-o",
+		`jsonpath={range .items[*]}{.metadata.name}{" "}{.status.conditions[?(@.type=="Available")].status}{"\n"}{end}`)
+	if strings.Count(out, " True\n") != want || strings.Count(out, "\n") != want {
+		return fmt.Errorf("%d available machines are wanted, there are:\n%s", want, out)
+	}
+	return nil
+}
+
+// inUse reports an error unless the plane has so many claimed hosts, and hears of all of them.
+func inUse(t *testing.T, plane own, want int) error {
+	t.Helper()
+	all := rows(t, plane)
+	for _, h := range all {
+		if h.State != "InUse" {
+			return fmt.Errorf("host %+v", h)
+		}
+	}
+	if len(all) != want {
+		return fmt.Errorf("%d hosts", len(all))
+	}
+	return nil
+}
+
+// nodesOf gives the nodes of a cluster, each with its uid and boot, sorted.
+func nodesOf(t *testing.T, plane own, cluster string) []string {
+	t.Helper()
+	out := plane.must(t, "kubectl", "--cluster", fleet+"/"+cluster, "get", "nodes", "-o",
+		`jsonpath={range .items[*]}{.metadata.name}{" "}{.metadata.uid}{" "}{.status.nodeInfo.bootID}{"\n"}{end}`)
+	nodes := strings.Split(strings.TrimSpace(out), "\n")
+	slices.Sort(nodes)
+	return nodes
+}

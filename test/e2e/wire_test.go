@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+)
+
+// wireDir is the variable that makes the test's binary serve as a wire: its value is a directory with the file "backends". What it listens on is in wireListen.
+const (
+	wireDir    = "CAPSTAN_TEST_WIRE"
+	wireListen = "CAPSTAN_TEST_WIRE_LISTEN"
+)
+
+// wire is a process that forwards connections: from an address in one network to addresses in the same one, or to Unix sockets, which all networks of the machine share.
+// Addresses are written "tcp HOST:PORT" and "unix PATH".
+type wire struct{ dir string }
+
+// newWire starts one in the network of the dock of a home directory, or, without one, in the machine's, and ends it with the test.
+func newWire(t *testing.T, home, listen string, backends ...string) wire {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{self}
+	if home != "" {
+		args = append(enterDock(t, home), self)
+	}
+	w := wire{t.TempDir()}
+	w.forward(t, backends...)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), wireDir+"="+w.dir, wireListen+"="+listen)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe() // it ends when this is closed, also when the test is killed
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("what forwards from %s ended: %v", listen, err)
+		}
+	})
+	eventually(t, "it listens on "+listen, func() error {
+		_, err := os.Stat(filepath.Join(w.dir, "listens"))
+		return err
+	})
+	return w
+}
+
+// enterDock gives a command line that runs another one in the network of a dock.
+func enterDock(t *testing.T, home string) []string {
+	t.Helper()
+	client := dock.Connect(home)
+	defer client.Close()
+	status, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatalf("entering the dock's network: %v", err)
+	}
+	args := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", status.PID)}
+	if status.Rootless {
+		args = append(args, fmt.Sprintf("--user=/proc/%d/ns/user", status.PID), "--preserve-credentials")
+	}
+	return args
+}
+
+// forward makes it forward to these addresses: to the first one that accepts.
+func (w wire) forward(t *testing.T, backends ...string) {
+	t.Helper()
+	file := filepath.Join(w.dir, "backends")
+	err := os.WriteFile(file+".new", []byte(strings.Join(backends, "\n")), 0o600)
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveWire is its process.
+func serveWire(dir string) error {
+	network, address, _ := strings.Cut(os.Getenv(wireListen), " ")
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "listens"), nil, 0o600); err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go forward(conn, dir)
+	}
+}
+
+// forward connects a client with the first backend that takes it.
+func forward(conn net.Conn, dir string) {
+	defer conn.Close()
+	backends, _ := os.ReadFile(filepath.Join(dir, "backends"))
+	for line := range strings.Lines(string(backends)) {
+		network, address, _ := strings.Cut(strings.TrimSpace(line), " ")
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		backend, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		cancel()
+		if err != nil {
+			continue
+		}
+		defer backend.Close()
+		go func() {
+			_, _ = io.Copy(backend, conn)
+			closeWrite(backend)
+		}()
+		_, _ = io.Copy(conn, backend)
+		return
+	}
+}
+
+func closeWrite(conn net.Conn) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
