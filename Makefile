@@ -92,7 +92,7 @@ test-upgrade: build kube-previous ## upgrade real clusters from the Kubernetes m
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
 
 .PHONY: test-long
-test-long: test-upgrade ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members
+test-long: test-upgrade test-bucket ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e
 
 .PHONY: test-faults
@@ -103,6 +103,10 @@ test-faults: kube ## the provider while its API server fails it, every call in t
 .PHONY: test-provider-binary
 test-provider-binary: build ## run a real provider of others as a process of the plane, and make a cluster by it (builds it first, which takes minutes)
 	@CAPSTAN_TEST_PROVIDER_BINARY=1 go test -count=1 -timeout 20m -v -run TestDevelopmentProvider ./test/clusterctl
+
+.PHONY: test-bucket
+test-bucket: ## backups in the bucket of a real S3-compatible store, on loopback (builds it first, which takes minutes)
+	@CAPSTAN_TEST_BUCKET=1 go test -count=1 -timeout 20m -v -run TestRealBucket ./extension/backup
 
 .PHONY: test-v1beta1
 test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only

@@ -337,7 +337,8 @@ func refused(response *http.Response) error {
 		_ = xml.Unmarshal(data, &why) // not every store says why
 	}
 	text := lastLines([]byte(why.Code + " " + why.Message))
-	if response.StatusCode == http.StatusNotFound && why.Code != "NoSuchBucket" {
+	// A bucket or an account that isn't there is answered with the same status, and is no object that is gone.
+	if response.StatusCode == http.StatusNotFound && why.Code == "NoSuchKey" {
 		return fmt.Errorf("%w: it answers %s %s", os.ErrNotExist, response.Status, text)
 	}
 	return fmt.Errorf("it answers %s %s", response.Status, text)

@@ -111,62 +111,75 @@ func newBucket(t *testing.T, prefix string) (*s3, *Bucket, Place, Credentials) {
 
 // A bucket does what a disk does: it keeps, finds, gives and removes backups, each whole or not at all.
 func TestBucket(t *testing.T) {
+	for name, prefix := range map[string]string{"with a prefix": "capstan/site-1", "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			s, b, _, _ := newBucket(t, prefix)
+			keepsBackups(t, b, func(key string, data []byte) { s.objects[key] = data })
+		})
+	}
+}
+
+// keepsBackups is what a bucket has to do. plant puts an object into it by another way.
+func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "snapshot")
 	data := []byte(strings.Repeat("etcd", 1000))
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(data)
-	for name, prefix := range map[string]string{"with a prefix": "capstan/site-1", "without": ""} {
-		t.Run(name, func(t *testing.T) {
-			s, b, _, _ := newBucket(t, prefix)
-			backup := func(cluster string, minute int) Manifest {
-				at := time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC)
-				return Manifest{
-					Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: cluster, Reason: ReasonManual, Time: at, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
-				}
-			}
-			for _, m := range []Manifest{backup("blue", 2), backup("blue", 1), backup("blue-2", 3), backup("green", 4)} {
-				if err := b.Add(t.Context(), m, file); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := b.Add(t.Context(), backup("blue", 1), file); err == nil || !strings.Contains(err.Error(), "412") {
-				t.Errorf("a backup was replaced by another of its name: %v", err)
-			}
-			damaged := backup("blue", 5)
-			damaged.SHA256 = strings.Repeat("0", 64)
-			if err := b.Add(t.Context(), damaged, file); err == nil || !strings.Contains(err.Error(), "XAmzContentSHA256Mismatch") {
-				t.Errorf("the store takes what is damaged on the way: %v", err)
-			}
-			s.objects[b.key(backup("blue", 6), snapshotFile)] = data // a crash before the manifest
-			for want, names := range map[int][2]string{2: {"default", "blue"}, 1: {"default", "green"}, 4: {"", ""}, 0: {"other", "blue"}} {
-				all, err := b.List(t.Context(), names[0], names[1])
-				if err != nil || len(all) != want || !slices.IsSortedFunc(all, func(a, b Manifest) int { return a.Time.Compare(b.Time) }) {
-					t.Errorf("backups of %q: %v, %v", names, all, err)
-				}
-			}
-			m := backup("blue", 1)
-			fetched := filepath.Join(t.TempDir(), "fetched")
-			if err := b.Fetch(t.Context(), m, fetched); err != nil {
-				t.Error(err)
-			}
-			if got, err := os.ReadFile(fetched); err != nil || string(got) != string(data) {
-				t.Errorf("fetched %d bytes, %v", len(got), err)
-			}
-			s.objects[b.key(m, snapshotFile)] = []byte("damaged")
-			if err := b.Fetch(t.Context(), m, fetched+"2"); err == nil || !strings.Contains(err.Error(), "is damaged") {
-				t.Errorf("fetching a damaged backup: %v", err)
-			}
-			for range 2 {
-				if err := b.Remove(t.Context(), m); err != nil {
-					t.Error(err)
-				}
-			}
-			if all, err := b.List(t.Context(), "default", "blue"); err != nil || len(all) != 1 {
-				t.Errorf("after one was removed: %v, %v", all, err)
-			}
-		})
+	backup := func(cluster string, minute int) Manifest {
+		at := time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC)
+		return Manifest{
+			Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: cluster, Reason: ReasonManual, Time: at, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
+		}
+	}
+	for _, m := range []Manifest{backup("blue", 2), backup("blue", 1), backup("blue-2", 3), backup("green", 4)} {
+		if err := b.Add(t.Context(), m, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Add(t.Context(), backup("blue", 1), file); err == nil || !strings.Contains(err.Error(), "412") {
+		t.Errorf("a backup was replaced by another of its name: %v", err)
+	}
+	damaged := backup("blue", 5)
+	damaged.SHA256 = strings.Repeat("0", 64)
+	if err := b.Add(t.Context(), damaged, file); err == nil || !strings.Contains(err.Error(), "XAmzContentSHA256Mismatch") {
+		t.Errorf("the store takes what is damaged on the way: %v", err)
+	}
+	plant(b.key(backup("blue", 6), snapshotFile), data) // a crash before the manifest
+	for want, names := range map[int][2]string{2: {"default", "blue"}, 1: {"default", "green"}, 4: {"", ""}, 0: {"other", "blue"}} {
+		all, err := b.List(t.Context(), names[0], names[1])
+		if err != nil || len(all) != want || !slices.IsSortedFunc(all, func(a, b Manifest) int { return a.Time.Compare(b.Time) }) {
+			t.Errorf("backups of %q: %v, %v", names, all, err)
+		}
+	}
+	m := backup("blue", 1)
+	fetched := filepath.Join(t.TempDir(), "fetched")
+	if err := b.Fetch(t.Context(), m, fetched); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(fetched); err != nil || string(got) != string(data) {
+		t.Errorf("fetched %d bytes, %v", len(got), err)
+	}
+	plant(b.key(m, snapshotFile), []byte("damaged"))
+	if err := b.Fetch(t.Context(), m, fetched+"2"); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("fetching a damaged backup: %v", err)
+	}
+	for range 2 {
+		if err := b.Remove(t.Context(), m); err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := b.List(t.Context(), "default", "blue"); err != nil || len(all) != 1 {
+		t.Errorf("after one was removed: %v, %v", all, err)
+	}
+	if err := b.Tidy(t.Context(), "default", "blue", time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+		t.Error(err)
+	}
+	left, err := b.keys(t.Context(), b.place.Prefix)
+	if slices.ContainsFunc(left, func(key string) bool { return key == b.key(backup("blue", 6), snapshotFile) }) || len(left) != 6 || err != nil {
+		t.Errorf("after tidying: %v, %v", left, err)
 	}
 }
 
@@ -178,32 +191,42 @@ func TestRefused(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	s.status = 0
-	for code, keys := range map[string][2]string{"SignatureDoesNotMatch": {"AKID", "WRONG"}, "InvalidAccessKeyId": {"OTHER", "SECRET"}} {
-		wrong, err := OpenBucket(place, Credentials{AccessKeyID: keys[0], SecretAccessKey: keys[1], CA: credentials.CA})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := wrong.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "it answers 403 Forbidden "+code) {
-			t.Errorf("wrong keys: %v, want %s", err, code)
-		}
-		wrong.Close()
-	}
+	refusesStrangers(t, place, credentials, "403 Forbidden InvalidAccessKeyId")
 	s.status = http.StatusTemporaryRedirect
 	if _, err := b.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "307") {
 		t.Errorf("a redirect: %v", err)
 	}
 	s.status = 0
-	place.Bucket = "other"
-	other, err := OpenBucket(place, credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	if _, err := other.List(t.Context(), "", ""); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "NoSuchBucket") {
-		t.Errorf("a bucket that is not there: %v", err)
-	}
 	if err := b.Remove(t.Context(), Manifest{Namespace: "..", Cluster: "a", Name: "b"}); err == nil {
 		t.Error("a name that leads elsewhere was accepted")
+	}
+}
+
+// refusesStrangers is what a store says to who has other keys, or asks for another bucket. unknown is its answer to an access key that it doesn't know.
+func refusesStrangers(t *testing.T, place Place, right Credentials, unknown string) {
+	t.Helper()
+	wrongKey, wrongSecret, elsewhere := right, right, place
+	wrongKey.AccessKeyID, wrongSecret.SecretAccessKey, elsewhere.Bucket = "OTHER", "WRONG", "other"
+	for want, c := range map[string]struct {
+		place       Place
+		credentials Credentials
+	}{
+		"it answers 403 Forbidden SignatureDoesNotMatch": {place, wrongSecret},
+		"it answers " + unknown:                          {place, wrongKey},
+		"it answers 404 Not Found NoSuchBucket":          {elsewhere, right},
+	} {
+		b, err := OpenBucket(c.place, c.credentials)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.List(t.Context(), "", ""); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		// What is refused must not look like something that has gone already.
+		if err := b.Remove(t.Context(), Manifest{Namespace: "default", Cluster: "blue", Name: "a"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("removing: got %v, want %s", err, want)
+		}
+		b.Close()
 	}
 }
 
