@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,13 +72,26 @@ func (t *target) useBinaries(given []string, request clusterctl.Request) (err er
 	return nil
 }
 
-// allowBinaries lets the plane run the programs that were given, and says what that means.
-func (a *app) allowBinaries(t *target) error {
+// binariesWait bounds how long a command waits for another one that installs programs: it may wait for its provider.
+const binariesWait = 10 * time.Minute
+
+// allowBinaries lets the plane run the programs that were given, and says what that means. Until done is called, no other command installs any: they would choose the same ports.
+func (a *app) allowBinaries(ctx context.Context, t *target) (done func(), err error) {
+	if len(t.binaries) == 0 {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, binariesWait)
+	defer cancel()
+	unlock, err := a.lockFile(ctx, filepath.Join(a.home.Plane(), "binaries.lock"), "capstan clusterctl with --provider-binary")
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.binaries)) {
 		if err := providers.Allow(a.home.Plane(), t.binaries[name]); err != nil {
-			return err
+			unlock()
+			return nil, err
 		}
 		fmt.Fprintf(a.err, "Provider %s runs as a process of the plane, %s. It is no container: it has your rights on this machine.\n", name, t.binaries[name])
 	}
-	return nil
+	return unlock, nil
 }

@@ -52,9 +52,11 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 				return a.printProviders(c)
 			}
 		}
-		if err := a.allowBinaries(t); err != nil {
+		done, err := a.allowBinaries(ctx, t)
+		if err != nil {
 			return err
 		}
+		defer done()
 		o := initOptions(c, left)
 		o.TargetNamespace, o.WaitProviders, o.WaitProviderTimeout = targetNamespace, wait, time.Duration(timeout)
 		if _, err := c.Init(ctx, o); err != nil {

@@ -81,9 +81,11 @@ func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
 		if err := c.MayChange(cmd.Context(), request); err != nil {
 			return err
 		}
-		if err := a.allowBinaries(t); err != nil {
+		done, err := a.allowBinaries(cmd.Context(), t)
+		if err != nil {
 			return err
 		}
+		defer done()
 		return c.ApplyUpgrade(cmd.Context(), upstream.ApplyUpgradeOptions{
 			Kubeconfig: c.Kubeconfig, Contract: contract, CoreProvider: core(request),
 			BootstrapProviders:        request[clusterctlv1.BootstrapProviderType],

@@ -16,7 +16,11 @@ func (a *app) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(string(a.home), 0o700); err != nil {
 		return nil, hint("choose another directory with --home or CAPSTAN_HOME", "making the home directory: %w", err)
 	}
-	path := filepath.Join(string(a.home), "lock")
+	return a.lockFile(ctx, filepath.Join(string(a.home), "lock"), "capstan up or down")
+}
+
+// lockFile waits until nobody else holds a file; others are what may.
+func (a *app) lockFile(ctx context.Context, path, others string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", a.home, err)
@@ -31,13 +35,13 @@ func (a *app) lock(ctx context.Context) (unlock func(), err error) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
 		if !said {
-			fmt.Fprintln(a.err, "Another capstan up or down is at work here; waiting for it.")
+			fmt.Fprintf(a.err, "Another %s is at work here; waiting for it.\n", others)
 			said = true
 		}
 		select {
 		case <-ctx.Done():
 			file.Close()
-			return nil, hint("try again when it has ended", "another capstan up or down is still at work in %s", a.home)
+			return nil, hint("try again when it has ended", "another %s is still at work in %s", others, a.home)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
