@@ -76,12 +76,15 @@ func (a *app) clusterKubeconfig(ctx context.Context, name string) (string, error
 	return path, nil
 }
 
+// newPrefix begins the names of files that are being written.
+const newPrefix = ".new-"
+
 // writeSecret writes a file with mode 0600 by renaming, so that nobody sees half of it.
 func writeSecret(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	temp, err := os.CreateTemp(filepath.Dir(path), newPrefix+"*") // mode 0600
 	if err != nil {
 		return err
 	}

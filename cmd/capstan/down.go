@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/rootfs"
 )
 
 func (a *app) downCommand() *cobra.Command {
@@ -66,12 +68,9 @@ func (a *app) removeHome() error {
 	}
 	known := map[string]bool{"kubeconfig": true, "lock": true, "dock": true, "plane": true, "clusters": true, "backups": true, "up.json": true}
 	for _, e := range entries {
-		if !known[e.Name()] {
+		if !known[e.Name()] && !strings.HasPrefix(e.Name(), newPrefix) {
 			return hint("remove it by hand if nothing in it is needed", "%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing %s: %w", dir, err)
-	}
-	return nil
+	return rootfs.Remove(dir) // hosts have folders that deny their owner access
 }

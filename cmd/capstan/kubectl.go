@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -44,10 +45,16 @@ func (a *app) kubectlCommand() *cobra.Command {
 				return hint("run: capstan up", "no management plane in %s", a.home)
 			}
 			// kubectl takes the place of this process: signals, terminal and exit code are its own, and nothing is left of it when it is killed.
-			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...), append(os.Environ(), "KUBECONFIG="+kubeconfig))
+			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...), environment(os.Environ(), "KUBECONFIG", kubeconfig))
 			return fmt.Errorf("starting %s: %w", kube, err)
 		},
 	}
+}
+
+// environment gives an environment in which a variable has a value, and no other one: of two the first would count. Pure.
+func environment(all []string, name, value string) []string {
+	all = slices.DeleteFunc(slices.Clone(all), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	return append(all, name+"="+value)
 }
 
 // takeOwnFlags takes --cluster and --home from the front of the arguments: all else is kubectl's.

@@ -2,8 +2,19 @@ package main
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 )
+
+func TestEnvironment(t *testing.T) {
+	given := []string{"A=1", "KUBECONFIG=/of/the/user", "KUBECONFIG_=2", "KUBECONFIG=/again"}
+	if got, want := environment(given, "KUBECONFIG", "/chosen"), []string{"A=1", "KUBECONFIG_=2", "KUBECONFIG=/chosen"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if given[1] != "KUBECONFIG=/of/the/user" {
+		t.Error("the environment itself was changed")
+	}
+}
 
 func TestTakeOwnFlags(t *testing.T) {
 	for name, c := range map[string]struct {

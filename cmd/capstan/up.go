@@ -172,7 +172,7 @@ func (a *app) waitForHosts(ctx context.Context, docked *dock.Client, hosts int, 
 	}
 	return poll(ctx, func() (bool, error) {
 		list := &infrav1.CapstanHostList{}
-		if err := c.List(ctx, list, client.InNamespace(a.namespace)); err != nil {
+		if err := c.List(ctx, list, client.InNamespace(defaultNamespace)); err != nil { // local hosts are there, and nowhere else
 			if _, gone := docked.Status(ctx); errors.Is(gone, dock.ErrNotRunning) {
 				return false, errDockEnded
 			}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// TestRemoveHome: what a process left that was killed is removed, what isn't Capstan's keeps all of it.
+func TestRemoveHome(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "home")
+	a := &app{home: home.Dir(dir), err: io.Discard}
+	closed := filepath.Join(dir, "dock", "hosts", "host-01", "root", "closed")
+	if err := os.MkdirAll(filepath.Join(closed, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(closed, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kubeconfig", newPrefix + "123", "mine"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.removeHome(); err == nil {
+		t.Error("a file that isn't Capstan's was removed")
+	}
+	if _, err := os.Stat(closed); err != nil {
+		t.Error("something was removed although not all may be")
+	}
+	if err := os.Remove(filepath.Join(dir, "mine")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.removeHome(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
