@@ -144,15 +144,15 @@ func (a *app) waitForCluster(ctx context.Context, c client.WithWatch, name strin
 	return fmt.Errorf("watching cluster %s: %w", name, err)
 }
 
-// poll calls done until it is true, it fails forty times in a row or for good, or ctx ends. The management plane may restart meanwhile, so
+// poll calls done until it is true, which ends it with done's error, or until it fails forty times in a row, or ctx ends. The management plane may restart meanwhile, so
 // some failures are borne.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	failures := 0
 	for {
 		ok, err := done()
 		switch {
-		case err == nil && ok:
-			return nil
+		case ok:
+			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errDockEnded):

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,29 @@ func TestMeasure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := measure(c.cluster, c.machines); got != c.want {
 				t.Errorf("measure = %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestPoll: what is over is over, also if it went wrong; other failures are borne for a while.
+func TestPoll(t *testing.T) {
+	wrong := errors.New("wrong")
+	for name, c := range map[string]struct {
+		answer func(call int) (bool, error)
+		calls  int
+		want   error
+	}{
+		"done at once":                 {func(int) (bool, error) { return true, nil }, 1, nil},
+		"over, and wrong":              {func(int) (bool, error) { return true, wrong }, 1, wrong},
+		"done after a failure":         {func(call int) (bool, error) { return call == 2, map[int]error{1: wrong}[call] }, 2, nil},
+		"the dock has ended meanwhile": {func(int) (bool, error) { return false, errDockEnded }, 1, errDockEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			err := poll(t.Context(), func() (bool, error) { calls++; return c.answer(calls) })
+			if !errors.Is(err, c.want) || calls != c.calls {
+				t.Errorf("%v after %d calls, want %v after %d", err, calls, c.want, c.calls)
 			}
 		})
 	}
