@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +16,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/extension/backup"
 	"github.com/capstan-dev/capstan/extension/backup/member"
 )
@@ -35,9 +31,10 @@ type restore struct {
 	access   *backup.Access
 	tool     backup.Tool
 	manifest backup.Manifest
-	snapshot string // path of the file that was fetched
-	hosts    []infrav1.CapstanHost
-	kept     string // where the first host keeps its old data
+	snapshot string        // path of the file that was fetched
+	hosts    []restoreHost // the first one gets the data
+	want     int           // how many control plane machines there are in the end
+	kept     string        // where the first host keeps its old data
 }
 
 func (a *app) backupRestoreCommand() *cobra.Command {
@@ -78,99 +75,22 @@ docs/backup.md says how it is done on owned hosts.`,
 	return cmd
 }
 
-// planRestore finds everything that is needed, and changes nothing.
-func (a *app) planRestore(ctx context.Context, store backup.Store, cluster, name string) (r *restore, err error) {
-	r = &restore{app: a}
-	if r.plane, err = a.client(); err != nil {
-		return nil, err
-	}
-	if r.cluster, err = a.cluster(ctx, r.plane, cluster); err != nil {
-		return nil, err
-	}
-	all, err := store.List(ctx, r.cluster.Namespace, cluster)
-	if err != nil && !errors.Is(err, backup.ErrDamaged) {
-		return nil, err
-	}
-	if err != nil {
-		fmt.Fprintln(a.err, "Left out:", err)
-	}
-	if r.manifest, err = chooseBackup(all, name); err != nil {
-		return nil, hint("see: capstan backup list "+cluster, "restoring cluster %s: %w", cluster, err)
-	}
-	if r.access, err = a.backupAccess(ctx, cluster); err != nil {
-		return nil, err
-	}
-	if err := r.manifest.Matches(r.access.Fingerprints); err != nil {
-		return nil, fmt.Errorf("restoring cluster %s: %w", cluster, err)
-	}
-	if r.tool, err = a.backupTool(); err != nil {
-		return nil, err
-	}
-	hosts := &infrav1.CapstanHostList{}
-	if err := r.plane.List(ctx, hosts, client.InNamespace(r.cluster.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing hosts: %w", err)
-	}
-	if r.hosts = controlPlaneHosts(hosts.Items, cluster); len(r.hosts) == 0 {
-		return nil, hint("see: capstan cluster describe "+cluster, "cluster %s has no control plane host", cluster)
-	}
-	for _, h := range r.hosts {
-		if _, err := os.Stat(a.home.HostRoot(h.Name)); err != nil {
-			return nil, hint("docs/backup.md says how it is done on owned hosts", "host %s is not a local one: its files are not here", h.Name)
-		}
-	}
-	return r, nil
-}
-
-// chooseBackup finds a backup by name, or the newest. Pure.
-func chooseBackup(all []backup.Manifest, name string) (backup.Manifest, error) {
-	if len(all) == 0 {
-		return backup.Manifest{}, errors.New("it has no backup")
-	}
-	if name == "" {
-		return all[len(all)-1], nil
-	}
-	i := slices.IndexFunc(all, func(m backup.Manifest) bool { return m.Name == name })
-	if i < 0 {
-		return backup.Manifest{}, fmt.Errorf("it has no backup %q", name)
-	}
-	return all[i], nil
-}
-
-// controlPlaneHosts finds the hosts with the control plane machines of a cluster, by name. Pure.
-func controlPlaneHosts(all []infrav1.CapstanHost, cluster string) []infrav1.CapstanHost {
-	var found []infrav1.CapstanHost
-	for _, h := range all {
-		if claim := h.Spec.Claim; claim != nil && claim.Cluster == cluster && claim.ControlPlane && !claim.Released {
-			found = append(found, h)
-		}
-	}
-	slices.SortFunc(found, func(a, b infrav1.CapstanHost) int { return strings.Compare(a.Name, b.Name) })
-	return found
-}
-
 func (r *restore) run(ctx context.Context, store backup.Store) (err error) {
-	directory, err := os.MkdirTemp("", "capstan-restore-")
+	directory, remove, err := backup.Scratch("")
 	if err != nil {
-		return fmt.Errorf("making a directory for the snapshot: %w", err)
+		return err
 	}
-	defer os.RemoveAll(directory)
+	defer remove()
 	r.snapshot = filepath.Join(directory, "etcd.db")
-	members := make([]*member.Member, 0, len(r.hosts))
-	for _, h := range r.hosts {
-		m, err := member.Read(r.home.HostRoot(h.Name))
-		if err != nil {
-			return fmt.Errorf("host %s: %w", h.Name, err)
-		}
-		members = append(members, m)
-	}
+	first := r.hosts[0]
 	steps := []struct {
 		name string
 		do   func(detail func(string)) error
 	}{
 		{"snapshot read", func(func(string)) error { return store.Fetch(ctx, r.manifest, r.snapshot) }},
-		{"control plane stopped", func(detail func(string)) error { return r.stop(ctx, members, detail) }},
-		{"data replaced on " + r.hosts[0].Name, func(func(string)) error { return r.replace(ctx, members[0]) }},
-		{"control plane answers", func(detail func(string)) error { return r.start(ctx, members[0], detail) }},
+		{"control plane stopped", func(detail func(string)) error { return r.stop(ctx, detail) }},
+		{"data replaced on " + first.name, func(func(string)) error { return r.replace(ctx, first.member) }},
+		{"control plane answers", func(detail func(string)) error { return r.start(ctx, first.member, detail) }},
 		{"other control plane machines replaced", func(detail func(string)) error { return r.replaceOthers(ctx, detail) }},
 	}
 	for _, step := range steps {
@@ -179,19 +99,22 @@ func (r *restore) run(ctx context.Context, store backup.Store) (err error) {
 		}
 	}
 	fmt.Fprintf(r.err, "Cluster %s is as it was at %s. Host %s keeps the old data in %s.\n",
-		r.cluster.Name, r.manifest.Time.Local().Format(time.DateTime), r.hosts[0].Name, r.kept)
+		r.cluster.Name, r.manifest.Time.Local().Format(time.DateTime), first.name, r.kept)
 	return r.tellOrphans(ctx)
 }
 
 // stop ends etcd everywhere: members that ran on would be another cluster of the same name. On failure all run again.
-func (r *restore) stop(ctx context.Context, members []*member.Member, detail func(string)) error {
+func (r *restore) stop(ctx context.Context, detail func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	var errs []error
-	for i, m := range members {
-		detail("host " + r.hosts[i].Name)
-		if err := m.Stop(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("host %s: %w", r.hosts[i].Name, err))
+	for _, h := range r.hosts {
+		if h.member == nil {
+			continue
+		}
+		detail("host " + h.name)
+		if err := h.member.Stop(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("host %s: %w", h.name, err))
 		}
 	}
 	// An API server that still answers would show what it remembers.
@@ -204,8 +127,16 @@ func (r *restore) stop(ctx context.Context, members []*member.Member, detail fun
 	if len(errs) == 0 {
 		return nil
 	}
-	for _, m := range members {
-		errs = append(errs, m.Start())
+	return errors.Join(append(errs, r.startAll())...)
+}
+
+// startAll lets etcd run on all hosts again, as before.
+func (r *restore) startAll() error {
+	var errs []error
+	for _, h := range r.hosts {
+		if h.member != nil {
+			errs = append(errs, h.member.Start())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -215,7 +146,7 @@ func (r *restore) replace(ctx context.Context, m *member.Member) (err error) {
 		return r.tool.Restore(ctx, r.snapshot, directory, backup.Identity{Name: m.Name, PeerURL: m.PeerURL})
 	}, time.Now())
 	if err != nil {
-		return errors.Join(err, m.Start())
+		return errors.Join(err, r.startAll())
 	}
 	return nil
 }
@@ -243,7 +174,7 @@ func (r *restore) replaceOthers(ctx context.Context, detail func(string)) error 
 	for _, h := range r.hosts[1:] {
 		for i := range machines {
 			m := &machines[i]
-			if m.Spec.InfrastructureRef.Name != h.Spec.Claim.Machine {
+			if m.Spec.InfrastructureRef.Name != h.machine {
 				continue
 			}
 			left[m.UID] = true
@@ -252,7 +183,7 @@ func (r *restore) replaceOthers(ctx context.Context, detail func(string)) error 
 			}
 		}
 	}
-	if len(r.hosts) == 1 {
+	if len(r.hosts) == 1 && r.want == 1 {
 		return nil
 	}
 	last := ""
@@ -261,7 +192,7 @@ func (r *restore) replaceOthers(ctx context.Context, detail func(string)) error 
 		if err != nil {
 			return false, err
 		}
-		last = missing(machines, left, len(r.hosts))
+		last = missing(machines, left, r.want)
 		detail(last)
 		return last == "", nil
 	})

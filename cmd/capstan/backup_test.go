@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +13,8 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/extension/backup"
+	"github.com/capstan-dev/capstan/extension/backup/member"
+	"github.com/capstan-dev/capstan/internal/home"
 )
 
 func TestChooseBackup(t *testing.T) {
@@ -92,6 +97,89 @@ func TestBackupsInABucketAreRefused(t *testing.T) {
 	} {
 		if code, _, errOut := capstan(t, "", args...); code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%v: %d %s, want %q", args, code, errOut, want)
+		}
+	}
+}
+
+func TestRestorable(t *testing.T) {
+	deleted, paused := metav1.Now(), true
+	good := []restoreHost{{name: "a", member: &member.Member{}}}
+	for name, c := range map[string]struct {
+		change func(*clusterv1.Cluster)
+		hosts  []restoreHost
+		want   string
+	}{
+		"as it should be":                      {nil, good, ""},
+		"a cluster that is being deleted":      {func(c *clusterv1.Cluster) { c.DeletionTimestamp = &deleted }, good, "being deleted"},
+		"a cluster that is paused":             {func(c *clusterv1.Cluster) { c.Spec.Paused = &paused }, good, "is paused"},
+		"no host":                              {nil, nil, "no control plane host"},
+		"none with etcd":                       {nil, []restoreHost{{name: "a"}}, "no place to go"},
+		"the only one with etcd is on its way": {nil, []restoreHost{{name: "a", member: &member.Member{}, leaving: true}}, "no place to go"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &clusterv1.Cluster{}
+			cluster.Name = "blue"
+			if c.change != nil {
+				c.change(cluster)
+			}
+			if err := restorable(cluster, c.hosts); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// controlPlaneFiles makes the files of a host whose etcd was stopped, or has not joined yet.
+func controlPlaneFiles(t *testing.T, a *app, host string, joined bool) {
+	t.Helper()
+	aside := filepath.Join(a.home.HostRoot(host), "etc/kubernetes/manifests-during-restore")
+	for _, dir := range []string{aside, filepath.Join(a.home.HostRoot(host), "etc/kubernetes/manifests"), filepath.Join(a.home.HostRoot(host), "var/lib/etcd/member")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !joined {
+		return
+	}
+	pod := `{"spec":{"containers":[{"command":["etcd","--name=n","--initial-advertise-peer-urls=https://10.0.0.1:2380","--data-dir=/var/lib/etcd"]}]}}`
+	for _, name := range []string{"etcd.yaml", "kube-apiserver.yaml"} {
+		if err := os.WriteFile(filepath.Join(aside, name), []byte(pod), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRestoreBeginsAgain: the data goes to a host with etcd whose machine stays, whatever its name; and if it can't be replaced there, etcd runs on all hosts as before.
+func TestRestoreBeginsAgain(t *testing.T) {
+	a := &app{home: home.Dir(t.TempDir()), err: io.Discard}
+	var hosts []infrav1.CapstanHost
+	for _, name := range []string{"a", "b", "c", "d"} {
+		h := infrav1.CapstanHost{}
+		h.Name, h.Spec.Claim = name, &infrav1.HostClaim{Machine: "m-" + name}
+		hosts = append(hosts, h)
+		controlPlaneFiles(t, a, name, name != "a")
+	}
+	leaving := clusterv1.Machine{}
+	now := metav1.Now()
+	leaving.DeletionTimestamp, leaving.Spec.InfrastructureRef.Name = &now, "m-b"
+	found, err := a.restoreHosts(hosts, []clusterv1.Machine{leaving})
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := ""
+	for _, h := range found {
+		order += h.name
+	}
+	if order != "cdba" || found[3].member != nil {
+		t.Errorf("the order is %s: %+v", order, found)
+	}
+	r := &restore{app: a, hosts: found, tool: backup.Tool{Path: "/there/is/none"}}
+	if err := r.replace(t.Context(), found[0].member); err == nil {
+		t.Error("data was replaced without a tool")
+	}
+	for _, name := range []string{"b", "c", "d"} {
+		if _, err := os.Stat(filepath.Join(a.home.HostRoot(name), "etc/kubernetes/manifests/etcd.yaml")); err != nil {
+			t.Errorf("etcd of host %s does not run again: %v", name, err)
 		}
 	}
 }

@@ -148,7 +148,16 @@ func (d Disk) Remove(_ context.Context, m Manifest) error {
 	if err := checkName(m.Namespace, m.Cluster, m.Name); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(d.path(m)); err != nil {
+	// It is no backup any more before the first file of it goes: what a crash leaves behind is found by Tidy.
+	leaving := filepath.Join(filepath.Dir(d.path(m)), newPrefix+m.Name)
+	err := os.Rename(d.path(m), leaving)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.RemoveAll(leaving)
+	}
+	if err != nil {
 		return fmt.Errorf("removing backup %s: %w", m.Name, err)
 	}
 	return nil

@@ -28,6 +28,8 @@ const (
 	etcdPort    = 2379
 	dialTimeout = 10 * time.Second
 	callTimeout = 15 * time.Second
+	// compareTimeout bounds how long a live member may take to sum up all keys. One that takes longer has better things to do.
+	compareTimeout = time.Minute
 	// maxSnapshot is more than etcd allows a database to be.
 	maxSnapshot = 16 << 30
 )

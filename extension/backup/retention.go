@@ -13,17 +13,27 @@ type Retention struct {
 	MaxAge time.Duration
 }
 
-// Expired gives the backups of one cluster that are to be removed, oldest first.
+// Expired gives the backups of one cluster that are to be removed, oldest first. When there are too many, those go first that were taken again for the same reason: a step that something
+// holds for days is backed up again and again, and takes nothing from earlier steps.
 func (r Retention) Expired(all []Manifest, now time.Time) []Manifest {
 	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b Manifest) int { return a.Time.Compare(b.Time) })
-	var expired []Manifest
+	sortByTime(sorted)
+	var expired, again, once []Manifest
 	for i, m := range sorted {
-		newer := len(sorted) - 1 - i
-		if newer > 0 && (newer >= max(r.Keep, 1) || (r.MaxAge > 0 && now.Sub(m.Time) > r.MaxAge)) {
+		newer := sorted[i+1:]
+		switch {
+		case len(newer) > 0 && r.MaxAge > 0 && now.Sub(m.Time) > r.MaxAge:
 			expired = append(expired, m)
+		case slices.ContainsFunc(newer, func(n Manifest) bool { return n.UID == m.UID && n.Reason == m.Reason }):
+			again = append(again, m)
+		default:
+			once = append(once, m)
 		}
 	}
+	if more := len(again) + len(once) - max(r.Keep, 1); more > 0 {
+		expired = append(expired, append(again, once...)[:more]...)
+	}
+	sortByTime(expired)
 	return expired
 }
 

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -34,6 +35,29 @@ func TestExpired(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAStepThatIsHeld: what is backed up again and again while something holds it takes nothing from what went before.
+func TestAStepThatIsHeld(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	backup := func(uid, reason string, hours int) Manifest {
+		return Manifest{Name: fmt.Sprint(uid, reason, hours), UID: uid, Reason: reason, Time: now.Add(-time.Duration(hours) * time.Hour)}
+	}
+	all := []Manifest{backup("1", "to-35", 900), backup("1", "to-36", 500), backup("2", "to-37", 400), backup("1", "to-37", 3), backup("1", "to-37", 2), backup("1", "to-37", 1), backup("1", "to-37", 0)}
+	var gone []string
+	for _, m := range (Retention{Keep: 4}).Expired(all, now) {
+		gone = append(gone, m.Name)
+	}
+	if want := []string{"1to-373", "1to-372", "1to-371"}; !slices.Equal(gone, want) {
+		t.Errorf("%v go, want %v", gone, want)
+	}
+	gone = nil
+	for _, m := range (Retention{Keep: 2, MaxAge: 600 * time.Hour}).Expired(all, now) {
+		gone = append(gone, m.Name)
+	}
+	if want := []string{"1to-35900", "1to-36500", "1to-373", "1to-372", "1to-371"}; !slices.Equal(gone, want) {
+		t.Errorf("%v go, want %v", gone, want)
 	}
 }
 

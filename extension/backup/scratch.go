@@ -14,9 +14,9 @@ const (
 	unlockedFor = time.Minute
 )
 
-// makeScratch makes a directory for snapshots in between, which are as secret as the cluster, and removes those that processes left behind that were killed:
-// a living one holds a lock on its own. parent may be empty for the directory of the operating system.
-func makeScratch(parent string) (path string, remove func(), err error) {
+// Scratch makes a directory for snapshots in between, which are as secret as the cluster, and removes those that processes left behind that were killed:
+// a living one holds a lock on its own. parent may be empty for the directory of the operating system. remove must be called in the end.
+func Scratch(parent string) (path string, remove func(), err error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}

@@ -10,7 +10,7 @@ import (
 // What a process left behind that was killed goes, what a living one works in stays.
 func TestScratchOfKilledProcesses(t *testing.T) {
 	parent := t.TempDir()
-	living, remove, err := makeScratch(parent)
+	living, remove, err := Scratch(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestScratchOfKilledProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	next, removeNext, err := makeScratch(parent)
+	next, removeNext, err := Scratch(parent)
 	if err != nil {
 		t.Fatal(err)
 	}

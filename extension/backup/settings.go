@@ -32,7 +32,7 @@ func Settings() []setting.Setting {
 	return []setting.Setting{
 		{
 			Name: settingKeep, Default: "5", Allowed: "a number between 1 and 500", Check: checkKeep,
-			Does: "How many backups of a cluster are kept, of those that hooks have asked for.",
+			Does: "How many backups of a cluster are kept, of those that hooks have asked for. What was taken again for the same step goes first.",
 		},
 		{
 			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for ever", Check: checkDuration(0, 0),
@@ -90,7 +90,7 @@ func isSecretName(value string) bool {
 
 // Policy says how backups are taken and kept.
 type Policy struct {
-	// Retention of those that hooks have asked for.
+	// Retention of those that hooks have asked for. What was taken again for the same step goes first.
 	Retention Retention
 	// FreshFor is how old a backup may be that an upgrade goes on with.
 	FreshFor time.Duration

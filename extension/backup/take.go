@@ -42,7 +42,7 @@ func Take(ctx context.Context, job Job) (m Manifest, err error) {
 		Name: nameOf(began, job.Reason), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason,
 		Time: began.UTC().Truncate(time.Second), Authorities: job.Access.Fingerprints,
 	}
-	directory, remove, err := makeScratch(job.Scratch)
+	directory, remove, err := Scratch(job.Scratch)
 	if err != nil {
 		return m, err
 	}
@@ -90,9 +90,11 @@ func compare(ctx context.Context, live *member, restored Contents) (bool, error)
 	if restored.Keys == 0 {
 		return false, fmt.Errorf("the snapshot from %s holds no keys: a Kubernetes cluster always has some", live.name)
 	}
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
 	there, err := read(ctx, live.Client, live.name, restored.Revision)
 	if err != nil || there.Compacted != restored.Compacted {
-		return false, nil // compacted meanwhile, or the member is gone: the sum of the snapshot was right
+		return false, nil // compacted meanwhile, or the member is gone or slow: the sum of the snapshot was right
 	}
 	if there.Hash != restored.Hash || there.Keys != restored.Keys {
 		return false, fmt.Errorf("the restored snapshot differs from %s at revision %d: %d keys with hash %d, there are %d with hash %d; take another one, and look at the member",

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	restoreTimeout = 5 * time.Minute
-	scratchTimeout = 2 * time.Minute
-	killDelay      = 5 * time.Second
-	firstDial      = 20 * time.Millisecond
+	killDelay = 5 * time.Second
+	firstDial = 20 * time.Millisecond
+	// connectTimeout bounds one try to connect to an etcd of this machine.
+	connectTimeout = 20 * time.Second
 	// revisionJump is what a restored cluster's revision is raised by, more than can have happened since the snapshot: clients
 	// that have seen later revisions then read everything again, instead of missing changes.
 	revisionJump = "1000000000"
@@ -64,7 +64,7 @@ type Identity struct {
 }
 
 // Restore makes a data directory, which must not exist, for a cluster of one member, from a snapshot. Its revision is raised so that clients of
-// the old cluster notice.
+// the old cluster notice. How long it takes depends on the size of the snapshot: ctx bounds it.
 func (t Tool) Restore(ctx context.Context, snapshot, directory string, identity Identity) error {
 	return t.restore(ctx, snapshot, directory, identity, "--bump-revision", revisionJump, "--mark-compacted")
 }
@@ -73,23 +73,21 @@ func (t Tool) restore(ctx context.Context, snapshot, directory string, identity 
 	if err := t.Check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, t.Path, append([]string{
 		"etcdutl", "snapshot", "restore", snapshot, "--data-dir", directory, "--name", identity.Name,
 		"--initial-cluster", identity.Name + "=" + identity.PeerURL, "--initial-advertise-peer-urls", identity.PeerURL,
 	}, more...)...)
 	cmd.WaitDelay = killDelay
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := cmd.CombinedOutput(); ctx.Err() != nil {
+		return fmt.Errorf("restoring the snapshot with etcdutl: %w", context.Cause(ctx))
+	} else if err != nil {
 		return fmt.Errorf("restoring the snapshot with etcdutl: %w: %s", err, lastLines(out))
 	}
 	return nil
 }
 
-// Verify restores a snapshot into an etcd of its own, in a directory that it makes below scratch and removes, and reads all of it.
+// Verify restores a snapshot into an etcd of its own, in a directory that it makes below scratch and removes, and reads all of it. ctx bounds it.
 func (t Tool) Verify(ctx context.Context, snapshot, scratch string) (contents Contents, err error) {
-	ctx, cancel := context.WithTimeout(ctx, scratchTimeout)
-	defer cancel()
 	directory, err := os.MkdirTemp(scratch, ".verify-")
 	if err != nil {
 		return contents, fmt.Errorf("making a directory to verify in: %w", err)
@@ -139,7 +137,7 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			// The first try is too early, and the default pause after it is a second.
 			Backoff:           backoff.Config{BaseDelay: firstDial, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: scratchTimeout,
+			MinConnectTimeout: connectTimeout,
 		})},
 	})
 	if err != nil {
@@ -162,10 +160,8 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 	return use(client)
 }
 
-// read reads what an etcd holds at a revision, or at the latest one if it is 0.
+// read reads what an etcd holds at a revision, or at the latest one if it is 0. It reads the whole database: ctx bounds it.
 func read(ctx context.Context, client *clientv3.Client, endpoint string, revision int64) (c Contents, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	all, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
 	if err != nil {
 		return c, fmt.Errorf("counting the keys: %w", err)

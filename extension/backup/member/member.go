@@ -28,6 +28,9 @@ const (
 	pollPause   = 100 * time.Millisecond
 )
 
+// ErrNone says that a host has no member.
+var ErrNone = errors.New("there is no etcd on the host")
+
 // pods are the static pods that must not run while the data is replaced, in the order in which they are given back.
 var pods = []string{"etcd.yaml", "kube-apiserver.yaml"}
 
@@ -40,7 +43,7 @@ type Member struct {
 	data string // absolute path of the data directory on the host
 }
 
-// Read finds the member of the host whose root directory this is; it is "/" on the host itself.
+// Read finds the member of the host whose root directory this is; it is "/" on the host itself. Without one the error is [ErrNone].
 func Read(root string) (*Member, error) {
 	for _, directory := range []string{manifests, aside} {
 		path := filepath.Join(root, directory, "etcd.yaml")
@@ -65,7 +68,7 @@ func Read(root string) (*Member, error) {
 		m.root = root
 		return m, nil
 	}
-	return nil, fmt.Errorf("there is no etcd on the host: it has no %s/etcd.yaml", manifests)
+	return nil, fmt.Errorf("%w: it has no %s/etcd.yaml", ErrNone, manifests)
 }
 
 // parse reads the flags of etcd in its static pod.
@@ -139,7 +142,9 @@ func (m *Member) Replace(make func(directory string) error, now time.Time) (kept
 		return "", fmt.Errorf("keeping the old data: %w", err)
 	}
 	if err := os.Rename(filepath.Join(fresh, "member"), filepath.Join(m.directory(), "member")); err != nil {
-		return "", fmt.Errorf("putting the restored data in place (the old data is in %s): %w", kept, err)
+		// Without any data etcd would begin an empty cluster.
+		back := move(filepath.Join(m.root, kept, "member"), filepath.Join(m.directory(), "member"))
+		return "", errors.Join(fmt.Errorf("putting the restored data in place: %w", err), back)
 	}
 	if err := os.RemoveAll(fresh); err != nil {
 		return "", fmt.Errorf("removing the directory of the restored data: %w", err)

@@ -124,3 +124,28 @@ func TestReadAHostWithoutEtcd(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestReplaceFails: whatever goes wrong, the member has its old data again.
+func TestReplaceFails(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"the data can't be made":         func(string) error { return errors.New("no") },
+		"what is made is no etcd's data": func(directory string) error { return os.MkdirAll(directory, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := host(t, "old")
+			m, err := Read(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Replace(make, time.Now()); err == nil {
+				t.Error("there is no error")
+			}
+			if got := database(t, root, "var/lib/etcd"); got != "old" {
+				t.Errorf("the data is %q", got)
+			}
+		})
+	}
+}
