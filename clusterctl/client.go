@@ -103,17 +103,19 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	plain := settings
 	c.own, settings = own, configuration{settings, own}
 	c.Client, err = upstream.New(ctx, "", upstream.InjectConfig(settings),
 		upstream.InjectRepositoryFactory(func(ctx context.Context, in upstream.RepositoryClientFactoryInput) (repository.Client, error) {
 			return c.repository(ctx, in.Provider, settings, repository.InjectYamlProcessor(in.Processor))
 		}),
 		upstream.InjectClusterClientFactory(func(in upstream.ClusterClientFactoryInput) (cluster.Client, error) {
-			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor), cluster.InjectRepositoryFactory(c.repository))
-			if c.Embedded() {
-				return withoutCertManager{all}, nil
+			if !c.Embedded() {
+				// What is in this binary has no components: upgrades look only where the user's configuration says.
+				return cluster.New(cluster.Kubeconfig(in.Kubeconfig), plain, cluster.InjectYamlProcessor(in.Processor)), nil
 			}
-			return all, nil
+			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor), cluster.InjectRepositoryFactory(c.repository))
+			return withoutCertManager{all}, nil
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("setting up clusterctl: %w", err)

@@ -1,0 +1,76 @@
+//go:build linux
+
+package clusterctl
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/clusterctl"
+)
+
+// TestUpgradeWithoutARepository: on a management cluster that is no embedded plane, the templates in a newer binary are no release to upgrade to. What has no repository in the
+// configuration is refused as clusterctl does it, and runs on; the templates work.
+func TestUpgradeWithoutARepository(t *testing.T) {
+	w := newWorld(t)
+	w.cluster()
+	w.install(current)
+	bare := filepath.Join(w.home, "bare.yaml")
+	w.without(bare, "infrastructure-capstan")
+	c, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: w.kubeconfig, Config: bare, Version: newer})
+	w.must(err)
+
+	if plans, err := c.PlanUpgrade(t.Context(), upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig}); err == nil || !strings.Contains(err.Error(), "capstan") {
+		t.Errorf("the plan is %+v, %v", plans, err)
+	}
+	for name, o := range map[string]upstream.ApplyUpgradeOptions{
+		"all providers":  {Contract: "v1beta2"},
+		"the named one":  {InfrastructureProviders: []string{"capstan:" + newer}},
+		"with its place": {InfrastructureProviders: []string{"capstan-system/capstan:" + newer}},
+	} {
+		if o.Kubeconfig = c.Kubeconfig; c.ApplyUpgrade(t.Context(), o) == nil {
+			t.Errorf("%s: an upgrade to a release that is nowhere has succeeded", name)
+		}
+		d := &appsv1.Deployment{}
+		w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "capstan-system", Name: "capstan-manager"}, d))
+		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 || w.installed() != current {
+			t.Errorf("%s: after an upgrade that was refused the manager has no replicas, or another version", name)
+		}
+	}
+
+	template, err := c.GetClusterTemplate(t.Context(), upstream.GetClusterTemplateOptions{
+		Kubeconfig: c.Kubeconfig, ClusterName: "c1", TargetNamespace: "blue", KubernetesVersion: "v1.36.3",
+		ProviderRepositorySource: &upstream.ProviderRepositorySourceOptions{InfrastructureProvider: c.Template(), Flavor: "topology"},
+	})
+	w.must(err)
+	if text, err := template.Yaml(); err != nil || !bytes.Contains(text, []byte("kind: ClusterClass")) {
+		t.Errorf("the templates in the binary don't work: %v\n%s", err, text)
+	}
+}
+
+// without writes a configuration that lacks the providers whose URL has a word in it.
+func (w *world) without(path, word string) {
+	w.Helper()
+	text, err := os.ReadFile(w.config)
+	w.must(err)
+	all := map[string]any{}
+	w.must(yaml.Unmarshal(text, &all))
+	var kept []any
+	for _, p := range all["providers"].([]any) {
+		if url, _ := p.(map[string]any)["url"].(string); !strings.Contains(url, word) {
+			kept = append(kept, p)
+		}
+	}
+	all["providers"] = kept
+	text, err = yaml.Marshal(all)
+	w.must(err)
+	w.must(os.WriteFile(path, text, 0o600))
+}
