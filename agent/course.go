@@ -13,8 +13,8 @@ import (
 // leaveMark is the annotation that clusterctl, in place of all others, puts on an object right before it deletes it in the management cluster that it has moved it from.
 const leaveMark = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// refusalPatience is how long a management cluster must have refused the agent before that counts as a sign that it has given the host up: an API server that has just
-// started refuses good tokens for some seconds.
+// refusalPatience is how long a management cluster must have refused the agent, without a break, before that counts as a sign that it has given the host up: an API server that has just
+// started refuses good tokens for some seconds. Silence is a break, and so is any other word.
 const refusalPatience = time.Minute
 
 // word is what a management cluster says about the host.

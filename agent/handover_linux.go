@@ -23,13 +23,13 @@ type handover struct {
 	agent *agent
 	store enrolment.Store
 
-	mu   sync.Mutex
-	said word                 // by the watch
-	host *v1beta2.CapstanHost // nil unless it is there
-	wake chan struct{}        // holds at most one
+	mu      sync.Mutex
+	said    word                 // by the watch
+	host    *v1beta2.CapstanHost // nil unless it is there
+	refused time.Time            // since when the management cluster has said nothing but that it refuses the agent; zero if it said something else last, or was silent
+	wake    chan struct{}        // holds at most one
 
-	refused time.Time // since when the management cluster refuses the agent; zero if it doesn't
-	before  string    // what was logged last
+	before string // what was logged last
 }
 
 // newHandover returns what was accepted before, too, in the agent's first report.
@@ -50,6 +50,9 @@ func (h *handover) unsee() { h.set(silent, nil) }
 func (h *handover) set(said word, host *v1beta2.CapstanHost) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if said != silent { // a watch that begins tells nothing yet
+		h.refused = time.Time{}
+	}
 	if said == h.said && offerOf(host) == offerOf(h.host) {
 		h.host = host
 		return
@@ -59,6 +62,20 @@ func (h *handover) set(said word, host *v1beta2.CapstanHost) {
 	case h.wake <- struct{}{}:
 	default:
 	}
+}
+
+// refusing takes the answer to a question, and returns for how long the management cluster has refused the agent without a break.
+func (h *handover) refusing(said word) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case said != refuses:
+		h.refused = time.Time{}
+		return 0
+	case h.refused.IsZero():
+		h.refused = time.Now()
+	}
+	return time.Since(h.refused)
 }
 
 func offerOf(host *v1beta2.CapstanHost) string {
@@ -220,18 +237,13 @@ func (h *handover) keep(ctx context.Context, next *enrolment.Enrolment) (again t
 func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed bool, again time.Duration, err error) {
 	host, err := h.agent.client.Look(ctx)
 	said := wordOf(host, err)
-	if said == present {
+	refused := h.refusing(said)
+	switch said {
+	case present:
 		h.see(host)
-		h.refused = time.Time{}
 		return false, time.Second, nil
-	}
-	if said == silent {
+	case silent:
 		return false, 0, err
-	}
-	if said != refuses {
-		h.refused = time.Time{}
-	} else if h.refused.IsZero() {
-		h.refused = time.Now()
 	}
 	there, err := h.look(ctx, next)
 	if err != nil {
@@ -241,7 +253,7 @@ func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed 
 	if err != nil {
 		return false, 0, err
 	}
-	if err := mayGo(said, time.Since(h.refused), there, all); err != nil {
+	if err := mayGo(said, refused, there, all); err != nil {
 		return false, 0, err
 	}
 	failpoint.Hit("changing sides")

@@ -1,14 +1,20 @@
 package agent
 
 import (
+	"context"
 	"encoding/pem"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/enrolment"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -209,6 +215,92 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 			t.Errorf("denied: %v, %v; tokens of the other: %d, %d", h.api.denied, there.denied, h.api.strangers, there.strangers)
 		}
 	})
+}
+
+// moved is a handover without the rest of the agent. It has accepted the offer uid/1 with a token that lives for life; its host has arrived in the target, and is in the source still.
+type moved struct {
+	*handover
+	here, there *apiServer
+	tokens      map[string]bool // of here
+}
+
+func newMoved(t *testing.T, life time.Duration) *moved {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &moved{here: newAPIServer(t), there: newAPIServer(t)}
+	c, err := config.Parse([]byte(m.here.config(t.TempDir())))
+	must(err)
+	client, err := rest.New(c, fixedToken(c.Token), "test")
+	must(err)
+	t.Cleanup(client.Close)
+	m.tokens = m.here.tokens
+	m.here.host.UID, m.here.host.Annotations = "uid", map[string]string{v1beta2.OfferAnnotation: "uid/1"}
+	m.here.host.Spec.Claim = &v1beta2.HostClaim{ProviderID: machine}
+	m.there.host.UID, m.there.host.Spec.Claim = "uid-there", m.here.host.Spec.Claim
+	j, err := journal.Open(c.JournalDir(), machine)
+	must(err)
+	must(j.Succeed(""))
+	must(j.Close())
+	store := enrolment.NewStore(c)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.there.Certificate().Raw})
+	must(store.Prepare(enrolment.Enrolment{Offer: "uid/1", Server: m.there.URL, CAData: string(ca), Token: m.there.issue(life)}))
+	log := slog.New(slog.DiscardHandler)
+	apply := func(context.Context, *v1beta2.AgentReport) error { return nil }
+	m.handover = newHandover(&agent{config: c, version: "test", client: client, report: newReporter(apply, log), log: log}, store)
+	return m
+}
+
+// be makes the source say this; the watch shows nothing of it.
+func (m *moved) be(said word) {
+	m.here.mu.Lock()
+	defer m.here.mu.Unlock()
+	m.here.silent, m.here.deleted, m.here.tokens = said == silent, said == absent, m.tokens
+	if said == refuses {
+		m.here.tokens = nil
+	}
+}
+
+// TestARefusalCountsAfterAMinuteWithoutABreak: silence, and whatever else the source says, begins the minute anew.
+func TestARefusalCountsAfterAMinuteWithoutABreak(t *testing.T) {
+	watched := word("shown by the watch")
+	cases := map[string]struct {
+		words []word // with a minute after each
+		moves bool
+	}{
+		"refused for a moment":                       {[]word{refuses}, false},
+		"refused for a minute":                       {[]word{refuses, refuses}, true},
+		"silent in between":                          {[]word{refuses, silent, refuses}, false},
+		"silent in between, then refused for long":   {[]word{refuses, silent, refuses, refuses}, true},
+		"there in between":                           {[]word{refuses, present, refuses}, false},
+		"seen by the watch in between":               {[]word{refuses, watched, refuses}, false},
+		"seen by the watch just before it ended too": {[]word{refuses, watched, silent, refuses}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMoved(t, 24*time.Hour)
+			changed := false
+			for _, said := range c.words {
+				if said == watched {
+					m.see(&m.here.host)
+				} else {
+					m.unsee()
+					m.be(said)
+					changed, _, _ = m.pass(t.Context())
+				}
+				if !m.refused.IsZero() {
+					m.refused = m.refused.Add(-refusalPatience)
+				}
+			}
+			if changed != c.moves {
+				t.Errorf("changed sides: %t", changed)
+			}
+		})
+	}
 }
 
 // waitLooks waits until the agent has asked n times more whether the host is there.
