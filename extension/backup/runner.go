@@ -9,6 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,6 +39,9 @@ const (
 	// rememberFor is how long the failures of a cluster are remembered that nobody asks about any more.
 	rememberFor = time.Hour
 )
+
+// kubeadmKind is the control plane that has an etcd which can be backed up.
+const kubeadmKind = "KubeadmControlPlane"
 
 // ErrNoPlace says that nothing tells where backups are to be kept, so none are taken.
 var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or set a bucket")
@@ -198,7 +204,7 @@ func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy)
 		return nil, server.Wait(askAgain, "backups of too many clusters are waited for: this one has to wait")
 	}
 	t := &try{
-		ended: make(chan struct{}), began: r.now(), kubeadm: cluster.Spec.ControlPlaneRef.Kind == "KubeadmControlPlane",
+		ended: make(chan struct{}), began: r.now(), kubeadm: cluster.Spec.ControlPlaneRef.Kind == kubeadmKind,
 		doing: "waiting for backups of other clusters", failures: failures,
 	}
 	r.jobs[k] = t
@@ -265,6 +271,9 @@ func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster,
 			m = *have
 			return nil
 		}
+		if err := r.initialized(ctx, cluster); err != nil {
+			return err
+		}
 		select {
 		case r.slots <- struct{}{}:
 			defer func() { <-r.slots }()
@@ -288,6 +297,27 @@ func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster,
 	}
 	err = r.options.Replicas.inTurn(ctx, string(cluster.UID), func() { tell("waiting for another replica of the extension") }, take)
 	return m, err
+}
+
+// initialized gives ErrNotInitialized for a kubeadm control plane that never answered: Cluster API makes the Secrets of a cluster before its first machine.
+func (r *Runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) error {
+	ref := cluster.Spec.ControlPlaneRef
+	if ref.Kind != kubeadmKind {
+		return nil
+	}
+	controlPlane := &unstructured.Unstructured{}
+	controlPlane.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.APIGroup, Version: "v1beta2", Kind: ref.Kind})
+	err := r.options.Reader.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, controlPlane)
+	if apierrors.IsNotFound(err) {
+		return nil // deleted meanwhile: what is there can be seen from the Secrets
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	if is, _, err := unstructured.NestedBool(controlPlane.Object, "status", "initialization", "controlPlaneInitialized"); err != nil || !is {
+		return fmt.Errorf("%w: %s %s was never initialized", ErrNotInitialized, ref.Kind, ref.Name)
+	}
+	return nil
 }
 
 // judge says what a try means for the hook.

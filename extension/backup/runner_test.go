@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -218,12 +221,50 @@ func TestAnAuthorityIsMissing(t *testing.T) {
 		"of another sort, which has none": {"HostedControlPlane", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{}, func(context.Context) error { return fmt.Errorf("%w: there is no Secret blue-etcd", ErrNoAuthority) })
+			w := newWorld(t, Options{Reader: controlPlane{initialized: true}}, func(context.Context) error { return fmt.Errorf("%w: there is no Secret blue-etcd", ErrNoAuthority) })
 			cluster := blue()
 			cluster.Spec.ControlPlaneRef.Kind = c.kind
 			message, err := w.Ensure(t.Context(), cluster, UpgradeReason("v1.35.4", "v1.36.3"), w.policy)
 			if (err != nil) != c.waits || !strings.Contains(fmt.Sprint(message, err), "there is no Secret blue-etcd") {
 				t.Errorf("%q, %v", message, err)
+			}
+		})
+	}
+}
+
+// controlPlane reads a control plane, and nothing else.
+type controlPlane struct {
+	client.Reader
+	initialized bool
+	err         error
+}
+
+func (c controlPlane) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if c.err != nil {
+		return c.err
+	}
+	return unstructured.SetNestedField(into.(*unstructured.Unstructured).Object, c.initialized, "status", "initialization", "controlPlaneInitialized")
+}
+
+// A control plane that never came up has nothing to save, although Cluster API has made its Secrets: its cluster can be deleted.
+func TestAControlPlaneThatNeverCameUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		reader controlPlane
+		takes  int32
+		want   string
+	}{
+		"never":            {controlPlane{}, 0, "no backup is taken: the cluster has no control plane yet"},
+		"it did":           {controlPlane{initialized: true}, 1, "was verified"},
+		"it is gone":       {controlPlane{err: apierrors.NewNotFound(schema.GroupResource{}, "blue")}, 1, "was verified"},
+		"it can't be read": {controlPlane{err: errors.New("no answer")}, 0, "is tried again: reading KubeadmControlPlane blue: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{Reader: c.reader}, func(context.Context) error { return nil })
+			cluster := blue()
+			cluster.Spec.ControlPlaneRef.Kind, cluster.Spec.ControlPlaneRef.Name = kubeadmKind, "blue"
+			message, err := w.Ensure(t.Context(), cluster, ReasonDelete, w.policy)
+			if text := fmt.Sprint(message, err); !strings.Contains(text, c.want) || w.takes.Load() != c.takes {
+				t.Errorf("%d takes, %s; want %d, %s", w.takes.Load(), text, c.takes, c.want)
 			}
 		})
 	}
