@@ -16,7 +16,7 @@ import (
 )
 
 // MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written: that is this one, or doesn't answer, or
-// machines are on local hosts, which are processes of this plane's dock. An empty target stands for a dry run, which has none.
+// some are paused, or machines are on local hosts, which are processes of this plane's dock. An empty target stands for a dry run, which has none.
 func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.Kubeconfig) error {
 	source, err := connect(c.Kubeconfig)
 	if err != nil {
@@ -31,6 +31,9 @@ func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.
 		if _, err := c.open(ctx, target); err != nil {
 			return err
 		}
+	}
+	if err := resumable(ctx, source, c.Kubeconfig, namespace); err != nil {
+		return err
 	}
 	hosts := &infrav1.CapstanHostList{}
 	if err := source.List(ctx, hosts, client.InNamespace(namespace)); err != nil {

@@ -67,7 +67,7 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
 				}
 			}
 			if err := c.Move(cmd.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: d.kubeconfig, Namespace: a.namespace, DryRun: dryRun}); err != nil {
-				return hint("the clusters may be paused now, here or there; see docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", a.namespace, err)
+				return hint("clusters and their classes may be paused now, here or there: the same command names what resumes them here; see docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", a.namespace, err)
 			}
 			if !dryRun {
 				a.next("capstan clusterctl describe cluster NAME --kubeconfig " + d.kubeconfig.Path)

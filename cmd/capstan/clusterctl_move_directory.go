@@ -26,10 +26,15 @@ func (a *app) moveByDirectory(ctx context.Context, c *clusterctl.Client, d direc
 	if target.Path == "" {
 		target = c.Kubeconfig
 	}
+	if d.to != "" {
+		if err := c.MaySave(ctx, a.namespace); err != nil {
+			return err
+		}
+	}
 	err := c.Move(ctx, upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: target, Namespace: a.namespace, ToDirectory: d.to, FromDirectory: d.from})
 	switch {
 	case err != nil && d.to != "":
-		return hint("clusters may be paused now; see docs/clusterctl.md for how to go on", "saving the clusters of namespace %s: %w", a.namespace, err)
+		return hint("clusters and their classes may be paused now: the same command names what resumes them (docs/clusterctl.md)", "saving the clusters of namespace %s: %w", a.namespace, err)
 	case err != nil:
 		return fmt.Errorf("restoring clusters from %s: %w", path, err)
 	case d.to != "":

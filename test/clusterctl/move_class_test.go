@@ -1,0 +1,84 @@
+//go:build linux
+
+package clusterctl
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/clusterctl"
+	"github.com/capstan-dev/capstan/test/apiserver"
+)
+
+// TestMoveWithAClass: a move that ends halfway leaves clusters and classes paused. What the next one prints resumes them in the source; then it goes on.
+func TestMoveWithAClass(t *testing.T) {
+	from, _ := newBareSide(t)
+	to, _ := newBareSide(t)
+	from.classed("blue")
+	from.initialized()
+	c, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
+	from.must(err)
+	target := upstream.Kubeconfig{Path: to.kubeconfig}
+	from.must(c.MayMove(t.Context(), "blue", target))
+
+	// As the mover leaves them when it ends after pausing.
+	from.pause("blue")
+	err = c.MayMove(t.Context(), "blue", target)
+	if err == nil || c.MaySave(t.Context(), "blue") == nil {
+		t.Fatalf("what is paused may move: %v", err)
+	}
+	kube, failed := apiserver.Bundle()
+	from.must(failed)
+	programs := t.TempDir()
+	from.must(os.Symlink(kube, filepath.Join(programs, "kubectl")))
+	commands := 0
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "kubectl ") {
+			continue
+		}
+		commands++
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", line)
+		cmd.Env = []string{"PATH=" + programs, "HOME=" + from.home}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if commands != 2 {
+		t.Errorf("there are %d commands, for a cluster and a class, in %v", commands, err)
+	}
+	from.must(c.MayMove(t.Context(), "blue", target))
+	from.must(c.Move(t.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: target, Namespace: "blue"}))
+	if from.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.ClusterClass{}, "capstan-owned") {
+		t.Error("the cluster or its class has not moved")
+	}
+}
+
+// classed makes a cluster with its class, which nobody reconciles.
+func (s side) classed(namespace string) {
+	s.Helper()
+	for _, o := range documents(s.T, s.generate("topology-owned")) {
+		o.SetNamespace(namespace)
+		s.must(s.api.Create(s.Context(), o))
+	}
+}
+
+// pause pauses the clusters and classes of a namespace, as the mover does.
+func (s side) pause(namespace string) {
+	s.Helper()
+	clusters, classes := &clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}
+	s.must(s.api.List(s.Context(), clusters, client.InNamespace(namespace)))
+	s.must(s.api.List(s.Context(), classes, client.InNamespace(namespace)))
+	for i := range clusters.Items {
+		s.must(s.api.Patch(s.Context(), &clusters.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))))
+	}
+	for i := range classes.Items {
+		s.must(s.api.Patch(s.Context(), &classes.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`))))
+	}
+}
