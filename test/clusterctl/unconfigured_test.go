@@ -74,3 +74,25 @@ func (w *world) without(path, word string) {
 	w.must(err)
 	w.must(os.WriteFile(path, text, 0o600))
 }
+
+// TestFeaturesOfCore: ClusterClasses and the Runtime SDK are switched on as docs/clusterctl.md says, where core is there already.
+func TestFeaturesOfCore(t *testing.T) {
+	w := newWorld(t)
+	w.cluster()
+	w.install(current)
+	w.env = []string{"CLUSTER_TOPOLOGY=true", "EXP_RUNTIME_SDK=true"}
+	w.run("upgrade", "apply", "--core", "cluster-api:"+version(t), "--control-plane", "kubeadm:"+version(t))
+	for name, want := range map[client.ObjectKey][]string{
+		{Namespace: "capi-system", Name: "capi-controller-manager"}:                                             {"ClusterTopology=true", "RuntimeSDK=true"},
+		{Namespace: "capi-kubeadm-control-plane-system", Name: "capi-kubeadm-control-plane-controller-manager"}: {"ClusterTopology=true"},
+	} {
+		d := &appsv1.Deployment{}
+		w.must(w.api.Get(t.Context(), name, d))
+		args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " ")
+		for _, gate := range want {
+			if !strings.Contains(args, gate) {
+				t.Errorf("%s has not %s: %s", name.Name, gate, args)
+			}
+		}
+	}
+}
