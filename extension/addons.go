@@ -74,7 +74,7 @@ func (a *addOns) beforeClusterUpgrade(ctx context.Context, _ setting.Values, req
 	case err != nil:
 		response.Message = "add-ons could not be compared: " + err.Error()
 	case len(drift) > 0:
-		response.Message = "add-ons: " + a.tell(ctx, &request.Cluster, drift, "changed since they were applied")
+		response.Message = "add-ons: " + a.tell(ctx, &request.Cluster, drift, "changed since they were applied", a.announce.once)
 	}
 	return nil
 }
@@ -174,7 +174,10 @@ func (a *addOns) apply(ctx context.Context, cluster *clusterv1.Cluster, objects 
 		parts = append(parts, "no longer wanted but left: "+names(result.Left))
 	}
 	if len(result.Drift) > 0 {
-		parts = append(parts, a.tell(ctx, cluster, result.Drift, "changed since they were applied, and put right"))
+		parts = append(parts, a.tell(ctx, cluster, result.Drift, "changed since they were applied, and put right", a.announce.again))
+	}
+	if result.Unseen > 0 {
+		parts = append(parts, fmt.Sprintf("%d not compared, for the time was over", result.Unseen))
 	}
 	if err != nil {
 		return "", err
@@ -185,15 +188,18 @@ func (a *addOns) apply(ctx context.Context, cluster *clusterv1.Cluster, objects 
 	return "add-ons: " + strings.Join(parts, ", "), nil
 }
 
-// tell reports drift: as an Event of the Cluster, in the metric, and as text for the message.
-func (a *addOns) tell(ctx context.Context, cluster *clusterv1.Cluster, drift []addon.Drift, how string) string {
+// tell reports drift: as an Event of the Cluster, in the metric if the Event is a new one, and as text for the message.
+func (a *addOns) tell(ctx context.Context, cluster *clusterv1.Cluster, drift []addon.Drift, how string, announce func(ctx context.Context, cluster *clusterv1.Cluster, reason, message string) (isNew bool)) string {
 	var refs []addon.Ref
 	for _, d := range drift {
-		a.drift.WithLabelValues(d.What).Inc()
 		refs = append(refs, d.Ref)
 	}
 	text := fmt.Sprintf("%d %s: %s", len(drift), how, names(refs))
-	a.announce.warn(ctx, cluster, "AddOnDrift", "Objects of add-ons were "+text)
+	if announce(ctx, cluster, "AddOnDrift", "Objects of add-ons were "+text) {
+		for _, d := range drift {
+			a.drift.WithLabelValues(d.What).Inc()
+		}
+	}
 	return text
 }
 

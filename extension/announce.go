@@ -2,10 +2,13 @@ package extension
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,13 +21,25 @@ type announcer struct {
 	now    func() time.Time
 }
 
-func (a announcer) warn(ctx context.Context, cluster *clusterv1.Cluster, reason, message string) {
+// again makes an Event each time.
+func (a announcer) again(ctx context.Context, cluster *clusterv1.Cluster, reason, message string) bool {
+	return a.make(ctx, cluster, metav1.ObjectMeta{GenerateName: cluster.Name + "."}, reason, message)
+}
+
+// once makes an Event, unless there is one that says the same: of what stays as it is while a Cluster is asked about again and again. It is false if there is.
+func (a announcer) once(ctx context.Context, cluster *clusterv1.Cluster, reason, message string) bool {
+	sum := sha256.Sum256([]byte(string(cluster.UID) + "/" + reason + "/" + message))
+	return a.make(ctx, cluster, metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", cluster.Name, sum[:8])}, reason, message)
+}
+
+func (a announcer) make(ctx context.Context, cluster *clusterv1.Cluster, name metav1.ObjectMeta, reason, message string) (isNew bool) {
 	if a.writer == nil {
-		return
+		return true
 	}
 	now := metav1.NewTime(a.now())
+	name.Namespace = cluster.Namespace
 	err := a.writer.Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: cluster.Name + ".", Namespace: cluster.Namespace},
+		ObjectMeta: name,
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID,
 		},
@@ -32,7 +47,11 @@ func (a announcer) warn(ctx context.Context, cluster *clusterv1.Cluster, reason,
 		Source: corev1.EventSource{Component: "capstan-extension"}, ReportingController: "capstan.dev/extension",
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	})
+	if apierrors.IsAlreadyExists(err) {
+		return false
+	}
 	if err != nil {
 		a.log.WarnContext(ctx, "An Event could not be made", "cluster", cluster.Namespace+"/"+cluster.Name, "reason", reason, "error", err)
 	}
+	return true
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/runtime/record"
 	"github.com/capstan-dev/capstan/runtime/unblock"
@@ -99,5 +103,42 @@ func TestNotPassed(t *testing.T) {
 	call.Answer = record.Success
 	if err := notPassed([]record.Call{call}, order); !strings.Contains(err.Error(), "not needed any more") {
 		t.Errorf("when it blocks no longer: %v", err)
+	}
+}
+
+// changing is an API server on which somebody changes the Cluster before the first write.
+type changing struct {
+	client.Client
+	spec    bool // the spec, not only the status
+	patches int
+	granted bool
+}
+
+func (c *changing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	if c.patches++; c.patches == 1 {
+		return errors.New("conflict")
+	}
+	c.granted = true
+	return nil
+}
+
+func (c *changing) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if c.spec {
+		o.SetGeneration(o.GetGeneration() + 1)
+	}
+	return nil
+}
+
+// TestGrant: the permission is for the spec that the administrator has seen.
+func TestGrant(t *testing.T) {
+	order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "me", Reason: "x", Until: time.Now().Add(time.Minute)}
+	for name, spec := range map[string]bool{"the status changes": false, "the spec changes": true} {
+		t.Run(name, func(t *testing.T) {
+			c := &changing{spec: spec}
+			err := grant(t.Context(), c, &clusterv1.Cluster{}, order)
+			if c.granted == spec || (err == nil) == spec || err != nil && !strings.Contains(err.Error(), "was changed by somebody") {
+				t.Errorf("granted: %t after %d writes, %v", c.granted, c.patches, err)
+			}
+		})
 	}
 }

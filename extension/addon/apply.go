@@ -39,6 +39,8 @@ type Result struct {
 	Left []Ref
 	// Drift is what had been changed since it was applied.
 	Drift []Drift
+	// Unseen is how many objects were applied earlier and not compared, because the time was over.
+	Unseen int
 }
 
 // Drift is an object that was not as it had been applied.
@@ -48,7 +50,8 @@ type Drift struct {
 	What string
 }
 
-// Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated; an error leaves what is done done.
+// Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated; an error leaves what is done done. What is new or has changed comes
+// first, so that each call gets further, however little time it has; what is as it was wanted last time is then looked at for drift.
 func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
 	outer := ctx
 	if deadline, bounded := ctx.Deadline(); bounded {
@@ -69,18 +72,45 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 		if err != nil {
 			return result, err
 		}
+		if at := inv.known(there); at >= 0 {
+			// The same object under another name: its namespace was left out, or is given now.
+			if wantedAlso(objects, inv.entries[at].Ref) {
+				return result, twice(&objects[i], inv.entries[at].Ref)
+			}
+			inv.entries[at].Ref, inv.entries[at].Hash = objects[i].Ref, ""
+			continue
+		}
 		inv.entries = append(inv.entries, entry{Ref: objects[i].Ref, Adopted: there != nil})
 	}
 	if err := inv.write(ctx, c); err != nil {
 		return result, err
 	}
-	err = applyAll(ctx, c, inv, objects, &result)
+	outstanding, rest := split(inv, objects)
+	err = applyAll(ctx, c, inv, outstanding, &result)
 	if err == nil {
 		err = prune(ctx, c, inv, objects, &result)
+	}
+	if err == nil {
+		err = applyAll(ctx, c, inv, rest, &result)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && outer.Err() == nil {
+			result.Unseen, err = len(objects)-result.Applied, nil
+		}
 	}
 	noted, cancel := context.WithTimeout(context.WithoutCancel(outer), noteWithin)
 	defer cancel()
 	return result, errors.Join(err, inv.write(noted, c))
+}
+
+// split gives the objects that were not applied yet as they are wanted now, after the namespaces and definitions that they may need, and the others.
+func split(inv *inventory, objects []Object) (outstanding, rest []Object) {
+	for _, o := range objects {
+		if o.phase > 1 && inv.has(&o) {
+			rest = append(rest, o)
+		} else {
+			outstanding = append(outstanding, o)
+		}
+	}
+	return outstanding, rest
 }
 
 func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Object, result *Result) error {
@@ -96,7 +126,10 @@ func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Ob
 		known := &inv.entries[inv.find(o.Ref)]
 		drift, after, foreign, err := apply(ctx, c, o, known, false)
 		if err != nil {
-			return fmt.Errorf("applying %s of %s (%d of %d are applied): %w", o.Ref, o.Source, result.Applied, len(objects), err)
+			return fmt.Errorf("applying %s of %s: %w", o.Ref, o.Source, err)
+		}
+		if at := inv.known(after); at >= 0 && inv.entries[at].Ref.same() != o.Ref.same() && wantedAlso(objects, inv.entries[at].Ref) {
+			return twice(o, inv.entries[at].Ref)
 		}
 		known.Adopted = known.Adopted || foreign
 		if drift != "" {
@@ -109,6 +142,15 @@ func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Ob
 		return established(ctx, c, objects)
 	}
 	return nil
+}
+
+// wantedAlso tells whether an object of this name is among those that are wanted.
+func wantedAlso(objects []Object, ref Ref) bool {
+	return slices.ContainsFunc(objects, func(o Object) bool { return o.Ref.same() == ref.same() })
+}
+
+func twice(o *Object, other Ref) error {
+	return fmt.Errorf("%s of %s is in the add-ons twice, also as %s: give it its namespace, or none if its kind has none", o.Ref, o.Source, other)
 }
 
 // apply writes one object, and says how it differed from what was applied last, and whether it is foreign: somebody else has made it. A dry run changes nothing.
@@ -230,7 +272,7 @@ func isEstablished(crd *unstructured.Unstructured) bool {
 func prune(ctx context.Context, c client.Client, inv *inventory, objects []Object, result *Result) error {
 	for i := len(inv.entries) - 1; i >= 0; i-- {
 		e := inv.entries[i]
-		if slices.ContainsFunc(objects, func(o Object) bool { return o.Ref.same() == e.Ref.same() }) {
+		if wantedAlso(objects, e.Ref) {
 			continue
 		}
 		removed, err := remove(ctx, c, e)
@@ -284,11 +326,10 @@ func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, e
 	}
 	var found []Drift
 	for i := range objects {
-		at := inv.find(objects[i].Ref)
-		if at < 0 || inv.entries[at].UID == "" || inv.entries[at].Hash != objects[i].Hash {
+		if !inv.has(&objects[i]) {
 			continue
 		}
-		drift, _, _, err := apply(ctx, c, &objects[i], &inv.entries[at], true)
+		drift, _, _, err := apply(ctx, c, &objects[i], &inv.entries[inv.find(objects[i].Ref)], true)
 		if err != nil {
 			return nil, fmt.Errorf("comparing %s of %s: %w", objects[i].Ref, objects[i].Source, err)
 		}
@@ -306,12 +347,12 @@ func Outstanding(ctx context.Context, c client.Reader, objects []Object) (missin
 		return nil, nil, err
 	}
 	for i := range objects {
-		if at := inv.find(objects[i].Ref); at < 0 || inv.entries[at].UID == "" || inv.entries[at].Hash != objects[i].Hash {
+		if !inv.has(&objects[i]) {
 			missing = append(missing, objects[i].Ref)
 		}
 	}
 	for _, e := range inv.entries {
-		if !slices.ContainsFunc(objects, func(o Object) bool { return o.Ref.same() == e.Ref.same() }) {
+		if !wantedAlso(objects, e.Ref) {
 			superfluous = append(superfluous, e.Ref)
 		}
 	}

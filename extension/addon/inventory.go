@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -35,7 +36,7 @@ type entry struct {
 type inventory struct {
 	entries []entry
 	stored  *corev1.ConfigMap // as it was read or written last; nil if there is none
-	written string            // its content
+	content string            // what it holds
 }
 
 // readInventory reads the inventory of a workload cluster. There is none before the first add-on.
@@ -48,11 +49,11 @@ func readInventory(ctx context.Context, c client.Reader) (*inventory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the inventory of add-ons: %w", err)
 	}
-	inv := &inventory{stored: stored, written: stored.Data[inventoryKey]}
-	if inv.written == "" {
+	inv := &inventory{stored: stored, content: stored.Data[inventoryKey]}
+	if inv.content == "" {
 		return inv, nil
 	}
-	if err := json.Unmarshal([]byte(inv.written), &inv.entries); err != nil {
+	if err := json.Unmarshal([]byte(inv.content), &inv.entries); err != nil {
 		return nil, fmt.Errorf("the inventory of add-ons in ConfigMap %s/%s can't be read (%w): delete it to have it made anew; "+
 			"what was applied before is not removed any more then", InventoryNamespace, InventoryName, err)
 	}
@@ -65,7 +66,7 @@ func (inv *inventory) write(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return fmt.Errorf("encoding the inventory of add-ons: %w", err)
 	}
-	if string(data) == inv.written || len(inv.entries) == 0 && inv.stored == nil {
+	if string(data) == inv.content || len(inv.entries) == 0 && inv.stored == nil {
 		return nil
 	}
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -83,11 +84,25 @@ func (inv *inventory) write(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return fmt.Errorf("writing the inventory of add-ons: %w", err)
 	}
-	inv.stored, inv.written = next, string(data)
+	inv.stored, inv.content = next, string(data)
 	return nil
 }
 
 // find gives the place of an object in the inventory, -1 if it has none.
 func (inv *inventory) find(ref Ref) int {
 	return slices.IndexFunc(inv.entries, func(e entry) bool { return e.Ref.same() == ref.same() })
+}
+
+// has tells whether an object was applied as it is wanted now.
+func (inv *inventory) has(o *Object) bool {
+	at := inv.find(o.Ref)
+	return at >= 0 && inv.entries[at].UID != "" && inv.entries[at].Hash == o.Hash
+}
+
+// known gives the place of the object that is there, whatever it is called in the inventory; -1 if it has none.
+func (inv *inventory) known(there *unstructured.Unstructured) int {
+	if there == nil {
+		return -1
+	}
+	return slices.IndexFunc(inv.entries, func(e entry) bool { return e.UID == there.GetUID() })
 }

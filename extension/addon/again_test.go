@@ -1,0 +1,112 @@
+package addon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestTheSameUnderAnotherName: writing out a namespace, or leaving one out, changes nothing about what is there, and it is removed when nobody wants it any more.
+func TestTheSameUnderAnotherName(t *testing.T) {
+	const in, without = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again, namespace: default}\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\n"
+	const role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: again}\n"
+	for name, c := range map[string]struct {
+		first, second string
+		object        client.Object
+	}{
+		"a namespace is written out":          {without, in, &corev1.ConfigMap{}},
+		"a namespace is left out":             {in, without, &corev1.ConfigMap{}},
+		"a namespace of a kind that has none": {role, strings.Replace(role, "again}", "again, namespace: default}", 1), &rbacv1.ClusterRole{}},
+		"and without it again":                {strings.Replace(role, "again}", "again, namespace: default}", 1), role, &rbacv1.ClusterRole{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(t)
+			key := client.ObjectKey{Name: "again"}
+			if _, is := c.object.(*corev1.ConfigMap); is {
+				key.Namespace = "default"
+			}
+			mustApply(t, w, choose(t, source("a", "", "", "", c.first)))
+			if err := w.Get(t.Context(), key, c.object); err != nil {
+				t.Fatal(err)
+			}
+			uid := c.object.GetUID()
+			objects := choose(t, source("a", "", "", "", c.second))
+			for range 2 {
+				if result := mustApply(t, w, objects); len(result.Removed)+len(result.Left)+len(result.Drift) > 0 {
+					t.Errorf("got %+v", result)
+				}
+			}
+			if err := w.Get(t.Context(), key, c.object); err != nil || c.object.GetUID() != uid {
+				t.Fatalf("the object has uid %s, %v; it had %s", c.object.GetUID(), err, uid)
+			}
+			if missing, superfluous, err := Outstanding(t.Context(), w, objects); err != nil || len(missing)+len(superfluous) > 0 {
+				t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
+			}
+			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first), source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
+				t.Errorf("both at the same time: %v", err)
+			}
+			if result := mustApply(t, w, nil); len(result.Removed) != 1 {
+				t.Errorf("when nobody wants it: %+v", result)
+			}
+			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first), source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
+				t.Errorf("both from the start: %v", err)
+			}
+		})
+	}
+}
+
+// slow takes its time for each write.
+type slow struct{ client.Client }
+
+func (s slow) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(40 * time.Millisecond):
+	}
+	return s.Client.Apply(ctx, o, opts...)
+}
+
+// TestLittleTime: each call gets further, also when there is never time for all of it; and what has no time to be compared is no error.
+func TestLittleTime(t *testing.T) {
+	w := cluster(t)
+	documents := []string{namespace}
+	for i := range 40 {
+		documents = append(documents, config(fmt.Sprint("little-", i)))
+	}
+	objects := choose(t, source("shop", "", "", "", documents...))
+	apply := func(objects []Object) (Result, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return Apply(ctx, slow{w}, objects)
+	}
+	calls := 0
+	var result Result
+	var err error
+	for result, err = apply(objects); err != nil; result, err = apply(objects) {
+		if calls++; calls > 20 {
+			t.Fatalf("after %d calls: %+v, %v", calls, result, err)
+		}
+	}
+	if calls == 0 {
+		t.Error("it had time for all of it: the test shows nothing")
+	}
+	if missing, _, err := Outstanding(t.Context(), w, objects); err != nil || len(missing) > 0 {
+		t.Errorf("outstanding are %v, %v", missing, err)
+	}
+	if result, err := apply(objects); err != nil || result.Unseen == 0 || result.Unseen+result.Applied != len(objects) {
+		t.Errorf("when all is applied: %+v, %v", result, err)
+	}
+	// What is new comes before what is only looked at.
+	more := choose(t, source("shop", "", "", "", append(documents, config("zz-new"))...))
+	if _, err := apply(more); err != nil || get(t, w, "zz-new") == nil {
+		t.Errorf("something new: %v", err)
+	}
+}
