@@ -294,25 +294,17 @@ func (t fixedToken) Token() string { return string(t) }
 // Reject does nothing: there is no other.
 func (fixedToken) Reject(string) {}
 
-// carried lists the machines that left something in the journals.
+// carried lists the machines that left something in the journals. The worker may be writing them.
 func (a *agent) carried() ([]carried, error) {
-	base := a.config.JournalDir()
-	claims, err := journal.Others(base, "")
+	views, err := journal.Look(a.config.JournalDir())
 	if err != nil {
 		return nil, err
 	}
 	var all []carried
-	for _, claim := range claims {
-		j, err := journal.Open(base, claim)
-		if err != nil {
-			return nil, err
-		}
-		cleaned, left := j.Cleaned()
-		if j.Began() || j.Outcome().Ended {
-			all = append(all, carried{claim: claim, ended: j.Outcome().Ended, cleaned: cleaned && len(left) == 0})
-		}
-		if err := j.Close(); err != nil {
-			return nil, err
+	for _, v := range views {
+		cleaned, _ := v.Cleaned()
+		if v.Carries() || v.Began() || v.Outcome().Ended {
+			all = append(all, carried{claim: v.Claim(), ended: v.Outcome().Ended, cleaned: cleaned && !v.Carries()})
 		}
 	}
 	return all, nil

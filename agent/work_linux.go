@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,10 +116,15 @@ func (w *worker) run(ctx context.Context) {
 // journals of machines that left the host clean.
 func (w *worker) finished(t task) (bool, error) {
 	if t.claim == "" {
-		return true, w.prune()
+		return true, w.prune("")
 	}
-	j, err := journal.Open(w.agent.config.JournalDir(), t.claim)
+	open := journal.Open
+	if t.kind == cleaning {
+		open = journal.Salvage
+	}
+	j, err := open(w.agent.config.JournalDir(), t.claim)
 	if err != nil {
+		w.trouble(t, err)
 		return false, err
 	}
 	defer j.Close()
@@ -135,24 +141,48 @@ func (w *worker) finished(t task) (bool, error) {
 	return done(t, s), nil
 }
 
-// prune removes the journals of claims after which the host was proved clean, and of those that never began.
-func (w *worker) prune() error {
-	base := w.agent.config.JournalDir()
-	claims, err := journal.Others(base, "")
+// trouble reports what keeps a task from having a result. Only a damaged journal is the end of a bootstrap: the rest may pass.
+func (w *worker) trouble(t task, err error) {
+	w.agent.report.update(true, func(r *v1beta2.AgentReport) {
+		switch t.kind {
+		case cleaning:
+			left := cut("unknown: cleaning has no result, "+err.Error(), 512)
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: []string{left}}
+		case bootstrapping:
+			o := w.outcome(t.claim)
+			if !o.Ended && errors.Is(err, journal.ErrDamaged) {
+				o = journal.Outcome{Ended: true, Step: "journal", Message: err.Error()}
+			}
+			r.Bootstrap = bootstrapReport(t.claim, o, "")
+			if !o.Ended {
+				r.Bootstrap.Message = cut(err.Error(), 1024)
+			}
+		}
+	})
+}
+
+// outcome returns how a bootstrap ended as far as the journal can be read.
+func (w *worker) outcome(claim string) journal.Outcome {
+	views, _ := journal.Look(w.agent.config.JournalDir())
+	for _, v := range views {
+		if v.IsOf(claim) {
+			return v.Outcome()
+		}
+	}
+	return journal.Outcome{}
+}
+
+// prune removes the journals of claims after which the host was proved clean, and of those that never began, apart from one.
+func (w *worker) prune(claim string) error {
+	views, err := journal.Look(w.agent.config.JournalDir())
 	if err != nil {
 		return err
 	}
-	for _, claim := range claims {
-		j, err := journal.Open(base, claim)
-		if err != nil {
-			return err
+	for _, v := range views {
+		if v.Carries() || v.IsOf(claim) {
+			continue
 		}
-		if cleaned, left := j.Cleaned(); cleaned && len(left) == 0 || !j.Began() {
-			err = j.Remove()
-		} else {
-			err = j.Close()
-		}
-		if err != nil {
+		if err := v.Remove(); err != nil {
 			return err
 		}
 	}
@@ -173,6 +203,7 @@ func (w *worker) start(ctx context.Context, t task, host *v1beta2.CapstanHost) *
 		}
 		if err := do(ctx, claim); err != nil && ctx.Err() == nil {
 			w.agent.log.Error("a task has no result", "task", t.kind, "error", err)
+			w.trouble(t, err)
 			return
 		}
 		w.agent.log.Info("a task ended", "task", t.kind, "claim", t.claim)
@@ -192,10 +223,13 @@ func (w *worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 		w.agent.report.update(false, func(r *v1beta2.AgentReport) { r.Bootstrap = bootstrapReport(claim.ProviderID, j.Outcome(), name) })
 	}
 	step("bootstrap data")
+	if err := w.prune(claim.ProviderID); err != nil {
+		return err
+	}
 	if others, err := w.unclean(claim.ProviderID); err != nil {
 		return err
 	} else if len(others) > 0 {
-		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0]+"; release and clean it first")
+		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+"; release and clean it first")
 	}
 	data, err := w.data(ctx, claim)
 	if err != nil {
@@ -213,7 +247,11 @@ func (w *worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 		Journal: j, Log: log, Local: c.Local, BundlesDir: c.BundlesDir, Version: claim.KubernetesVersion, Hostname: claim.Hostname,
 		Format: data.Format, Data: data.Value, Metadata: w.metadata(data), Step: step,
 	}
-	return b.Run(ctx)
+	err = b.Run(ctx)
+	if errors.Is(err, journal.ErrFull) {
+		return j.Fail("journal", err.Error())
+	}
+	return err
 }
 
 // metadata returns the values that the data may refer to: those of the claim and those that only the host knows.
@@ -249,32 +287,14 @@ func (w *worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.Boots
 	}
 }
 
-// unclean lists the claims of other machines that left something on the host.
-func (w *worker) unclean(claim string) ([]string, error) {
-	base := w.agent.config.JournalDir()
-	others, err := journal.Others(base, claim)
-	if err != nil {
-		return nil, err
-	}
-	var left []string
-	for _, other := range others {
-		j, err := journal.Open(base, other)
-		if err != nil {
-			return nil, err
-		}
-		if cleaned, leftovers := j.Cleaned(); j.Began() && (!cleaned || len(leftovers) > 0) {
-			left = append(left, other)
-		}
-		if err := j.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return left, nil
+// unclean lists the journals of other machines that left something on the host.
+func (w *worker) unclean(claim string) ([]*journal.View, error) {
+	views, err := journal.Look(w.agent.config.JournalDir())
+	return slices.DeleteFunc(views, func(v *journal.View) bool { return v.IsOf(claim) || !v.Carries() }), err
 }
 
-// clean cleans the host after a claim, and after older ones that were never cleaned.
+// clean cleans the host after a claim, and after older ones that were never cleaned. What is left of those counts as left of the claim.
 func (w *worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
-	c := w.agent.config
 	others, err := w.unclean(claim.ProviderID)
 	if err != nil {
 		return err
@@ -284,28 +304,38 @@ func (w *worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 			r.Cleaning = &v1beta2.CleaningReport{ProviderID: claim.ProviderID}
 		}
 	})
-	for _, id := range append(others, claim.ProviderID) {
-		if err := w.cleanOne(ctx, c.BundlesDir, id); err != nil {
+	var older []string
+	for _, other := range others {
+		j, err := other.Salvage()
+		if err != nil {
 			return err
 		}
+		left, err := w.cleanOne(ctx, j, nil)
+		if err != nil {
+			return err
+		}
+		older = append(older, left...)
 	}
-	return nil
-}
-
-func (w *worker) cleanOne(ctx context.Context, bundles, id string) error {
-	j, err := journal.Open(w.agent.config.JournalDir(), id)
+	j, err := journal.Salvage(w.agent.config.JournalDir(), claim.ProviderID)
 	if err != nil {
 		return err
 	}
+	_, err = w.cleanOne(ctx, j, older)
+	return err
+}
+
+// cleanOne cleans the host after one claim, closes its journal, and returns what is left.
+func (w *worker) cleanOne(ctx context.Context, j *journal.Journal, older []string) ([]string, error) {
 	defer j.Close()
 	log, err := command.OpenLog(clean.LogPath, bootstrap.LogLimit)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer log.Close()
-	err = (&clean.Cleaner{Journal: j, Log: log, BundlesDir: bundles}).Run(ctx)
-	if _, left := j.Cleaned(); err == nil && len(left) > 0 {
+	err = (&clean.Cleaner{Journal: j, Log: log, BundlesDir: w.agent.config.BundlesDir, Older: older}).Run(ctx)
+	_, left := j.Cleaned()
+	if err == nil && len(left) > 0 {
 		w.agent.log.Warn("the host is not clean", "left", strings.Join(left, "; "))
 	}
-	return err
+	return left, err
 }

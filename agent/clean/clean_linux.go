@@ -54,6 +54,8 @@ type Cleaner struct {
 	Log *command.Log
 	// BundlesDir has the bundles.
 	BundlesDir string
+	// Older is what is left of older claims, which counts as left of this one.
+	Older []string
 }
 
 // step is one step of cleaning.

@@ -24,12 +24,17 @@ const (
 // known.
 func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
-	for _, look := range []func(context.Context) ([]string, error){c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.sockets, c.rules} {
+	for _, look := range []func(context.Context) ([]string, error){c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.sockets, c.rules, c.notes} {
 		found, err := look(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("looking for what is left: %w", err)
 		}
 		left = append(left, found...)
+	}
+	for _, older := range c.Older {
+		if !slices.Contains(left, older) {
+			left = append(left, older)
+		}
 	}
 	return bound(left), nil
 }
@@ -43,6 +48,15 @@ func bound(left []string) []string {
 		left[i] = strings.ToValidUTF8(l[:min(len(l), longestLeftover)], "")
 	}
 	return left
+}
+
+// notes finds that not all is known of what the machine changed: nothing can prove then that the host is clean, so somebody has to look.
+func (c *Cleaner) notes(context.Context) ([]string, error) {
+	path := c.Journal.Aside()
+	if path == "" {
+		return nil, nil
+	}
+	return []string{"path " + path + ": the journal was damaged, so users, files, mounts and data on disks may be left; look for them, then delete this file"}, nil
 }
 
 func (c *Cleaner) processes(context.Context) ([]string, error) {

@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -91,38 +93,178 @@ func TestATornJournalOpensAtEveryByte(t *testing.T) {
 	}
 }
 
+// damage makes the line at an index unreadable.
+func damage(t *testing.T, dir string, index int) {
+	t.Helper()
+	path := filepath.Join(dir, file)
+	data, err := os.ReadFile(path)
+	must(t, err)
+	lines := strings.SplitAfter(string(data), "\n")
+	lines[index] = "x" + lines[index][1:]
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+}
+
 func TestADamagedJournalIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	base := t.TempDir()
 	j := write(t, base)
 	must(t, j.Close())
-	path := filepath.Join(j.Dir(), file)
-	data, err := os.ReadFile(path)
-	must(t, err)
-	data[0] = 'x'
-	must(t, os.WriteFile(path, data, 0o600))
-	if _, err := Open(base, claim); err == nil || !strings.Contains(err.Error(), "clean the host by hand") {
+	damage(t, j.Dir(), 0)
+	if _, err := Open(base, claim); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "at byte 0: delete the machine") {
 		t.Fatalf("got %v", err)
 	}
 }
 
-func TestOthers(t *testing.T) {
+// Whichever record is lost, the others count, the host is to be cleaned, and what was there is kept for a person.
+func TestADamagedJournalIsSalvaged(t *testing.T) {
+	for index := range 11 { // a last record that can't be read never happened
+		base := t.TempDir()
+		j := write(t, base)
+		must(t, j.Close())
+		damage(t, j.Dir(), index)
+		before, err := os.ReadFile(filepath.Join(j.Dir(), file))
+		must(t, err)
+		views, err := Look(base)
+		if err != nil || len(views) != 1 || !errors.Is(views[0].Damage(), ErrDamaged) || !views[0].Carries() || !views[0].IsOf(claim) || views[0].Claim() == "" {
+			t.Fatalf("line %d: %v, %v", index, views, err)
+		}
+		for range 2 { // the second time there is nothing to do
+			s, err := Salvage(base, claim)
+			if err != nil {
+				t.Fatalf("line %d: %v", index, err)
+			}
+			cleaned, _ := s.Cleaned()
+			if s.Claim() != claim || cleaned || !s.Carries() || !s.Outcome().Ended || s.Outcome().Succeeded {
+				t.Errorf("line %d: claim %q, cleaned %t, outcome %+v", index, s.Claim(), cleaned, s.Outcome())
+			}
+			if notes := len(s.Notes("file")); notes != 2 && (notes != 1 || index != 6 && index != 7) {
+				t.Errorf("line %d: notes %q", index, s.Notes("file"))
+			}
+			aside, err := os.ReadFile(s.Aside())
+			if err != nil || string(aside) != string(before) {
+				t.Errorf("line %d: put aside: %q, %v", index, aside, err)
+			}
+			must(t, s.Close())
+		}
+		s := mustOpen(t, base)
+		must(t, os.Remove(s.Aside()), s.Clean(nil))
+		if s.Carries() || s.Aside() != "" {
+			t.Errorf("line %d: it is not clean after somebody looked", index)
+		}
+	}
+}
+
+func TestAJournalWithoutItsClaimIsSalvaged(t *testing.T) {
 	base := t.TempDir()
-	if others, err := Others(filepath.Join(base, "none"), claim); err != nil || others != nil {
-		t.Fatalf("got %v, %v", others, err)
+	j := write(t, base)
+	must(t, j.Close())
+	damage(t, j.Dir(), 0)
+	views, err := Look(base)
+	must(t, err)
+	s, err := views[0].Salvage()
+	must(t, err)
+	defer s.Close()
+	if !strings.Contains(s.Claim(), j.Dir()) || len(s.Notes("file")) != 2 {
+		t.Errorf("claim %q, notes %q", s.Claim(), s.Notes("file"))
 	}
-	mustOpen(t, base)
-	older, err := Open(base, "capstan://default/h1/ffffffff")
-	must(t, err, os.Mkdir(filepath.Join(base, "empty"), 0o700))
-	others, err := Others(base, claim)
-	if err != nil || !reflect.DeepEqual(others, []string{"capstan://default/h1/ffffffff"}) {
-		t.Fatalf("got %v, %v", others, err)
+}
+
+func TestAFullJournalTakesResults(t *testing.T) {
+	base := t.TempDir()
+	j := mustOpen(t, base)
+	must(t, j.Start("first", "m"))
+	var err error
+	for i := 0; err == nil; i++ {
+		err = j.Note("k", strconv.Itoa(i)+strings.Repeat("x", 1<<20))
 	}
-	must(t, older.Remove())
-	if others, err = Others(base, claim); err != nil || len(others) != 0 {
-		t.Fatalf("got %v, %v", others, err)
+	if !errors.Is(err, ErrFull) {
+		t.Fatal(err)
 	}
-	if entries, _ := os.ReadDir(base); len(entries) != 1 {
+	must(t, j.Note("k", "small"), j.Note("k", strings.Repeat("y", sizeLimit-int(j.size)-100)))
+	must(t, j.Fail("journal", err.Error()))
+	var many []string
+	for i := range 40 {
+		many = make([]string, 64)
+		for k := range many {
+			many[k] = strconv.Itoa(i) + strings.Repeat("<", 510)
+		}
+		must(t, j.Clean(many))
+	}
+	must(t, j.Close())
+	again := mustOpen(t, base)
+	if cleaned, left := again.Cleaned(); !cleaned || !reflect.DeepEqual(left, many) || !again.Outcome().Ended || again.Step("first").Starts != 1 {
+		t.Errorf("cleaned %t, %d left, outcome %+v", cleaned, len(left), again.Outcome())
+	}
+	must(t, again.Clean(nil))
+	if again.Carries() {
+		t.Error("it is not clean")
+	}
+}
+
+func TestLook(t *testing.T) {
+	base := t.TempDir()
+	if views, err := Look(filepath.Join(base, "none")); err != nil || views != nil {
+		t.Fatalf("got %v, %v", views, err)
+	}
+	j := write(t, base)
+	must(t, j.Start("torn", "m"))
+	path := filepath.Join(j.Dir(), file)
+	data, err := os.ReadFile(path)
+	must(t, err, os.Truncate(path, int64(len(data)-3)), os.Mkdir(filepath.Join(base, "empty"), 0o700))
+	views, err := Look(base)
+	if err != nil || len(views) != 2 {
+		t.Fatalf("got %v, %v", views, err)
+	}
+	for _, v := range views {
+		if v.IsOf(claim) != (v.Claim() == claim) || v.Damage() != nil || v.Carries() || v.Step("torn").Starts != 0 {
+			t.Errorf("got %+v", v)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != int64(len(data)-3) {
+		t.Errorf("it was changed: %v", err)
+	}
+	if entries, _ := os.ReadDir(base); len(entries) != 2 {
 		t.Errorf("left: %v", entries)
+	}
+	must(t, views[0].Remove(), views[1].Remove())
+	if entries, _ := os.ReadDir(base); len(entries) != 0 {
+		t.Errorf("left: %v", entries)
+	}
+}
+
+// Nothing that a writer wrote is lost while another goroutine looks.
+func TestLookingWhileWriting(t *testing.T) {
+	base := t.TempDir()
+	j := mustOpen(t, base)
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			views, err := Look(base)
+			if err == nil {
+				err = views[0].Damage()
+			}
+			select {
+			case <-stop:
+				stopped <- err
+				return
+			default:
+			}
+			if err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	const steps = 200
+	for i := range steps {
+		must(t, j.Start("s"+strconv.Itoa(i), "m"))
+	}
+	close(stop)
+	must(t, <-stopped, j.Close())
+	again := mustOpen(t, base)
+	for i := range steps {
+		if again.Step("s"+strconv.Itoa(i)).Starts != 1 {
+			t.Fatalf("step %d is lost", i)
+		}
 	}
 }
 
