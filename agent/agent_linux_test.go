@@ -322,6 +322,12 @@ func checkClean(t *testing.T) {
 	if got := content("/etc/motd"); got != "welcome\n" {
 		t.Errorf("the appended file: %q", got)
 	}
+	beside, err := filepath.Glob("/var/lib/capstan/journal/*/*")
+	for _, path := range beside {
+		if err != nil || filepath.Base(path) != "steps.jsonl" {
+			t.Errorf("%s is left, %v", path, err)
+		}
+	}
 	if strings.Contains(content("/etc/passwd"), "bob") {
 		t.Error("the user is left")
 	}
@@ -433,7 +439,7 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 		h := newTestHost(t)
 		for _, point := range []string{
 			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes", "cleaned unmount", "cleaned wipe-disks",
-			"cleaned restore-files", "cleaned delete-folders", "cleaned delete-users", "cleaned network", "proved",
+			"cleaned restore-files", "cleaned delete-folders", "cleaned delete-users", "cleaned network", "stripped", "proved",
 		} {
 			id := h.claimIt(testData)
 			first := h.start(t, point)
@@ -807,6 +813,27 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		})
 		forget(t, "/var/lib/capstan/journal")
 		h.waitClean(t, id)
+		stop(t, agent)
+	})
+}
+
+// A claim that follows at once leaves the worker no time to remove old journals without one.
+func TestOldJournalsGoAlsoWhenClaimsFollowAtOnce(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		agent := h.start(t, "")
+		id := h.claimIt("#cloud-config\nruncmd: [\"true\"]\n")
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.api.wait(t, "a clean host", func(r *v1beta2.AgentReport) bool {
+			return r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done
+		})
+		id = h.claimIt("#cloud-config\nruncmd: [\"true\"]\n")
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		journalOf(t, id)
+		if all, err := os.ReadDir("/var/lib/capstan/journal"); err != nil || len(all) != 1 {
+			t.Errorf("journals: %v, %v", all, err)
+		}
 		stop(t, agent)
 	})
 }

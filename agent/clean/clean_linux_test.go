@@ -161,6 +161,56 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 	})
 }
 
+// A copy of a file is needed until the file is as it was: something may be in the way of putting it back.
+func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n")
+		c := newCleaner(t)
+		if err := os.WriteFile("/etc/motd", []byte("before"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.originals().Keep("/etc/motd"); err != nil {
+			t.Fatal(err)
+		}
+		touch(t, "/run/other")
+		if err := os.WriteFile("/etc/motd", []byte("after"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{"snapshot/etc/kubernetes/pki/ca.key", "snapshot.part/x", "environment", "environment.new"} {
+			touch(t, filepath.Join(c.Journal.Dir(), secret))
+		}
+		if err := unix.Mount("/run/other", "/etc/motd", "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("", "/etc/motd", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if done, left := c.Journal.Cleaned(); !done || !slices.Equal(left, []string{"path /etc/motd, which is not as it was before"}) {
+			t.Errorf("left %q", left)
+		}
+		if err := unix.Unmount("/etc/motd", 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time is one after a crash before the result was written
+			if err := c.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
+				t.Errorf("left %q", left)
+			}
+			if data, err := os.ReadFile("/etc/motd"); err != nil || string(data) != "before" {
+				t.Errorf("the file is %q, %v", data, err)
+			}
+			if beside, err := os.ReadDir(c.Journal.Dir()); err != nil || len(beside) != 1 {
+				t.Errorf("beside the records: %v, %v", beside, err)
+			}
+		}
+	})
+}
+
 // Somebody's data may be mounted below a folder that is to be deleted.
 func TestNothingIsDeletedThroughAMount(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {

@@ -95,6 +95,15 @@ func (c *Cleaner) files(context.Context) ([]string, error) {
 			left = append(left, "path "+path)
 		}
 	}
+	changed, err := c.originals().Changed()
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range changed {
+		if !underRemoved(path) {
+			left = append(left, "path "+path+", which is not as it was before")
+		}
+	}
 	links, err := bundle.Links(c.BundlesDir, bundle.LinkDir)
 	for _, path := range links {
 		left = append(left, "path "+path)

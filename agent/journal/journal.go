@@ -469,6 +469,21 @@ func (v *View) Aside() string {
 	return path
 }
 
+// Strip deletes all that lies beside the records.
+func (j *Journal) Strip() error {
+	entries, err := os.ReadDir(j.dir)
+	if err != nil {
+		return fmt.Errorf("stripping the journal: %w", err)
+	}
+	var errs []error
+	for _, entry := range entries {
+		if entry.Name() != file {
+			errs = append(errs, os.RemoveAll(filepath.Join(j.dir, entry.Name())))
+		}
+	}
+	return errors.Join(append(errs, syncDir(j.dir))...)
+}
+
 // Remove deletes the journal, which must not be open.
 func (v *View) Remove() error {
 	if err := os.RemoveAll(v.dir); err != nil {

@@ -2,6 +2,7 @@
 package originals
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,12 +135,40 @@ func (k *Keeper) Made() []string {
 	return made
 }
 
+// Changed returns the paths of files that existed before and don't have their old content. A copy that is gone was put back before.
+func (k *Keeper) Changed() ([]string, error) {
+	known, err := k.list()
+	if err != nil {
+		return nil, err
+	}
+	var changed []string
+	for _, o := range known {
+		if o.Copy == "" {
+			continue
+		}
+		before, err := os.ReadFile(filepath.Join(k.Dir, o.Copy))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading what was kept of %s: %w", o.Path, err)
+		}
+		if now, err := os.ReadFile(o.Path); err != nil || !bytes.Equal(now, before) {
+			changed = append(changed, o.Path)
+		}
+	}
+	return changed, nil
+}
+
 func (k *Keeper) restore(o original) error {
 	if o.Copy == "" {
 		if err := os.Remove(o.Path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}
 		return nil
+	}
+	if _, err := os.Lstat(filepath.Join(k.Dir, o.Copy)); errors.Is(err, fs.ErrNotExist) {
+		return nil // copies are deleted after all were put back
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o755); err != nil {
 		return err
