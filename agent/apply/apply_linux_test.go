@@ -184,6 +184,28 @@ func TestMounts(t *testing.T) {
 	})
 }
 
+// The kernel lists a mount by the path without links, and cleaning finds it by that.
+func TestAMountThroughALinkIsNoted(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newHost(t)
+		if err := os.MkdirAll("/srv/etcd", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("/srv", "/var/lib/link"); err != nil {
+			t.Fatal(err)
+		}
+		mounts := []cloudconfig.Mount{{Source: "data", Point: "/var/lib/link/etcd", Type: "tmpfs", Options: "size=1m", Dump: "0", Pass: "0"}}
+		for range 2 {
+			if err := h.Mounts(t.Context(), mounts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !mounted("/srv/etcd") || !slices.Equal(h.Notes.Notes(KeyMount), []string{"/var/lib/link/etcd", "/srv/etcd"}) {
+			t.Errorf("noted %q", h.Notes.Notes(KeyMount))
+		}
+	})
+}
+
 func TestALocalHostHasNoDisks(t *testing.T) {
 	h := newHost(t)
 	h.Local = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -55,12 +56,16 @@ func (h *Host) mount(ctx context.Context, m cloudconfig.Mount) error {
 	if err := h.Originals.MakeDir(m.Point); err != nil {
 		return fault.New(err, "making the mount point")
 	}
-	point, err := target(m.Point)
+	point, err := filepath.EvalSymlinks(m.Point)
 	if err != nil {
-		return fault.New(err, "the mount point leads in a circle")
+		return fault.New(err, "the mount point can't be found")
 	}
 	if mounted(point) {
 		return nil
+	}
+	// The kernel lists it by this path.
+	if err := h.Notes.Note(KeyMount, point); err != nil {
+		return err
 	}
 	if err := h.run(ctx, "mount", "-t", m.Type, "-o", m.Options, m.Source, point); err != nil {
 		return fault.New(err, "mounting it")

@@ -211,6 +211,25 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 	})
 }
 
+// The kernel lists no mount with a slash at its end, as the bootstrap data may have it.
+func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		c := newCleaner(t)
+		if err := errors.Join(c.Journal.Note("mount", "/srv/etcd/"), os.MkdirAll("/srv/etcd", 0o755), unix.Mount("x", "/srv/etcd", "tmpfs", 0, "")); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := c.mounts(t.Context()); err != nil || !slices.Equal(left, []string{"mount /srv/etcd"}) {
+			t.Errorf("found %q, %v", left, err)
+		}
+		if err := c.unmount(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := c.mounts(t.Context()); err != nil || len(left) > 0 {
+			t.Errorf("left %q, %v", left, err)
+		}
+	})
+}
+
 // Somebody's data may be mounted below a folder that is to be deleted.
 func TestNothingIsDeletedThroughAMount(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,6 +62,7 @@ func (c *Cleaner) machineMounts() ([]mountinfo.Mount, error) {
 	noted := c.Journal.Notes(apply.KeyMount)
 	return slices.DeleteFunc(all, func(m mountinfo.Mount) bool {
 		for _, point := range noted {
+			point = filepath.Clean(point)
 			if m.Point == point || strings.HasPrefix(m.Point, point+"/") {
 				return false
 			}

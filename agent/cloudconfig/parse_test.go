@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"mounts": {
-			"mounts:\n- [LABEL=etcd, /var/lib/etcd]\n- [sdb1, none, swap, sw, '0', '0']\n- - tmpfs\n  - /t\n  - tmpfs\n",
+			"mounts:\n- [LABEL=etcd, /var/lib//etcd/]\n- [sdb1, none, swap, sw, '0', '0']\n- - tmpfs\n  - /t\n  - tmpfs\n",
 			Config{Mounts: []Mount{
 				{"LABEL=etcd", "/var/lib/etcd", "auto", "defaults,nofail", "0", "2"},
 				{"/dev/sdb1", "none", "swap", "sw", "0", "0"},

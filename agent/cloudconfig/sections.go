@@ -144,6 +144,9 @@ func (r *reader) mount(n *yaml.Node) Mount {
 	if m.Source == "" || !filepath.IsAbs(m.Point) && m.Point != "none" {
 		r.fail(n, "an entry of mounts needs a device and the absolute path of a mount point")
 	}
+	if m.Point != "none" && m.Point != "" {
+		m.Point = filepath.Clean(m.Point)
+	}
 	if bareDevice.MatchString(m.Source) {
 		m.Source = "/dev/" + m.Source
 	}
