@@ -18,40 +18,62 @@ import (
 	"github.com/capstan-dev/capstan/provider/moving"
 )
 
-// CallOff takes back what HandOver has offered to the agents of a namespace, and waits until they have forgotten it. What was made for them in the target is removed, unless the
-// host has arrived there. Hosts that a mover is about to delete are past that: finish the move.
-func (c *Client) CallOff(ctx context.Context, h HandOver) error {
+// CallOff takes back what HandOver has offered to the agents of a namespace, waits until they have forgotten it, and returns to how many. What was made for them in the target is removed,
+// unless the host has arrived there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
+func (c *Client) CallOff(ctx context.Context, h HandOver) (taken int, err error) {
 	s, err := c.open(ctx, h.To)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	return s.callOff(ctx, h)
+}
+
+func (s *sides) callOff(ctx context.Context, h HandOver) (taken int, err error) {
 	hosts := &infrav1.CapstanHostList{}
 	if err := s.from.List(ctx, hosts, client.InNamespace(h.Namespace)); err != nil {
 		if noMatch(err) {
-			return nil // no Capstan here
+			return 0, nil // no Capstan here
 		}
-		return fmt.Errorf("listing hosts: %w", err)
+		return 0, fmt.Errorf("listing hosts: %w", err)
 	}
 	for i := range hosts.Items {
 		host := &hosts.Items[i]
 		if moving.Leaving(host) {
-			return fmt.Errorf("host %s is on its way to the target: run capstan clusterctl move again, which finishes the move", host.Name)
+			return 0, fmt.Errorf("host %s is on its way to the target: run capstan clusterctl move again, which finishes the move", host.Name)
 		}
 	}
 	for i := range hosts.Items {
 		host := &hosts.Items[i]
-		if host.Annotations[infrav1.OfferAnnotation] == "" {
+		offered, err := s.offered(ctx, host)
+		if err != nil {
+			return taken, err
+		}
+		if !offered {
 			continue
 		}
 		h.tell("taking back the offer to the agent of host " + host.Name)
 		if err := s.withdraw(ctx, host); err != nil {
-			return fmt.Errorf("taking back the offer to the agent of host %s: %w", host.Name, err)
+			return taken, fmt.Errorf("taking back the offer to the agent of host %s: %w", host.Name, err)
 		}
+		taken++
 	}
 	if h.Timeout <= 0 {
 		h.Timeout = acceptTimeout
 	}
-	return s.wait(ctx, h.Namespace, h.Timeout, func(hosts []infrav1.CapstanHost) error { return forgotten(hosts, h.Timeout) })
+	return taken, s.wait(ctx, h.Namespace, h.Timeout, func(hosts []infrav1.CapstanHost) error { return forgotten(hosts, h.Timeout) })
+}
+
+// offered reports whether there is something to take back: the host knows of an offer, or there is the Secret of one of this target that was not made, or not taken back, to the end.
+func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, error) {
+	if host.Annotations[infrav1.OfferAnnotation] != "" {
+		return true, nil
+	}
+	secret := &corev1.Secret{}
+	err := s.from.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the offer of host %s: %w", host.Name, err)
+	}
+	return err == nil && string(secret.Data[infrav1.OfferTargetKey]) == s.target, nil
 }
 
 // forgotten fails as long as an agent has an offer that its host has not.
@@ -68,7 +90,7 @@ func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 	return fmt.Errorf("the offers are taken back, but the agents of these hosts have not taken note within %s: %s; they do as soon as they are back", limit, strings.Join(names, ", "))
 }
 
-// withdraw takes back the offer of one host.
+// withdraw takes back the offer of one host. Each step can be repeated; the Secret goes last, as long as it is there something is left to do.
 func (s *sides) withdraw(ctx context.Context, host *infrav1.CapstanHost) error {
 	err := s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
 		if moving.Leaving(now) {
@@ -80,13 +102,21 @@ func (s *sides) withdraw(ctx context.Context, host *infrav1.CapstanHost) error {
 	if err != nil {
 		return err
 	}
+	if err := s.clear(ctx, host); err != nil {
+		return err
+	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}}
 	if err := s.from.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the offer: %w", err)
 	}
+	return nil
+}
+
+// clear removes what an offer has made in the target; what is there of a host that has arrived belongs to that.
+func (s *sides) clear(ctx context.Context, host *infrav1.CapstanHost) error {
 	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), &infrav1.CapstanHost{}); {
 	case err == nil:
-		return nil // what is there belongs to it
+		return nil
 	case !apierrors.IsNotFound(err) && !noMatch(err):
 		return fmt.Errorf("looking for the host in the target: %w", err)
 	}

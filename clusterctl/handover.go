@@ -170,49 +170,69 @@ func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server s
 		string(offer[infrav1.OfferServerKey]) == server && bytes.Equal(offer[infrav1.OfferCAKey], ca)
 }
 
-// offer makes the agent's account in the target, and tells the agent of it. Each step can be repeated; a Secret that nobody points to is overwritten by the next offer.
+// offer makes the agent's account in the target, and tells the agent of it. Each step can be repeated. The Secret comes first: whatever is made after it is found and removed when the offer is
+// taken back.
 func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server string, ca []byte) error {
-	token, err := s.account(ctx, host)
+	there, err := s.arrival(ctx, host)
 	if err != nil {
 		return err
 	}
-	id := string(host.UID) + "/" + rand.Text()
-	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID)
-	secret := corev1ac.Secret(host.Name+infrav1.OfferSecretSuffix, host.Namespace).
-		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).
-		WithData(map[string][]byte{
-			infrav1.OfferIDKey: []byte(id), infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca,
-			infrav1.OfferTokenKey: []byte(token), infrav1.OfferTargetKey: []byte(s.target),
-		})
-	if err := s.from.Apply(ctx, secret, agentid.FieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("writing the offer: %w", err)
+	data := map[string][]byte{
+		infrav1.OfferIDKey: []byte(string(host.UID) + "/" + rand.Text()), infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca, infrav1.OfferTargetKey: []byte(s.target),
+	}
+	if err := s.record(ctx, host, data); err != nil {
+		return err
+	}
+	token, err := s.account(ctx, host, there)
+	if err != nil {
+		return err
+	}
+	data[infrav1.OfferTokenKey] = []byte(token)
+	if err := s.record(ctx, host, data); err != nil {
+		return err
 	}
 	claim := host.Spec.Claim.ProviderID
 	return s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
 		if now.Spec.Claim == nil || now.Spec.Claim.ProviderID != claim {
 			return errors.New("its machine has changed meanwhile: try again")
 		}
-		moving.Offer(now, id)
+		moving.Offer(now, string(data[infrav1.OfferIDKey]))
 		return nil
 	})
 }
 
-// account makes what the agent needs in the target, under the names that the controller there uses for the same, and returns a token.
-func (s *sides) account(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: host.Namespace}}
-	if err := s.to.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", fmt.Errorf("making the namespace in the target: %w", err)
+// record writes the Secret of an offer. One that nobody points to is overwritten by the next offer.
+func (s *sides) record(ctx context.Context, host *infrav1.CapstanHost, data map[string][]byte) error {
+	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID)
+	secret := corev1ac.Secret(host.Name+infrav1.OfferSecretSuffix, host.Namespace).
+		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).WithData(data)
+	if err := s.from.Apply(ctx, secret, agentid.FieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("writing the offer: %w", err)
 	}
+	return nil
+}
+
+// arrival returns the host as it is in the target, after an interrupted move, or as it will arrive there.
+func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav1.CapstanHost, error) {
 	there := &infrav1.CapstanHost{}
 	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), there); {
 	case noMatch(err):
-		return "", errors.New("the target has no Capstan: run clusterctl init --infrastructure capstan there")
+		return nil, errors.New("the target has no Capstan: run clusterctl init --infrastructure capstan there")
 	case apierrors.IsNotFound(err):
-		there = &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
+		return &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}, nil
 	case err != nil:
-		return "", fmt.Errorf("looking for the host in the target: %w", err)
+		return nil, fmt.Errorf("looking for the host in the target: %w", err)
 	case there.Spec.Claim == nil || there.Spec.Claim.ProviderID != host.Spec.Claim.ProviderID:
-		return "", errors.New("the target has a host of that name already, and not of this machine: delete it there")
+		return nil, errors.New("the target has a host of that name already, and not of this machine: delete it there")
+	}
+	return there, nil
+}
+
+// account makes what the agent needs in the target, under the names that the controller there uses for the same, and returns a token.
+func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (string, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: host.Namespace}}
+	if err := s.to.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("making the namespace in the target: %w", err)
 	}
 	for _, object := range agentid.Objects(there) {
 		if err := s.to.Apply(ctx, object, agentid.FieldOwner, client.ForceOwnership); err != nil {

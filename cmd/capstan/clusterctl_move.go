@@ -144,7 +144,12 @@ func (a *app) clusterctlMoveCallOffCommand(t *target, d *destination) *cobra.Com
 			if err != nil {
 				return err
 			}
-			return c.CallOff(cmd.Context(), h)
+			taken, err := c.CallOff(cmd.Context(), h)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "Offers taken back in namespace %s: %d.\n", a.namespace, taken)
+			return nil
 		},
 	}
 }
