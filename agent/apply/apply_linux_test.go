@@ -302,7 +302,7 @@ func TestAFilesystemIsMadeOnce(t *testing.T) {
 		uuid = string(out)
 	}
 	found, err := probe(t.Context(), image)
-	if err != nil || found != (content{kind: "ext4", label: "etcd"}) {
+	if err != nil || found != (content{kind: "ext4", label: "etcd", id: strings.TrimSpace(uuid)}) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	if !slices.Equal(h.Notes.Notes(KeyFilesystem), []string{image}) {

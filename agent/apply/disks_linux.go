@@ -47,7 +47,7 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 	if err != nil {
 		return fault.New(err, "finding out its size")
 	}
-	if err := h.Notes.Note(KeyDisk, d.Device); err != nil {
+	if err := h.noteDevice(KeyDisk, d.Device); err != nil {
 		return err
 	}
 	plan := partitions(d, size)
@@ -55,6 +55,9 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 	split := command.Command{Args: []string{"sfdisk", "--wipe", "always", "--wipe-partitions", "always", d.Device}, Stdin: plan, Output: h.Log}
 	if err := split.Run(ctx); err != nil {
 		return fault.New(err, "partitioning it")
+	}
+	if err := h.noteContent(ctx, d.Device); err != nil {
+		return err
 	}
 	return waitForDevice(ctx, partition(d.Device, len(d.Parts)))
 }
@@ -129,13 +132,13 @@ func (h *Host) filesystem(ctx context.Context, f cloudconfig.Filesystem) error {
 		h.Log.Printf("%s has the file system already", device)
 		return nil
 	}
-	if err := h.Notes.Note(KeyFilesystem, device); err != nil {
+	if err := h.noteDevice(KeyFilesystem, device); err != nil {
 		return err
 	}
 	if err := h.run(ctx, mkfs(f, device)...); err != nil {
 		return fault.New(err, "making it")
 	}
-	return nil
+	return h.noteContent(ctx, device)
 }
 
 // decide returns whether the file system is to be made on a device, given what is found there.
@@ -206,8 +209,8 @@ func mkfs(f cloudconfig.Filesystem, device string) []string {
 	return append(append([]string{program}, args...), device)
 }
 
-// content is what is found on a device.
-type content struct{ kind, label, table string }
+// content is what is found on a device; id is the identifier of the file system, or else of the partition table.
+type content struct{ kind, label, table, id string }
 
 func (c content) any() bool { return c != content{} }
 
@@ -240,6 +243,12 @@ func parseProbe(text string) content {
 			c.label = value
 		case "PTTYPE":
 			c.table = value
+		case "UUID":
+			c.id = value
+		case "PTUUID":
+			if c.id == "" {
+				c.id = value
+			}
 		}
 	}
 	return c

@@ -14,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/capstan-dev/capstan/agent/apply"
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/agent/journal"
@@ -226,6 +228,54 @@ func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 		}
 		if left, err := c.mounts(t.Context()); err != nil || len(left) > 0 {
 			t.Errorf("left %q, %v", left, err)
+		}
+	})
+}
+
+// A reboot may give the name of the machine's disk to one of the host's.
+func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
+	for _, program := range []string{"mkfs.ext4", "blkid", "wipefs"} {
+		if _, err := command.Find(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	testhost.Run(t, func(t *testing.T) {
+		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n")
+		c := newCleaner(t)
+		for _, disk := range []string{"/srv/machine", "/srv/host"} {
+			touch(t, disk)
+			if err := os.Truncate(disk, 16<<20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		host := &apply.Host{Log: c.Log, Notes: c.Journal, Originals: c.originals()}
+		if err := host.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: "/srv/machine", Type: "ext4"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := (command.Command{Args: []string{"mkfs.ext4", "-q", "-F", "/srv/host"}}).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Rename("/srv/machine", "/srv/elsewhere"), os.Rename("/srv/host", "/srv/machine")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, left := c.Journal.Cleaned()
+		if len(left) != 1 || !strings.HasPrefix(left[0], "data on /srv/machine, which may be another disk than the machine's") {
+			t.Errorf("left %q", left)
+		}
+		if text, _ := c.output(t.Context(), "wipefs", "--noheadings", "/srv/machine"); !strings.Contains(text, "ext4") {
+			t.Errorf("the host's disk was wiped: %q", text)
+		}
+		if err := os.Rename("/srv/elsewhere", "/srv/machine"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if done, left := c.Journal.Cleaned(); !done || len(left) > 0 {
+			t.Errorf("left %q", left)
 		}
 	})
 }

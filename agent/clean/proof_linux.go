@@ -139,11 +139,15 @@ func (c *Cleaner) users(context.Context) ([]string, error) {
 
 // devices finds file systems and partition tables that the bootstrap data made.
 func (c *Cleaner) devices(ctx context.Context) ([]string, error) {
+	made, unknown, err := apply.Made(ctx, c.Journal)
+	if err != nil {
+		return nil, err
+	}
 	var left []string
-	for _, path := range c.made() {
-		if !exists(path) {
-			continue // a partition that went with its table
-		}
+	for _, path := range unknown {
+		left = append(left, fmt.Sprintf("data on %s, which may be another disk than the machine's: wipe it if it was the machine's, or else delete %s", path, c.Journal.Dir()))
+	}
+	for _, path := range made {
 		if text, ok := c.output(ctx, "wipefs", "--noheadings", path); !ok || strings.TrimSpace(text) != "" {
 			left = append(left, "data on "+path)
 		}

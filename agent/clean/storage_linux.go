@@ -73,16 +73,10 @@ func (c *Cleaner) machineMounts() ([]mountinfo.Mount, error) {
 
 // wipeDisks takes away the file systems and partitions that the bootstrap data made, so that the next machine does not take them for its own.
 func (c *Cleaner) wipeDisks(ctx context.Context) error {
-	var errs []error
-	for _, device := range slices.Backward(c.made()) {
-		if exists(device) {
-			errs = append(errs, c.run(ctx, "wipefs", "--all", device))
-		}
+	devices, _, err := apply.Made(ctx, c.Journal)
+	errs := []error{err}
+	for _, device := range slices.Backward(devices) {
+		errs = append(errs, c.run(ctx, "wipefs", "--all", device))
 	}
 	return errors.Join(errs...)
-}
-
-// made returns the devices with partitions or file systems that the bootstrap data made.
-func (c *Cleaner) made() []string {
-	return append(slices.Clone(c.Journal.Notes(apply.KeyDisk)), c.Journal.Notes(apply.KeyFilesystem)...)
 }

@@ -1,0 +1,136 @@
+package apply
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
+	"github.com/capstan-dev/capstan/agent/command"
+)
+
+func check(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hostWithDisks returns a host on which sdy with sdy1 and sdz with sdz1 are disks that have links of their hardware, and bare is one without. All
+// are image files in the folder dev.
+func hostWithDisks(t *testing.T) (h *Host, dev string) {
+	t.Helper()
+	for _, program := range []string{"mkfs.ext4", "blkid"} {
+		if _, err := command.Find(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	base := t.TempDir()
+	oldBlock, oldLink := blockFolder, linkFolder
+	t.Cleanup(func() { blockFolder, linkFolder = oldBlock, oldLink })
+	blockFolder, linkFolder, dev = filepath.Join(base, "class"), filepath.Join(base, "by-id"), filepath.Join(base, "dev")
+	check(t, os.Mkdir(blockFolder, 0o755), os.Mkdir(linkFolder, 0o755), os.Mkdir(dev, 0o755))
+	for _, disk := range []string{"sdy", "sdz"} {
+		part := filepath.Join(base, "devices", disk, disk+"1")
+		check(t,
+			os.MkdirAll(part, 0o755), os.WriteFile(filepath.Join(part, "partition"), []byte("1\n"), 0o644),
+			os.Symlink(filepath.Dir(part), filepath.Join(blockFolder, disk)), os.Symlink(part, filepath.Join(blockFolder, disk+"1")),
+			os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "ata-"+disk)), os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "lvm-pv-uuid-"+disk)),
+		)
+	}
+	for _, name := range []string{"sdy", "sdy1", "sdz", "sdz1", "bare", "other"} {
+		check(t, os.WriteFile(filepath.Join(dev, name), nil, 0o600), os.Truncate(filepath.Join(dev, name), 16<<20))
+	}
+	return newHost(t), dev
+}
+
+// swap gives each of two files the name of the other one.
+func swap(t *testing.T, a, b string) {
+	t.Helper()
+	check(t, os.Rename(a, a+".swap"), os.Rename(b, a), os.Rename(a+".swap", b))
+}
+
+// Disks may have other names after a reboot.
+func TestDevicesAreFoundAgain(t *testing.T) {
+	cases := map[string]struct {
+		device  string
+		reboot  func(t *testing.T, dev string)
+		made    []string
+		unknown []string
+	}{
+		"a partition, and all is as it was": {"sdz1", func(*testing.T, string) {}, []string{"sdz1"}, nil},
+		"a partition of a disk that has another name": {"sdz1", func(t *testing.T, dev string) {
+			swap(t, filepath.Join(linkFolder, "ata-sdy"), filepath.Join(linkFolder, "ata-sdz"))
+			swap(t, filepath.Join(dev, "sdy1"), filepath.Join(dev, "sdz1"))
+		}, []string{"sdy1"}, nil},
+		"a disk that has another name": {"sdz", func(t *testing.T, dev string) {
+			swap(t, filepath.Join(linkFolder, "ata-sdy"), filepath.Join(linkFolder, "ata-sdz"))
+			swap(t, filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz"))
+		}, []string{"sdy"}, nil},
+		"a disk that was made anew by a command": {"sdz", func(t *testing.T, dev string) {
+			check(t, exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
+		}, []string{"sdz"}, nil},
+		"a disk that is gone": {"sdz", func(t *testing.T, dev string) {
+			check(t, os.Remove(filepath.Join(dev, "sdz")), os.Remove(filepath.Join(linkFolder, "ata-sdz")))
+		}, nil, nil},
+		"a partition that went with its table": {"sdz1", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(dev, "sdz1"))) }, nil, nil},
+		"a disk that has lost its link":        {"sdz", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz"))) }, []string{"sdz"}, nil},
+		"a disk in the place of one that is gone": {"sdz", func(t *testing.T, dev string) {
+			check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz")), exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
+		}, nil, []string{"sdz"}},
+		"a disk without links": {"bare", func(*testing.T, string) {}, []string{"bare"}, nil},
+		"a disk without links whose name another one has": {"bare", func(t *testing.T, dev string) {
+			check(t, exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "other")).Run())
+			swap(t, filepath.Join(dev, "bare"), filepath.Join(dev, "other"))
+		}, nil, []string{"bare"}},
+		"a disk without links that is empty": {"bare", func(t *testing.T, dev string) {
+			check(t, os.Truncate(filepath.Join(dev, "bare"), 0), os.Truncate(filepath.Join(dev, "bare"), 16<<20))
+		}, nil, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h, dev := hostWithDisks(t)
+			check(t, h.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: filepath.Join(dev, c.device), Type: "ext4", Overwrite: true}}))
+			c.reboot(t, dev)
+			made, unknown, err := Made(t.Context(), h.Notes)
+			check(t, err)
+			for _, paths := range [][]string{made, unknown} {
+				for i := range paths {
+					paths[i] = filepath.Base(paths[i])
+				}
+			}
+			if !slices.Equal(made, c.made) || !slices.Equal(unknown, c.unknown) {
+				t.Errorf("made %q, unknown %q", made, unknown)
+			}
+		})
+	}
+}
+
+// A step that was repeated after a reboot may have changed two disks under one name.
+func TestADeviceThatWasNotedTwice(t *testing.T) {
+	h, dev := hostWithDisks(t)
+	all := []cloudconfig.Filesystem{{Device: filepath.Join(dev, "sdz"), Type: "ext4", Overwrite: true}}
+	check(t, h.Filesystems(t.Context(), all))
+	swap(t, filepath.Join(linkFolder, "ata-sdy"), filepath.Join(linkFolder, "ata-sdz"))
+	swap(t, filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz"))
+	check(t, h.Filesystems(t.Context(), all))
+	made, unknown, err := Made(t.Context(), h.Notes)
+	slices.Sort(made)
+	if err != nil || fmt.Sprint(made) != fmt.Sprint([]string{filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz")}) || len(unknown) > 0 {
+		t.Errorf("made %q, unknown %q, %v", made, unknown, err)
+	}
+}
+
+func TestNotesOfOlderAgentsAreBelieved(t *testing.T) {
+	h, dev := hostWithDisks(t)
+	check(t, h.Notes.Note(KeyDisk, filepath.Join(dev, "sdz")), h.Notes.Note(KeyFilesystem, filepath.Join(dev, "sdz1")), h.Notes.Note(KeyFilesystem, filepath.Join(dev, "sdx1")))
+	made, unknown, err := Made(t.Context(), h.Notes)
+	if err != nil || !slices.Equal(made, []string{filepath.Join(dev, "sdz"), filepath.Join(dev, "sdz1")}) || len(unknown) > 0 {
+		t.Errorf("made %q, unknown %q, %v", made, unknown, err)
+	}
+}
