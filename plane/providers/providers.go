@@ -130,22 +130,23 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // keep sees to it that the process runs, with what the Deployment says now. An error says why it can't; then there is none. One that runs already goes on while something is
-// missing: the API server may be away for a moment, or the program be built anew.
+// missing, and keeps its rights: the API server may be away for a moment, or the program be built anew.
 func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary string) (state, error) {
 	key := client.ObjectKeyFromObject(d)
 	c := r.child(key)
 	setting, err := r.setting(ctx, d, binary)
 	same := c != nil && err == nil && c.fingerprint == setting.fingerprint
 	if same {
-		err = r.renew(ctx, d, setting)
+		err = r.renew(ctx, d, setting.dir)
 	}
 	switch {
 	case errors.Is(err, errNotAllowed):
 		r.stop(key)
 		return state{}, err
 	case err != nil && c != nil:
-		ctrl.LoggerFrom(ctx).Error(err, "The process of a provider runs on as it is")
-		return c.now(), nil
+		now := c.now()
+		now.missing = limited(errors.Join(err, r.renew(ctx, d, r.dir(key))).Error())
+		return now, nil
 	case err != nil:
 		return state{}, err
 	case same:
@@ -155,7 +156,7 @@ func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary stri
 	if err := setting.write(); err != nil {
 		return state{}, err
 	}
-	if err := r.renew(ctx, d, setting); err != nil {
+	if err := r.renew(ctx, d, setting.dir); err != nil {
 		return state{}, err
 	}
 	if c = r.start(d, setting); c == nil {

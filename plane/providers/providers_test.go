@@ -214,6 +214,29 @@ func (b *bench) says(text string) {
 	})
 }
 
+// remarks waits until the Deployment is available, with a remark.
+func (b *bench) remarks(text string) {
+	b.Helper()
+	b.until("the Deployment is available, and remarks "+text, func() bool {
+		return b.available() == corev1.ConditionTrue && strings.Contains(b.d.Status.Conditions[0].Message, text)
+	})
+}
+
+// renews makes the token an old one, and waits until it is another one.
+func (b *bench) renews() {
+	b.Helper()
+	token := filepath.Join(b.dir, folder, "default", "x", "token")
+	before, err := os.ReadFile(token)
+	b.must(err)
+	old := time.Now().Add(-tokenLifetime/2 - time.Minute)
+	b.must(os.Chtimes(token, old, old))
+	b.until("the token is another one", func() bool {
+		now, err := os.ReadFile(token)
+		b.must(err)
+		return string(now) != string(before)
+	})
+}
+
 func (b *bench) change(how func()) {
 	b.Helper()
 	b.must(b.api.Get(b.Context(), client.ObjectKeyFromObject(b.d), b.d))
@@ -293,18 +316,23 @@ func TestLife(t *testing.T) {
 
 	// A token is renewed in time, without a new process.
 	n = len(b.starts())
-	token := filepath.Join(b.dir, folder, "default", "x", "token")
-	before, err := os.ReadFile(token)
-	b.must(err)
-	old := time.Now().Add(-tokenLifetime/2 - time.Minute)
-	b.must(os.Chtimes(token, old, old))
-	b.until("the token is another one", func() bool {
-		now, err := os.ReadFile(token)
-		b.must(err)
-		return string(now) != string(before)
+	b.renews()
+
+	// So it is while the program and a Secret, without which it couldn't be started anew, are away.
+	b.must(os.Rename(program, program+".away"))
+	b.remarks("looking at the program")
+	b.renews()
+	b.must(os.Rename(program+".away", program))
+	b.must(b.api.Delete(b.Context(), secret))
+	b.remarks(`"key" not found`)
+	b.renews()
+	secret.ResourceVersion = ""
+	b.must(b.api.Create(b.Context(), secret))
+	b.until("there is nothing to remark any more", func() bool {
+		return b.available() == corev1.ConditionTrue && b.d.Status.Conditions[0].Message == "The process of the plane works."
 	})
 	if len(b.starts()) != n {
-		t.Error("the provider was started anew for another token")
+		t.Error("the provider was started anew for another token, or because something was away for a while")
 	}
 
 	good := slices.Clone(container().Args)

@@ -19,6 +19,8 @@ type state struct {
 	ready bool
 	// problem says why it doesn't.
 	problem string
+	// missing says what there would have to be to start it anew, while it runs on as it is.
+	missing string
 }
 
 // report writes the status of a Deployment, if it is another one.
@@ -48,6 +50,9 @@ func status(old appsv1.DeploymentStatus, generation int64, s state, now metav1.T
 	case s.ready:
 		want.ReadyReplicas, want.AvailableReplicas, want.UnavailableReplicas = 1, 1, 0
 		available.Status, available.Reason, available.Message = corev1.ConditionTrue, "ProcessReady", "The process of the plane works."
+	}
+	if !s.off && s.missing != "" {
+		available.Message += " (It runs on as it was started, and can't be started anew: " + s.missing + ")"
 	}
 	for _, c := range old.Conditions {
 		if c.Type == available.Type && c.Status == available.Status && c.Reason == available.Reason && c.Message == available.Message {

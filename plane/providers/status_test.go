@@ -25,7 +25,10 @@ func TestStatus(t *testing.T) {
 		"as before":                {ready, state{ready: true}, 1, 1, corev1.ConditionTrue, "The process of the plane works.", early, early},
 		"it doesn't work any more": {ready, state{problem: "it crashed"}, 1, 0, corev1.ConditionFalse, "it crashed", late, late},
 		"for another reason":       {broken, state{problem: "no Secret"}, 1, 0, corev1.ConditionFalse, "no Secret", late, early},
-		"it is switched off":       {ready, state{off: true}, 0, 0, corev1.ConditionFalse, "There is no process, because there are no replicas.", late, late},
+		"it works, and could not be started anew": {
+			ready, state{ready: true, missing: "no file"}, 1, 1, corev1.ConditionTrue, "The process of the plane works. (It runs on as it was started, and can't be started anew: no file)", late, early,
+		},
+		"it is switched off": {ready, state{off: true}, 0, 0, corev1.ConditionFalse, "There is no process, because there are no replicas.", late, late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := status(c.old, 7, c.now, late)

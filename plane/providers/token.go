@@ -22,8 +22,9 @@ import (
 // tokenLifetime is how long a token works. It is renewed at half of that; clients read the file again every minute.
 const tokenLifetime = time.Hour
 
-// renew writes a token of the Deployment's ServiceAccount and a kubeconfig for it, unless there is one that is young enough.
-func (r *reconciler) renew(ctx context.Context, d *appsv1.Deployment, s *setting) error {
+// renew writes a token of the Deployment's ServiceAccount and a kubeconfig for it into the folder of the provider, unless there is one that is young enough.
+func (r *reconciler) renew(ctx context.Context, d *appsv1.Deployment, dir string) error {
+	s := setting{dir: dir} // for its paths
 	switch info, err := os.Stat(s.token()); {
 	case err == nil && time.Since(info.ModTime()) < tokenLifetime/2:
 		return nil
