@@ -35,6 +35,24 @@ func (a *app) handOver(d *destination) (clusterctl.HandOver, error) {
 	return h, nil
 }
 
+// callOffLine is the command that takes back what was offered.
+func (a *app) callOffLine(t *target, d *destination) string {
+	return "capstan clusterctl move call-off" + moveFlags(a.namespace, upstream.Kubeconfig{Path: t.kubeconfig, Context: t.context}, d.kubeconfig)
+}
+
+// moveFlags are the flags of a command about a namespace, and the management clusters that it goes from and to. Pure.
+func moveFlags(namespace string, from, to upstream.Kubeconfig) string {
+	text := " -n " + clusterctl.Quote(namespace)
+	for _, f := range []struct{ name, value string }{
+		{"kubeconfig", from.Path}, {"kubeconfig-context", from.Context}, {"to-kubeconfig", to.Path}, {"to-kubeconfig-context", to.Context},
+	} {
+		if f.value != "" {
+			text += " --" + f.name + " " + clusterctl.Quote(f.value)
+		}
+	}
+	return text
+}
+
 func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 	var d destination
 	var dir directory
@@ -62,7 +80,7 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
 				return err
 			}
 			if !dryRun {
-				if err := a.prepareMove(cmd.Context(), c, &d); err != nil {
+				if err := a.prepareMove(cmd.Context(), c, t, &d); err != nil {
 					return err
 				}
 			}
@@ -70,7 +88,7 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
 				return hint("clusters and their classes may be paused now, here or there: the same command names what resumes them here; see docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", a.namespace, err)
 			}
 			if !dryRun {
-				a.next("capstan clusterctl describe cluster NAME --kubeconfig " + d.kubeconfig.Path)
+				a.next("capstan clusterctl describe cluster NAME" + moveFlags(a.namespace, d.kubeconfig, upstream.Kubeconfig{}))
 			}
 			return nil
 		},
@@ -90,13 +108,13 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
 	return cmd
 }
 
-func (a *app) prepareMove(ctx context.Context, c *clusterctl.Client, d *destination) error {
+func (a *app) prepareMove(ctx context.Context, c *clusterctl.Client, t *target, d *destination) error {
 	h, err := a.handOver(d)
 	if err != nil {
 		return err
 	}
 	if err := c.HandOver(ctx, h); err != nil {
-		return hint("nothing has moved; take the offers back with: capstan clusterctl move call-off --to-kubeconfig "+d.kubeconfig.Path, "handing agents over: %w", err)
+		return hint("nothing has moved; take the offers back with: "+a.callOffLine(t, d), "handing agents over: %w", err)
 	}
 	return nil
 }
@@ -118,11 +136,10 @@ Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doe
 			if err := c.MayMove(cmd.Context(), a.namespace, d.kubeconfig); err != nil {
 				return err
 			}
-			if err := a.prepareMove(cmd.Context(), c, d); err != nil {
+			if err := a.prepareMove(cmd.Context(), c, t, d); err != nil {
 				return err
 			}
-			a.next("clusterctl move -n "+a.namespace+" --to-kubeconfig "+d.kubeconfig.Path,
-				"capstan clusterctl move call-off --to-kubeconfig "+d.kubeconfig.Path+"   # if they are to stay after all")
+			a.next("clusterctl move"+moveFlags(a.namespace, c.Kubeconfig, d.kubeconfig), a.callOffLine(t, d)+"   # if they are to stay after all")
 			return nil
 		},
 	}
