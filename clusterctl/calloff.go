@@ -21,6 +21,9 @@ import (
 // CallOff takes back what HandOver has offered to the agents of a namespace, waits until they have forgotten it, and returns to how many. What was made for them in the target is removed,
 // unless the host has arrived there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
 func (c *Client) CallOff(ctx context.Context, h HandOver) (taken int, err error) {
+	if h.Namespace == "" {
+		return 0, errNoNamespace
+	}
 	s, err := c.open(ctx, h.To)
 	if err != nil {
 		return 0, err

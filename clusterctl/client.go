@@ -172,9 +172,25 @@ func connect(kubeconfig upstream.Kubeconfig) (client.Client, error) {
 	return c, nil
 }
 
+// Namespace returns the namespace of a kubeconfig's context; default, if it has none.
+func Namespace(kubeconfig upstream.Kubeconfig) (string, error) {
+	namespace, _, err := load(kubeconfig).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading kubeconfig %s: %w", kubeconfig.Path, err)
+	}
+	return namespace, nil
+}
+
+// errNoNamespace is for what would mean all namespaces.
+var errNoNamespace = errors.New("no namespace is named")
+
+func load(kubeconfig upstream.Kubeconfig) clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig.Path}, &clientcmd.ConfigOverrides{CurrentContext: kubeconfig.Context})
+}
+
 func restConfig(kubeconfig upstream.Kubeconfig) (*rest.Config, error) {
-	settings, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig.Path}, &clientcmd.ConfigOverrides{CurrentContext: kubeconfig.Context}).ClientConfig()
+	settings, err := load(kubeconfig).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", kubeconfig.Path, err)
 	}

@@ -38,7 +38,7 @@ const (
 
 // HandOver says which agents are handed over to which management cluster.
 type HandOver struct {
-	// Namespace of the hosts.
+	// Namespace of the hosts. Required.
 	Namespace string
 	// To is the target.
 	To upstream.Kubeconfig
@@ -86,6 +86,9 @@ func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, 
 // HandOver offers the target to the agent of each claimed host, and waits until all have accepted it (docs/adr/0019). It may be repeated; agents that have accepted this target
 // already, or that somebody vouched for, are left alone.
 func (c *Client) HandOver(ctx context.Context, h HandOver) error {
+	if h.Namespace == "" {
+		return errNoNamespace
+	}
 	settings, err := restConfig(h.To)
 	if err != nil {
 		return fmt.Errorf("the target: %w", err)

@@ -18,6 +18,9 @@ import (
 // MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written: that is this one, or doesn't answer, or
 // some are paused, or machines are on local hosts, which are processes of this plane's dock. An empty target stands for a dry run, which has none.
 func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.Kubeconfig) error {
+	if namespace == "" {
+		return errNoNamespace
+	}
 	source, err := connect(c.Kubeconfig)
 	if err != nil {
 		return err

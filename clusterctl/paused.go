@@ -15,6 +15,9 @@ import (
 
 // MaySave fails if the clusters of a namespace can't be saved to a directory, before anything is written: that pauses them, as a move does.
 func (c *Client) MaySave(ctx context.Context, namespace string) error {
+	if namespace == "" {
+		return errNoNamespace
+	}
 	source, err := connect(c.Kubeconfig)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package clusterctl
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -43,6 +44,19 @@ func TestQuote(t *testing.T) {
 	for word, want := range map[string]string{"": "''", "blue": "blue", "/a/b-c_d.e": "/a/b-c_d.e", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'"} {
 		if got := Quote(word); got != want {
 			t.Errorf("%q is %s, want %s", word, got, want)
+		}
+	}
+}
+
+// TestNoNamespace: an empty one would stand for all.
+func TestNoNamespace(t *testing.T) {
+	c := &Client{}
+	_, calledOff := c.CallOff(t.Context(), HandOver{})
+	for name, err := range map[string]error{
+		"move": c.MayMove(t.Context(), "", upstream.Kubeconfig{}), "save": c.MaySave(t.Context(), ""), "hand over": c.HandOver(t.Context(), HandOver{}), "call off": calledOff,
+	} {
+		if !errors.Is(err, errNoNamespace) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

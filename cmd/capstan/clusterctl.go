@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -30,7 +31,7 @@ func (a *app) clusterctlCommand() *cobra.Command {
 		Short: "clusterctl, built in: providers, cluster templates, and moving clusters",
 		Long: `clusterctl, built in, with its commands and flags.
 
-It works on the management plane, and needs no network for what is a part of that; with --kubeconfig it works on any other management cluster.
+It works on the management plane, and needs no network for what is a part of that; with --kubeconfig it works on any other management cluster, in the namespace of the context unless -n names another.
 Providers that need Pods are refused on the plane, which runs no containers, unless their program is given (--provider-binary): then it is a process of the plane.`,
 		Example: `  capstan clusterctl generate cluster blue --flavor topology --kubernetes-version v1.36.3
   capstan clusterctl upgrade plan
@@ -59,12 +60,36 @@ func (a *app) clusterctl(cmd *cobra.Command, t *target, offline bool) (*clusterc
 		}
 		return nil, fmt.Errorf("looking for the kubeconfig: %w", err)
 	}
+	if offline && t.kubeconfig == "" && a.stopped(cmd.Context()) {
+		kubeconfig = "" // the file outlives the plane
+	}
+	if err := a.settleNamespace(cmd, t, kubeconfig); err != nil {
+		return nil, err
+	}
 	clusterctllog.SetLogger(clusterctllog.NewLogger(clusterctllog.WithThreshold(&t.verbosity)))
 	c, err := clusterctl.Open(cmd.Context(), clusterctl.Options{Kubeconfig: kubeconfig, Context: t.context, Config: t.config, Version: version, Binaries: t.binaries})
 	if err != nil && t.kubeconfig == "" {
 		return nil, hint("run: capstan status", "%w", err)
 	}
 	return c, err
+}
+
+// stopped reports whether the management plane is known not to run.
+func (a *app) stopped(ctx context.Context) bool {
+	s, err := a.status(ctx)
+	return err == nil && s.Plane == "Stopped"
+}
+
+// settleNamespace chooses the namespace that was not named: on another management cluster that of the kubeconfig's context, as clusterctl does.
+func (a *app) settleNamespace(cmd *cobra.Command, t *target, kubeconfig string) (err error) {
+	if a.namespace != "" && (t.kubeconfig == "" || isSet(cmd, "namespace")) {
+		return nil
+	}
+	a.namespace = defaultNamespace
+	if kubeconfig != "" {
+		a.namespace, err = clusterctl.Namespace(upstream.Kubeconfig{Path: kubeconfig, Context: t.context})
+	}
+	return err
 }
 
 // providerFlag is a flag of clusterctl that names providers.
