@@ -239,8 +239,7 @@ func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed 
 	said := wordOf(host, err)
 	refused := h.refusing(said)
 	switch said {
-	case present:
-		h.see(host)
+	case present: // asked again until the watch says so: what is deleted before the watch begins is not shown by it
 		return false, time.Second, nil
 	case silent:
 		return false, 0, err

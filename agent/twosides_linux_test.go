@@ -265,6 +265,18 @@ func (m *moved) be(said word) {
 	}
 }
 
+// TestAHostThatGoesBeforeTheWatchBegins: the agent has asked and heard that it is there, and the watch shows nothing.
+func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
+	m := newMoved(t, 24*time.Hour)
+	for _, said := range []word{present, absent} {
+		m.be(said)
+		changed, again, err := m.pass(t.Context())
+		if changed != (said == absent) || !changed && again != time.Second || err != nil {
+			t.Errorf("the host is %s: changed sides %t, looks again in %s, %v", said, changed, again, err)
+		}
+	}
+}
+
 // TestARefusalCountsAfterAMinuteWithoutABreak: silence, and whatever else the source says, begins the minute anew.
 func TestARefusalCountsAfterAMinuteWithoutABreak(t *testing.T) {
 	watched := word("shown by the watch")
