@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/capstan-dev/capstan/agent/rest"
@@ -143,6 +146,31 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 		return fmt.Errorf("the target has a host of that name already, with the claim of %s", there.Spec.Claim.ProviderID)
 	}
 	return nil
+}
+
+// lapsed returns why the agent does not go along any more with an offer that it has accepted; nil if it does. err is why its token for the target could not be renewed: a target
+// that was not reached, or that fails, may be back while the token lives.
+func lapsed(err error, token string, now time.Time) error {
+	switch {
+	case rest.IsCode(err, http.StatusUnauthorized):
+		return fmt.Errorf("the target does not accept the agent's token any more; capstan clusterctl move offers it anew: %w", err)
+	case expired(token, now):
+		return fmt.Errorf("the agent's token for the target has expired; capstan clusterctl move offers it anew: %w", err)
+	}
+	return nil
+}
+
+// expired reports whether a JSON web token says that its life is over.
+func expired(token string, now time.Time) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	var claims struct {
+		Expires int64 `json:"exp"`
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return err == nil && json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 && !now.Before(time.Unix(claims.Expires, 0))
 }
 
 // mayGo returns why the agent does not change sides; nil if it does. said is what the side that it works for says, since when it refuses if it does; there is the host on the other

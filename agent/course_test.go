@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +162,34 @@ func TestMayGo(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { errorHas(t, mayGo(c.said, c.refused, c.there, c.all), c.want) })
+	}
+}
+
+// jwt is a token that lives from one time to another, by its own word.
+func jwt(issued, expires time.Time, issuer string) string {
+	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"iss":%q}`, issued.Unix(), expires.Unix(), issuer)
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
+}
+
+func TestLapsed(t *testing.T) {
+	now := time.Now()
+	good, old := jwt(now.Add(-time.Hour), now.Add(time.Second), ""), jwt(now.Add(-time.Hour), now.Add(-time.Second), "")
+	cases := map[string]struct {
+		err         error
+		token, want string
+	}{
+		"the target is not reached":                      {errors.New("connection refused"), good, ""},
+		"the target fails":                               {&rest.StatusError{Code: 500}, good, ""},
+		"the target allows no renewal, before the move":  {&rest.StatusError{Code: 403}, good, ""},
+		"the target does not know the token":             {&rest.StatusError{Code: 401}, good, "does not accept"},
+		"the target is not reached until it has expired": {errors.New("connection refused"), old, "has expired"},
+		"the target is back, after it has expired":       {fmt.Errorf("renewing: %w", &rest.StatusError{Code: 401}), old, "does not accept"},
+		"a token without times":                          {errors.New("connection refused"), "hunter2", ""},
+		"a token that says nothing about itself":         {errors.New("connection refused"), "e30.e30.c2ln", ""},
+		"a token that is none":                           {errors.New("connection refused"), "e30.?.c2ln", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { errorHas(t, lapsed(c.err, c.token, now), c.want) })
 	}
 }
 

@@ -32,11 +32,15 @@ type handover struct {
 	before string // what was logged last
 }
 
-// newHandover returns what was accepted before, too, in the agent's first report.
+// newHandover returns what was accepted before, too, in the agent's first report, unless it is not sure any more that the target accepts the agent's token.
 func newHandover(a *agent, store enrolment.Store) *handover {
 	h := &handover{agent: a, store: store, said: silent, wake: make(chan struct{}, 1)}
 	if next, err := store.Next(); err == nil && next != nil {
-		h.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
+		var why error
+		if token.RenewIn(next.Token, time.Now()) <= 0 {
+			why = errors.New("the agent's token for the target has to be renewed first")
+		}
+		h.standing(next, why)
 	}
 	return h
 }
@@ -161,6 +165,15 @@ func (h *handover) report(about *v1beta2.HandOverReport) {
 	h.agent.report.update(true, func(r *v1beta2.AgentReport) { r.HandOver = about })
 }
 
+// standing reports whether the agent goes along with an offer that it has accepted; why: it does not any more.
+func (h *handover) standing(next *enrolment.Enrolment, why error) {
+	if why == nil {
+		h.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
+		return
+	}
+	h.report(&v1beta2.HandOverReport{Offer: next.Offer, Message: cut(why.Error(), 1024)})
+}
+
 // accept accepts the offer that the host has, if the target is what it says.
 func (h *handover) accept(ctx context.Context, host *v1beta2.CapstanHost) (again time.Duration, err error) {
 	offer, err := h.agent.client.Offer(ctx)
@@ -175,15 +188,20 @@ func (h *handover) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 		if ctx.Err() != nil {
 			return 0, err
 		}
-		text := err.Error()
-		if offer.Token != "" { // the target may have quoted it
-			text = strings.ReplaceAll(text, offer.Token, "(token)")
-		}
-		h.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: cut(text, 1024)})
-		return 0, errors.New(text)
+		err = without(offer.Token, err)
+		h.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: cut(err.Error(), 1024)})
+		return 0, err
 	}
 	h.agent.log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)
 	return time.Millisecond, nil // on to keep, which reports it
+}
+
+// without returns an error of the target, which may have quoted the token, without it; nil for nil.
+func without(secret string, err error) error {
+	if err == nil || secret == "" || !strings.Contains(err.Error(), secret) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
 // prove gets a token of the agent's own in the target, which proves network, authority and account, and reads the host there, which proves its rights; then the offer counts.
@@ -219,22 +237,41 @@ func (h *handover) prove(ctx context.Context, host *v1beta2.CapstanHost, offer r
 
 // keep keeps the token for the target fresh until the host moves.
 func (h *handover) keep(ctx context.Context, next *enrolment.Enrolment) (again time.Duration, err error) {
-	h.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
 	if wait := token.RenewIn(next.Token, time.Now()); wait > 0 {
+		h.standing(next, nil)
 		return wait, nil
 	}
-	fresh := *next
-	if fresh.Token, err = h.renewed(ctx, next); err != nil {
-		return 0, fmt.Errorf("the target: %w", err)
-	}
-	if err := h.store.Prepare(fresh); err != nil {
+	if next, err = h.fresh(ctx, next); err != nil {
 		return 0, err
 	}
-	return max(time.Minute, token.RenewIn(fresh.Token, time.Now())), nil
+	return max(time.Minute, token.RenewIn(next.Token, time.Now())), nil
 }
 
-// ask finds out whether the host has moved, and changes sides if it has.
+// fresh returns next with a token that was renewed if it was time, and reports then whether the agent still goes along. With an error, next is as it was.
+func (h *handover) fresh(ctx context.Context, next *enrolment.Enrolment) (*enrolment.Enrolment, error) {
+	if token.RenewIn(next.Token, time.Now()) > 0 {
+		return next, nil
+	}
+	renewed := *next
+	var err error
+	if renewed.Token, err = h.renewed(ctx, next); err != nil {
+		err = fmt.Errorf("the target: %w", err)
+	} else {
+		err = h.store.Prepare(renewed)
+	}
+	switch {
+	case err == nil:
+		h.standing(&renewed, nil)
+		return &renewed, nil
+	case ctx.Err() == nil:
+		h.standing(next, without(next.Token, lapsed(err, next.Token, time.Now())))
+	}
+	return next, without(next.Token, err)
+}
+
+// ask finds out whether the host has moved, and changes sides if it has. The token for the target is kept fresh meanwhile: the source may be silent for longer than it lives.
 func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed bool, again time.Duration, err error) {
+	next, stale := h.fresh(ctx, next)
 	host, err := h.agent.client.Look(ctx)
 	said := wordOf(host, err)
 	refused := h.refusing(said)
@@ -242,7 +279,11 @@ func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed 
 	case present: // asked again until the watch says so: what is deleted before the watch begins is not shown by it
 		return false, time.Second, nil
 	case silent:
-		return false, 0, err
+		return false, 0, errors.Join(err, stale)
+	case leaving:
+		if !host.OfferAccepted() { // a host that is marked and left without that word would hold the mover's next run for ever
+			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent goes along"), stale)
+		}
 	}
 	there, err := h.look(ctx, next)
 	if err != nil {

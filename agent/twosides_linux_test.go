@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -217,14 +219,15 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 	})
 }
 
-// moved is a handover without the rest of the agent. It has accepted the offer uid/1 with a token that lives for life; its host has arrived in the target, and is in the source still.
+// moved is a handover without the rest of the agent. It has accepted the offer uid/1 with a token that was issued before now and has some life left; its host has arrived in the target, and is in the source still.
 type moved struct {
 	*handover
 	here, there *apiServer
 	tokens      map[string]bool // of here
+	token       string          // for there
 }
 
-func newMoved(t *testing.T, life time.Duration) *moved {
+func newMoved(t *testing.T, age, left time.Duration) *moved {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -239,6 +242,8 @@ func newMoved(t *testing.T, life time.Duration) *moved {
 	must(err)
 	t.Cleanup(client.Close)
 	m.tokens = m.here.tokens
+	m.token = jwt(time.Now().Add(-age), time.Now().Add(left), m.there.URL)
+	m.there.tokens[m.token] = left > 0
 	m.here.host.UID, m.here.host.Annotations = "uid", map[string]string{v1beta2.OfferAnnotation: "uid/1"}
 	m.here.host.Spec.Claim = &v1beta2.HostClaim{ProviderID: machine}
 	m.there.host.UID, m.there.host.Spec.Claim = "uid-there", m.here.host.Spec.Claim
@@ -248,7 +253,7 @@ func newMoved(t *testing.T, life time.Duration) *moved {
 	must(j.Close())
 	store := enrolment.NewStore(c)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.there.Certificate().Raw})
-	must(store.Prepare(enrolment.Enrolment{Offer: "uid/1", Server: m.there.URL, CAData: string(ca), Token: m.there.issue(life)}))
+	must(store.Prepare(enrolment.Enrolment{Offer: "uid/1", Server: m.there.URL, CAData: string(ca), Token: m.token}))
 	log := slog.New(slog.DiscardHandler)
 	apply := func(context.Context, *v1beta2.AgentReport) error { return nil }
 	m.handover = newHandover(&agent{config: c, version: "test", client: client, report: newReporter(apply, log), log: log}, store)
@@ -265,9 +270,73 @@ func (m *moved) be(said word) {
 	}
 }
 
+// says is what the agent reports about the offer.
+func (m *moved) says() v1beta2.HandOverReport {
+	m.agent.report.mu.Lock()
+	defer m.agent.report.mu.Unlock()
+	return *m.agent.report.report.HandOver
+}
+
+// TestATokenIsKeptFresh: the agent says that it goes along only as long as it can, and keeps able to while the source is silent.
+func TestATokenIsKeptFresh(t *testing.T) {
+	const day = 24 * time.Hour
+	cases := map[string]struct {
+		age, left time.Duration
+		here      word // what the source says
+		there     word // what the target says, to calls with the token
+		first     bool // accepted in the first report
+		refusal   string
+		renewed   bool
+	}{
+		"young":                               {0, day, present, present, true, "", false},
+		"young, the source is silent":         {0, day, silent, present, true, "", false},
+		"young, the target is silent":         {0, day, present, silent, true, "", false},
+		"due":                                 {day / 2, day / 2, present, present, false, "", true},
+		"due, the source is silent":           {day / 2, day / 2, silent, present, false, "", true},
+		"due, the source refuses":             {day / 2, day / 2, refuses, present, false, "", true},
+		"due, the host is gone":               {day / 2, day / 2, absent, present, false, "", true},
+		"due, the target is silent":           {day / 2, day / 2, present, silent, false, "", false},
+		"due, both are silent":                {day / 2, day / 2, silent, silent, false, "", false},
+		"due, the target refuses":             {day / 2, day / 2, present, refuses, false, "does not accept", false},
+		"due, refused, the source is silent":  {day / 2, day / 2, silent, refuses, false, "does not accept", false},
+		"expired":                             {day, -time.Minute, present, refuses, false, "does not accept", false},
+		"expired, the target is silent":       {day, -time.Minute, present, silent, false, "has expired", false},
+		"expired, the source is silent":       {day, -time.Minute, silent, refuses, false, "does not accept", false},
+		"expired by the host's clock, not so": {day, -time.Minute, present, present, false, "", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMoved(t, c.age, c.left)
+			if first := m.says(); first.Offer != "uid/1" || first.Accepted != c.first || (first.Message == "") != c.first {
+				t.Errorf("the first report is %+v", first)
+			}
+			m.be(c.here)
+			if c.here == present {
+				m.see(&m.here.host)
+			}
+			m.there.silent, m.there.tokens[m.token] = c.there == silent, c.there != refuses
+			_, _, err := m.pass(t.Context())
+			got := m.says()
+			if got.Offer != "uid/1" || got.Accepted != (c.refusal == "") || (got.Message == "") != got.Accepted || !strings.Contains(got.Message, c.refusal) {
+				t.Errorf("the report is %+v", got)
+			}
+			if c.refusal != "" && err == nil {
+				t.Error("nothing keeps the agent from going along")
+			}
+			next, err := m.store.Next()
+			if err == nil && next == nil { // it has gone
+				next, err = m.store.Current()
+			}
+			if err != nil || (next.Token != m.token) != c.renewed || c.renewed && !m.there.tokens[next.Token] {
+				t.Errorf("the enrolment is %+v, %v", next, err)
+			}
+		})
+	}
+}
+
 // TestAHostThatGoesBeforeTheWatchBegins: the agent has asked and heard that it is there, and the watch shows nothing.
 func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
-	m := newMoved(t, 24*time.Hour)
+	m := newMoved(t, 0, 24*time.Hour)
 	for _, said := range []word{present, absent} {
 		m.be(said)
 		changed, again, err := m.pass(t.Context())
@@ -275,6 +344,50 @@ func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 			t.Errorf("the host is %s: changed sides %t, looks again in %s, %v", said, changed, again, err)
 		}
 	}
+}
+
+// TestAMarkedHostIsLeftWithAWord: the word of an agent that is gone can't be given later, and without it the host holds the mover.
+func TestAMarkedHostIsLeftWithAWord(t *testing.T) {
+	m := newMoved(t, 0, 24*time.Hour)
+	m.here.host.Annotations = map[string]string{leaveMark: ""}
+	for _, accepted := range []bool{false, true} {
+		m.here.host.Status.Agent = &v1beta2.AgentReport{HandOver: &v1beta2.HandOverReport{Offer: "uid/1", Accepted: accepted}}
+		if changed, _, err := m.pass(t.Context()); changed != accepted || (err == nil) != accepted {
+			t.Errorf("changed sides: %t, %v; the source knows: %t", changed, err, accepted)
+		}
+	}
+}
+
+// TestAnExpiredTokenIsOfferedAnew: the agent says that it can't go along any more, takes the next offer, and moves.
+func TestAnExpiredTokenIsOfferedAnew(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		h.api.host.UID = "uid"
+		agent := h.start(t, "")
+		id := h.claimIt(testData)
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		there := newTarget(t)
+		first := h.offer(there, "first", nil)
+		h.waitOffer(t, first, "")
+		stop(t, agent)
+		path := filepath.Join("/var/lib/capstan", "next.yaml")
+		expired := jwt(time.Now().Add(-48*time.Hour), time.Now().Add(-24*time.Hour), there.URL)
+		text := regexp.MustCompile(`(?m)^token: .*$`).ReplaceAllString(content(path), "token: "+expired)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		agent = h.start(t, "")
+		h.waitOffer(t, first, "does not accept")
+		h.waitOffer(t, h.offer(there, "second", nil), "")
+		if strings.Contains(content(path), expired) {
+			t.Error("the expired token is kept")
+		}
+		h.arrive(there)
+		h.leave(true)
+		waitThere(t, there, id)
+		unharmed(t, id)
+		stop(t, agent)
+	})
 }
 
 // TestARefusalCountsAfterAMinuteWithoutABreak: silence, and whatever else the source says, begins the minute anew.
@@ -294,7 +407,7 @@ func TestARefusalCountsAfterAMinuteWithoutABreak(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := newMoved(t, 24*time.Hour)
+			m := newMoved(t, 0, 24*time.Hour)
 			changed := false
 			for _, said := range c.words {
 				if said == watched {
