@@ -39,6 +39,10 @@ func vouched(h *infrav1.CapstanHost) {
 func marked(h *infrav1.CapstanHost) {
 	h.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
 }
+
+// remarked: the provider takes note of what the agent says.
+func remarked(h *infrav1.CapstanHost) { moving.Mark(h) }
+
 func free(h *infrav1.CapstanHost) { h.Spec.Claim = nil; moving.Mark(h) }
 func dock(h *infrav1.CapstanHost) { h.Spec.Supplier = infrav1.SupplierDock }
 
@@ -50,17 +54,19 @@ func TestWhoGetsAnOffer(t *testing.T) {
 		target, server string
 		wants, stands  bool
 	}{
-		"a claimed host":                            {host: claimed(), wants: true},
-		"a free host":                               {host: claimed(free)},
-		"a local host":                              {host: claimed(dock)},
-		"somebody vouched for the agent":            {host: claimed(vouched)},
-		"an offer that was not accepted yet":        {host: claimed(offered), wants: true},
-		"an offer that was accepted":                {host: claimed(offered, says(true, "")), wants: true, stands: true},
-		"an offer that the agent could not take":    {host: claimed(offered, says(false, "no")), wants: true},
-		"an accepted offer of another target":       {host: claimed(offered, says(true, "")), target: "other", wants: true},
-		"an accepted offer by another name":         {host: claimed(offered, says(true, "")), server: "other", wants: true},
-		"a mover has marked it, the agent has gone": {host: claimed(offered, says(true, ""), marked)},
-		"a mark from an earlier move":               {host: claimed(marked), wants: true},
+		"a claimed host":                              {host: claimed(), wants: true},
+		"a free host":                                 {host: claimed(free)},
+		"a local host":                                {host: claimed(dock)},
+		"somebody vouched for the agent":              {host: claimed(vouched)},
+		"an offer that was not accepted yet":          {host: claimed(offered), wants: true},
+		"an offer that was accepted":                  {host: claimed(offered, says(true, "")), wants: true, stands: true},
+		"an offer that the agent could not take":      {host: claimed(offered, says(false, "no")), wants: true},
+		"an offer that the agent can't take any more": {host: claimed(offered, says(true, ""), remarked, says(false, "expired")), wants: true},
+		"the provider has noticed that, too":          {host: claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), wants: true},
+		"an accepted offer of another target":         {host: claimed(offered, says(true, "")), target: "other", wants: true},
+		"an accepted offer by another name":           {host: claimed(offered, says(true, "")), server: "other", wants: true},
+		"a mover has marked it, the agent has gone":   {host: claimed(offered, says(true, ""), marked)},
+		"a mark from an earlier move":                 {host: claimed(marked), wants: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := wants(&c.host); got != c.wants {
@@ -85,13 +91,15 @@ func TestWhatAMoveWaitsFor(t *testing.T) {
 		host infrav1.CapstanHost
 		want string
 	}{
-		"no word from the agent":                        {claimed(offered), "has not answered"},
-		"the agent can't":                               {claimed(offered, says(false, "connection refused")), "connection refused"},
-		"the agent can, the provider is slow":           {claimed(offered, says(true, "")), "does it run"},
-		"the agent can, and the hold is gone":           {claimed(offered, says(true, ""), func(h *infrav1.CapstanHost) { moving.Mark(h) }), ""},
-		"somebody vouched, the provider hasn't noticed": {claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "does it run"},
-		"a free host":                                   {claimed(free), ""},
-		"on its way":                                    {claimed(offered, says(true, ""), marked), ""},
+		"no word from the agent":                         {claimed(offered), "has not answered"},
+		"the agent can't":                                {claimed(offered, says(false, "connection refused")), "connection refused"},
+		"the agent can, the provider is slow":            {claimed(offered, says(true, "")), "does it run"},
+		"the agent can, and the hold is gone":            {claimed(offered, says(true, ""), remarked), ""},
+		"the agent can't any more, the provider is slow": {claimed(offered, says(true, ""), remarked, says(false, "expired")), "expired"},
+		"the agent can't any more":                       {claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), "expired"},
+		"somebody vouched, the provider hasn't noticed":  {claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "does it run"},
+		"a free host":                                    {claimed(free), ""},
+		"on its way":                                     {claimed(offered, says(true, ""), marked), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(waitsFor([]infrav1.CapstanHost{c.host}), "\n")

@@ -10,6 +10,7 @@ package moving
 
 import (
 	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -20,20 +21,38 @@ import (
 // ours is the value of label and annotation as we set them; what somebody else has set stays.
 const ours = "claimed"
 
-// Mark brings a host's label and annotations in line with its claim, and with what its agent says about the offer of another management cluster.
+// Mark brings a host's label and annotations in line with its claim, and with what its agent says about the offer of another management cluster: the word that it goes along is
+// taken back when the agent does not say so any more.
 func Mark(host *infrav1.CapstanHost) {
 	claimed := host.Spec.Claim != nil
-	if claimed && host.Spec.Supplier == "" && host.Offer() != "" && host.OfferAccepted() {
-		metav1.SetMetaDataAnnotation(&host.ObjectMeta, infrav1.HandedOverAnnotation, string(host.UID))
+	switch accepted := host.Offer() != "" && host.OfferAccepted(); {
+	case claimed && host.Spec.Supplier == "" && accepted && !HandedOver(host):
+		host.Annotations = maps.Clone(host.Annotations)
+		metav1.SetMetaDataAnnotation(&host.ObjectMeta, infrav1.HandedOverAnnotation, host.Offer())
+	case !accepted && byAgent(host):
+		host.Annotations = maps.Clone(host.Annotations)
+		delete(host.Annotations, infrav1.HandedOverAnnotation)
 	}
 	host.Labels = set(host.Labels, clusterctlv1.ClusterctlMoveLabel, claimed)
 	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !HandedOver(host) && !Leaving(host))
 }
 
-// HandedOver reports whether the agent of this object goes along. In the target the object is another one, with another uid: there
-// the word doesn't count any more.
+// HandedOver reports whether the agent of this object goes along: somebody has vouched for it, by the uid, or it has accepted the offer whose id stands there, and says so still. In
+// the target the object is another one, with another uid: there the word doesn't count any more.
 func HandedOver(host *infrav1.CapstanHost) bool {
-	return host.Spec.Supplier == "" && host.UID != "" && host.Annotations[infrav1.HandedOverAnnotation] == string(host.UID)
+	word := host.Annotations[infrav1.HandedOverAnnotation]
+	switch {
+	case host.Spec.Supplier != "" || host.UID == "" || word == "":
+		return false
+	case word == string(host.UID):
+		return true
+	}
+	return word == host.Offer() && host.OfferAccepted()
+}
+
+// byAgent reports whether Mark has set the word that the agent of this object goes along: it is the id of an offer then. Somebody who vouches writes the uid.
+func byAgent(host *infrav1.CapstanHost) bool {
+	return host.UID != "" && strings.HasPrefix(host.Annotations[infrav1.HandedOverAnnotation], string(host.UID)+"/")
 }
 
 // Leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all annotations by its mark. If it ended just then, holding

@@ -33,7 +33,34 @@ func TestMark(t *testing.T) {
 		},
 		"the agent has accepted the offer": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", block: ours}, report: accepted("uid/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
+		},
+		"the agent can't go along any more": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"}, report: &infrav1.HandOverReport{Offer: "uid/1", Message: "expired"},
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
+		},
+		"the agent says nothing any more": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
+		},
+		"the agent has accepted the next offer": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/1"}, report: accepted("uid/2"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/2"},
+		},
+		"somebody has removed the offer": {
+			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid/1"}, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{block: ours},
+		},
+		"somebody vouched for an agent that can't accept the offer": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"}, report: &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
+		},
+		"somebody vouched for an agent that accepts the offer": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"}, report: accepted("uid/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
+		},
+		"the word for an agent of an object before a move": {
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1"}, report: accepted("earlier/1"),
+			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1", block: ours},
 		},
 		"the agent has accepted an earlier offer": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/2"}, report: accepted("uid/1"),
@@ -82,15 +109,15 @@ func TestMark(t *testing.T) {
 			if c.claimed {
 				host.Spec.Claim = &infrav1.HostClaim{}
 			}
-			before := host.DeepCopy()
+			before, given := host.DeepCopy(), maps.Clone(c.annotations)
 			for range 2 { // the second time changes nothing
 				Mark(host)
 				if !maps.Equal(host.Labels, c.wantLabels) || !maps.Equal(host.Annotations, c.want) {
 					t.Errorf("labels %v, annotations %v", host.Labels, host.Annotations)
 				}
 			}
-			if !maps.Equal(before.Labels, c.labels) {
-				t.Error("the labels of a copy have changed")
+			if !maps.Equal(before.Labels, c.labels) || !maps.Equal(given, c.annotations) {
+				t.Error("the labels or annotations of a copy have changed")
 			}
 		})
 	}
@@ -111,7 +138,15 @@ func TestOffers(t *testing.T) {
 		{"an offer", func() { Offer(host, "uid/2") }, map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
 		{"the controller, before it is accepted", func() { Mark(host) }, map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
 		{"the controller, when it is accepted", func() { host.Status.Agent.HandOver.Offer = "uid/2"; Mark(host) },
-			map[string]string{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid", "a": "b"}},
+			map[string]string{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/2", "a": "b"}},
+		{"the controller, when the agent can't any more", func() {
+			host.Status.Agent.HandOver = &infrav1.HandOverReport{Offer: "uid/2", Message: "expired"}
+			Mark(host)
+		},
+			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
+		{"an offer anew", func() { Offer(host, "uid/3") }, map[string]string{infrav1.OfferAnnotation: "uid/3", block: ours, "a": "b"}},
+		{"the controller, when that is accepted", func() { host.Status.Agent.HandOver = accepted("uid/3"); Mark(host) },
+			map[string]string{infrav1.OfferAnnotation: "uid/3", infrav1.HandedOverAnnotation: "uid/3", "a": "b"}},
 		{"taking it back", func() { Withdraw(host) }, map[string]string{block: ours, "a": "b"}},
 		{"the controller, before the agent knows", func() { Mark(host) }, map[string]string{block: ours, "a": "b"}},
 	} {
