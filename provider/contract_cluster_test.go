@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -53,6 +54,24 @@ func TestClusterWaits(t *testing.T) {
 				t.Errorf("resource version was %s, is %s; balancers %v", before, after, w.backends)
 			}
 		})
+	}
+}
+
+// TestAClusterThatWasOurs: what we made before somebody else took the cluster over goes with it.
+func TestAClusterThatWasOurs(t *testing.T) { // IC-35, IC-54, IC-56
+	w := newWorld(t, demo(infrav1.LoadBalancerLocal)...)
+	w.settle()
+	edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.ManagedByAnnotation, "somebody")
+	})
+	w.settle()
+	if w.capstanCluster("demo-infra"); len(w.backends) != 1 {
+		t.Fatalf("balancers %v", w.backends)
+	}
+	w.must(w.api.Delete(t.Context(), w.capstanCluster("demo-infra")))
+	w.settle()
+	if w.exists("demo-infra", &infrav1.CapstanCluster{}) || len(w.backends) != 0 {
+		t.Errorf("it is still there; balancers %v", w.backends)
 	}
 }
 

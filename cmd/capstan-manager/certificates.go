@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,8 +108,12 @@ func (c *certificates) inject(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// patch reads an object and writes it, if the change says that it did something. What others write at the same time wins: the next look finds it.
+// patch reads an object and writes it, if the change says that it did something. It begins again if others write at the same time.
 func (c *certificates) patch(ctx context.Context, object client.Object, change func() bool) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.patchOnce(ctx, object, change) })
+}
+
+func (c *certificates) patchOnce(ctx context.Context, object client.Object, change func() bool) error {
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return fmt.Errorf("reading where %s is trusted: %w; install the components first", object.GetName(), err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -77,7 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.Filter.Matches(c) || externallyManaged(c) {
+	// What was ours before somebody else took it over is cleaned up by us: our finalizer is on it, and the balancer is ours.
+	leaving := !c.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer)
+	if !r.Filter.Matches(c) || externallyManaged(c) && !leaving {
 		return reconcile.Result{}, nil
 	}
 	s := &scope{capstan: c}

@@ -3,6 +3,8 @@
 package transition
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -35,8 +37,20 @@ type Object interface {
 // Tell records an event if Ready changed between two states of an object in a way that is worth one. The second state must be written already.
 func Tell(recorder events.EventRecorder, before, after Object) {
 	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
-		recorder.Eventf(after, nil, kind, reason, "Reconcile", "%s", note)
+		recorder.Eventf(after, nil, kind, reason, "Reconcile", "%s", Note(note))
 	}
+}
+
+// maxNote is how long the text of an event may be, in bytes: the API server refuses longer ones.
+const maxNote = 1024
+
+// Note shortens a text to what an event may have.
+func Note(text string) string {
+	const mark = "…"
+	if len(text) <= maxNote {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxNote-len(mark)], "") + mark
 }
 
 // decide returns type, reason and text of the event; no type: there is none.

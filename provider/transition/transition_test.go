@@ -1,7 +1,9 @@
 package transition
 
 import (
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,5 +40,19 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestNote(t *testing.T) {
+	for name, text := range map[string]string{"empty": "", "short": "a word", "just right": strings.Repeat("x", maxNote)} {
+		if got := Note(text); got != text {
+			t.Errorf("%s: it was changed to %q", name, got)
+		}
+	}
+	for shift := range 4 {
+		text := strings.Repeat("x", shift) + strings.Repeat("€", maxNote)
+		if got := Note(text); len(got) > maxNote || len(got) < maxNote-6 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+			t.Errorf("a long one: %d bytes, %q", len(got), got[len(got)-8:])
+		}
 	}
 }
