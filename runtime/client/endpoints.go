@@ -1,11 +1,13 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"sync"
 	"time"
 
+	"github.com/capstan-dev/capstan/runtime/internal/post"
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
@@ -27,27 +29,43 @@ func newEndpoints(options transportOptions) *endpoints {
 	return &endpoints{options: options, kept: map[string]keptEndpoint{}}
 }
 
-func (e *endpoints) of(extension *registry.Extension) (*endpoint, error) {
+// of gives the endpoint of an extension. One whose configuration can't work fails each call.
+func (e *endpoints) of(extension *registry.Extension) *endpoint {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	kept, ok := e.kept[extension.Name]
 	switch {
 	case ok && kept.extension == extension:
-		return kept.endpoint, nil
+		return kept.endpoint
 	case ok && reflect.DeepEqual(kept.extension.Client, extension.Client):
 		e.kept[extension.Name] = keptEndpoint{extension, kept.endpoint}
-		return kept.endpoint, nil
+		return kept.endpoint
 	}
 	made, err := newEndpoint(extension.Client, e.options)
 	if err != nil {
-		return nil, fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)
+		// Each call fails, as its policy says, is recorded, and can be let through.
+		made = &endpoint{poster: broken{fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)}, circuit: circuit{longest: e.options.longest}}
 	}
 	if ok {
 		kept.endpoint.poster.Retire()
 	}
 	e.kept[extension.Name] = keptEndpoint{extension, made}
-	return made, nil
+	return made
 }
+
+// broken is the poster of a configuration that can't work.
+type broken struct{ err error }
+
+// Do implements poster.
+func (b broken) Do(context.Context, *post.Call, time.Time, post.Request) (post.Answer, error) {
+	return post.Answer{}, b.err
+}
+
+// CloseIdle implements poster.
+func (broken) CloseIdle() {}
+
+// Retire implements poster.
+func (broken) Retire() {}
 
 func (e *endpoints) drop(name string) {
 	e.mu.Lock()

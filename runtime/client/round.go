@@ -45,10 +45,7 @@ func (c *Client) prepare(to *call, h *registry.Handler, requests *requests) erro
 	if err != nil {
 		return fail(err)
 	}
-	endpoint, err := c.endpoints.of(h.Extension)
-	if err != nil {
-		return fail(err)
-	}
+	endpoint := c.endpoints.of(h.Extension)
 	to.handler, to.descriptor, to.conversion, to.endpoint, to.body = h, requests.descriptor, conversion, endpoint, body
 	return nil
 }

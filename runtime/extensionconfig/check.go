@@ -1,6 +1,7 @@
 package extensionconfig
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,6 +32,14 @@ func Check(config *runtimev1.ExtensionConfig) error {
 }
 
 func checkClient(client *runtimev1.ClientConfig) []error {
+	errs := checkServer(client)
+	if len(client.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(client.CABundle) {
+		errs = append(errs, errors.New("spec.clientConfig.caBundle holds no certificate in PEM form"))
+	}
+	return errs
+}
+
+func checkServer(client *runtimev1.ClientConfig) []error {
 	switch hasURL, hasService := client.URL != "", client.Service.IsDefined(); {
 	case hasURL && hasService:
 		return []error{errors.New("spec.clientConfig has both url and service: set one")}

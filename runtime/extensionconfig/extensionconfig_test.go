@@ -1,6 +1,7 @@
 package extensionconfig_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/client"
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
 // From the first apply to the deletion (RC-11 to RC-18).
@@ -270,5 +272,71 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	}
 	if after := w.get("ext").ResourceVersion; after != before {
 		t.Errorf("it was written: resourceVersion %s, then %s", before, after)
+	}
+}
+
+// What administrators say about an extension counts when it is down, for that is when they say it; a mistake in how it is reached costs nothing.
+func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start(nil)
+	e := w.deploy(gate)
+	w.create("ext", e.url, nil)
+	w.answers("gate")
+
+	w.update("ext", func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://127.0.0.1:1" })
+	w.condition("ext", "Discovered", metav1.ConditionFalse, "connection refused")
+	w.answers("gate")
+	w.update("ext", func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = e.url })
+	w.condition("ext", "Discovered", metav1.ConditionTrue, "")
+
+	e.server.Close()
+	if _, err := w.call(); err == nil {
+		t.Fatal("an extension that is down answers")
+	}
+	w.update("ext", func(c *runtimev1.ExtensionConfig) {
+		c.Annotations = map[string]string{registry.FailurePolicyAnnotation: "Ignore"}
+	})
+	w.answers("")
+	w.update("ext", func(c *runtimev1.ExtensionConfig) { c.Annotations = nil })
+	w.eventually("the policy of before", func() error {
+		if _, err := w.call(); err == nil {
+			return errors.New("the failure is still ignored")
+		}
+		return nil
+	})
+	w.update("ext", func(c *runtimev1.ExtensionConfig) {
+		c.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "namespace"}}
+	})
+	w.answers("")
+}
+
+// An extension that can't be reached as it is configured fails as its policy says, also after a start: it is not left out, and it is no failure of the others.
+func TestAKnownExtensionWithABrokenAuthority(t *testing.T) {
+	for policy, fails := range map[runtimev1.FailurePolicy]bool{runtimev1.FailurePolicyFail: true, runtimev1.FailurePolicyIgnore: false} {
+		t.Run(string(policy), func(t *testing.T) {
+			w := newWorld(t, nil)
+			known := w.create("known", "https://127.0.0.1:1", func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") })
+			known.Status.Handlers = []runtimev1.ExtensionHandler{{
+				Name: "gate.known", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate"},
+				TimeoutSeconds: 10, FailurePolicy: policy,
+			}}
+			if err := w.admin.Status().Update(t.Context(), known); err != nil {
+				t.Fatal(err)
+			}
+			e := w.deploy(gate)
+			w.create("other", e.url, nil)
+			w.start(nil)
+			w.condition("known", "Discovered", metav1.ConditionFalse, "caBundle holds no certificate in PEM form")
+			if !fails {
+				w.answers("gate")
+				return
+			}
+			w.eventually("the call fails", func() error {
+				if _, err := w.call(); err == nil || !strings.Contains(err.Error(), "caBundle holds no certificate in PEM form") {
+					return fmt.Errorf("got %v", err)
+				}
+				return nil
+			})
+		})
 	}
 }

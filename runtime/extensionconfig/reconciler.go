@@ -44,6 +44,8 @@ type Reconciler struct {
 	Rediscover time.Duration
 	// Patience is for how long the start waits for extensions that have never answered. Default: DefaultPatience.
 	Patience time.Duration
+
+	clients reached
 }
 
 // complete checks the fields and fills in what is left out.
@@ -74,11 +76,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	config := &runtimev1.ExtensionConfig{}
 	if err := r.Client.Get(ctx, request.NamespacedName, config); apierrors.IsNotFound(err) {
 		config.Name = request.Name
+		r.clients.drop(config.Name)
 		return ctrl.Result{}, r.Runtime.Unregister(config)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading ExtensionConfig %s: %w", request.Name, err)
 	}
 	if !config.DeletionTimestamp.IsZero() {
+		r.clients.drop(config.Name)
 		return ctrl.Result{}, r.Runtime.Unregister(config)
 	}
 	before := config.DeepCopy()
@@ -101,12 +105,20 @@ func isPaused(config *runtimev1.ExtensionConfig) bool {
 }
 
 // discover brings an ExtensionConfig up to date and registers it. It gives the ExtensionConfig with its new status in any case; if something
-// failed, with the handlers that it had before.
+// failed, with the handlers that it had before. What administrators say about these counts all the same: they say it when an extension is down.
 func (r *Reconciler) discover(ctx context.Context, config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
 	found, err := r.ask(ctx, config)
-	if err == nil {
+	switch before, known := r.clients.of(config.Name); {
+	case err == nil:
 		config = found
-		err = r.register(config)
+		if err = r.register(config); err == nil {
+			r.clients.set(config)
+		}
+	case known && len(config.Status.Handlers) > 0 && Check(config) == nil:
+		// By the way that worked: what was changed about it may be a mistake.
+		as := config.DeepCopy()
+		as.Spec.ClientConfig = before
+		err = errors.Join(err, r.register(as))
 	}
 	setDiscovered(config, err)
 	setNotes(r.Catalog, config)

@@ -86,7 +86,13 @@ func (w warmUp) attempt(ctx context.Context, mayWait bool) (missing []string, er
 	if len(missing) > 0 {
 		return missing, nil
 	}
-	return nil, w.Runtime.WarmUp(good)
+	if err := w.Runtime.WarmUp(good); err != nil {
+		return nil, err
+	}
+	for i := range good.Items {
+		w.clients.set(&good.Items[i])
+	}
+	return nil, nil
 }
 
 // ask discovers one extension, in place.

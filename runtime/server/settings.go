@@ -30,7 +30,7 @@ import (
 func HandleSettings[T, Req, Resp any](of hook.Hook[Req, Resp], name string, handle func(ctx context.Context, settings T, request *Req, response *Resp) error, options ...Option) Handler {
 	plan, err := settingsPlan(reflect.TypeFor[T]())
 	h := Handle(of, name, nil, options...)
-	h.problem = err
+	h.problem = errors.Join(h.problem, err)
 	if handle == nil || err != nil {
 		return h
 	}

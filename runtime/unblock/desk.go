@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/runtime/client"
@@ -58,13 +59,29 @@ func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) 
 	return d.remove(ctx, fresh)
 }
 
-// Clear takes away a permission for a hook that is not needed any more, because the object has gone on without it. It is no error if there is none.
+// Clear takes away a permission for a hook that is not needed any more, because the object has gone on without it. It is no error if there is none, or another one meanwhile. Who
+// calls hooks writes to the object in the same moment, so it is tried again on a conflict.
 func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string) error {
 	order, err := Read(object)
 	if err != nil || order == nil || order.Hook != hook {
 		return err
 	}
-	return ctrlclient.IgnoreNotFound(d.remove(ctx, object))
+	fresh := object
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		err := d.remove(ctx, fresh)
+		if !apierrors.IsConflict(err) {
+			return ctrlclient.IgnoreNotFound(err)
+		}
+		fresh = object.DeepCopyObject().(ctrlclient.Object)
+		if again := d.reader.Get(ctx, ctrlclient.ObjectKeyFromObject(object), fresh); again != nil {
+			return ctrlclient.IgnoreNotFound(again)
+		}
+		now, again := Read(fresh)
+		if again != nil || now == nil || !now.equals(order) || fresh.GetUID() != object.GetUID() {
+			return again
+		}
+		return err
+	})
 }
 
 // remove removes the annotation, if the object is still the one that was read.

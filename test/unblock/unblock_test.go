@@ -292,3 +292,40 @@ func TestOldPermissions(t *testing.T) {
 		t.Error("an old permission let it through")
 	}
 }
+
+// A permission that was not needed is taken away although others write to the Cluster in that moment; another permission stays.
+func TestClearBesideOthers(t *testing.T) {
+	for name, replaced := range map[string]bool{"the same one": false, "another one": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "clear")
+			order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "me", Reason: "first", Until: time.Now().Add(time.Minute).Truncate(time.Second)}
+			if err := unblock.Grant(t.Context(), w.admin, w.cluster, order); err != nil {
+				t.Fatal(err)
+			}
+			stale := &clusterv1.Cluster{}
+			if err := w.admin.Get(t.Context(), ctrlclient.ObjectKeyFromObject(w.cluster), stale); err != nil {
+				t.Fatal(err)
+			}
+			fresh := stale.DeepCopy()
+			fresh.Labels = map[string]string{"changed": "meanwhile"}
+			if err := w.admin.Update(t.Context(), fresh); err != nil {
+				t.Fatal(err)
+			}
+			if replaced {
+				order.Reason = "second"
+				if err := unblock.Grant(t.Context(), w.admin, fresh, order); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := unblock.NewDesk(w.admin, w.admin).Clear(t.Context(), stale, "BeforeClusterUpgrade"); err != nil {
+				t.Error(err)
+			}
+			if err := w.admin.Get(t.Context(), ctrlclient.ObjectKeyFromObject(w.cluster), fresh); err != nil {
+				t.Fatal(err)
+			}
+			if _, there := fresh.Annotations[unblock.Annotation]; there != replaced {
+				t.Errorf("there is a permission: %t", there)
+			}
+		})
+	}
+}
