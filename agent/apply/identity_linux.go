@@ -134,7 +134,7 @@ func locate(ctx context.Context, device string, known []identity) (found []strin
 	if !lost || !there(device) {
 		return found, true
 	}
-	if real, err := filepath.EvalSymlinks(device); err == nil && slices.Contains(found, real) {
+	if path, err := filepath.EvalSymlinks(device); err == nil && slices.Contains(found, path) {
 		return found, true
 	}
 	switch now, err := probe(ctx, device); {
