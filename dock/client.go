@@ -63,7 +63,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return waitUnlocked(ctx, c.home)
 }
 
-// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it does. A host that runs is left as it is.
+// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it does. A host that runs goes on, and gets the files
+// that have changed.
 func (c *Client) EnsureHost(ctx context.Context, spec HostSpec) (Host, error) {
 	return ask[Host](ctx, c, "PUT", "hosts/"+url.PathEscape(spec.Name), spec)
 }

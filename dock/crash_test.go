@@ -127,8 +127,8 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 	}
 }
 
-// A dock that dies between the note that a host should run and the writing of its files must not start it without them: whoever asks for a
-// host that runs changes nothing, and its agent would never have a configuration.
+// A dock that dies between the note that a host should run and the writing of its files must not start it without them: its agent would have
+// no configuration.
 func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)

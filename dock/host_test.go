@@ -79,6 +79,67 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	})
 }
 
+// agentFile is what a host's agent reads, with another content each time.
+func agentFile(text string) []dock.File {
+	return []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: []byte(text)}}
+}
+
+func TestFilesReachAHostThatRuns(t *testing.T) {
+	home := t.TempDir()
+	c := start(t, home)
+	h := ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("old")})
+	must(t, h, "chmod 644 /etc/capstan/agent.yaml; chown 1:1 /etc/capstan/agent.yaml || true")
+	again := ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("new")})
+	if again.PID != h.PID {
+		t.Errorf("it was started again: %+v, was %+v", again, h)
+	}
+	if got := must(t, h, "cat /etc/capstan/agent.yaml; stat -c ' %a %u %g' /etc/capstan/agent.yaml; ls /etc/capstan"); got != "new 600 0 0\nagent.yaml\n" {
+		t.Errorf("the host sees %q", got)
+	}
+	// Also one that a dock started which knew of no files.
+	if err := c.Shutdown(short(t)); err != nil {
+		t.Fatal(err)
+	}
+	c = start(t, home)
+	eventually(t, "the host runs again", func() bool { return hostOf(t, c, "host-1").State == dock.HostRunning })
+	h = ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("newest")})
+	if got := must(t, h, "cat /etc/capstan/agent.yaml"); got != "newest" {
+		t.Errorf("after the dock was started again the host sees %q", got)
+	}
+	// What can't be written is told, and keeps nothing from running.
+	must(t, h, "mkdir /etc/full; touch /etc/full/x")
+	_, err := c.EnsureHost(short(t), dock.HostSpec{Name: "host-1", Files: []dock.File{{Path: "/etc/full", Data: []byte("x")}}})
+	if now := hostOf(t, c, "host-1"); err == nil || now.PID != h.PID || now.State != dock.HostRunning {
+		t.Errorf("a file in place of a directory: %v; the host is %+v", err, now)
+	}
+	if now := ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("newest")}); now.Error != "" {
+		t.Errorf("the host is %+v", now)
+	}
+}
+
+func TestFilesThatComeWhileAHostStartsAreNotLost(t *testing.T) {
+	c := start(t, t.TempDir())
+	ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile("0")})
+	for i := range 5 {
+		if err := c.StopHost(short(t), "host-1"); err != nil {
+			t.Fatal(err)
+		}
+		var first sync.WaitGroup
+		first.Go(func() {
+			if err := c.StartHost(short(t), "host-1"); err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "it starts", func() bool { return hostOf(t, c, "host-1").State != dock.HostStopped })
+		want := fmt.Sprintf("start %d", i)
+		h := ensure(t, c, dock.HostSpec{Name: "host-1", Files: agentFile(want)})
+		first.Wait()
+		if got := must(t, h, "cat /etc/capstan/agent.yaml"); got != want {
+			t.Errorf("the host sees %q, want %q", got, want)
+		}
+	}
+}
+
 func TestHostsReachEachOtherAndNothingElse(t *testing.T) {
 	c := start(t, t.TempDir())
 	var hosts []dock.Host

@@ -38,13 +38,19 @@ func made(home, host string) bool {
 }
 
 // boot makes the root directory if it is missing, and starts the host's first process; it returns when that reports the host to be up.
-func (e *engine) boot(h *host) (*reap.Child, error) {
+func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	e.boots <- struct{}{}
 	defer func() { <-e.boots }()
 	h.set(dock.HostStarting, 0)
 	h.mu.Lock()
-	files, want := h.files, h.want
+	want := h.want
 	h.mu.Unlock()
+	files := h.takeFiles()
+	defer func() {
+		if err != nil {
+			h.returnFiles(files)
+		}
+	}()
 	dir := dock.HostDir(e.Home, h.name)
 	root := filepath.Join(dir, "root")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -78,9 +84,26 @@ func (e *engine) boot(h *host) (*reap.Child, error) {
 		return nil, fmt.Errorf("starting host %s: %w (its console log is %s)", h.name, err, filepath.Join(dir, "console.log"))
 	}
 	h.mu.Lock()
-	h.files, h.lastErr = nil, ""
+	h.lastErr = ""
 	h.mu.Unlock()
 	return child, nil
+}
+
+// deliver writes the files that came for a host while it ran or started. Its agent may have no other way to be heard again: a token that has
+// expired is replaced by such a file, and nobody stops the host for that.
+func (e *engine) deliver(h *host) error {
+	files := h.takeFiles()
+	if len(files) == 0 {
+		return nil
+	}
+	if err := rootfs.Put(filepath.Join(dock.HostDir(e.Home, h.name), "root"), files); err != nil {
+		h.returnFiles(files)
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastErr = ""
+	return nil
 }
 
 // spawn starts PID 1 of the host in new namespaces; channel is the other end of its SpecFD.

@@ -80,8 +80,7 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 		e.units[name] = e.startUnit(name, u)
 	}
 	for name, h := range e.want.Hosts {
-		// One that the dock died over before it had its files would start without them, and whoever asks for a host that runs changes
-		// nothing. It waits until it is asked for again.
+		// One that the dock died over before it had its files would start without them. It waits until it is asked for again.
 		h.Run = h.Run && made(e.Home, name)
 		e.hosts[name] = e.startHost(name, h, nil)
 	}

@@ -37,7 +37,7 @@ type host struct {
 
 	mu       sync.Mutex
 	goal     goal
-	files    []rootfs.File // to be written before the next start
+	files    []rootfs.File // to be written by loop: before the next start, or at once if it runs
 	asked    int           // counts calls of ask
 	tried    int           // the last of them that loop has dealt with
 	err      error         // of that
@@ -140,6 +140,24 @@ func (h *host) next() (goal, int) {
 	return g, h.asked
 }
 
+// takeFiles gives what is to be written; whoever can't write it gives it to returnFiles.
+func (h *host) takeFiles() []rootfs.File {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	files := h.files
+	h.files = nil
+	return files
+}
+
+// returnFiles keeps files for the next try, unless newer ones have come.
+func (h *host) returnFiles(files []rootfs.File) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.files == nil {
+		h.files = files
+	}
+}
+
 func (h *host) close() {
 	h.ask(wantClosed)
 	<-h.ended
@@ -195,7 +213,7 @@ func (e *engine) drive(h *host) {
 				}
 				h.set(dock.HostRunning, run.Pid)
 			}
-			h.dealt(n, nil)
+			h.dealt(n, classify(e.deliver(h)))
 		}
 		var gone <-chan struct{}
 		if run != nil {

@@ -50,10 +50,7 @@ func (e *engine) ensureHost(ctx context.Context, spec dock.HostSpec) (dock.Host,
 			}
 		}
 		h.mu.Lock()
-		h.want.Env = spec.Env
-		if h.state != dock.HostRunning {
-			h.files = files
-		}
+		h.want.Env, h.files = spec.Env, files
 		h.mu.Unlock()
 		n := h.ask(wantRunning)
 		e.mu.Unlock()

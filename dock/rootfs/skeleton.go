@@ -142,7 +142,8 @@ type File struct {
 	Data []byte
 }
 
-// Put writes files into a host that does not run. Links in the host's root that lead out of it are refused.
+// Put writes files into a host's root, each as a whole: whoever reads one in a host that runs sees the old or the new. Links in the root that
+// lead out of it are refused.
 func Put(root string, files []File) error {
 	if len(files) == 0 {
 		return nil
@@ -162,8 +163,10 @@ func Put(root string, files []File) error {
 
 func put(r *os.Root, f File) error {
 	name := relative(f.Path)
-	if have, err := r.ReadFile(name); err == nil && bytes.Equal(have, f.Data) {
-		return r.Chmod(name, f.Mode.Perm())
+	if info, err := r.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(f.Data)) { // reading a pipe would wait
+		if have, err := r.ReadFile(name); err == nil && bytes.Equal(have, f.Data) {
+			return r.Chmod(name, f.Mode.Perm())
+		}
 	}
 	if err := r.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
