@@ -1,6 +1,7 @@
 package clusterctl
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -142,17 +144,72 @@ func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptio
 	})
 }
 
-// taken are the ports of providers that run as processes, or are about to, but for one that is about to be replaced.
-func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
+// InstalledError is for an installation of a provider that is there already and runs another program: it would be left as it is. An upgrade changes it, to the same version as well.
+type InstalledError struct {
+	Provider Provider
+	// Version is the one that was asked for, Binary the program.
+	Version, Binary string
+	// Runs are the programs that run instead of it.
+	Runs []string
+}
+
+func (e *InstalledError) Error() string {
+	runs := "without one"
+	if len(e.Runs) > 0 {
+		runs = "and runs " + strings.Join(e.Runs, ", ")
+	}
+	return fmt.Sprintf("%s is installed at %s %s: it would not run %s", e.Provider.Label(), e.Provider.Version, runs, e.Binary)
+}
+
+// mayRun fails if a program is given for a provider that is there already, and runs another one.
+func (c *Client) mayRun(ctx context.Context, kind clusterctlv1.ProviderType, ref string) error {
+	name, version := parse(ref)
+	path := c.binary(name, kind)
+	i := slices.IndexFunc(c.Installed, func(p Provider) bool { return p.Type == kind && p.Name == name })
+	if path == "" || i < 0 {
+		return nil
+	}
+	all, err := c.processes(ctx)
+	if err != nil {
+		return err
+	}
+	return other(c.Installed[i], cmp.Or(version, c.Installed[i].Version), path, all)
+}
+
+// other fails if the Deployments of a provider don't name the program that is given for it.
+func other(p Provider, version, path string, all []appsv1.Deployment) error {
+	var runs []string
+	for _, d := range all {
+		if d.Labels[clusterv1.ProviderNameLabel] == p.Label() {
+			runs = append(runs, d.Annotations[podless.BinaryAnnotation])
+		}
+	}
+	if slices.Equal(runs, []string{path}) {
+		return nil
+	}
+	return &InstalledError{Provider: p, Version: version, Binary: path, Runs: runs}
+}
+
+// processes are the Deployments that run as processes.
+func (c *Client) processes(ctx context.Context) ([]appsv1.Deployment, error) {
 	api, err := connect(c.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	all := &appsv1.DeploymentList{}
-	if err := api.List(ctx, all); err != nil {
-		return nil, fmt.Errorf("looking for the ports of other providers: %w", err)
+	list := &appsv1.DeploymentList{}
+	if err := api.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("looking for providers that are processes: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { _, ok := d.Annotations[podless.BinaryAnnotation]; return !ok }), nil
+}
+
+// taken are the ports of providers that run as processes, or are about to, but for one that is about to be replaced.
+func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
+	all, err := c.processes(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var ports []int
 	for label, chosen := range c.ports {
@@ -160,9 +217,9 @@ func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
 			ports = append(ports, chosen...)
 		}
 	}
-	for _, d := range all.Items {
-		if _, ok := d.Annotations[podless.BinaryAnnotation]; ok && d.Labels[clusterv1.ProviderNameLabel] != except {
-			ports = append(ports, podless.Ports(&d)...)
+	for i := range all {
+		if all[i].Labels[clusterv1.ProviderNameLabel] != except {
+			ports = append(ports, podless.Ports(&all[i])...)
 		}
 	}
 	return ports, nil

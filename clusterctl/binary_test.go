@@ -10,7 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	"github.com/capstan-dev/capstan/clusterctl/podless"
 )
 
 // program writes the head of a program for an architecture.
@@ -90,6 +94,30 @@ func TestParseBinaries(t *testing.T) {
 			}
 			if strings.Join(names, " ") != c.want {
 				t.Errorf("%q have binaries, want %q", names, c.want)
+			}
+		})
+	}
+}
+
+func TestAnotherProgramOfAnInstalledProvider(t *testing.T) {
+	docker := Provider{Name: "docker", Type: clusterctlv1.InfrastructureProviderType, Version: "v1.0.0"}
+	runs := func(label, program string) (d appsv1.Deployment) {
+		d.Labels, d.Annotations = map[string]string{clusterv1.ProviderNameLabel: label}, map[string]string{podless.BinaryAnnotation: program}
+		return d
+	}
+	for name, c := range map[string]struct {
+		all  []appsv1.Deployment
+		want string // none: it may be installed once more
+	}{
+		"the same program":         {[]appsv1.Deployment{runs("addon-x", "/opt/x"), runs("infrastructure-docker", "/opt/capd")}, ""},
+		"another program":          {[]appsv1.Deployment{runs("infrastructure-docker", "/opt/old")}, "infrastructure-docker is installed at v1.0.0 and runs /opt/old: it would not run /opt/capd"},
+		"the program of another":   {[]appsv1.Deployment{runs("addon-x", "/opt/capd")}, "infrastructure-docker is installed at v1.0.0 without one: it would not run /opt/capd"},
+		"a program, and it has no": {nil, "without one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := other(docker, "v1.0.0", "/opt/capd", c.all)
+			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}

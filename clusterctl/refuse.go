@@ -64,9 +64,14 @@ func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace
 				continue
 			}
 			left[kind] = append(left[kind], ref)
-			if ref != upstream.NoopProvider {
-				errs = append(errs, c.fits(ctx, kind, ref, targetNamespace))
+			if ref == upstream.NoopProvider {
+				continue
 			}
+			if err := c.mayRun(ctx, kind, ref); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			errs = append(errs, c.fits(ctx, kind, ref, targetNamespace))
 		}
 	}
 	return left, errors.Join(errs...)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -94,4 +95,19 @@ func (a *app) allowBinaries(ctx context.Context, t *target) (done func(), err er
 		fmt.Fprintf(a.err, "Provider %s runs as a process of the plane, %s. It is no container: it has your rights on this machine.\n", name, t.binaries[name])
 	}
 	return unlock, nil
+}
+
+// withUpgrade adds the command that gives an installed provider another program to an error about one.
+func withUpgrade(err error) error {
+	var installed *clusterctl.InstalledError
+	if !errors.As(err, &installed) {
+		return err
+	}
+	p := installed.Provider
+	for _, f := range providerFlags {
+		if f.kind == p.Type {
+			return hint(fmt.Sprintf("capstan clusterctl upgrade apply --%s %s:%s --provider-binary %s", f.name, p.Name, installed.Version, clusterctl.Quote(p.Label()+"="+installed.Binary)), "%w", err)
+		}
+	}
+	return err
 }

@@ -45,7 +45,7 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 		left := request
 		if c.Embedded() {
 			if left, err = c.ToInstall(ctx, request, targetNamespace); err != nil {
-				return err
+				return withUpgrade(err)
 			}
 			if len(left) == 0 {
 				fmt.Fprintln(a.err, "Nothing to install.")

@@ -50,6 +50,15 @@ func TestProviderBinary(t *testing.T) {
 	first := e.process(binary)
 	e.testThings("v1.0.0")
 
+	// Once more it changes nothing, and with another program it is refused before that may run.
+	another := filepath.Join(e.home, "another")
+	e.must(os.Symlink(binary, another))
+	e.works(append([]string{"clusterctl", "init"}, with("v1.0.0")...)...)
+	e.fails("upgrade apply --addon tiny:v1.0.0 --provider-binary addon-tiny="+another, append([]string{"init", "--provider-binary", "tiny=" + another}, append(config, "tiny")...)...)
+	if text, err := os.ReadFile(filepath.Join(e.home, "plane", "plane", "provider-binaries")); err != nil || strings.Contains(string(text), another) {
+		e.Errorf("a program that was refused may run: %q, %v", text, err)
+	}
+
 	e.must(syscall.Kill(first, syscall.SIGKILL))
 	e.until("the provider is back after it was killed", func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
 	e.until("an Event says that it was killed", func() bool {
