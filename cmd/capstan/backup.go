@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -29,6 +31,16 @@ func (p *backupPlace) flag(cmd *cobra.Command) {
 	f.StringVar(&p.bucket.Prefix, "prefix", "", "what the names of all objects in the bucket begin with")
 	f.BoolVar(&p.bucket.Insecure, "insecure", false, "allow an endpoint with http: all Secrets of a cluster are in a backup")
 	cmd.MarkFlagsMutuallyExclusive("directory", "bucket")
+}
+
+// as gives the flags that say the same place in another command.
+func (p *backupPlace) as(cmd *cobra.Command) (flags string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if slices.Contains([]string{"directory", "bucket", "endpoint", "region", "prefix", "insecure"}, f.Name) {
+			flags += fmt.Sprintf(" --%s=%s", f.Name, f.Value)
+		}
+	})
+	return flags
 }
 
 func (a *app) backupStore(p backupPlace) (backup.Store, error) {
@@ -78,7 +90,7 @@ func (a *app) backupListCommand() *cobra.Command {
 			}
 			err = a.print(format, all, func() error {
 				if len(all) == 0 {
-					a.next("capstan backup create CLUSTER")
+					a.next("capstan backup create CLUSTER" + place.as(cmd))
 					return nil
 				}
 				rows := make([][]string, 0, len(all))
@@ -139,7 +151,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 				return hint("see how the cluster is: capstan cluster describe "+cluster.Name, "backing up cluster %s: %w", cluster.Name, err)
 			}
 			fmt.Fprintln(a.out, m.Name)
-			a.next("capstan backup list "+cluster.Name, fmt.Sprintf("capstan backup restore %s %s", cluster.Name, m.Name))
+			a.next("capstan backup list "+cluster.Name+place.as(cmd), fmt.Sprintf("capstan backup restore %s %s%s", cluster.Name, m.Name, place.as(cmd)))
 			return nil
 		},
 	}

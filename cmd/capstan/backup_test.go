@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -180,6 +181,23 @@ func TestRestoreBeginsAgain(t *testing.T) {
 	for _, name := range []string{"b", "c", "d"} {
 		if _, err := os.Stat(filepath.Join(a.home.HostRoot(name), "etc/kubernetes/manifests/etcd.yaml")); err != nil {
 			t.Errorf("etcd of host %s does not run again: %v", name, err)
+		}
+	}
+}
+
+func TestPlaceOfANextCommand(t *testing.T) {
+	for want, args := range map[string][]string{
+		"": nil, " --bucket=b --insecure=true": {"--insecure", "--bucket", "b", "--keep", "3"}, " --directory=/mnt/backups": {"--directory=/mnt/backups"},
+	} {
+		var place backupPlace
+		cmd := &cobra.Command{}
+		cmd.Flags().Int("keep", 1, "")
+		place.flag(cmd)
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Fatal(err)
+		}
+		if got := place.as(cmd); got != want {
+			t.Errorf("%v: got %q, want %q", args, got, want)
 		}
 	}
 }
