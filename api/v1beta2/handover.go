@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another management cluster: its value is the uid of the object.
-// Without it a claimed host holds such a move. The controller sets it when the agent has accepted an offer; somebody who sees to the agent by hand sets it himself. In the
-// target the object has another uid, so the word counts for one move.
+// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another management cluster. Without it a
+// claimed host holds such a move. The controller sets it to the id of the offer that the agent has accepted, and removes it when the agent can't go along any more; somebody who sees to the agent by hand
+// sets it to the uid of the object. In the target the object has another uid, and so have its offers: the word counts for one move.
 const HandedOverAnnotation = "infrastructure.capstan.dev/handed-over"
 
 // OfferAnnotation on an owned CapstanHost tells its agent that Secret NAME-handover has an offer of another management cluster. Its value is the offer's id: the uid of the
@@ -43,7 +43,7 @@ type HandOverReport struct {
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 
-	// message says why the agent has not accepted the offer yet; it tries again.
+	// message says why the agent has not accepted the offer, or does not go along any more; it tries again.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
