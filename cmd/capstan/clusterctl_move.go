@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -84,7 +85,11 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
 					return err
 				}
 			}
-			if err := c.Move(cmd.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: d.kubeconfig, Namespace: a.namespace, DryRun: dryRun}); err != nil {
+			err = c.Move(cmd.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: d.kubeconfig, Namespace: a.namespace, DryRun: dryRun})
+			switch {
+			case errors.Is(err, clusterctl.ErrClassGone):
+				return hint("run: capstan down, then capstan up", "%w", err)
+			case err != nil:
 				return hint("clusters and their classes may be paused now, here or there: the same command names what resumes them here; see docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", a.namespace, err)
 			}
 			if !dryRun {

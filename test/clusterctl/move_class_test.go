@@ -3,13 +3,17 @@
 package clusterctl
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,6 +62,58 @@ func TestMoveWithAClass(t *testing.T) {
 	if from.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.ClusterClass{}, "capstan-owned") {
 		t.Error("the cluster or its class has not moved")
 	}
+}
+
+// TestMoveOutOfAPlane: an embedded plane has its own ClusterClass after all clusters of its namespace, with all classes, have moved away.
+func TestMoveOutOfAPlane(t *testing.T) {
+	from, _ := newBareSide(t)
+	to, _ := newBareSide(t)
+	all := append(documents(t, from.generate("topology")), documents(t, from.generate("topology-owned"))...)
+	all = slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Cluster" })
+	classes := map[string]client.Object{}
+	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, o := range all { // templates belong to their class, as core sees to it
+		switch name := strings.Join(strings.Split(o.GetName(), "-")[:2], "-"); {
+		case o.GetKind() == "ClusterClass":
+			from.createIn("default", o)
+			classes[name] = o
+		default:
+			from.createIn("default", o, classes[name])
+		}
+	}
+	from.must(clusterctlv1.AddToScheme(from.api.Scheme()))
+	inventory := &clusterctlv1.ProviderList{}
+	from.must(from.api.List(t.Context(), inventory))
+	for i := range inventory.Items {
+		from.must(from.api.Patch(t.Context(), &inventory.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"plane.capstan.dev/hash":"x"}}}`))))
+	}
+	c, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
+	from.must(err)
+	from.must(c.Move(t.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: upstream.Kubeconfig{Path: to.kubeconfig}, Namespace: "default"}))
+	for _, o := range all {
+		here, there := from.stands(o), to.stands(o)
+		if ours := strings.HasPrefix(o.GetName(), "capstan-local"); here != ours || !there {
+			t.Errorf("%s %s: in the source %t, in the target %t", o.GetKind(), o.GetName(), here, there)
+		}
+	}
+}
+
+// rank puts classes first.
+func rank(o *unstructured.Unstructured) int {
+	if o.GetKind() == "ClusterClass" {
+		return 0
+	}
+	return 1
+}
+
+// stands reports whether an object is there, and not paused.
+func (s side) stands(o *unstructured.Unstructured) bool {
+	s.Helper()
+	now := &unstructured.Unstructured{}
+	now.SetGroupVersionKind(o.GroupVersionKind())
+	err := s.api.Get(s.Context(), client.ObjectKeyFromObject(o), now)
+	s.must(client.IgnoreNotFound(err))
+	return err == nil && !hasKey(now.GetAnnotations(), clusterv1.PausedAnnotation)
 }
 
 // classed makes a cluster with its class, which nobody reconciles.
