@@ -40,6 +40,16 @@ func CodeOf(err error) Code {
 	return ""
 }
 
+// BinDirError says that the dock which runs was started from another folder of binaries than the one that is asked for now.
+type BinDirError struct {
+	Has, Want string
+}
+
+// Error names both folders.
+func (e *BinDirError) Error() string {
+	return fmt.Sprintf("a dock runs already, with the binaries in %s and not those in %s: end it first", e.Has, e.Want)
+}
+
 // Problem is one thing about the machine that keeps a dock from working, found before anything is made.
 type Problem struct {
 	// Setting names what is in the way: a sysctl, a kernel module, a limit, the disk.

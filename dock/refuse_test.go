@@ -126,6 +126,39 @@ func TestStartTellsWhyItFails(t *testing.T) {
 	}
 }
 
+func TestADockWithOtherBinariesIsNotTakenForOurs(t *testing.T) {
+	home := t.TempDir()
+	c := start(t, home)
+	before, err := c.Status(short(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := options(home)
+	other.BinDir, other.Binary = t.TempDir(), filepath.Join(bin, "capstan-dock")
+	var refused *dock.BinDirError
+	if _, err := dock.Start(short(t), other); !errors.As(err, &refused) || refused.Has != bin || refused.Want != other.BinDir {
+		t.Errorf("error is %v", err)
+	}
+	if now, err := c.Status(short(t)); err != nil || now.Instance != before.Instance {
+		t.Errorf("the dock is %+v, %v; was %+v", now, err, before)
+	}
+	// Another name for the same folder is the same folder.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(bin, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{link, bin + "/"} {
+		o := options(home)
+		o.BinDir = dir
+		again, err := dock.Start(short(t), o)
+		if err != nil {
+			t.Errorf("%s: %v", dir, err)
+			continue
+		}
+		again.Close()
+	}
+}
+
 func TestALongHomeDirectory(t *testing.T) {
 	home := filepath.Join(t.TempDir(), strings.Repeat("long/", 30))
 	c := start(t, home)

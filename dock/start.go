@@ -62,9 +62,9 @@ func (o Options) check() (Options, error) {
 }
 
 // Start makes sure that a dock runs in the background, and returns a client for it when it answers. If one runs already, it is left as it is, and only one is
-// made if several ask at the same time. What the machine lacks is found out before anything is made: the error then wraps a *Problem for
-// each thing. If the dock ends while it starts, the error tells the last lines of HOME/dock/dock.log. Hosts that should run are started in
-// the background; see Status.
+// made if several ask at the same time; one with binaries of another folder is an error that wraps a *BinDirError. What the machine lacks is found out before
+// anything is made: the error then wraps a *Problem for each thing. If the dock ends while it starts, the error tells the last lines of HOME/dock/dock.log.
+// Hosts that should run are started in the background; see Status.
 func Start(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.check()
 	if err != nil {
@@ -73,16 +73,16 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	client := Connect(o.Home)
-	if _, err := client.Status(ctx); err == nil {
-		return client, nil
+	if s, err := client.Status(ctx); err == nil {
+		return o.accept(client, s)
 	}
 	if err := Preflight(ctx, o); err != nil {
 		return nil, err
 	}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := startOne(ctx, o, client)
+		s, err := startOne(ctx, o, client)
 		if err == nil {
-			return client, nil
+			return o.accept(client, s)
 		}
 		if !errors.Is(err, errLocked) {
 			return nil, err
@@ -91,20 +91,39 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		if !pauseFor(ctx, pause) {
 			return nil, fmt.Errorf("starting the dock: another process holds %s, but no dock answers: %w", filepath.Join(Dir(o.Home), "lock"), ctx.Err())
 		}
-		if _, err := client.Status(ctx); err == nil {
-			return client, nil
+		if s, err := client.Status(ctx); err == nil {
+			return o.accept(client, s)
 		}
 	}
 }
 
+// accept refuses a dock that runs with other binaries: its hosts would keep those, beside a plane that has ours.
+func (o Options) accept(client *Client, s Status) (*Client, error) {
+	if sameDir(s.BinDir, o.BinDir) {
+		return client, nil
+	}
+	client.Close()
+	return nil, &BinDirError{Has: s.BinDir, Want: o.BinDir}
+}
+
+// sameDir says whether two paths name one folder. One that is gone is only itself.
+func sameDir(a, b string) bool {
+	if filepath.Clean(a) == filepath.Clean(b) {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
 var errLocked = errors.New("another dock holds the lock")
 
-// startOne starts a dock and waits until one answers, this or another.
-func startOne(ctx context.Context, o Options, client *Client) error {
+// startOne starts a dock and waits until one answers, this or another; it gives what that says.
+func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	path := filepath.Join(Dir(o.Home), "dock.log")
 	log, begin, err := openLog(path)
 	if err != nil {
-		return err
+		return Status{}, err
 	}
 	defer log.Close()
 	instance := rand.Text()
@@ -113,7 +132,7 @@ func startOne(ctx context.Context, o Options, client *Client) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting the dock: %w", err)
+		return Status{}, fmt.Errorf("starting the dock: %w", err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -124,7 +143,7 @@ func startOne(ctx context.Context, o Options, client *Client) error {
 				cmd.Process.Kill()
 				<-ended
 			}
-			return nil
+			return s, nil
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -133,12 +152,12 @@ func startOne(ctx context.Context, o Options, client *Client) error {
 			timer.Stop()
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.ExitCode() == exitLocked {
-				return errLocked
+				return Status{}, errLocked
 			}
-			return fmt.Errorf("the dock ended while it started: %s (all of it is in %s)", lastLines(path, begin), path)
+			return Status{}, fmt.Errorf("the dock ended while it started: %s (all of it is in %s)", lastLines(path, begin), path)
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("waiting for the dock to answer: %w; its log is %s", ctx.Err(), path)
+			return Status{}, fmt.Errorf("waiting for the dock to answer: %w; its log is %s", ctx.Err(), path)
 		}
 	}
 }

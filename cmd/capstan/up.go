@@ -198,6 +198,10 @@ func explainDock(err error) error {
 		}
 		return hint(strings.Join(fixes, "\n      "), "%s", strings.Join(whats, "\n       "))
 	}
+	var other *dock.BinDirError
+	if errors.As(err, &other) {
+		return hint("run capstan down, then capstan up", "%w", err)
+	}
 	switch dock.CodeOf(err) {
 	case dock.CodePortTaken:
 		return hint("end the other process, or remove everything with capstan down --delete", "%w", err)
