@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,10 +20,10 @@ import (
 func (a *app) dock() *dock.Client { return dock.Connect(string(a.home)) }
 
 // relayName is the name of the balancer and of the relay of a cluster in the dock. The dock's names are DNS labels, which can hold
-// neither a namespace and a name without a collision, nor all of a long name: a hash makes it unique.
+// neither a namespace and a name without a collision, nor a dot, nor all of a long name: a hash makes it unique.
 func relayName(namespace, cluster string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + cluster))
-	return fmt.Sprintf("c-%.40s-%x", cluster, sum[:5])
+	return fmt.Sprintf("c-%.40s-%x", strings.ReplaceAll(cluster, ".", "-"), sum[:5])
 }
 
 // localBalancer gives clusters balancers of the dock.
