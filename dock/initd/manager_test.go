@@ -212,6 +212,40 @@ func TestAServiceThatDiesIsRestarted(t *testing.T) {
 	}
 }
 
+func TestAStartIsToldOfItsOwnAttempt(t *testing.T) {
+	f := newFixture(t)
+	f.unit("a", sleeper+"\nExecStartPre=/usr/bin/test -e "+filepath.Join(f.marks, "ready")+"\nRestart=always\nRestartSec=60")
+	for range 2 {
+		if r := f.ctl("start a"); r.Code != 1 || !strings.Contains(r.Err, "ExecStartPre") {
+			t.Errorf("start without what it needs: %+v", r)
+		}
+		f.eventually("it waits for its restart", func() bool { s, _ := f.Status("a.service"); return s.Sub == "auto-restart" })
+	}
+	if err := os.WriteFile(filepath.Join(f.marks, "ready"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds it running
+		f.ok("start a")
+		if !f.is("a", Active) {
+			t.Error("it is started but not active")
+		}
+	}
+	f.eventually("it has left its mark, once", func() bool { return f.mark("runs") == "started\n" })
+}
+
+func TestAStartWhoseRestartIsStoppedFails(t *testing.T) {
+	f := newFixture(t)
+	f.unit("a", sleeper+"\nExecStartPre=/bin/sh -c 'test -e $$MARKS/failed && sleep 60; touch $$MARKS/failed; false'\nRestart=always\nRestartSec=60")
+	f.ctl("start a")
+	started := make(chan error, 1)
+	go func() { started <- f.Start(context.Background(), "a.service") }()
+	f.eventually("it starts again", func() bool { s, _ := f.Status("a.service"); return s.Sub == "start-pre" })
+	f.ok("stop a")
+	if err := <-started; err == nil || !f.is("a", Inactive) {
+		t.Errorf("the start ended with %v", err)
+	}
+}
+
 func TestRestartPolicies(t *testing.T) {
 	for name, c := range map[string]struct {
 		service  string

@@ -60,9 +60,27 @@ type run struct {
 	cancel context.CancelFunc
 	ctx    context.Context
 	kick   chan struct{} // a start was asked for while waiting to restart
-	first  chan struct{} // closed when the first attempt has succeeded or failed
-	err    error         // of the first attempt, valid once first is closed
 	ended  chan struct{}
+
+	attempt *attempt // the one that goes on or comes next; guarded by service.mu
+}
+
+// attempt is one of a run's, the first or after a failure.
+type attempt struct {
+	decided chan struct{} // closed when it is active or has failed
+	err     error         // why it has failed, valid once decided is closed
+}
+
+func newAttempt() *attempt { return &attempt{decided: make(chan struct{})} }
+
+// decide tells those who wait for an attempt how it went. What is decided stays so.
+func (a *attempt) decide(err error) {
+	select {
+	case <-a.decided:
+	default:
+		a.err = err
+		close(a.decided)
+	}
 }
 
 // Start starts the service if it isn't started, and waits until it is active or has failed.
@@ -96,9 +114,12 @@ func (s *service) Start(ctx context.Context) error {
 			return err
 		}
 		runCtx, cancel := context.WithCancel(s.m.ctx)
-		r = &run{ctx: runCtx, cancel: cancel, kick: make(chan struct{}, 1), first: make(chan struct{}), ended: make(chan struct{})}
+		r = &run{ctx: runCtx, cancel: cancel, kick: make(chan struct{}, 1), ended: make(chan struct{}), attempt: newAttempt()}
 		s.run, s.unit, s.restarts = r, u, 0
 		go s.loop(r, u)
+	case s.state == Active:
+		s.mu.Unlock()
+		return nil
 	case s.sub == "auto-restart":
 		s.unit = u
 		select {
@@ -106,10 +127,11 @@ func (s *service) Start(ctx context.Context) error {
 		default:
 		}
 	}
+	a := r.attempt
 	s.mu.Unlock()
 	select {
-	case <-r.first:
-		return r.err
+	case <-a.decided:
+		return a.err
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for %s to start: %w", s.name, ctx.Err())
 	}
@@ -138,33 +160,44 @@ func (s *service) Stop(ctx context.Context) error {
 func (s *service) set(state State, sub string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.setLocked(state, sub, pid)
+}
+
+func (s *service) setLocked(state State, sub string, pid int) {
 	if state != s.state {
 		s.since = time.Now()
 	}
 	s.state, s.sub, s.pid = state, sub, pid
 }
 
+// activate sets an attempt's success.
+func (s *service) activate(a *attempt, sub string, pid int) {
+	s.set(Active, sub, pid)
+	a.decide(nil)
+}
+
+// errStopped is why a start fails that somebody stopped before.
+var errStopped = errors.New("it was stopped before it was started again")
+
 func (s *service) loop(r *run, u *unit.Unit) {
 	defer s.m.running.Done()
 	backoff := supervise.Backoff{First: max(u.RestartPause, 10*time.Millisecond), Max: max(u.RestartPause, maxRestartDelay), Free: freeRestarts}
 	for {
 		began := time.Now()
-		end := s.once(r, u)
-		select {
-		case <-r.first:
-		default:
-			r.err = end.err
-			close(r.first)
-		}
+		a := r.attempt // only this goroutine replaces it
+		end := s.once(r, a, u)
+		a.decide(end.err)
 		if r.ctx.Err() != nil || !end.restart(u) {
 			s.finish(r, end)
 			return
 		}
+		delay := backoff.Next(time.Since(began))
+		a = newAttempt()
 		s.mu.Lock()
 		s.restarts++
+		r.attempt = a
+		s.setLocked(Activating, "auto-restart", 0)
 		s.mu.Unlock()
-		delay := backoff.Next(time.Since(began))
-		s.set(Activating, "auto-restart", 0)
 		s.note("%s; it is started again in %v", end, delay)
 		timer := time.NewTimer(delay)
 		select {
@@ -175,6 +208,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		}
 		timer.Stop()
 		if r.ctx.Err() != nil {
+			a.decide(errStopped)
 			s.finish(r, ending{})
 			return
 		}
@@ -262,7 +296,7 @@ func (e ending) restart(u *unit.Unit) bool {
 }
 
 // once runs the service one time, until it ends or is stopped.
-func (s *service) once(r *run, u *unit.Unit) ending {
+func (s *service) once(r *run, a *attempt, u *unit.Unit) ending {
 	s.set(Activating, "start-pre", 0)
 	env, err := u.Env(s.m.env)
 	if err != nil {
@@ -274,19 +308,14 @@ func (s *service) once(r *run, u *unit.Unit) ending {
 		}
 	}
 	if u.Type == "oneshot" {
-		return s.oneshot(r, u, env)
+		return s.oneshot(r, a, u, env)
 	}
 	c := u.ExecStart[0]
 	p, err := supervise.Start(s.m.reaper, supervise.Command{Argv: c.Expand(env), Env: env, Dir: u.WorkingDirectory, Output: s.output})
 	if err != nil {
 		return ending{err: err}
 	}
-	s.set(Active, "running", p.Pid)
-	select {
-	case <-r.first:
-	default:
-		close(r.first)
-	}
+	s.activate(a, "running", p.Pid)
 	select {
 	case <-p.Done():
 	case <-r.ctx.Done():
@@ -332,7 +361,7 @@ func (s *service) ended(status syscall.WaitStatus) {
 	}
 }
 
-func (s *service) oneshot(r *run, u *unit.Unit, env []string) ending {
+func (s *service) oneshot(r *run, a *attempt, u *unit.Unit, env []string) ending {
 	s.set(Activating, "start", 0)
 	for _, c := range u.ExecStart {
 		if err := s.command(r.ctx, u, c, env, u.TimeoutStart); err != nil {
@@ -347,12 +376,7 @@ func (s *service) oneshot(r *run, u *unit.Unit, env []string) ending {
 	if !u.RemainAfterExit {
 		return ending{ran: true}
 	}
-	s.set(Active, "exited", 0)
-	select {
-	case <-r.first:
-	default:
-		close(r.first)
-	}
+	s.activate(a, "exited", 0)
 	<-r.ctx.Done()
 	return ending{ran: true}
 }
