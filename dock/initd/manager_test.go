@@ -327,6 +327,29 @@ func TestStopCommandsKnowTheMainProcess(t *testing.T) {
 	}
 }
 
+func TestKillModeNoneEndsNothing(t *testing.T) {
+	f := newFixture(t)
+	f.unit("a", sleeper+"\nKillMode=none\nTimeoutStopSec=50ms")
+	f.ok("start a")
+	s, _ := f.Status("a.service")
+	f.ok("stop a")
+	if !f.is("a", Inactive) || unix.Kill(s.PID, 0) != nil {
+		t.Errorf("after stop the process is gone, or the unit is not inactive: %s", f.ctl("list-units").Out)
+	}
+	if err := unix.Kill(s.PID, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	f.eventually("it is collected", func() bool { return unix.Kill(s.PID, 0) != nil })
+	// ExecStop ends it by itself.
+	f.unit("b", sleeper+"\nKillMode=none\nExecStop=/bin/sh -c 'kill $$MAINPID'")
+	f.ok("start b")
+	s, _ = f.Status("b.service")
+	f.ok("stop b")
+	if unix.Kill(s.PID, 0) == nil {
+		t.Error("stop did not wait for what ExecStop ended")
+	}
+}
+
 func TestAFailingPreCommandKeepsItFromStarting(t *testing.T) {
 	f := newFixture(t)
 	f.unit("a", sleeper+"\nExecStartPre=/bin/false")

@@ -321,9 +321,18 @@ func (s *service) once(r *run, a *attempt, u *unit.Unit) ending {
 	case <-r.ctx.Done():
 		s.stop(u, p, env)
 	}
+	mode := supervise.Mode(u.KillMode)
+	if mode == supervise.NoProcess {
+		select {
+		case <-p.Done():
+		default:
+			s.note("is stopped; its process %d runs on, as KillMode=none says", p.Pid)
+			return ending{ran: true}
+		}
+	}
 	status := p.Status()
 	s.ended(status)
-	if mode := supervise.Mode(u.KillMode); mode != supervise.MainProcess && mode != "none" {
+	if mode != supervise.MainProcess && mode != supervise.NoProcess {
 		if err := p.KillRest(); err != nil {
 			s.m.log.Printf("%s: %v", s.name, err)
 		}

@@ -79,11 +79,17 @@ const (
 	WholeGroup  Mode = "control-group" // SIGTERM, later SIGKILL, to all
 	MixedGroup  Mode = "mixed"         // SIGTERM to the main process, SIGKILL to all that are left of the others
 	MainProcess Mode = "process"       // only the main process
+	NoProcess   Mode = "none"          // none: Stop only waits
 )
 
 // Stop ends the process and, depending on mode, all that it started: SIGTERM, then SIGKILL after grace. It returns when they are
-// gone; what survives SIGKILL for 5 seconds (a process that waits for a disk) is an error.
+// gone; what survives SIGKILL for 5 seconds (a process that waits for a disk) is an error. In mode NoProcess it sends nothing, and returns when the main
+// process has ended or grace is over.
 func (p *Process) Stop(grace time.Duration, mode Mode) error {
+	if mode == NoProcess {
+		p.wait(grace)
+		return nil
+	}
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -91,17 +97,11 @@ func (p *Process) Stop(grace time.Duration, mode Mode) error {
 		group, _ := members(p.mark, p.Pid)
 		signalAll(group, syscall.SIGTERM)
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-p.Done():
-	case <-timer.C:
+	if !p.wait(grace) {
 		if err := p.Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
-		select {
-		case <-p.Done():
-		case <-time.After(killWait):
+		if !p.wait(killWait) {
 			return fmt.Errorf("process %d does not end, %v after SIGKILL", p.Pid, killWait)
 		}
 	}
@@ -109,6 +109,18 @@ func (p *Process) Stop(grace time.Duration, mode Mode) error {
 		return nil
 	}
 	return p.KillRest()
+}
+
+// wait waits for the end of the main process, and says whether it came within limit.
+func (p *Process) wait(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // killWait is how long a process may take to disappear after SIGKILL.

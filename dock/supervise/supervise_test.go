@@ -127,6 +127,35 @@ func TestStop(t *testing.T) {
 	}
 }
 
+func TestStopOfNoProcessWaits(t *testing.T) {
+	p, dir := family(t, "")
+	began := time.Now()
+	if err := p.Stop(100*time.Millisecond, NoProcess); err != nil || time.Since(began) < 100*time.Millisecond {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	select {
+	case <-p.Done():
+		t.Errorf("the main process %s", reap.Describe(p.Status()))
+	default:
+	}
+	for _, who := range []string{"child", "grandchild"} {
+		if !alive(t, filepath.Join(dir, who)) {
+			t.Errorf("%s was ended", who)
+		}
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(10*time.Second, NoProcess); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Done():
+	default:
+		t.Error("Stop did not wait for the end")
+	}
+}
+
 func TestOnlyItsOwnProcessesAreKilled(t *testing.T) {
 	one, _ := family(t, "")
 	two, dir := family(t, "")
