@@ -24,12 +24,16 @@ const maxMessage = 4 << 10
 // answerLimit bounds the wait for a listener.
 const answerLimit = 10 * time.Second
 
-// request asks for a listener on 127.0.0.1; Port 0 asks to choose one.
+// request asks for a listener on 127.0.0.1; Port 0 asks to choose one. Both ends are the same program: the outer process executes itself as the
+// inner one. So messages need not be understood by other versions.
 type request struct {
+	Seq  int `json:"seq"`
 	Port int `json:"port"`
 }
 
+// answer is to the request with the same Seq.
 type answer struct {
+	Seq   int    `json:"seq"`
 	Port  int    `json:"port,omitempty"`
 	Taken bool   `json:"taken,omitempty"`
 	Error string `json:"error,omitempty"`
@@ -97,7 +101,7 @@ func Serve(conn *net.UnixConn) error {
 }
 
 func reply(conn *net.UnixConn, r request) error {
-	var a answer
+	a := answer{Seq: r.Seq}
 	var rights []byte
 	l, err := listen(r.Port)
 	switch {
@@ -129,15 +133,24 @@ func reply(conn *net.UnixConn, r request) error {
 // Client asks for listeners. It is safe for concurrent use.
 type Client struct {
 	conn *net.UnixConn
-	mu   sync.Mutex // one question at a time
+	gone chan struct{}
+	wait time.Duration // for an answer
 
-	answers chan received
-	gone    chan struct{}
+	mu      sync.Mutex // guards what follows
+	last    int        // sequence number of the last request
+	waiting map[int]chan received
 }
 
 type received struct {
-	data []byte
-	fds  []int
+	answer
+	fds []int
+}
+
+// close gives up what came with an answer that nobody waits for.
+func (r received) close() {
+	for _, fd := range r.fds {
+		unix.Close(fd)
+	}
 }
 
 // Open takes over the inner end.
@@ -146,12 +159,12 @@ func Open(inner *os.File) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn, answers: make(chan received, 1), gone: make(chan struct{})}
+	c := &Client{conn: conn, gone: make(chan struct{}), wait: answerLimit, waiting: map[int]chan received{}}
 	go c.read()
 	return c, nil
 }
 
-// Gone is closed when the outer process has ended.
+// Gone is closed when the outer process has ended, or by Close.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // Close ends the client.
@@ -168,7 +181,41 @@ func (c *Client) read() {
 		if err != nil || n == 0 {
 			return
 		}
-		c.answers <- received{buf[:n], rightsOf(oob[:oobn])}
+		r := received{fds: rightsOf(oob[:oobn])}
+		if json.Unmarshal(buf[:n], &r.answer) != nil {
+			r.close()
+			continue
+		}
+		c.mu.Lock()
+		waiter := c.waiting[r.Seq]
+		delete(c.waiting, r.Seq)
+		c.mu.Unlock()
+		if waiter == nil { // it came too late
+			r.close()
+			continue
+		}
+		waiter <- r // which has room
+	}
+}
+
+// ask registers a question.
+func (c *Client) ask() (seq int, waiter chan received) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	waiter = make(chan received, 1)
+	c.waiting[c.last] = waiter
+	return c.last, waiter
+}
+
+// forget ends the wait for an answer, which may have come in this moment.
+func (c *Client) forget(seq int, waiter chan received) {
+	c.mu.Lock()
+	_, open := c.waiting[seq]
+	delete(c.waiting, seq)
+	c.mu.Unlock()
+	if !open {
+		(<-waiter).close()
 	}
 }
 
@@ -189,25 +236,26 @@ func rightsOf(oob []byte) []int {
 // Listen gives a listener on the machine's 127.0.0.1. With port 0 a free one is chosen, outside of the range from which the kernel takes the ports
 // of outgoing connections, so that it is likely to be free at the next start too. The error is a *TakenError if port is in use.
 func (c *Client) Listen(port int) (net.Listener, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	data, err := json.Marshal(request{Port: port})
+	seq, waiter := c.ask()
+	data, err := json.Marshal(request{Seq: seq, Port: port})
+	if err == nil {
+		_, err = c.conn.Write(data)
+	}
 	if err != nil {
+		c.forget(seq, waiter)
 		return nil, fmt.Errorf("asking for a listener: %w", err)
 	}
-	if _, err := c.conn.Write(data); err != nil {
-		return nil, fmt.Errorf("asking for a listener: %w", err)
-	}
-	timer := time.NewTimer(answerLimit)
+	timer := time.NewTimer(c.wait)
 	defer timer.Stop()
 	select {
-	case r := <-c.answers:
+	case r := <-waiter:
 		return listenerOf(r)
 	case <-c.gone:
+		c.forget(seq, waiter)
 		return nil, errors.New("asking for a listener: the outer process of the dock has ended")
 	case <-timer.C:
-		c.conn.Close() // a late answer would be taken for that of the next question
-		return nil, fmt.Errorf("asking for a listener: no answer from the outer process of the dock in %v", answerLimit)
+		c.forget(seq, waiter)
+		return nil, fmt.Errorf("asking for a listener: no answer from the outer process of the dock in %v: try again", c.wait)
 	}
 }
 
@@ -221,15 +269,11 @@ func listenerOf(r received) (net.Listener, error) {
 			f.Close()
 		}
 	}()
-	var a answer
-	if err := json.Unmarshal(r.data, &a); err != nil {
-		return nil, fmt.Errorf("asking for a listener: %w", err)
-	}
 	switch {
-	case a.Taken:
-		return nil, &TakenError{Port: a.Port, Message: a.Error}
-	case a.Error != "":
-		return nil, errors.New(a.Error)
+	case r.Taken:
+		return nil, &TakenError{Port: r.Port, Message: r.Error}
+	case r.Error != "":
+		return nil, errors.New(r.Error)
 	case len(files) != 1:
 		return nil, fmt.Errorf("asking for a listener: got %d file descriptors", len(files))
 	}

@@ -125,6 +125,73 @@ func TestManyAtOnceGetTheirOwn(t *testing.T) {
 	}
 }
 
+func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
+	outer, inner, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		outer.Close()
+		c.Close()
+	})
+	c.wait = 20 * time.Millisecond
+	for range 3 {
+		if _, err := c.Listen(0); err == nil || !strings.Contains(err.Error(), "no answer") {
+			t.Fatalf("nobody serves: %v", err)
+		}
+	}
+	before := openFiles(t)
+	served := make(chan error, 1)
+	go func() { served <- Serve(outer) }() // answers those three first
+	c.wait = 10 * time.Second
+	other, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	port := other.Addr().(*net.TCPAddr).Port
+	var taken *TakenError
+	if _, err := c.Listen(port); !errors.As(err, &taken) || taken.Port != port {
+		t.Errorf("the answer is that to another question: %v", err)
+	}
+	l, err := c.Listen(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	other.Close()
+	for limit := time.Now().Add(10 * time.Second); openFiles(t) > before; time.Sleep(time.Millisecond) { // Serve closes its own after it has answered
+		if time.Now().After(limit) {
+			t.Fatalf("%d files are open, before it were %d", openFiles(t), before)
+		}
+	}
+	select {
+	case <-c.Gone():
+		t.Error("the outer process counts as ended")
+	default:
+	}
+	outer.Close()
+	select {
+	case <-c.Gone():
+	case <-time.After(10 * time.Second):
+		t.Error("the end of the outer process is not seen")
+	}
+	<-served
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
 func TestTheEndOfTheOuterProcessIsSeen(t *testing.T) {
 	outer, inner, err := Pair()
 	if err != nil {
