@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,18 +50,15 @@ func (s *Server) start(c *container) error {
 		err = s.startHollow(c, sb, log)
 	}
 	if err != nil {
-		log.Close()
 		return fmt.Errorf("starting container %s: %w", c.name(), err)
 	}
 	return nil
 }
 
-// startHollow makes a container look as if it ran, or as if it had done its work.
+// startHollow makes a container look as if it ran, or as if it had done its work. It closes the log.
 func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error {
-	if err := log.Line(logfile.Stdout, "This container is hollow: on this host only control plane components run, "+c.Image+" does not."); err != nil {
-		return err
-	}
-	if err := log.Close(); err != nil {
+	line := "This container is hollow: on this host only control plane components run, " + c.Image + " does not."
+	if err := errors.Join(log.Line(logfile.Stdout, line), log.Close()); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -84,8 +82,14 @@ func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error 
 	return nil
 }
 
-// startComponent starts the process of a component.
+// startComponent starts the process of a component. Its supervisor closes the log; where there is no process, this does.
 func (s *Server) startComponent(c *container, image component.Image, log *logfile.Log) error {
+	started := false
+	defer func() {
+		if !started {
+			log.Close()
+		}
+	}()
 	binary, err := s.opts.Bundles.Find(image)
 	if err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
@@ -95,7 +99,6 @@ func (s *Server) startComponent(c *container, image component.Image, log *logfil
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	var readers, writers [2]*os.File
-	started := false
 	for i, name := range []string{"stdout", "stderr"} {
 		if readers[i], writers[i], err = process.Pipe(filepath.Join(s.store.containerDir(c.ID), name)); err != nil {
 			return err

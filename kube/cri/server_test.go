@@ -50,6 +50,39 @@ func TestAComponentRunsLogsAndStops(t *testing.T) {
 	}
 }
 
+func TestAStartThatCannotBeRecordedLogs(t *testing.T) {
+	c := serve(t, options(t, t.TempDir()))
+	sandbox, config := c.sandbox(static)
+	container := c.create(sandbox, config, "registry.example/etcd:3.6.8-0", "etcd", "wait-for-file", "complain", "run")
+	obstacle := filepath.Join(c.dir, "state", "containers", container, "record.json.next")
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	start := func() error {
+		_, err := c.StartContainer(c.ctx, &runtimeapi.StartContainerRequest{ContainerId: container})
+		return err
+	}
+	if err := start(); err == nil {
+		t.Fatal("it was started without a record")
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(); err == nil || !strings.Contains(err.Error(), "was started before") {
+		t.Errorf("the second start: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.logged(container, "stdout F running")
+	c.logged(container, "stderr F complaint")
+	c.stop(container, 20)
+	c.logged(container, "stdout F ending")
+	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != 7 {
+		t.Errorf("stopped it is %v", got)
+	}
+}
+
 func TestHowComponentsEnd(t *testing.T) {
 	cases := map[string]struct {
 		args   []string
