@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -42,12 +44,17 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	ctx, done := s.whileRunning(ctx, c)
+	defer done()
 	cmd, err := s.command(ctx, c, req.Cmd)
 	if err != nil {
 		return nil, err
 	}
 	var out, errOut limited
 	err = runOnPipes(cmd, nil, &out, &errOut)
+	if errors.Is(context.Cause(ctx), errEnded) {
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s ended before command %q", c.name(), req.Cmd)
+	}
 	if ctx.Err() != nil {
 		return nil, status.Errorf(codes.DeadlineExceeded, "command %q did not end within %s", req.Cmd, timeout)
 	}
@@ -58,6 +65,29 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 		return resp, nil
 	}
 	return resp, err
+}
+
+// errEnded is the cause of contexts that ended with their container.
+var errEnded = errors.New("the container has ended")
+
+// whileRunning returns a context that ends with the container's process too. Call done when it is not used any more.
+func (s *Server) whileRunning(ctx context.Context, c *container) (running context.Context, done func()) {
+	running, cancel := context.WithCancelCause(ctx)
+	s.mu.RLock()
+	p := c.process
+	s.mu.RUnlock()
+	if p == nil {
+		cancel(errEnded)
+		return running, func() {}
+	}
+	go func() {
+		select {
+		case <-p.Done():
+			cancel(errEnded)
+		case <-running.Done():
+		}
+	}()
+	return running, func() { cancel(nil) }
 }
 
 // command prepares a command of a container: in the host's filesystem, with the container's environment. The component's own name means the
@@ -139,47 +169,120 @@ func runOnPipes(cmd *exec.Cmd, in io.Reader, out, errOut io.Writer) error {
 	return exitError(cmd.Wait())
 }
 
-// runOnTerminal runs a command on a pseudo terminal.
+// runOnTerminal runs a command on a pseudo terminal. When all that comes from the client has ended, or nothing can be sent to it, it is gone: the
+// terminal is hung up then, and what does not end by that is killed after killDelay.
 func runOnTerminal(cmd *exec.Cmd, in io.Reader, out io.Writer, resize <-chan terminalSize) error {
-	cmd.SysProcAttr.Setctty = true
-	terminal, err := pty.Start(cmd)
+	terminal, err := startOnTerminal(cmd)
 	if err != nil {
 		return fmt.Errorf("executing %s on a terminal: %w", cmd.Path, err)
 	}
 	defer terminal.Close()
-	ended := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case size, ok := <-resize:
-				if !ok {
-					return
-				}
-				pty.Setsize(terminal, &pty.Winsize{Cols: size.Width, Rows: size.Height})
-			}
-		}
-	}()
+	gone := make(chan struct{})
+	hangUp := sync.OnceFunc(func() { close(gone) })
+	// The end of the input alone is none of the client, which may wait for what the command does with it.
+	var client sync.WaitGroup
 	if in != nil {
-		go io.Copy(terminal, in)
+		client.Go(func() {
+			if _, err := io.Copy(terminal, in); err != nil {
+				hangUp()
+			}
+		})
+	}
+	if resize != nil {
+		client.Go(func() {
+			for size := range resize {
+				setSize(terminal, size)
+			}
+		})
+	}
+	if in != nil || resize != nil {
+		go func() {
+			client.Wait()
+			hangUp()
+		}()
+	}
+	if out == nil {
+		out = io.Discard
 	}
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		if out != nil {
-			io.Copy(out, terminal)
-		} else {
-			io.Copy(io.Discard, terminal)
-		}
+		io.Copy(checkedWriter{out, hangUp}, terminal)
 	}()
-	err = cmd.Wait()
-	close(ended)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+	case <-gone:
+		terminal.Close()
+		select {
+		case err = <-ended:
+		case <-time.After(killDelay):
+			cmd.Cancel()
+			err = <-ended
+		}
+	}
 	select {
 	case <-copied:
 	case <-time.After(killDelay): // something in the background holds the terminal
+		terminal.Close()
+		<-copied
 	}
 	return exitError(err)
+}
+
+// startOnTerminal starts a command on a new pseudo terminal. Closing the file that it returns ends reading, and hangs up the terminal: the kernel sends
+// SIGHUP to the command and, when that has ended, to what runs in the foreground.
+func startOnTerminal(cmd *exec.Cmd) (*os.File, error) {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer slave.Close()
+	defer master.Close()
+	// The runtime closes this one only when no read waits.
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	terminal := os.NewFile(uintptr(fd), master.Name())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr.Setctty = true
+	if err := cmd.Start(); err != nil {
+		terminal.Close()
+		return nil, err
+	}
+	return terminal, nil
+}
+
+// setSize resizes a terminal. Not by its Fd method, which would make reads of it block.
+func setSize(terminal *os.File, size terminalSize) {
+	conn, err := terminal.SyscallConn()
+	if err != nil {
+		return // it was closed
+	}
+	conn.Control(func(fd uintptr) {
+		unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Col: size.Width, Row: size.Height})
+	})
+}
+
+// checkedWriter reports that writing has failed.
+type checkedWriter struct {
+	io.Writer
+	failed func()
+}
+
+// Write implements io.Writer.
+func (w checkedWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		w.failed()
+	}
+	return n, err
 }
 
 // exitError gives an exit code the form that the streaming library understands.

@@ -140,6 +140,8 @@ func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, i
 	}
 	ctx, end := r.streams.begin(ctx)
 	defer end()
+	ctx, done := r.server.whileRunning(ctx, c)
+	defer done()
 	cmd, err := r.server.command(ctx, c, command)
 	if err != nil {
 		return err
