@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/capstan-dev/capstan/dock/unit"
@@ -106,6 +107,30 @@ func TestPut(t *testing.T) {
 		}
 		if err == nil && !strings.HasPrefix(path, "/..") { // cleaned to /outside/x, which is inside
 			t.Errorf("%s: no error", path)
+		}
+	}
+}
+
+func TestPutReplacesAsAWhole(t *testing.T) {
+	root := skeleton(t)
+	path := filepath.Join(root, "etc/x")
+	for name, make := range map[string]func() error{
+		"a pipe, of which reading would wait": func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link":                              func() error { return os.Symlink("hostname", path) },
+		"a file that is longer":               func() error { return os.WriteFile(path, []byte("longer"), 0o644) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if err := Put(root, []File{{Path: "/etc/x", Mode: 0o600, Data: []byte("x")}}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode() != 0o600 || info.Size() != 1 {
+			t.Errorf("%s: it is %v, %v", name, info, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
