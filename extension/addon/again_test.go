@@ -62,14 +62,16 @@ func TestTheSameUnderAnotherName(t *testing.T) {
 	}
 }
 
-// slow takes its time for each write.
-type slow struct{ client.Client }
+// slow has time for a number of writes; then the time is over.
+type slow struct {
+	client.Client
+	writes int
+}
 
-func (s slow) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	select {
-	case <-ctx.Done():
+func (s *slow) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if s.writes--; s.writes < 0 {
+		<-ctx.Done()
 		return ctx.Err()
-	case <-time.After(40 * time.Millisecond):
 	}
 	return s.Client.Apply(ctx, o, opts...)
 }
@@ -83,15 +85,15 @@ func TestLittleTime(t *testing.T) {
 	}
 	objects := choose(t, source("shop", "", "", "", documents...))
 	apply := func(objects []Object) (Result, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
-		return Apply(ctx, slow{w}, objects)
+		return Apply(ctx, &slow{w, 15}, objects)
 	}
 	calls := 0
 	var result Result
 	var err error
 	for result, err = apply(objects); err != nil; result, err = apply(objects) {
-		if calls++; calls > 20 {
+		if calls++; calls > 5 {
 			t.Fatalf("after %d calls: %+v, %v", calls, result, err)
 		}
 	}
@@ -108,5 +110,41 @@ func TestLittleTime(t *testing.T) {
 	more := choose(t, source("shop", "", "", "", append(documents, config("zz-new"))...))
 	if _, err := apply(more); err != nil || get(t, w, "zz-new") == nil {
 		t.Errorf("something new: %v", err)
+	}
+}
+
+// refusing refuses writes of one object until another one has its content, as a webhook does whose Deployment was broken.
+type refusing struct {
+	client.Client
+	what, until string
+}
+
+func (r refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if named, is := o.(interface{ GetName() string }); is && named.GetName() == r.what {
+		cm := &corev1.ConfigMap{}
+		if err := r.Get(ctx, client.ObjectKey{Namespace: "shop", Name: r.until}, cm); err != nil || cm.Data["colour"] != "red" {
+			return fmt.Errorf("failed calling webhook: %w", err)
+		}
+	}
+	return r.Client.Apply(ctx, o, opts...)
+}
+
+// TestWhatIsNewNeedsWhatHasDrifted: something new that is refused does not keep what has drifted from being put right.
+func TestWhatIsNewNeedsWhatHasDrifted(t *testing.T) {
+	w := cluster(t)
+	before := choose(t, source("shop", "", "", "", namespace, config("gate")))
+	mustApply(t, w, before)
+	broken := get(t, w, "gate")
+	broken.Data["colour"] = "none"
+	if err := w.Update(t.Context(), broken); err != nil {
+		t.Fatal(err)
+	}
+	objects := choose(t, source("shop", "", "", "", namespace, config("gate"), config("admitted")))
+	r := refusing{w, "admitted", "gate"}
+	if _, err := Apply(t.Context(), r, objects); err == nil {
+		t.Fatal("the first call is not refused: the test shows nothing")
+	}
+	if _, err := Apply(t.Context(), r, objects); err != nil || get(t, w, "admitted") == nil {
+		t.Errorf("the second call: %v", err)
 	}
 }

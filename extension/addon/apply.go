@@ -86,15 +86,16 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 		return result, err
 	}
 	outstanding, rest := split(inv, objects)
-	err = applyAll(ctx, c, inv, outstanding, &result)
-	if err == nil {
+	if err = applyAll(ctx, c, inv, outstanding, &result); err == nil {
 		err = prune(ctx, c, inv, objects, &result)
 	}
-	if err == nil {
-		err = applyAll(ctx, c, inv, rest, &result)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) && outer.Err() == nil {
-			result.Unseen, err = len(objects)-result.Applied, nil
-		}
+	// Also if something new is refused: what it needs may be among what has drifted.
+	seen := applyAll(ctx, c, inv, rest, &result)
+	if err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && outer.Err() == nil {
+		result.Unseen, seen = len(objects)-result.Applied, nil
+	}
+	if ctx.Err() == nil || err == nil {
+		err = errors.Join(err, seen)
 	}
 	noted, cancel := context.WithTimeout(context.WithoutCancel(outer), noteWithin)
 	defer cancel()

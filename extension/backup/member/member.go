@@ -123,8 +123,11 @@ func (m *Member) Stop(ctx context.Context) error {
 	}
 }
 
+// ErrWithoutData says that a member has neither its old data nor other data in place: it must not run.
+var ErrWithoutData = errors.New("the member has no data in place")
+
 // Replace puts data in place that make makes in a directory, which does not exist yet. It gives the path on the host where the old data is kept.
-// The member must be stopped.
+// The member must be stopped. After an error it has its old data, unless the error is [ErrWithoutData].
 func (m *Member) Replace(make func(directory string) error, now time.Time) (kept string, err error) {
 	fresh := m.directory() + ".restoring"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -143,12 +146,13 @@ func (m *Member) Replace(make func(directory string) error, now time.Time) (kept
 	}
 	if err := os.Rename(filepath.Join(fresh, "member"), filepath.Join(m.directory(), "member")); err != nil {
 		// Without any data etcd would begin an empty cluster.
-		back := move(filepath.Join(m.root, kept, "member"), filepath.Join(m.directory(), "member"))
-		return "", errors.Join(fmt.Errorf("putting the restored data in place: %w", err), back)
+		err = fmt.Errorf("putting the restored data in place: %w", err)
+		if back := os.Rename(filepath.Join(m.root, kept, "member"), filepath.Join(m.directory(), "member")); back != nil {
+			return "", fmt.Errorf("%w, the old data is in %s: %w (%w)", ErrWithoutData, kept, err, back)
+		}
+		return "", err
 	}
-	if err := os.RemoveAll(fresh); err != nil {
-		return "", fmt.Errorf("removing the directory of the restored data: %w", err)
-	}
+	_ = os.RemoveAll(fresh) // the next one removes it
 	return kept, nil
 }
 
