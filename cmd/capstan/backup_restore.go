@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,7 +92,6 @@ func (r *restore) run(ctx context.Context, store backup.Store) (err error) {
 		{"control plane stopped", func(detail func(string)) error { return r.stop(ctx, detail) }},
 		{"data replaced on " + first.name, func(func(string)) error { return r.replace(ctx, first.member) }},
 		{"control plane answers", func(detail func(string)) error { return r.start(ctx, first.member, detail) }},
-		{"other control plane machines replaced", func(detail func(string)) error { return r.replaceOthers(ctx, detail) }},
 	}
 	for _, step := range steps {
 		if err := r.steps().Run(step.name, step.do); err != nil {
@@ -100,6 +100,9 @@ func (r *restore) run(ctx context.Context, store backup.Store) (err error) {
 	}
 	fmt.Fprintf(r.err, "Cluster %s is as it was at %s. Host %s keeps the old data in %s.\n",
 		r.cluster.Name, r.manifest.Time.Local().Format(time.DateTime), first.name, r.kept)
+	if err := r.steps().Run("other control plane machines replaced", func(detail func(string)) error { return r.replaceOthers(ctx, detail) }); err != nil {
+		return errors.Join(fmt.Errorf("cluster %s has its data, and not all of its control plane: %w", r.cluster.Name, err), r.tellOrphans(ctx))
+	}
 	return r.tellOrphans(ctx)
 }
 
@@ -145,7 +148,11 @@ func (r *restore) replace(ctx context.Context, m *member.Member) (err error) {
 	r.kept, err = m.Replace(func(directory string) error {
 		return r.tool.Restore(ctx, r.snapshot, directory, backup.Identity{Name: m.Name, PeerURL: m.PeerURL})
 	}, time.Now())
-	if err != nil {
+	switch {
+	case errors.Is(err, member.ErrWithoutData):
+		// The others with the old data, and this one with none, would be two clusters of one name.
+		return hint("put the old data back on host "+r.hosts[0].name+", then begin again", "etcd was left stopped on all control plane hosts: %w", err)
+	case err != nil:
 		return errors.Join(err, r.startAll())
 	}
 	return nil
@@ -183,8 +190,8 @@ func (r *restore) replaceOthers(ctx context.Context, detail func(string)) error 
 			}
 		}
 	}
-	if len(r.hosts) == 1 && r.want == 1 {
-		return nil
+	if len(left) == 0 && !incomplete(machines) {
+		return nil // there is nobody to wait for, whatever the number is that is wanted
 	}
 	last := ""
 	err = poll(ctx, func() (bool, error) {
@@ -200,6 +207,14 @@ func (r *restore) replaceOthers(ctx context.Context, detail func(string)) error 
 		return hint("it goes on in the background; see: capstan cluster describe "+r.cluster.Name+" --watch", "stopped waiting for the other control plane machines: %s", last)
 	}
 	return err
+}
+
+// incomplete tells whether a control plane machine comes or goes. Pure.
+func incomplete(machines []clusterv1.Machine) bool {
+	return slices.ContainsFunc(machines, func(m clusterv1.Machine) bool {
+		_, is := m.Labels[clusterv1.MachineControlPlaneLabel]
+		return is && (!m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined())
+	})
 }
 
 // machines lists those of the cluster.

@@ -201,3 +201,32 @@ func TestPlaceOfANextCommand(t *testing.T) {
 		}
 	}
 }
+
+func TestIncomplete(t *testing.T) {
+	now := metav1.Now()
+	machine := func(controlPlane, node, leaving bool) clusterv1.Machine {
+		m := clusterv1.Machine{}
+		if controlPlane {
+			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+		}
+		if node {
+			m.Status.NodeRef.Name = "n"
+		}
+		if leaving {
+			m.DeletionTimestamp = &now
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		machines []clusterv1.Machine
+		want     bool
+	}{
+		"all are there": {[]clusterv1.Machine{machine(true, true, false), machine(false, false, true)}, false},
+		"one comes":     {[]clusterv1.Machine{machine(true, true, false), machine(true, false, false)}, true},
+		"one goes":      {[]clusterv1.Machine{machine(true, true, true)}, true},
+	} {
+		if got := incomplete(c.machines); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
