@@ -16,7 +16,11 @@ import (
 
 // Check says what of an ExtensionConfig can't work (RC-04 to RC-10), all of it, and what it must be instead. It asks nobody.
 func Check(config *runtimev1.ExtensionConfig) error {
-	errs := checkClient(&config.Spec.ClientConfig)
+	errs := checkServer(&config.Spec.ClientConfig)
+	authority := config.Spec.ClientConfig.CABundle
+	if _, injected := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !injected && len(authority) > 0 && !x509.NewCertPool().AppendCertsFromPEM(authority) {
+		errs = append(errs, errors.New("spec.clientConfig.caBundle holds no certificate in PEM form"))
+	}
 	if _, err := metav1.LabelSelectorAsSelector(config.Spec.NamespaceSelector); err != nil {
 		errs = append(errs, fmt.Errorf("spec.namespaceSelector is not a label selector: %w", err))
 	}
@@ -29,14 +33,6 @@ func Check(config *runtimev1.ExtensionConfig) error {
 		}
 	}
 	return join(errs)
-}
-
-func checkClient(client *runtimev1.ClientConfig) []error {
-	errs := checkServer(client)
-	if len(client.CABundle) > 0 && !x509.NewCertPool().AppendCertsFromPEM(client.CABundle) {
-		errs = append(errs, errors.New("spec.clientConfig.caBundle holds no certificate in PEM form"))
-	}
-	return errs
 }
 
 func checkServer(client *runtimev1.ClientConfig) []error {

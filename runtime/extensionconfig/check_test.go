@@ -51,11 +51,16 @@ func TestCheck(t *testing.T) {
 		"a selector that is none": {func(c *runtimev1.ExtensionConfig) {
 			c.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}}
 		}, "not a label selector"},
-		"an override that is none": {func(c *runtimev1.ExtensionConfig) { c.Annotations["runtime.capstan.dev/timeout"] = "x" }, "annotation runtime.capstan.dev/timeout"},
-		"a Secret":                 {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name" }, ""},
-		"a Secret of no namespace": {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "name" }, "must be <namespace>/<name>"},
-		"a Secret of three parts":  {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "a/b/c" }, "must be <namespace>/<name>"},
-		"two things at once":       {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://me@example.org" }, "only https is allowed; spec.clientConfig.url has user information"},
+		"an override that is none":  {func(c *runtimev1.ExtensionConfig) { c.Annotations["runtime.capstan.dev/timeout"] = "x" }, "annotation runtime.capstan.dev/timeout"},
+		"a Secret":                  {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name" }, ""},
+		"a Secret of no namespace":  {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "name" }, "must be <namespace>/<name>"},
+		"a Secret of three parts":   {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "a/b/c" }, "must be <namespace>/<name>"},
+		"an authority that is none": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") }, "caBundle holds no certificate in PEM form"},
+		"one that a Secret replaces": {func(c *runtimev1.ExtensionConfig) {
+			c.Spec.ClientConfig.CABundle = []byte("Cg==")
+			c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name"
+		}, ""},
+		"two things at once": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://me@example.org" }, "only https is allowed; spec.clientConfig.url has user information"},
 	} {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{}}}
 		config.Spec.ClientConfig.URL = "https://example.org"

@@ -42,8 +42,8 @@ func (d *Desk) Pass(_ context.Context, object ctrlclient.Object, hook string) (*
 
 // use takes the permission away, from the object as it is now.
 func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) error {
-	fresh := object.DeepCopyObject().(ctrlclient.Object)
-	if err := d.reader.Get(ctx, ctrlclient.ObjectKeyFromObject(object), fresh); err != nil {
+	fresh, err := d.again(ctx, object)
+	if err != nil {
 		return fmt.Errorf("reading the object with the permission: %w", err)
 	}
 	now, err := Read(fresh)
@@ -72,8 +72,8 @@ func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string)
 		if !apierrors.IsConflict(err) {
 			return ctrlclient.IgnoreNotFound(err)
 		}
-		fresh = object.DeepCopyObject().(ctrlclient.Object)
-		if again := d.reader.Get(ctx, ctrlclient.ObjectKeyFromObject(object), fresh); again != nil {
+		var again error
+		if fresh, again = d.again(ctx, object); again != nil {
 			return ctrlclient.IgnoreNotFound(again)
 		}
 		now, again := Read(fresh)
@@ -82,6 +82,13 @@ func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string)
 		}
 		return err
 	})
+}
+
+// again reads an object as it is now.
+func (d *Desk) again(ctx context.Context, object ctrlclient.Object) (ctrlclient.Object, error) {
+	fresh := object.DeepCopyObject().(ctrlclient.Object)
+	fresh.SetAnnotations(nil) // what is read goes over what is there: a key that is gone would stay
+	return fresh, d.reader.Get(ctx, ctrlclient.ObjectKeyFromObject(object), fresh)
 }
 
 // remove removes the annotation, if the object is still the one that was read.

@@ -329,3 +329,31 @@ func TestClearBesideOthers(t *testing.T) {
 		})
 	}
 }
+
+// A permission that was taken away is not given to who has read the object before.
+func TestAPermissionIsUsedOnce(t *testing.T) {
+	w := newWorld(t, "once")
+	order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "me", Reason: "first", Until: time.Now().Add(time.Minute).Truncate(time.Second)}
+	if err := unblock.Grant(t.Context(), w.admin, w.cluster, order); err != nil {
+		t.Fatal(err)
+	}
+	desk := unblock.NewDesk(w.admin, w.admin)
+	var passes []*client.Pass
+	for range 2 {
+		seen := &clusterv1.Cluster{}
+		if err := w.admin.Get(t.Context(), ctrlclient.ObjectKeyFromObject(w.cluster), seen); err != nil {
+			t.Fatal(err)
+		}
+		pass, err := desk.Pass(t.Context(), seen, "BeforeClusterUpgrade")
+		if err != nil || pass == nil {
+			t.Fatalf("got %v, %v", pass, err)
+		}
+		passes = append(passes, pass)
+	}
+	if err := passes[0].Use(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := passes[1].Use(t.Context()); err == nil || !strings.Contains(err.Error(), "used already") {
+		t.Errorf("the second time: %v", err)
+	}
+}
