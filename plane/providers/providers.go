@@ -145,7 +145,10 @@ func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary stri
 		return state{}, err
 	case err != nil && c != nil:
 		now := c.now()
-		now.missing = limited(errors.Join(err, r.renew(ctx, d, r.dir(key))).Error())
+		if !same { // else it was that which failed
+			err = errors.Join(err, r.renew(ctx, d, r.dir(key)))
+		}
+		now.missing = limited(err.Error())
 		return now, nil
 	case err != nil:
 		return state{}, err

@@ -37,7 +37,7 @@ type power struct {
 }
 
 // power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host that has
-// been silent for too long is powered on again: where it still runs, that changes nothing.
+// been silent for too long is powered on again: where it still runs, its agent gets a new token.
 func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if s.host.Spec.Supplier == "" || c != nil && c.Released {

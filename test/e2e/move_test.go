@@ -32,6 +32,8 @@ const (
 	fleet = "fleet"
 	// leaderChange is how long a control plane may be without a leader in the ordinary course of things: the longest time that may pass between two answers during a move.
 	leaderChange = 15 * time.Second
+	// pingTimeout bounds one question.
+	pingTimeout = 3 * time.Second
 )
 
 // TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts are those of a third dock, in which no plane runs; their agents are enrolled by hand, as those of any
@@ -259,7 +261,7 @@ func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pi
 	}
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(config.CAData)
-	client := &http.Client{Timeout: leaderChange, Transport: &http.Transport{
+	client := &http.Client{Timeout: pingTimeout, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{certificate}},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", y.socket)
