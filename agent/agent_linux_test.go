@@ -737,7 +737,6 @@ func TestADamagedJournalOfAnotherClaim(t *testing.T) {
 		h.waitClean(t, second)
 		checkClean(t)
 		third := h.claimIt(testData)
-		forget(t, "/var/lib/post")
 		h.waitBootstrap(t, third, v1beta2.BootstrapSucceeded)
 		stop(t, agent)
 	})
@@ -803,10 +802,12 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		})
 		forget(t, "/var/lib/capstan/journal")
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		stop(t, agent) // whatever it is shown, it opens the journal, which makes the folder
 		if err := os.RemoveAll("/var/lib/capstan/journal"); err != nil {
 			t.Fatal(err)
 		}
 		blocked()
+		agent = h.start(t, "")
 		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
 		h.api.wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
 			return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 1 && strings.Contains(r.Cleaning.Leftovers[0], "opening the journal")
