@@ -140,24 +140,32 @@ func (h *handover) pass(ctx context.Context) (changed bool, again time.Duration,
 	if next != nil {
 		accepted = next.Offer
 	}
-	switch plot(said, offerOf(host), accepted) {
-	case accept:
-		again, err = h.accept(ctx, host)
-	case keep:
-		again, err = h.keep(ctx, next)
-	case drop:
-		if err = h.store.Forget(); err == nil {
-			h.agent.log.Info("the offer was taken back", "offer", accepted)
-			h.report(nil)
-		}
-	case ask:
+	c := plot(said, offerOf(host), accepted)
+	if c == ask {
 		return h.ask(ctx, next)
-	default:
-		if said == present {
-			h.report(nil)
-		}
 	}
+	if c == stay && said == present {
+		h.report(nil)
+	}
+	again, err = h.follow(ctx, c, host, next)
 	return false, again, err
+}
+
+// follow does what is to be done about the offer of a host that is there.
+func (h *handover) follow(ctx context.Context, c course, host *v1beta2.CapstanHost, next *enrolment.Enrolment) (again time.Duration, err error) {
+	switch c {
+	case accept:
+		return h.accept(ctx, host)
+	case keep:
+		return h.keep(ctx, next)
+	case drop:
+		if err := h.store.Forget(); err != nil {
+			return 0, err
+		}
+		h.agent.log.Info("the offer was taken back", "offer", next.Offer)
+		h.report(nil)
+	}
+	return 0, nil
 }
 
 // report says what the agent makes of an offer; nil: there is none.
@@ -269,15 +277,23 @@ func (h *handover) fresh(ctx context.Context, next *enrolment.Enrolment) (*enrol
 	return next, without(next.Token, err)
 }
 
-// ask finds out whether the host has moved, and changes sides if it has. The token for the target is kept fresh meanwhile: the source may be silent for longer than it lives.
+// ask finds out whether the host has moved, and changes sides if it has. The token for the target is kept fresh meanwhile: the source may be silent for longer than it lives. An answer
+// about the offer counts at once, since watches may fail for long; the answer that the host is there is not kept for what the watch will show.
 func (h *handover) ask(ctx context.Context, next *enrolment.Enrolment) (changed bool, again time.Duration, err error) {
-	next, stale := h.fresh(ctx, next)
 	host, err := h.agent.client.Look(ctx)
 	said := wordOf(host, err)
 	refused := h.refusing(said)
+	if offer := offerOf(host); said == present && offer != next.Offer {
+		again, err = h.follow(ctx, plot(said, offer, next.Offer), host, next)
+		return false, again, err
+	}
+	next, stale := h.fresh(ctx, next)
 	switch said {
 	case present: // asked again until the watch says so: what is deleted before the watch begins is not shown by it
-		return false, time.Second, nil
+		if stale == nil {
+			h.standing(next, nil)
+		}
+		return false, time.Second, stale
 	case silent:
 		return false, 0, errors.Join(err, stale)
 	case leaving:

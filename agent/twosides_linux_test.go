@@ -346,6 +346,57 @@ func TestAHostThatGoesBeforeTheWatchBegins(t *testing.T) {
 	}
 }
 
+// TestATokenThatCantBeRenewedIsAWait: the source says that the host is there, and there is no watch; the agent waits longer each time, and says for what.
+func TestATokenThatCantBeRenewedIsAWait(t *testing.T) {
+	for _, said := range []word{silent, refuses} {
+		m := newMoved(t, 12*time.Hour, 12*time.Hour)
+		m.there.silent, m.there.tokens[m.token] = said == silent, said != refuses
+		if changed, _, err := m.pass(t.Context()); changed || err == nil || !strings.Contains(err.Error(), "the target") {
+			t.Errorf("the target is %s: changed sides %t, %v", said, changed, err)
+		}
+	}
+}
+
+// TestAnOfferIsFollowedWithoutAWatch: what the source says about offers counts; that the host is there does not stand for the watch.
+func TestAnOfferIsFollowedWithoutAWatch(t *testing.T) {
+	cases := map[string]struct {
+		change func(m *moved)
+		next   string // the offer that is accepted in the end
+	}{
+		"the offer stands":         {func(*moved) {}, "uid/1"},
+		"the offer was taken back": {func(m *moved) { m.here.change(func() { m.here.host.Annotations = nil }) }, ""},
+		"there is another offer":   {func(m *moved) { (&host{api: m.here}).offer(m.there, "2", nil) }, "uid/2"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMoved(t, 0, 24*time.Hour)
+			c.change(m)
+			for range 2 {
+				if changed, _, err := m.pass(t.Context()); changed || err != nil {
+					t.Fatalf("changed sides %t, %v", changed, err)
+				}
+			}
+			next, err := m.store.Next()
+			if err != nil || m.said != silent {
+				t.Fatalf("the watch says %s, %v", m.said, err)
+			}
+			if c.next == "" {
+				if next != nil || m.agent.report.report.HandOver != nil {
+					t.Errorf("the next enrolment is %+v, the report %+v", next, m.agent.report.report.HandOver)
+				}
+				return
+			}
+			if got := m.says(); next == nil || next.Offer != c.next || got.Offer != c.next || !got.Accepted {
+				t.Errorf("the next enrolment is %+v, the report %+v", next, got)
+			}
+			m.be(absent) // before the watch begins
+			if changed, _, err := m.pass(t.Context()); err != nil || !changed {
+				t.Errorf("the host is gone: changed sides %t, %v", changed, err)
+			}
+		})
+	}
+}
+
 // TestAMarkedHostIsLeftWithAWord: the word of an agent that is gone can't be given later, and without it the host holds the mover.
 func TestAMarkedHostIsLeftWithAWord(t *testing.T) {
 	m := newMoved(t, 0, 24*time.Hour)
