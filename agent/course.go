@@ -149,13 +149,13 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 }
 
 // lapsed returns why the agent does not go along any more with an offer that it has accepted; nil if it does. err is why its token for the target could not be renewed: a target
-// that was not reached, or that fails, may be back while the token lives.
+// that was not reached, or that fails, may be back while the token lives. The text is the same at each try: it is reported, and an error of the network has other ports each time.
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
 		return fmt.Errorf("the target does not accept the agent's token any more; capstan clusterctl move offers it anew: %w", err)
 	case expired(token, now):
-		return fmt.Errorf("the agent's token for the target has expired; capstan clusterctl move offers it anew: %w", err)
+		return errors.New("the agent's token for the target has expired; capstan clusterctl move offers it anew")
 	}
 	return nil
 }

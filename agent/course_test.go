@@ -191,6 +191,10 @@ func TestLapsed(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { errorHas(t, lapsed(c.err, c.token, now), c.want) })
 	}
+	first := lapsed(errors.New("read tcp 10.0.0.1:51234->10.0.0.2:6443: connection reset"), old, now)
+	if again := lapsed(errors.New("read tcp 10.0.0.1:51236->10.0.0.2:6443: connection reset"), old, now); first.Error() != again.Error() {
+		t.Errorf("a report for each try: %q, then %q", first, again)
+	}
 }
 
 func TestTheMarkOfTheMoverIsClusterctls(t *testing.T) {
