@@ -222,20 +222,24 @@ func TestPartitions(t *testing.T) {
 		disk cloudconfig.Disk
 		want string
 	}{
-		"one partition":               {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 100}}}, "label: dos\ntype=83\n"},
-		"the last one takes the rest": {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 30, Type: "82"}, {Percent: 70}}}, "label: dos\nsize=3072MiB, type=82\ntype=83\n"},
+		"one partition":               {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 100}}}, "label: dos\nlabel-id: 0x0a1b2c3d\ntype=83\n"},
+		"the last one takes the rest": {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 30, Type: "82"}, {Percent: 70}}}, "label: dos\nlabel-id: 0x0a1b2c3d\nsize=3072MiB, type=82\ntype=83\n"},
 		"unless something is to be left": {
 			cloudconfig.Disk{Table: "gpt", Parts: []cloudconfig.Part{{Percent: 50, Type: "82"}}},
-			"label: gpt\nsize=5120MiB, type=0657FD6D-A4AB-43C4-84E5-0933C84B4F4F\n",
+			"label: gpt\nlabel-id: 0a1b2c3d-0000-4000-8000-000000000000\nsize=5120MiB, type=0657FD6D-A4AB-43C4-84E5-0933C84B4F4F\n",
 		},
 		"a type by its GUID": {
 			cloudconfig.Disk{Table: "gpt", Parts: []cloudconfig.Part{{Percent: 100, Type: "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"}}},
-			"label: gpt\ntype=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\n",
+			"label: gpt\nlabel-id: 0a1b2c3d-0000-4000-8000-000000000000\ntype=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\n",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := partitions(c.disk, size); got != c.want {
+			id := "0a1b2c3d-0000-4000-8000-000000000000"
+			if c.disk.Table == "mbr" {
+				id = "0a1b2c3d"
+			}
+			if got := partitions(c.disk, size, id); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

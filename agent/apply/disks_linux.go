@@ -47,10 +47,11 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 	if err != nil {
 		return fault.New(err, "finding out its size")
 	}
-	if err := h.noteDevice(KeyDisk, d.Device); err != nil {
+	id := tableID(d.Table)
+	if err := h.noteDevice(KeyDisk, d.Device, id); err != nil {
 		return err
 	}
-	plan := partitions(d, size)
+	plan := partitions(d, size, id)
 	h.Log.Printf("partitioning %s:\n%s", d.Device, plan)
 	split := command.Command{Args: []string{"sfdisk", "--wipe", "always", "--wipe-partitions", "always", d.Device}, Stdin: plan, Output: h.Log}
 	if err := split.Run(ctx); err != nil {
@@ -62,14 +63,16 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 	return waitForDevice(ctx, partition(d.Device, len(d.Parts)))
 }
 
-// partitions returns the script for sfdisk.
-func partitions(d cloudconfig.Disk, size int64) string {
+// partitions returns the script for sfdisk. id is that of the table.
+func partitions(d cloudconfig.Disk, size int64, id string) string {
 	label := "dos"
 	if d.Table == "gpt" {
 		label = "gpt"
+	} else {
+		id = "0x" + id
 	}
 	var b strings.Builder
-	b.WriteString("label: " + label + "\n")
+	b.WriteString("label: " + label + "\nlabel-id: " + id + "\n")
 	sum := 0
 	for i, p := range d.Parts {
 		sum += p.Percent
@@ -132,9 +135,11 @@ func (h *Host) filesystem(ctx context.Context, f cloudconfig.Filesystem) error {
 		h.Log.Printf("%s has the file system already", device)
 		return nil
 	}
-	if err := h.noteDevice(KeyFilesystem, device); err != nil {
+	id, options := filesystemID(f)
+	if err := h.noteDevice(KeyFilesystem, device, id); err != nil {
 		return err
 	}
+	f.Options = slices.Concat(options, f.Options)
 	if err := h.run(ctx, mkfs(f, device)...); err != nil {
 		return fault.New(err, "making it")
 	}

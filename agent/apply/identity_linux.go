@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/originals"
 )
 
@@ -21,26 +23,66 @@ const keyIdentity = "identity"
 // Where the kernel lists block devices, and where udev has links that are named after the hardware; a test has its own.
 var blockFolder, linkFolder = "/sys/class/block", "/dev/disk/by-id"
 
-// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device is changed, and once more with ID after that.
+// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device is changed: once without ID, and once more with the one that its content is to have.
+// Where the program that makes the content takes none, that one is written after it.
 type identity struct {
 	// Device is its path in the other note.
 	Device string `json:"device"`
 	// Links are those of the whole disk; none if udev can't tell the disk from others. Partition is its number, 0 for the disk.
 	Links     []string `json:"links,omitempty"`
 	Partition int      `json:"partition,omitempty"`
-	// ID is the identifier of the content that was made.
+	// ID is an identifier of content that was made, or was about to be.
 	ID string `json:"id,omitempty"`
 }
 
-// noteDevice notes that a device is about to be changed.
-func (h *Host) noteDevice(key, device string) error {
+// noteDevice notes that a device is about to be changed. id is the identifier that its content is going to have; empty if that isn't known yet. It is new, so a note of content that was
+// never made names no other device.
+func (h *Host) noteDevice(key, device, id string) error {
 	if err := h.noteIdentity(hardware(device)); err != nil {
 		return err
+	}
+	if id != "" {
+		if err := h.noteIdentity(identity{Device: device, ID: id}); err != nil {
+			return err
+		}
 	}
 	return h.Notes.Note(key, device)
 }
 
-// noteContent notes what a device has on it after it was changed. Without it, cleaning leaves a device for a person that has no links.
+// newUUID returns a random identifier, as blkid shows those of Linux file systems and GPT.
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// tableID returns a new identifier for a partition table, as blkid shows it: MBR has the first eight digits only.
+func tableID(table string) string {
+	id := newUUID()
+	if table != "gpt" {
+		id = id[:8]
+	}
+	return id
+}
+
+// filesystemID returns a new identifier for a file system, and the options with which mkfs takes it; none if it takes none, or the data chooses one.
+func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
+	chosen := func(option string) bool { return strings.HasPrefix(option, "-U") || strings.Contains(option, "uuid") }
+	if slices.ContainsFunc(f.Options, chosen) {
+		return "", nil
+	}
+	id = newUUID()
+	switch f.Type {
+	case "ext2", "ext3", "ext4", "btrfs", "swap":
+		return id, []string{"-U", id}
+	case "xfs":
+		return id, []string{"-m", "uuid=" + id}
+	}
+	return "", nil
+}
+
+// noteContent notes what a device has on it after it was changed. With no identifier noted, here or before, cleaning leaves a device for a person that has no links.
 func (h *Host) noteContent(ctx context.Context, device string) error {
 	found, err := probe(ctx, device)
 	if err != nil || found.id == "" {

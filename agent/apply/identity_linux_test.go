@@ -5,11 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/journal"
 )
 
 func check(t *testing.T, errs ...error) {
@@ -108,6 +111,81 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 				t.Errorf("made %q, unknown %q", made, unknown)
 			}
 		})
+	}
+}
+
+// mortal notes nothing more once a file has content: the agent has ended.
+type mortal struct {
+	*journal.Journal
+	t    *testing.T
+	file string
+}
+
+func (m mortal) Note(key, value string) error {
+	if found, err := probe(m.t.Context(), m.file); err != nil || found.any() {
+		return err
+	}
+	return m.Journal.Note(key, value)
+}
+
+// The content of a device without links is known though the agent ends before it has seen it; a repeated step does not take what it finds for its own.
+func TestContentIsNotedBeforeItIsMade(t *testing.T) {
+	for _, kind := range []string{"ext4", "swap"} {
+		t.Run(kind, func(t *testing.T) {
+			h, dev := hostWithDisks(t)
+			bare, notes := filepath.Join(dev, "bare"), h.Notes.(*journal.Journal)
+			all := []cloudconfig.Filesystem{{Device: bare, Type: kind}}
+			h.Notes = mortal{notes, t, bare}
+			check(t, h.Filesystems(t.Context(), all))
+			h.Notes = notes
+			check(t, h.Filesystems(t.Context(), all))
+			made, unknown, err := Made(t.Context(), notes)
+			if err != nil || !slices.Equal(made, []string{bare}) || len(unknown) > 0 {
+				t.Errorf("made %q, unknown %q, %v", made, unknown, err)
+			}
+			other := filepath.Join(dev, "other")
+			check(t, exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", other).Run())
+			swap(t, bare, other)
+			check(t, h.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: bare, Type: "ext4"}}))
+			made, unknown, err = Made(t.Context(), notes)
+			if err != nil || len(made) > 0 || !slices.Equal(unknown, []string{bare}) {
+				t.Errorf("another one has the name: made %q, unknown %q, %v", made, unknown, err)
+			}
+		})
+	}
+}
+
+func TestFilesystemID(t *testing.T) {
+	cases := map[string]struct {
+		kind    string
+		options []string
+		want    string // ID stands for the identifier
+	}{
+		"ext4":                            {"ext4", []string{"-m", "0"}, "-U ID"},
+		"swap":                            {"swap", nil, "-U ID"},
+		"btrfs":                           {"btrfs", nil, "-U ID"},
+		"xfs":                             {"xfs", []string{"-m", "crc=0"}, "-m uuid=ID"},
+		"a program that takes none":       {"vfat", nil, ""},
+		"the data chooses one":            {"ext4", []string{"-U", "time"}, ""},
+		"the data chooses one for xfs":    {"xfs", []string{"-m", "crc=1,uuid=0a1b2c3d-0000-4000-8000-000000000000"}, ""},
+		"the data chooses one in a word":  {"ext4", []string{"-Urandom"}, ""},
+		"the data chooses one for a swap": {"swap", []string{"--uuid", "random"}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			id, options := filesystemID(cloudconfig.Filesystem{Type: c.kind, Options: c.options})
+			if got := strings.Join(options, " "); got != strings.ReplaceAll(c.want, "ID", id) || (id == "") != (c.want == "") {
+				t.Errorf("got %q, %q", id, got)
+			}
+		})
+	}
+}
+
+func TestTableID(t *testing.T) {
+	for table, want := range map[string]string{"mbr": `^[0-9a-f]{8}$`, "gpt": `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`} {
+		if first, second := tableID(table), tableID(table); first == second || !regexp.MustCompile(want).MatchString(first) {
+			t.Errorf("%s: %s, %s", table, first, second)
+		}
 	}
 }
 
