@@ -53,6 +53,9 @@ func (a *app) status(ctx context.Context) (planeStatus, error) {
 		s.Restarts = u.Restarts
 		if u.Running {
 			s.Plane = "Starting"
+			if file, err := os.Stat(a.home.Ready()); err == nil && isOf(file.ModTime(), u.Since) {
+				s.Plane = "Ready"
+			}
 		}
 		if !u.Running && u.LastExit != "" {
 			s.Error = "the plane " + u.LastExit + "; see " + dock.UnitLog(string(a.home), planeUnit)
@@ -66,13 +69,14 @@ func (a *app) status(ctx context.Context) (planeStatus, error) {
 			}
 		}
 	}
-	if s.Plane == "Starting" {
-		if _, err := os.Stat(a.home.Ready()); err == nil {
-			s.Plane, s.Kubeconfig = "Ready", a.home.Kubeconfig()
-		}
+	if s.Plane == "Ready" {
+		s.Kubeconfig = a.home.Kubeconfig()
 	}
 	return s, nil
 }
+
+// isOf tells whether a plane that was started at a moment has written a file: one that was killed leaves its own until the next one begins. Clocks of file systems are a little behind. Pure.
+func isOf(written, started time.Time) bool { return written.After(started.Add(-20 * time.Millisecond)) }
 
 func (a *app) statusCommand() *cobra.Command {
 	var format string

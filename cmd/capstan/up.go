@@ -185,7 +185,12 @@ func (a *app) waitForHosts(ctx context.Context, docked *dock.Client, hosts int, 
 			}
 		}
 		detail(fmt.Sprintf("%d of %d hosts", settled, hosts))
-		return settled >= hosts, nil
+		if settled < hosts {
+			return false, nil
+		}
+		// It may have ended since it was ready, and begin anew: whoever has answered then is not all of it.
+		status, err := a.status(ctx)
+		return err == nil && status.Plane == "Ready", err
 	})
 }
 
