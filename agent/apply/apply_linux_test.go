@@ -280,11 +280,7 @@ func TestDecideWhetherAFilesystemIsMade(t *testing.T) {
 
 // On an image file, which the programs take for a device.
 func TestAFilesystemIsMadeOnce(t *testing.T) {
-	for _, program := range []string{"mkfs.ext4", "blkid"} {
-		if _, err := command.Find(program); err != nil {
-			t.Skip(err)
-		}
-	}
+	testhost.Needs(t, "mkfs.ext4", "blkid")
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
-	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/agent/journal"
 )
 
@@ -28,11 +28,7 @@ func check(t *testing.T, errs ...error) {
 // are image files in the folder dev.
 func hostWithDisks(t *testing.T) (h *Host, dev string) {
 	t.Helper()
-	for _, program := range []string{"mkfs.ext4", "blkid"} {
-		if _, err := command.Find(program); err != nil {
-			t.Skip(err)
-		}
-	}
+	testhost.Needs(t, "mkfs.ext4", "blkid")
 	base := t.TempDir()
 	oldBlock, oldLink := blockFolder, linkFolder
 	t.Cleanup(func() { blockFolder, linkFolder = oldBlock, oldLink })

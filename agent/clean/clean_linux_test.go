@@ -234,11 +234,7 @@ func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 
 // A reboot may give the name of the machine's disk to one of the host's.
 func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
-	for _, program := range []string{"mkfs.ext4", "blkid", "wipefs"} {
-		if _, err := command.Find(program); err != nil {
-			t.Skip(err)
-		}
-	}
+	testhost.Needs(t, "mkfs.ext4", "blkid", "wipefs")
 	testhost.Run(t, func(t *testing.T) {
 		testhost.Executable(t, "/usr/local/bin/systemctl", "exit 5\n")
 		c := newCleaner(t)

@@ -5,20 +5,16 @@
 package journal
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
 const (
@@ -93,18 +89,6 @@ type Outcome struct {
 	Began, End time.Time
 }
 
-// View is what a journal knows.
-type View struct {
-	dir, claim string
-	damage     error
-
-	steps     map[string]Step
-	notes     map[string][]string
-	outcome   Outcome
-	cleaned   bool
-	leftovers []string
-}
-
 // Journal is the journal of one claim, open for writing. It is not safe for concurrent use, and a claim's journal may be open only once;
 // Look may be called at any time.
 type Journal struct {
@@ -150,111 +134,6 @@ func folder(claim string) string {
 	return readable[:min(len(readable), 120)] + "-" + hex.EncodeToString(sum[:4])
 }
 
-// Look reads all journals and changes nothing. Folders whose first record never reached the disk have no claim. What is damaged is read as
-// far as it can be.
-func Look(base string) ([]*View, error) {
-	entries, err := os.ReadDir(base)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the journals: %w", err)
-	}
-	var views []*View
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		v := newView(filepath.Join(base, entry.Name()))
-		f, err := os.Open(filepath.Join(v.dir, file))
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is being begun or removed, or never was begun
-		case err != nil:
-			v.damage = fmt.Errorf("%w: %w", ErrDamaged, err)
-		default:
-			_, _, v.damage = v.read(f)
-			f.Close()
-		}
-		if v.damage != nil && v.claim == "" {
-			v.claim = "an unknown claim, journal " + v.dir
-		}
-		views = append(views, v)
-	}
-	return views, nil
-}
-
-// Salvage opens the journal of a released claim, or begins one. A damaged record file is put aside, see Aside; what can be read of it is kept,
-// apart from results of cleaning, so that the host is cleaned again.
-func Salvage(base, claim string) (*Journal, error) {
-	j, err := Open(base, claim)
-	if !errors.Is(err, ErrDamaged) {
-		return j, err
-	}
-	if err := salvage(filepath.Join(base, folder(claim)), claim); err != nil {
-		return nil, err
-	}
-	return Open(base, claim)
-}
-
-// Salvage opens the journal as the function Salvage does.
-func (v *View) Salvage() (*Journal, error) {
-	j, err := open(v.dir)
-	if !errors.Is(err, ErrDamaged) {
-		return j, err
-	}
-	if err := salvage(v.dir, v.claim); err != nil {
-		return nil, err
-	}
-	return open(v.dir)
-}
-
-// salvage puts a damaged record file aside and writes a new one. A crash in between leaves the damaged one, to be salvaged again.
-func salvage(dir, claim string) error {
-	path, aside := filepath.Join(dir, file), filepath.Join(dir, asideFile)
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("salvaging the journal: %w", err)
-	}
-	defer f.Close()
-	old := newView(dir)
-	lines, _, _ := old.read(f)
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	first, err := json.Marshal(record{Time: now, Event: eventOpen, Claim: claim})
-	if err != nil {
-		return fmt.Errorf("salvaging the journal: %w", err)
-	}
-	kept := append(first, '\n')
-	for _, line := range lines {
-		var r record
-		if json.Unmarshal(line, &r) == nil && r.Event != eventOpen && r.Event != eventCleaned && len(kept)+len(line) < sizeLimit {
-			kept = append(append(kept, line...), '\n')
-		}
-	}
-	if !old.outcome.Ended {
-		// The data must never be run again, whatever an old copy of the host says.
-		last, err := json.Marshal(record{Time: now, Event: eventFailed, Step: "journal", Message: ErrDamaged.Error()})
-		if err != nil {
-			return fmt.Errorf("salvaging the journal: %w", err)
-		}
-		kept = append(append(kept, last...), '\n')
-	}
-	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("salvaging the journal: %w", err)
-	}
-	// A link, because what is damaged may not be readable.
-	if err := os.Link(path, aside); err != nil {
-		return fmt.Errorf("salvaging the journal: %w", err)
-	}
-	if err := atomicfile.Write(path, kept, 0o600); err != nil {
-		return fmt.Errorf("salvaging the journal: %w", err)
-	}
-	return syncDir(dir)
-}
-
-func newView(dir string) *View {
-	return &View{dir: dir, steps: map[string]Step{}, notes: map[string][]string{}}
-}
-
 func open(dir string) (*Journal, error) {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -286,62 +165,6 @@ func (j *Journal) recall() error {
 	}
 	_, err = j.f.Seek(j.size, io.SeekStart)
 	return err
-}
-
-// read replays the records that can be read and returns their lines, and the size of the file up to the last one. The error wraps ErrDamaged.
-func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
-	damaged := func(at int64, why string) error {
-		return fmt.Errorf("%w at byte %d%s: delete the machine; the host is cleaned by what can be read, and then somebody must look at it", ErrDamaged, at, why)
-	}
-	data, readErr := io.ReadAll(io.LimitReader(f, sizeLimit+reserve+1))
-	if readErr != nil {
-		err = damaged(int64(len(data)), ", "+readErr.Error())
-	} else if len(data) > sizeLimit+reserve {
-		err = damaged(sizeLimit, ", it is too large")
-	}
-	for {
-		line, rest, whole := bytes.Cut(data, []byte("\n"))
-		if !whole {
-			return lines, size, err
-		}
-		var r record
-		if bad := json.Unmarshal(line, &r); bad == nil {
-			v.apply(r)
-			lines = append(lines, line)
-		} else if len(bytes.TrimRight(rest, "\x00")) == 0 {
-			return lines, size, err // torn by the loss of power
-		} else if err == nil {
-			err = damaged(size, "")
-		}
-		size += int64(len(line)) + 1
-		data = rest
-	}
-}
-
-// apply changes the view as a record says.
-func (v *View) apply(r record) {
-	step := v.steps[r.Step]
-	switch r.Event {
-	case eventOpen:
-		v.claim = r.Claim
-		return
-	case eventStart:
-		step.Starts, step.Mark, step.Finished, step.Status = step.Starts+1, r.Mark, false, 0
-		v.steps[r.Step] = step
-		if v.outcome.Began.IsZero() {
-			v.outcome.Began = r.Time
-		}
-	case eventFinish:
-		step.Finished, step.Status = true, r.Status
-		v.steps[r.Step] = step
-	case eventNote:
-		v.notes[r.Key] = append(v.notes[r.Key], r.Value)
-	case eventSucceeded, eventFailed:
-		o := &v.outcome
-		o.Ended, o.Succeeded, o.Step, o.Message, o.End = true, r.Event == eventSucceeded, r.Step, r.Message, r.Time
-	case eventCleaned:
-		v.cleaned, v.leftovers = true, r.Leftovers
-	}
 }
 
 // add writes a record to the disk, and then applies it.
@@ -380,24 +203,6 @@ func (j *Journal) add(r record) error {
 // Close closes the journal.
 func (j *Journal) Close() error { return j.f.Close() }
 
-// Claim returns the providerID of the claim.
-func (v *View) Claim() string { return v.claim }
-
-// IsOf reports whether the journal is that of a claim.
-func (v *View) IsOf(claim string) bool { return filepath.Base(v.dir) == folder(claim) }
-
-// Damage returns why not all of the journal can be read; nil if it can.
-func (v *View) Damage() error { return v.damage }
-
-// Dir returns the journal's folder.
-func (v *View) Dir() string { return v.dir }
-
-// Step returns what is known of a step; the zero Step if it was never started.
-func (v *View) Step(name string) Step { return v.steps[name] }
-
-// Began reports whether any step was ever started.
-func (v *View) Began() bool { return len(v.steps) > 0 }
-
 // Start records that a step starts. mark identifies this run of it.
 func (j *Journal) Start(step, mark string) error {
 	return j.add(record{Event: eventStart, Step: step, Mark: mark})
@@ -418,12 +223,6 @@ func (j *Journal) Note(key, value string) error {
 	return j.add(record{Event: eventNote, Key: key, Value: value})
 }
 
-// Notes returns the values under a key, oldest first.
-func (v *View) Notes(key string) []string { return v.notes[key] }
-
-// Outcome returns how the bootstrap ended.
-func (v *View) Outcome() Outcome { return v.outcome }
-
 // Succeed records that the bootstrap succeeded; message may hold what was noteworthy.
 func (j *Journal) Succeed(message string) error {
 	return j.add(record{Event: eventSucceeded, Message: message})
@@ -432,14 +231,6 @@ func (j *Journal) Succeed(message string) error {
 // Fail records that the bootstrap failed for good.
 func (j *Journal) Fail(step, message string) error {
 	return j.add(record{Event: eventFailed, Step: step, Message: message})
-}
-
-// Cleaned returns whether the host was cleaned after the claim, and what could not be removed.
-func (v *View) Cleaned() (bool, []string) { return v.cleaned, v.leftovers }
-
-// Carries reports whether the host may have something of the claim's machine: it was begun and not proved clean, or not all is known of it.
-func (v *View) Carries() bool {
-	return v.damage != nil || v.Aside() != "" || v.Began() && (!v.cleaned || len(v.leftovers) > 0)
 }
 
 // Clean records that the host was cleaned, and what could not be removed.
@@ -460,15 +251,6 @@ func (j *Journal) Clean(leftovers []string) error {
 	return j.add(record{Event: eventCleaned, Leftovers: leftovers})
 }
 
-// Aside returns the path of the damaged record file that was put aside; empty if there is none.
-func (v *View) Aside() string {
-	path := filepath.Join(v.dir, asideFile)
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	return path
-}
-
 // Strip deletes all that lies beside the records.
 func (j *Journal) Strip() error {
 	entries, err := os.ReadDir(j.dir)
@@ -482,14 +264,6 @@ func (j *Journal) Strip() error {
 		}
 	}
 	return errors.Join(append(errs, syncDir(j.dir))...)
-}
-
-// Remove deletes the journal, which must not be open.
-func (v *View) Remove() error {
-	if err := os.RemoveAll(v.dir); err != nil {
-		return fmt.Errorf("removing the journal: %w", err)
-	}
-	return nil
 }
 
 func syncDir(path string) error {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/agent/command"
 )
 
 // variable holds, in the process inside, the folder that becomes the root directory.
@@ -234,5 +236,15 @@ func Executable(t *testing.T, path, script string) {
 	}
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Needs skips a test that wants programs which this computer lacks: those that make and look at file systems are not everywhere, and nothing else can take their place.
+func Needs(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := command.Find(program); err != nil {
+			t.Skipf("%v: install e2fsprogs and util-linux to run this test", err)
+		}
 	}
 }

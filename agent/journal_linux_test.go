@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/internal/testhost"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// journalOf returns the path of the record file of a claim.
+func journalOf(t *testing.T, id string) string {
+	t.Helper()
+	found, err := filepath.Glob("/var/lib/capstan/journal/*" + id[len(id)-8:] + "*/steps.jsonl")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("journals: %q, %v", found, err)
+	}
+	return found[0]
+}
+
+// damage makes the first line of a file that has a text unreadable.
+func damage(t *testing.T, path, text string) {
+	t.Helper()
+	before, after, found := strings.Cut(content(path), text)
+	if !found {
+		t.Fatalf("%s has no %s", path, text)
+	}
+	if err := os.WriteFile(path, []byte(before+"\x01"+text+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitDamaged waits until a damaged journal is reported as left, and deletes it as somebody would who has looked at the host.
+func (h *host) waitDamaged(t *testing.T, id string) {
+	t.Helper()
+	aside := ""
+	h.api.wait(t, "the damaged journal", func(r *v1beta2.AgentReport) bool {
+		if r.Cleaning == nil || r.Cleaning.ProviderID != id || !r.Cleaning.Done || len(r.Cleaning.Leftovers) != 1 {
+			return false
+		}
+		path, found := strings.CutPrefix(r.Cleaning.Leftovers[0], "path ")
+		aside, _, _ = strings.Cut(path, ": ")
+		return found && strings.HasSuffix(aside, "steps.jsonl.damaged")
+	})
+	if err := os.Remove(aside); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADamagedJournalIsLeftForAPerson(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		agent := h.start(t, "")
+		id := h.claimIt(testData)
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		stop(t, agent)
+		damage(t, journalOf(t, id), `"event":"finish","step":"runcmd 2/3"`)
+		agent = h.start(t, "")
+		h.api.wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded) // what can be read says so
+		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.waitDamaged(t, id)
+		h.waitClean(t, id)
+		checkClean(t)
+		stop(t, agent)
+	})
+}
+
+func TestADamagedJournalOfAnotherClaim(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		agent := h.start(t, "")
+		first := h.claimIt(testData)
+		h.waitBootstrap(t, first, v1beta2.BootstrapSucceeded)
+		stop(t, agent)
+		damage(t, journalOf(t, first), `"event":"open"`)
+		agent = h.start(t, "")
+		second := h.claimIt(testData)
+		if got := h.waitBootstrap(t, second, v1beta2.BootstrapFailed); !strings.Contains(got.Message, "the host still carries the machine of an unknown claim") {
+			t.Errorf("report %+v", got)
+		}
+		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.waitDamaged(t, second)
+		h.waitClean(t, second)
+		checkClean(t)
+		third := h.claimIt(testData)
+		h.waitBootstrap(t, third, v1beta2.BootstrapSucceeded)
+		stop(t, agent)
+	})
+}
+
+func TestABootstrapWhoseJournalIsDamagedOrFullFails(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		for message, spoil := range map[string]func(id string){
+			"the journal is damaged at byte": func(id string) { damage(t, journalOf(t, id), `"event":"finish","step":"bundle"`) },
+			"the journal is full": func(id string) {
+				j, err := journal.Open("/var/lib/capstan/journal", id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for size := 1 << 20; size > 0; size /= 2 {
+					for i := 0; err == nil; i++ {
+						err = j.Note("filler", fmt.Sprint(size, i, strings.Repeat("x", size)))
+					}
+					err = nil
+				}
+				if err := j.Close(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			id := h.claimIt(testData)
+			killed(t, h.start(t, "finished write_files"))
+			spoil(id)
+			agent := h.start(t, "")
+			if got := h.waitBootstrap(t, id, v1beta2.BootstrapFailed); got.Step != "journal" || !strings.Contains(got.Message, message) {
+				t.Errorf("report %+v", got)
+			}
+			h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+			if strings.Contains(message, "damaged") {
+				h.waitDamaged(t, id)
+			}
+			h.waitClean(t, id)
+			checkClean(t)
+			stop(t, agent)
+		}
+	})
+}
+
+// What keeps the agent from a result is reported, and it goes on when it can.
+func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		blocked := func() {
+			t.Helper()
+			if err := os.WriteFile("/var/lib/capstan/journal", nil, 0o600); err != nil { // where the folder of all journals is to be
+				t.Fatal(err)
+			}
+		}
+		if err := os.MkdirAll("/var/lib/capstan", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		blocked()
+		agent := h.start(t, "")
+		id := h.claimIt("#cloud-config\n")
+		h.api.wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
+			return r.Bootstrap != nil && r.Bootstrap.Phase == v1beta2.BootstrapRunning && strings.Contains(r.Bootstrap.Message, "opening the journal")
+		})
+		forget(t, "/var/lib/capstan/journal")
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		stop(t, agent) // whatever it is shown, it opens the journal, which makes the folder
+		if err := os.RemoveAll("/var/lib/capstan/journal"); err != nil {
+			t.Fatal(err)
+		}
+		blocked()
+		agent = h.start(t, "")
+		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.api.wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
+			return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 1 && strings.Contains(r.Cleaning.Leftovers[0], "opening the journal")
+		})
+		forget(t, "/var/lib/capstan/journal")
+		h.waitClean(t, id)
+		stop(t, agent)
+	})
+}
+
+// A claim that follows at once leaves the worker no time to remove old journals without one.
+func TestOldJournalsGoAlsoWhenClaimsFollowAtOnce(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		agent := h.start(t, "")
+		id := h.claimIt("#cloud-config\nruncmd: [\"true\"]\n")
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.api.wait(t, "a clean host", func(r *v1beta2.AgentReport) bool {
+			return r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done
+		})
+		id = h.claimIt("#cloud-config\nruncmd: [\"true\"]\n")
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		journalOf(t, id)
+		if all, err := os.ReadDir("/var/lib/capstan/journal"); err != nil || len(all) != 1 {
+			t.Errorf("journals: %v, %v", all, err)
+		}
+		stop(t, agent)
+	})
+}
+
+// The hand-over looks at journals while the worker writes them.
+func TestWhatIsCarriedIsOnlyLookedAt(t *testing.T) {
+	a := &agent{config: config.Config{StateDir: t.TempDir()}}
+	j, err := journal.Open(a.config.JournalDir(), "capstan://default/h1/0a1b2c3d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := j.Start("write_files", ""); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(j.Dir(), "steps.jsonl")
+	half := content(path) + `{"event":"fin`
+	if err := os.WriteFile(path, []byte(half), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(a.config.JournalDir(), "begun"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	all, err := a.carried()
+	if err != nil || !slices.Equal(all, []carried{{claim: j.Claim()}}) {
+		t.Errorf("got %+v, %v", all, err)
+	}
+	if _, err := os.Stat(filepath.Join(a.config.JournalDir(), "begun")); err != nil || content(path) != half {
+		t.Errorf("the journals were changed: %v", err)
+	}
+}
