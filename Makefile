@@ -60,10 +60,24 @@ bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"
 	@cd hack/lint && GOWORK=off go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
 
+bin/tools/gci: hack/lint/go.mod hack/lint/go.sum
+	@echo "→ building the linter of imports"
+	@cd hack/lint && GOWORK=off go build -o ../../$@ github.com/daixiang0/gci
+
+# Imports stand in three groups: the standard library, other modules, ours.
+IMPORT_GROUPS := -s standard -s default -s 'prefix(github.com/capstan-dev/capstan)' --skip-generated
+
+.PHONY: fmt
+fmt: bin/tools/gci ## format Go files and sort their imports into three groups
+	@gofmt -w $(GO_FOLDERS)
+	@bin/tools/gci write $(IMPORT_GROUPS) $(GO_FOLDERS) 2>/dev/null
+
 .PHONY: lint
-lint: manifests bin/tools/staticcheck ## formatting, vet and staticcheck (see staticcheck.conf)
-	@echo "→ gofmt, go vet"
-	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run gofmt -w): $$out"; exit 1; fi
+lint: manifests bin/tools/staticcheck bin/tools/gci ## formatting, imports, vet and staticcheck (see staticcheck.conf)
+	@echo "→ gofmt, imports, go vet"
+	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run make fmt): $$out"; exit 1; fi
+	@out=$$(bin/tools/gci list $(IMPORT_GROUPS) $(GO_FOLDERS) 2>/dev/null); \
+		if [ -n "$$out" ]; then echo "imports not in three groups (run make fmt): $$out"; exit 1; fi
 	@go vet ./... ./api/... ./runtime/...
 	@if [ -x bin/tools/apilint ]; then echo "→ API conventions"; cd api && ../bin/tools/apilint ./...; \
 		else echo "→ API conventions are not checked: make bin/tools/apilint builds the linter"; fi

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 )
 
 type supplier struct{ w *world }
@@ -97,7 +97,7 @@ func (w *world) agents() {
 				h.Status.Agent.Cleaning = &infrav1.CleaningReport{ProviderID: c.ProviderID, Done: true, Leftovers: w.stuck[h.Name]}
 			}
 		}
-		w.must(delta.Status(w.t.Context(), w.api, before, &h, delta.Unlocked))
+		w.must(patch.Status(w.t.Context(), w.api, before, &h, patch.Unlocked))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/capstan-dev/capstan/agent/command"
-	"github.com/capstan-dev/capstan/agent/originals"
+	"github.com/capstan-dev/capstan/agent/undo"
 )
 
 // Keys of notes about what was changed besides files.
@@ -35,9 +35,9 @@ type Host struct {
 	// Log gets the output of commands and what is worth knowing.
 	Log *command.Log
 	// Originals keep files as they were.
-	Originals *originals.Keeper
+	Originals *undo.Keeper
 	// Notes remember the rest; a journal.
-	Notes originals.Notes
+	Notes undo.Notes
 }
 
 // run runs a command with its output in the log.

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/agent/journal"
-	"github.com/capstan-dev/capstan/agent/originals"
+	"github.com/capstan-dev/capstan/agent/undo"
 )
 
 // newHost returns a host whose journal and log are in a folder of the test.
@@ -36,7 +36,7 @@ func newHost(t *testing.T) *Host {
 			t.Logf("log:\n%s", data)
 		}
 	})
-	return &Host{Log: log, Notes: j, Originals: &originals.Keeper{Dir: filepath.Join(j.Dir(), "originals"), Notes: j}}
+	return &Host{Log: log, Notes: j, Originals: &undo.Keeper{Dir: filepath.Join(j.Dir(), "originals"), Notes: j}}
 }
 
 func read(t *testing.T, path string) string {

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
-	"github.com/capstan-dev/capstan/agent/originals"
+	"github.com/capstan-dev/capstan/agent/undo"
 )
 
 // keyIdentity is what tells a device apart from others: names such as /dev/sdb may be given to other disks at each boot.
@@ -129,7 +129,7 @@ func hardware(device string) identity {
 // Made returns the paths that the devices have now on which partitions or file systems were made, in the order in which they were. unknown are
 // paths of devices that have data, and of which it isn't known whether they are the ones. Notes of older agents have names only, which are
 // believed.
-func Made(ctx context.Context, notes originals.Notes) (paths, unknown []string, err error) {
+func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}
 	for _, value := range notes.Notes(keyIdentity) {
 		var i identity

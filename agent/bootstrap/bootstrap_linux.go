@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/agent/journal"
-	"github.com/capstan-dev/capstan/agent/originals"
+	"github.com/capstan-dev/capstan/agent/undo"
 )
 
 // LogPath is where the output of all steps goes; only root can read it.
@@ -209,7 +209,7 @@ func (b *Bootstrap) steps(c *cloudconfig.Config) []step {
 func (b *Bootstrap) host() *apply.Host {
 	return &apply.Host{
 		Local: b.Local, Log: b.Log, Notes: b.Journal,
-		Originals: &originals.Keeper{Dir: filepath.Join(b.Journal.Dir(), OriginalsDir), Notes: b.Journal},
+		Originals: &undo.Keeper{Dir: filepath.Join(b.Journal.Dir(), OriginalsDir), Notes: b.Journal},
 	}
 }
 

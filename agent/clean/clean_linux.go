@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/mountinfo"
-	"github.com/capstan-dev/capstan/agent/originals"
 	"github.com/capstan-dev/capstan/agent/proc"
+	"github.com/capstan-dev/capstan/agent/undo"
 )
 
 // LogPath is where the output of cleaning goes; it is deleted when the host is proved clean.
@@ -166,8 +166,8 @@ func (c *Cleaner) restoreFiles(context.Context) error {
 	return c.originals().Restore()
 }
 
-func (c *Cleaner) originals() *originals.Keeper {
-	return &originals.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.OriginalsDir), Notes: c.Journal}
+func (c *Cleaner) originals() *undo.Keeper {
+	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.OriginalsDir), Notes: c.Journal}
 }
 
 // deleteFolders deletes the folders of a machine. A folder under which something is still mounted is left: what is mounted there may be

@@ -10,9 +10,8 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	_ "golang.org/x/crypto/x509roots/fallback" // the image has no authorities, and a bucket may have a certificate of a public one
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {

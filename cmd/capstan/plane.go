@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
@@ -24,8 +25,6 @@ import (
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/runtime/record"
 	"github.com/capstan-dev/capstan/templates"
-
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // zones are the failure domains that local hosts are spread over.

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/capstan-dev/capstan/plane/manifests"
 )

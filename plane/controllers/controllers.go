@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/capstan-dev/capstan/plane/ownwrites"
+	"github.com/capstan-dev/capstan/plane/readyourwrites"
 )
 
 // name is what the caches and user agents of this process are called.
@@ -89,7 +89,7 @@ type Setup func(ctx context.Context, mgr ctrl.Manager, deps Deps) error
 // Controllers is a manager that is set up and was not started yet.
 type Controllers struct {
 	manager ctrl.Manager
-	guard   *ownwrites.Guard
+	guard   *readyourwrites.Guard
 }
 
 // New sets everything up. The API server must serve the CustomResourceDefinitions already, for the indexes need them. It works once in a
@@ -111,7 +111,7 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard := ownwrites.New(scheme, 0)
+	guard := readyourwrites.New(scheme, 0)
 	mgr, err := newManager(scheme, guard, opts)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
@@ -123,7 +123,7 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if err := s.shared(ctx, opts); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{s.migrator, s.core, s.topology, s.kubeadm, s.nudges, s.webhooks} {
+	for _, step := range []func(context.Context) error{s.migrator, s.core, s.topology, s.kubeadm, s.wakeups, s.webhooks} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func (c *Controllers) Client() (client.Client, error) {
 	})
 }
 
-// LateWrites returns how many writes were not seen by the caches in time; see package ownwrites.
+// LateWrites returns how many writes were not seen by the caches in time; see package readyourwrites.
 func (c *Controllers) LateWrites() int { return c.guard.Late() }
 
 // wait returns true once everything works, and false if ctx ended before.
@@ -185,7 +185,7 @@ func (c *Controllers) wait(ctx context.Context) bool {
 }
 
 // newManager makes a manager whose cache fits all three of upstream's providers and whose writes are guarded.
-func newManager(scheme *runtime.Scheme, guard *ownwrites.Guard, opts Options) (ctrl.Manager, error) {
+func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Options) (ctrl.Manager, error) {
 	// Core's cache is the one that holds everything: the other providers' drop fields that core needs. But they read the data of the
 	// Secrets that belong to clusters, of which core keeps kubeconfigs only.
 	caches := setup.ManagerCacheOptions(scheme, name, "", syncPeriod)
@@ -196,7 +196,7 @@ func newManager(scheme *runtime.Scheme, guard *ownwrites.Guard, opts Options) (c
 		}
 	}
 	// Secrets are cached by label, so the guard would wait for those that the cache never sees.
-	caches.NewInformer = ownwritesInformer(guard, caches)
+	caches.NewInformer = readYourWritesInformer(guard, caches)
 
 	conf := rest.CopyConfig(opts.Config)
 	conf.QPS, conf.Burst, conf.UserAgent = queriesPerSecond, burst, name
@@ -229,9 +229,9 @@ func newManager(scheme *runtime.Scheme, guard *ownwrites.Guard, opts Options) (c
 	})
 }
 
-// ownwritesInformer makes the guard see the informers of caches, but those of Secrets.
-func ownwritesInformer(guard *ownwrites.Guard, caches cache.Options) ownwrites.NewInformer {
-	return guard.Informers(ownwrites.NewInformer(caches.NewInformer), schema.GroupResource{Resource: "secrets"})
+// readYourWritesInformer makes the guard see the informers of caches, but those of Secrets.
+func readYourWritesInformer(guard *readyourwrites.Guard, caches cache.Options) readyourwrites.NewInformer {
+	return guard.Informers(readyourwrites.NewInformer(caches.NewInformer), schema.GroupResource{Resource: "secrets"})
 }
 
 // trimSecret drops the data of Secrets that no controller reads from the cache.

@@ -12,7 +12,7 @@ var gates = map[string]bool{
 	string(feature.RuntimeSDK):      true,
 	string(feature.MachinePool):     true,
 	string(feature.InPlaceUpdates):  true,
-	// One reconcile per object and second adds about 8 s of waiting to the chain of steps that creates a cluster. Package ownwrites takes
+	// One reconcile per object and second adds about 8 s of waiting to the chain of steps that creates a cluster. package readyourwrites takes
 	// over the guard against stale caches that goes with it: docs/adr/0005-reconcile-without-rate-limit.md.
 	string(feature.ReconcilerRateLimiting): false,
 	// The priority queue of controller-runtime 0.24 can lock up while it is shut down (its issue 3538), and the end of the plane would wait for it.

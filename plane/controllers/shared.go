@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-dev/capstan/plane/nudge"
+	"github.com/capstan-dev/capstan/plane/wakeup"
 )
 
 // setter adds controllers to a manager; its methods are the steps.
@@ -23,8 +23,8 @@ type setter struct {
 	ctrl.Manager
 	concurrency int
 	deps        Deps
-	// nudger is the cluster cache, see package nudge.
-	nudger *nudge.Cache
+	// waker is the cluster cache, see package wakeup.
+	waker *wakeup.Cache
 	// secretNames watches the metadata of all Secrets, for the controllers that must see those of no cluster.
 	secretNames cache.Cache
 }
@@ -39,7 +39,7 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	// Core's options hold all that the others need: theirs only trim more.
 	connections := setup.ClusterCacheClientOptions(name, 100, 200)
 	caches := setup.ClusterCacheCacheOptions()
-	caches.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: nudge.TrimPod}}
+	caches.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: wakeup.TrimPod}}
 	clusters, err := clustercache.SetupWithManager(ctx, s.Manager, clustercache.Options{
 		SecretClient: s.deps.SecretReader, Cache: caches, Client: connections,
 	}, s.options())
@@ -51,8 +51,8 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 		return errors.New("the cluster cache of this version of Cluster API has no settable retry interval: creating clusters would take 30 s longer")
 	}
 	retry.SetConnectionCreationRetryInterval(opts.ConnectRetry)
-	s.nudger = nudge.New(clusters, s.GetClient())
-	s.deps.ClusterCache = s.nudger
+	s.waker = wakeup.New(clusters, s.GetClient())
+	s.deps.ClusterCache = s.waker
 
 	if s.deps.RuntimeClient, err = opts.RuntimeClient(ctx, s.Manager); err != nil {
 		return fmt.Errorf("making the runtime client: %w", err)
@@ -74,7 +74,7 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	return nil
 }
 
-// nudges adds the controller that spares the others their fixed pauses.
-func (s *setter) nudges(context.Context) error {
-	return s.nudger.SetupWithManager(s.Manager, s.options())
+// wakeups adds the controller that spares the others their fixed pauses.
+func (s *setter) wakeups(context.Context) error {
+	return s.waker.SetupWithManager(s.Manager, s.options())
 }

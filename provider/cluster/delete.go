@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -57,7 +57,7 @@ func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (step.Answer,
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.RemoveFinalizer(s.capstan, infrav1.ClusterFinalizer)
-	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked); client.IgnoreNotFound(err) != nil {
+	if err := patch.Object(ctx, r.Client, before, s.capstan, patch.Locked); client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, err
 	}
 	s.silent = true

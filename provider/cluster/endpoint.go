@@ -7,7 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -40,7 +40,7 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 	}
 	before := s.capstan.DeepCopy()
 	s.capstan.Spec.ControlPlaneEndpoint = want
-	return step.Next(), delta.Patch(ctx, r.Client, before, s.capstan, delta.Unlocked)
+	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Unlocked)
 }
 
 // backends makes the balancer's backends follow the control plane machines (IM-51, IM-58).

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/pause"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -73,5 +73,5 @@ func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.AddFinalizer(s.capstan, infrav1.ClusterFinalizer)
-	return step.Next(), delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked)
+	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Locked)
 }

@@ -19,10 +19,10 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/readyevent"
 	"github.com/capstan-dev/capstan/provider/step"
-	"github.com/capstan-dev/capstan/provider/transition"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
@@ -139,9 +139,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 	} else {
 		conclude(s)
 	}
-	if err := delta.Status(ctx, r.Client, before, s.capstan, delta.Locked); err != nil {
+	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	transition.Tell(r.Recorder, before, s.capstan)
+	readyevent.Record(r.Recorder, before, s.capstan)
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/delta"
 	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -44,7 +44,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil
 	moving.Mark(s.host)
-	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); err != nil {
+	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
 	r.Recorder.Eventf(s.host, nil, "Normal", "Returned", "ClearClaim", "clean after machine %s, free again", c.Machine)
@@ -55,7 +55,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 func (r *Reconciler) moving(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.host.DeepCopy()
 	moving.Mark(s.host)
-	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); err != nil {
+	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("marking the host for a move of its cluster: %w", err)
 	}
 	return step.Next(), nil

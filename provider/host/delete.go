@@ -8,7 +8,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -24,7 +24,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, erro
 	}
 	before := s.host.DeepCopy()
 	controllerutil.AddFinalizer(s.host, infrav1.HostFinalizer)
-	return step.Next(), delta.Patch(ctx, r.Client, before, s.host, delta.Locked)
+	return step.Next(), patch.Object(ctx, r.Client, before, s.host, patch.Locked)
 }
 
 // delete lets a host go that is being deleted and has no claim, or one that was given up: what the supplier made is destroyed by then, so identity and finalizer
@@ -38,7 +38,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 	}
 	before := s.host.DeepCopy()
 	controllerutil.RemoveFinalizer(s.host, infrav1.HostFinalizer)
-	if err := delta.Patch(ctx, r.Client, before, s.host, delta.Locked); client.IgnoreNotFound(err) != nil {
+	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, err
 	}
 	s.gone = true

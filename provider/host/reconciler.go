@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/readyevent"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
-	"github.com/capstan-dev/capstan/provider/transition"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
@@ -159,10 +159,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
 		conditions.Delete(s.host, clusterv1.PausedCondition)
 		conclude(s.host, r.facts(s))
 	}
-	if err := delta.Status(ctx, r.Client, before, s.host, delta.Locked); err != nil {
+	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	transition.Tell(r.Recorder, before, s.host)
+	readyevent.Record(r.Recorder, before, s.host)
 	return nil
 }
 

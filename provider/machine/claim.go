@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/delta"
 	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/placement"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -66,7 +66,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 		before := host.DeepCopy()
 		host.Spec.Claim = claim.New(host, s.capstan, s.machine)
 		moving.Mark(host)
-		switch err := delta.Patch(ctx, r.Client, before, host, delta.Locked); {
+		switch err := patch.Object(ctx, r.Client, before, host, patch.Locked); {
 		case err == nil:
 			s.host = host
 			r.Recorder.Eventf(s.capstan, host, "Normal", "HostClaimed", "Claim", "claimed host %s in zone %s", host.Name, host.Spec.Zone)

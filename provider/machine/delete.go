@@ -11,7 +11,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -78,7 +78,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 func (r *Reconciler) releaseHost(ctx context.Context, host *infrav1.CapstanHost) error {
 	before := host.DeepCopy()
 	host.Spec.Claim.Released = true
-	if err := delta.Patch(ctx, r.Client, before, host, delta.Locked); err != nil {
+	if err := patch.Object(ctx, r.Client, before, host, patch.Locked); err != nil {
 		return fmt.Errorf("releasing host %s: %w", host.Name, err)
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -34,5 +34,5 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error)
 	}
 	before := s.host.DeepCopy() // a claim of an earlier version, which said so afterwards
 	s.host.Spec.Claim.BootstrapReady = true
-	return step.Next(), delta.Patch(ctx, r.Client, before, s.host, delta.Locked)
+	return step.Next(), patch.Object(ctx, r.Client, before, s.host, patch.Locked)
 }

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -15,7 +15,7 @@ import (
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.AddFinalizer(s.capstan, infrav1.MachineFinalizer)
-	return step.Next(), delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked)
+	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Locked)
 }
 
 // heldByUs stops a deletion in which we have no part, or no more.
@@ -31,7 +31,7 @@ func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) 
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.RemoveFinalizer(s.capstan, infrav1.MachineFinalizer)
-	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Locked); client.IgnoreNotFound(err) != nil {
+	if err := patch.Object(ctx, r.Client, before, s.capstan, patch.Locked); client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, err
 	}
 	s.gone = true

@@ -3,7 +3,7 @@ package machine
 import (
 	"context"
 
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -14,7 +14,7 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 	}
 	before := s.capstan.DeepCopy()
 	s.capstan.Spec.ProviderID = s.host.Spec.Claim.ProviderID
-	if err := delta.Patch(ctx, r.Client, before, s.capstan, delta.Unlocked); err != nil {
+	if err := patch.Object(ctx, r.Client, before, s.capstan, patch.Unlocked); err != nil {
 		return step.Answer{}, err
 	}
 	r.Recorder.Eventf(s.capstan, s.host, "Normal", "Bootstrapped", "Bootstrap", "host %s ran the bootstrap data", s.host.Name)

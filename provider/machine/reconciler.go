@@ -13,17 +13,17 @@ import (
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
-	"github.com/capstan-dev/capstan/provider/delta"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/readyevent"
 	"github.com/capstan-dev/capstan/provider/step"
-	"github.com/capstan-dev/capstan/provider/transition"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
-	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
 // Reconciler reconciles CapstanMachines. All fields are required, but Filter.
@@ -125,9 +125,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope) (time.Duration, 
 	default:
 		conclude(s)
 	}
-	if err := delta.Status(ctx, r.Client, before, s.capstan, delta.Locked); err != nil {
+	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	transition.Tell(r.Recorder, before, s.capstan)
+	readyevent.Record(r.Recorder, before, s.capstan)
 	return 0, nil
 }

@@ -8,8 +8,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/readyevent"
 	"github.com/capstan-dev/capstan/provider/step"
-	"github.com/capstan-dev/capstan/provider/transition"
 )
 
 // report waits for the end of the bootstrap and removes the data from the host's reach, whatever the end was. A machine that has a
@@ -31,7 +31,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) 
 	}
 	if report.Phase == infrav1.BootstrapFailed {
 		// Final (IM-50): the data may hold a token that is used up, and half of a bootstrap is no ground to start from.
-		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", transition.Note(failure(s.host.Name, report)))
+		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", readyevent.Note(failure(s.host.Name, report)))
 		return step.Stop(), nil
 	}
 	return step.Next(), nil

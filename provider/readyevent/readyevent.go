@@ -1,6 +1,6 @@
-// Package transition tells people, in events, of changes of condition Ready that they would ask about: what keeps an object from its work, and that
-// it is over.
-package transition
+// Package readyevent records an Event when condition Ready changes in a way that people ask about: what keeps an object from working, and
+// that it works again.
+package readyevent
 
 import (
 	"strings"
@@ -34,8 +34,8 @@ type Object interface {
 	conditions.Getter
 }
 
-// Tell records an event if Ready changed between two states of an object in a way that is worth one. The second state must be written already.
-func Tell(recorder events.EventRecorder, before, after Object) {
+// Record records an event if Ready changed between two states of an object in a way that is worth one. The second state must be written already.
+func Record(recorder events.EventRecorder, before, after Object) {
 	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
 		recorder.Eventf(after, nil, kind, reason, "Reconcile", "%s", Note(note))
 	}

@@ -1,4 +1,4 @@
-// Package nudge tells Cluster API's controllers at once what they would find out by asking again after 15 or 20 seconds.
+// Package wakeup wakes controllers of Cluster API at once where they would find a change only by polling every 15 or 20 seconds.
 //
 // Four things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy (KubeadmControlPlane asks
 // again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the control plane becomes stable (MachineSet, 15 s), an extension whose calls failed
@@ -7,7 +7,7 @@
 //
 // All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events. [Cache] is that
 // ClusterCache with a second way into the same queues. Nothing is written to the API server, and nothing reaches into a controller.
-package nudge
+package wakeup
 
 import (
 	"context"
@@ -44,7 +44,7 @@ const registerPause = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Cache is a ClusterCache that can nudge the controllers it serves. Make it with [New], give it to all controllers, then call
+// Cache is a ClusterCache that can wake the controllers it serves. Make it with [New], give it to all controllers, then call
 // [Cache.SetupWithManager].
 type Cache struct {
 	clustercache.ClusterCache
@@ -72,15 +72,15 @@ func (c *Cache) GetClusterSource(name string, mapFunc func(context.Context, clie
 	})
 }
 
-// SetupWithManager adds the controller that watches for what is worth a nudge. It must come after the controllers that use the Cache.
+// SetupWithManager adds the controller that watches for what is worth a wakeup. It must come after the controllers that use the Cache.
 func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) error {
 	watcher := &podWatcher{cache: c}
 	pods.Reconciler = watcher
 	var err error
-	if watcher.controller, err = controller.New("nudge", mgr, pods); err != nil {
+	if watcher.controller, err = controller.New("wakeup", mgr, pods); err != nil {
 		return fmt.Errorf("adding the nudging controller: %w", err)
 	}
-	clusters := c.ClusterCache.GetClusterSource("nudge", func(_ context.Context, cluster client.Object) []ctrl.Request {
+	clusters := c.ClusterCache.GetClusterSource("wakeup", func(_ context.Context, cluster client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 	})
 	kcps := source.Kind(mgr.GetCache(), &controlplanev1.KubeadmControlPlane{}, handler.TypedFuncs[*controlplanev1.KubeadmControlPlane, reconcile.Request]{
@@ -121,11 +121,11 @@ func (c *Cache) addAfter(controller string, key types.NamespacedName, pause time
 	}
 }
 
-// controlPlaneChanged nudges the MachineSets that may have waited for this control plane.
+// controlPlaneChanged wakes the MachineSets that may have waited for this control plane.
 func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.KubeadmControlPlane) {
 	var list clusterv1.MachineSetList
 	if err := c.reader.List(ctx, &list, client.InNamespace(kcp.Namespace), inCluster(kcp.Labels[clusterv1.ClusterNameLabel])); err != nil {
-		return // without a nudge it only takes longer
+		return // without a wakeup it only takes longer
 	}
 	for i := range list.Items {
 		if heldBack(&list.Items[i]) {
@@ -134,7 +134,7 @@ func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.Kub
 	}
 }
 
-// extensionDiscovered nudges the topologies that may have waited for an extension, of whatever namespace.
+// extensionDiscovered wakes the topologies that may have waited for an extension, of whatever namespace.
 func (c *Cache) extensionDiscovered(ctx context.Context) {
 	var list clusterv1.ClusterList
 	if err := c.reader.List(ctx, &list); err != nil {
@@ -147,7 +147,7 @@ func (c *Cache) extensionDiscovered(ctx context.Context) {
 	}
 }
 
-// controlPlanePodChanged nudges the control plane of a cluster.
+// controlPlanePodChanged wakes the control plane of a cluster.
 func (c *Cache) controlPlanePodChanged(ctx context.Context, key types.NamespacedName) {
 	var cluster clusterv1.Cluster
 	if err := c.reader.Get(ctx, key, &cluster); err != nil {
@@ -158,7 +158,7 @@ func (c *Cache) controlPlanePodChanged(ctx context.Context, key types.Namespaced
 	}
 }
 
-// podLeft nudges the Machine that is being deleted and whose Node the Pod was on.
+// podLeft wakes the Machine that is being deleted and whose Node the Pod was on.
 func (c *Cache) podLeft(ctx context.Context, cluster types.NamespacedName, pod *corev1.Pod) {
 	var list clusterv1.MachineList
 	if err := c.reader.List(ctx, &list, client.InNamespace(cluster.Namespace), inCluster(cluster.Name)); err != nil {

@@ -1,5 +1,5 @@
-// Package originals keeps what bootstrap data changes on a host as it was before, so that cleaning can put it back.
-package originals
+// Package undo keeps the originals of what bootstrap data changes on a host, so that cleaning can restore them.
+package undo
 
 import (
 	"bytes"

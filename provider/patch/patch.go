@@ -1,9 +1,9 @@
-// Package delta writes the difference between two states of an object as one merge patch, and nothing when there is none.
+// Package patch writes the difference between two states of an object as one merge patch, and nothing if they are equal.
 //
 // Writing differences leaves the fields of others alone (IM-56). One patch for a whole status, conditions included, keeps
 // together what must become visible together (IC-51, IM-53), and a locked patch fails with a conflict when it was computed from an
 // object that is no longer the newest.
-package delta
+package patch
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const (
 	Locked Lock = true
 )
 
-// Patch writes what differs outside of status. after is brought up to date by the answer, status included.
-func Patch(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
+// Object writes what differs outside of status. after is brought up to date by the answer, status included.
+func Object(ctx context.Context, c client.Client, before, after client.Object, lock Lock) error {
 	patch, changed, err := diff(before, after, lock)
 	if err != nil || !changed {
 		return err

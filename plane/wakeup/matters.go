@@ -1,4 +1,4 @@
-package nudge
+package wakeup
 
 import (
 	"slices"

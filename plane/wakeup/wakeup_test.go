@@ -1,4 +1,4 @@
-package nudge
+package wakeup
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func (inner) GetClusterSource(string, func(context.Context, client.Object) []ctr
 	return source.Func(func(context.Context, queue) error { return nil })
 }
 
-// started returns a Cache whose controllers are started, over objects, and a function that takes what was nudged meanwhile.
+// started returns a Cache whose controllers are started, over objects, and a function that takes what was woken meanwhile.
 func started(t *testing.T, objects ...client.Object) (*Cache, func() []string) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -130,7 +130,7 @@ func TestPods(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cache, nudged := started(t, objects...)
+			cache, woken := started(t, objects...)
 			h := (&podWatcher{cache: cache}).handler(types.NamespacedName{Namespace: "ns", Name: "demo"})
 			trim := func(p *corev1.Pod) *corev1.Pod { // as it comes from the cache
 				out, err := TrimPod(p)
@@ -147,8 +147,8 @@ func TestPods(t *testing.T) {
 			default:
 				h.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: trim(c.old), ObjectNew: trim(c.new)}, nil)
 			}
-			if got := nudged(); !slices.Equal(got, c.want) {
-				t.Errorf("nudged %v, want %v", got, c.want)
+			if got := woken(); !slices.Equal(got, c.want) {
+				t.Errorf("woken %v, want %v", got, c.want)
 			}
 		})
 	}
@@ -157,11 +157,11 @@ func TestPods(t *testing.T) {
 func TestOtherControlPlanesAreNotNudged(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: object("demo")}
 	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: "OtherControlPlane", Name: "demo-cp"}
-	cache, nudged := started(t, cluster)
+	cache, woken := started(t, cluster)
 	cache.controlPlanePodChanged(t.Context(), types.NamespacedName{Namespace: "ns", Name: "demo"})
 	cache.controlPlanePodChanged(t.Context(), types.NamespacedName{Namespace: "ns", Name: "no-such-cluster"})
-	if got := nudged(); len(got) != 0 {
-		t.Errorf("nudged %v", got)
+	if got := woken(); len(got) != 0 {
+		t.Errorf("woken %v", got)
 	}
 }
 
@@ -173,10 +173,10 @@ func TestMachineSets(t *testing.T) {
 	}
 	deleted := set("deleted", 2, 0)
 	deleted.DeletionTimestamp, deleted.Finalizers = ptr.To(metav1.Now()), []string{"keep"}
-	cache, nudged := started(t, set("held-back", 2, 1), set("complete", 2, 2), deleted)
+	cache, woken := started(t, set("held-back", 2, 1), set("complete", 2, 2), deleted)
 	cache.controlPlaneChanged(t.Context(), &controlplanev1.KubeadmControlPlane{ObjectMeta: object("demo-cp")})
-	if got, want := nudged(), []string{"machineset ns/held-back"}; !slices.Equal(got, want) {
-		t.Errorf("nudged %v, want %v", got, want)
+	if got, want := woken(), []string{"machineset ns/held-back"}; !slices.Equal(got, want) {
+		t.Errorf("woken %v, want %v", got, want)
 	}
 }
 
@@ -194,16 +194,16 @@ func TestTopologies(t *testing.T) {
 	plain := cluster("without-topology", metav1.ConditionFalse)
 	plain.Spec.Topology = clusterv1.Topology{}
 	synctest.Test(t, func(t *testing.T) {
-		cache, nudged := started(t, cluster("held-back", metav1.ConditionFalse), cluster("done", metav1.ConditionTrue), deleted, pending, plain)
+		cache, woken := started(t, cluster("held-back", metav1.ConditionFalse), cluster("done", metav1.ConditionTrue), deleted, pending, plain)
 		cache.extensionDiscovered(t.Context())
 		synctest.Wait()
-		if got := nudged(); len(got) != 0 {
-			t.Errorf("nudged %v before the extension is registered", got)
+		if got := woken(); len(got) != 0 {
+			t.Errorf("woken %v before the extension is registered", got)
 		}
 		time.Sleep(registerPause)
 		synctest.Wait()
-		if got, want := nudged(), []string{"topology/cluster ns/deleted", "topology/cluster ns/held-back", "topology/cluster ns/pending"}; !slices.Equal(got, want) {
-			t.Errorf("nudged %v, want %v", got, want)
+		if got, want := woken(), []string{"topology/cluster ns/deleted", "topology/cluster ns/held-back", "topology/cluster ns/pending"}; !slices.Equal(got, want) {
+			t.Errorf("woken %v, want %v", got, want)
 		}
 	})
 }
@@ -257,7 +257,7 @@ func TestAControllerThatWasNotStartedIsNotNudged(*testing.T) {
 	New(inner{}, nil).add(machines, types.NamespacedName{Namespace: "ns", Name: "m"}) // and nothing panics
 }
 
-// TestNamesAreUpstreams fails when an update of Cluster API calls its sources by other names: nothing would be nudged any more.
+// TestNamesAreUpstreams fails when an update of Cluster API calls its sources by other names: nothing would be woken any more.
 func TestNamesAreUpstreams(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {

@@ -1,4 +1,4 @@
-package originals
+package undo
 
 import (
 	"os"

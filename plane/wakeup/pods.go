@@ -1,4 +1,4 @@
-package nudge
+package wakeup
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type podWatcher struct {
 func (w *podWatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := req.NamespacedName
 	err := w.cache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Pod, reconcile.Request]{
-		Name: "nudge-pods", Watcher: w.controller, Kind: &corev1.Pod{}, EventHandler: w.handler(cluster),
+		Name: "wakeup-pods", Watcher: w.controller, Kind: &corev1.Pod{}, EventHandler: w.handler(cluster),
 	}))
 	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, fmt.Errorf("watching the Pods of the cluster: %w", err)

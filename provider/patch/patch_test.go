@@ -1,4 +1,4 @@
-package delta
+package patch
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func TestNothingIsWrittenWithoutADifference(t *testing.T) {
 	c, writes := api(t)
 	h := read(t, c)
 	for _, lock := range []Lock{Locked, Unlocked} {
-		if err := Patch(t.Context(), c, h.DeepCopy(), h, lock); err != nil {
+		if err := Object(t.Context(), c, h.DeepCopy(), h, lock); err != nil {
 			t.Fatal(err)
 		}
 		if err := Status(t.Context(), c, h.DeepCopy(), h, lock); err != nil {
@@ -72,7 +72,7 @@ func TestOnlyTheDifferenceIsWritten(t *testing.T) {
 	}
 	before := ours.DeepCopy()
 	ours.Spec.Unschedulable = true
-	if err := Patch(t.Context(), c, before, ours, Unlocked); err != nil {
+	if err := Object(t.Context(), c, before, ours, Unlocked); err != nil {
 		t.Fatal(err)
 	}
 	before = ours.DeepCopy()
@@ -98,7 +98,7 @@ func TestALockedPatchOfAnOldObjectIsAConflict(t *testing.T) {
 	}
 	before := old.DeepCopy()
 	old.Spec.Claim = &infrav1.HostClaim{Machine: "m"}
-	if err := Patch(t.Context(), c, before, old, Locked); !apierrors.IsConflict(err) {
+	if err := Object(t.Context(), c, before, old, Locked); !apierrors.IsConflict(err) {
 		t.Errorf("patching an old object gave %v, want a conflict", err)
 	}
 	before = old.DeepCopy()

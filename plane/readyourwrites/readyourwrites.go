@@ -1,10 +1,10 @@
-// Package ownwrites makes a process read its own writes: a request that changes an object returns only when the caches of this process have
+// Package readyourwrites makes a process read its own writes: a request that changes an object returns only when the caches of this process have
 // seen the change.
 //
 // A controller that reads from a cache right after it wrote may not find what it made, and make it again. Cluster API guards against that in
 // the same place where it limits each object to one reconcile per second; with that limit off, this package is the guard, and a wider one: it covers
 // every write of the process, whoever wrote.
-package ownwrites
+package readyourwrites
 
 import (
 	"bytes"
