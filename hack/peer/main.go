@@ -1,7 +1,7 @@
-// Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That one is internal to its module, so its source is
-// copied from the module cache into .cache/peer, under other import paths, and laid over the tree for this one run: nothing of it is
-// committed, and without this command it is not there. The tests of speed, in testdata, are laid over it too; other
-// tests have the build tag "peer".
+// Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That client is internal
+// to its module, so its source is copied from the module cache into .cache/peer, under import paths of ours, and laid over
+// the tree for this one run. The tests in testdata are laid over the packages that they test. Without this command, neither
+// those packages nor those tests exist.
 //
 //	go run ./hack/peer ./runtime/internal/speed -count=1 -v
 //
@@ -23,12 +23,18 @@ const (
 	// theirs and ours are import paths: what is copied, and what the tests import.
 	theirs = module + "/internal/runtime"
 	ours   = "github.com/capstan-dev/capstan/runtime/internal/peer"
-	// folder is where the import path ours lies in the tree.
-	folder = "runtime/internal/peer"
-	// tests are laid over the package measured. They start a server of their own in TestMain, which is nothing for the package itself.
-	tests    = "hack/peer/testdata"
-	measured = "runtime/internal/speed"
+	// directory is where the import path ours would lie in the tree. It exists in the overlay only.
+	directory = "runtime/internal/peer"
+	// tests holds a directory of tests for each package in tested.
+	tests = "hack/peer/testdata"
 )
+
+// tested maps directories of tests to the packages that they are laid over. The tests of speed start a server in TestMain,
+// which the package itself must not.
+var tested = map[string]string{
+	"speed":  "runtime/internal/speed",
+	"server": "runtime/server",
+}
 
 // packages of theirs that the client consists of.
 var packages = []string{"client", "registry", "metrics"}
@@ -55,19 +61,15 @@ func run(args []string) error {
 	}
 	overlay := map[string]string{}
 	for _, name := range packages {
-		if err := copyPackage(overlay, filepath.Join(source, "internal", "runtime", name), filepath.Join(scratch, name), filepath.Join(root, folder, name)); err != nil {
+		if err := copyPackage(overlay, filepath.Join(source, "internal", "runtime", name),
+			filepath.Join(scratch, name), filepath.Join(root, directory, name)); err != nil {
 			return err
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(root, tests, "*_test.go"))
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("no tests in %s: run this command in the root of the repository", tests)
-	}
-	for _, file := range files {
-		overlay[filepath.Join(root, measured, filepath.Base(file))] = file
+	for name, over := range tested {
+		if err := layTests(overlay, filepath.Join(root, tests, name), filepath.Join(root, over)); err != nil {
+			return err
+		}
 	}
 	data, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
@@ -77,12 +79,27 @@ func run(args []string) error {
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", append([]string{"test", "-vet=off", "-tags", "peer", "-overlay", file}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-vet=off", "-overlay", file}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
 
-// locate returns the folder of the module.
+// layTests lays the tests of one directory over a package.
+func layTests(overlay map[string]string, from, over string) error {
+	files, err := filepath.Glob(filepath.Join(from, "*_test.go"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no tests in %s: run this command in the root of the repository", from)
+	}
+	for _, file := range files {
+		overlay[filepath.Join(over, filepath.Base(file))] = file
+	}
+	return nil
+}
+
+// locate returns the directory of the module.
 func locate() (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", module)
 	cmd.Stderr = os.Stderr
@@ -94,7 +111,7 @@ func locate() (string, error) {
 	return found.Dir, nil
 }
 
-// copyPackage copies the sources of a package without its tests, and lays them over the folder where they are imported from.
+// copyPackage copies the sources of a package without its tests, and lays them over the directory that is imported.
 func copyPackage(overlay map[string]string, from, to, over string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
 	if err != nil {

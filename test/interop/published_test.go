@@ -9,7 +9,7 @@ import (
 )
 
 // An extension that is built with our server works with the client of Cluster API's own reconcilers, which is internal to its module: see the command
-// hack/peer (RX-03, RX-07).
+// hack/peer (RX-03, RX-07, RX-11).
 func TestOurServerWithThePublishedClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -1,5 +1,3 @@
-//go:build peer
-
 package server_test
 
 import (
