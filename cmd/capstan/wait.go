@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	polling "github.com/capstan-dev/capstan/internal/poll"
 )
 
 // progress is how far a cluster is.
@@ -144,30 +146,10 @@ func (a *app) waitForCluster(ctx context.Context, c client.WithWatch, name strin
 	return fmt.Errorf("watching cluster %s: %w", name, err)
 }
 
-// poll calls done until it is true, which ends it with done's error, or until it fails forty times in a row, or ctx ends. The management plane may restart meanwhile, so
-// some failures are borne.
+// poll is [polling.Until], which also stops when the dock has ended: nothing can become true then.
 func poll(ctx context.Context, done func() (bool, error)) error {
-	failures := 0
-	for {
+	return polling.Until(ctx, func() (bool, error) {
 		ok, err := done()
-		switch {
-		case ok:
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, errDockEnded):
-			return err
-		case err != nil:
-			if failures++; failures >= 40 {
-				return err
-			}
-		default:
-			failures = 0
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(250 * time.Millisecond):
-		}
-	}
+		return ok || errors.Is(err, errDockEnded), err
+	})
 }

@@ -1,0 +1,52 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestUntil: what is over is over, also if it went wrong; other failures are borne for a while.
+func TestUntil(t *testing.T) {
+	wrong := errors.New("wrong")
+	for name, c := range map[string]struct {
+		answer func(call int) (bool, error)
+		calls  int
+		want   error
+	}{
+		"done at once":         {func(int) (bool, error) { return true, nil }, 1, nil},
+		"over, and wrong":      {func(int) (bool, error) { return true, wrong }, 1, wrong},
+		"done after a failure": {func(call int) (bool, error) { return call == 2, map[int]error{1: wrong}[call] }, 2, nil},
+		"it fails for ever":    {func(int) (bool, error) { return false, wrong }, maxFailures, wrong},
+		"a success between failures starts the count anew": {func(call int) (bool, error) {
+			if call == maxFailures-1 {
+				return false, nil
+			}
+			return false, wrong
+		}, 2*maxFailures - 1, wrong},
+		"the time is up": {func(int) (bool, error) { return false, nil }, 241, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute+pause/2)
+				defer cancel()
+				calls := 0
+				err := Until(ctx, func() (bool, error) { calls++; return c.answer(calls) })
+				if !errors.Is(err, c.want) || calls != c.calls {
+					t.Errorf("%v after %d calls, want %v after %d", err, calls, c.want, c.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestUntilAsksOnceWhenTheContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	calls := 0
+	if err := Until(ctx, func() (bool, error) { calls++; return false, nil }); !errors.Is(err, context.Canceled) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
