@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,29 +22,24 @@ func (a *app) hookCalls(cluster string) ([]record.Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls := []record.Call{}
-	for _, c := range all {
-		if cluster == "" || (c.Object.Name == cluster && c.Object.Namespace == a.namespace) {
-			calls = append(calls, c)
-		}
-	}
-	return calls, nil
+	return record.Of(all, a.namespace, cluster), nil
 }
 
 func (a *app) hookTable(calls []record.Call) error {
 	rows := make([][]string, 0, len(calls))
-	for _, g := range groupCalls(calls) {
-		answer := string(g.call.Answer)
-		if g.times > 1 {
-			answer = fmt.Sprintf("%s (%d times)", answer, g.times)
+	for _, g := range record.Repeats(calls) {
+		answer := string(g.Call.Answer)
+		if g.Times > 1 {
+			answer = fmt.Sprintf("%s (%d times)", answer, g.Times)
 		}
-		text := blockText(g.call)
-		if g.call.PassedBy != "" {
-			text = "by " + g.call.PassedBy + "; it says: " + text
+		text := g.Call.Why()
+		if g.Call.PassedBy != "" {
+			text = "by " + g.Call.PassedBy + "; it says: " + text
 		}
 		rows = append(rows, []string{
-			g.call.Time.Local().Format(time.TimeOnly), hookName(g.call.Hook), g.call.Object.Name, g.call.Extension + "/" + g.call.Handler,
-			answer, g.call.Duration.Round(100 * time.Microsecond).String(), oneLine(text, 100),
+			g.Call.Time.Local().Format(time.TimeOnly), g.Call.HookName(), g.Call.Object.Name,
+			g.Call.Extension + "/" + g.Call.Handler, answer,
+			g.Call.Duration.Round(100 * time.Microsecond).String(), oneLine(text, 100),
 		})
 	}
 	return a.table([]string{"TIME", "HOOK", "OBJECT", "EXTENSION", "ANSWER", "TOOK", "MESSAGE"}, rows)
@@ -61,27 +55,5 @@ func (a *app) writeHooks(cluster string) error {
 	return a.hookTable(calls)
 }
 
-// callGroup is a run of calls of one handler with one answer: a blocked hook is called again and again.
-type callGroup struct {
-	call  record.Call // the last one
-	times int
-}
-
-// groupCalls joins calls that follow one another and differ in time only.
-func groupCalls(calls []record.Call) []callGroup {
-	var groups []callGroup
-	for _, c := range calls {
-		if n := len(groups); n > 0 {
-			last := groups[n-1].call
-			if last.Hook == c.Hook && last.Extension == c.Extension && last.Handler == c.Handler && last.Object == c.Object && last.Answer == c.Answer && last.Answer != record.Success {
-				groups[n-1] = callGroup{c, groups[n-1].times + 1}
-				continue
-			}
-		}
-		groups = append(groups, callGroup{c, 1})
-	}
-	return groups
-}
-
 // hookName shortens group/version/Name to Name.
-func hookName(hook string) string { return hook[strings.LastIndex(hook, "/")+1:] }
+func hookName(hook string) string { return record.HookName(hook) }

@@ -69,12 +69,12 @@ func (a *app) unblock(ctx context.Context, name, hook string, order unblock.Orde
 	if err != nil {
 		return hint("see: capstan hook timeline "+name, "unblocking cluster %s: %w", name, err)
 	}
-	order.Hook = hookName(blocks[0].Call.Hook)
+	order.Hook = blocks[0].Call.HookName()
 	if order.By, err = whoAmI(ctx, c); err != nil {
 		return err
 	}
 	for _, b := range blocks {
-		fmt.Fprintf(a.err, "%s/%s: %s\n", b.Call.Extension, b.Call.Handler, oneLine(blockText(b.Call), 160))
+		fmt.Fprintf(a.err, "%s/%s: %s\n", b.Call.Extension, b.Call.Handler, oneLine(b.Call.Why(), 160))
 	}
 	if err := grant(ctx, c, cluster, order); err != nil {
 		return err
@@ -149,15 +149,15 @@ func notPassed(calls []record.Call, order unblock.Order) error {
 // passedSince tells whether an administrator's permission was used. Pure.
 func passedSince(calls []record.Call, hook string, after time.Time) bool {
 	return slices.ContainsFunc(calls, func(c record.Call) bool {
-		return c.Answer == record.Passed && hookName(c.Hook) == hook && c.Time.After(after)
+		return c.Answer == record.Passed && c.HookName() == hook && c.Time.After(after)
 	})
 }
 
 // stillBlocked says who else holds the cluster back. Pure.
 func stillBlocked(calls []record.Call, order unblock.Order) string {
 	for _, b := range record.Blocks(calls) {
-		if hookName(b.Call.Hook) == order.Hook && order.Extension != "" && b.Call.Extension != order.Extension {
-			return fmt.Sprintf("extension %s blocks, too: %s", b.Call.Extension, oneLine(blockText(b.Call), 100))
+		if b.Call.HookName() == order.Hook && order.Extension != "" && b.Call.Extension != order.Extension {
+			return fmt.Sprintf("extension %s blocks, too: %s", b.Call.Extension, oneLine(b.Call.Why(), 100))
 		}
 	}
 	return "waiting until the cluster is asked about again"
@@ -171,7 +171,7 @@ func blocksAt(all []record.Block, hook, extension string) ([]record.Block, error
 	var found []record.Block
 	var others []string
 	for _, b := range all {
-		name := hookName(b.Call.Hook)
+		name := b.Call.HookName()
 		if strings.EqualFold(name, hook) && (extension == "" || extension == b.Call.Extension) {
 			found = append(found, b)
 		} else {
@@ -205,7 +205,7 @@ func (a *app) completeBlocked(cmd *cobra.Command, args []string, typed string) (
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completeBlocks(cmd, args, func(c record.Call) string { return hookName(c.Hook) })
+	return a.completeBlocks(cmd, args, func(c record.Call) string { return c.HookName() })
 }
 
 // completeBlocking completes the extensions that block a cluster.

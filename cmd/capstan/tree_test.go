@@ -3,14 +3,12 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/runtime/record"
 )
 
 func TestTree(t *testing.T) {
@@ -59,24 +57,4 @@ func normal(s string) string {
 		lines[i] = strings.Join(strings.Fields(l), " ")
 	}
 	return strings.Join(lines, "\n")
-}
-
-func TestGroupCalls(t *testing.T) {
-	at := time.Unix(0, 0)
-	call := func(hook string, answer record.Answer) record.Call {
-		at = at.Add(time.Second)
-		return record.Call{Time: at, Hook: hook, Extension: "e", Handler: "h", Object: record.Object{Name: "demo"}, Answer: answer}
-	}
-	groups := groupCalls([]record.Call{
-		call("g/v/BeforeClusterCreate", record.Blocked), call("g/v/BeforeClusterCreate", record.Blocked), call("g/v/BeforeClusterCreate", record.Success),
-		call("g/v/AfterControlPlaneInitialized", record.Success), call("g/v/AfterControlPlaneInitialized", record.Success),
-	})
-	var got []string
-	for _, g := range groups {
-		got = append(got, hookName(g.call.Hook)+" "+string(g.call.Answer)+strings.Repeat("*", g.times))
-	}
-	want := "BeforeClusterCreate Blocked**, BeforeClusterCreate Success*, AfterControlPlaneInitialized Success*, AfterControlPlaneInitialized Success*"
-	if strings.Join(got, ", ") != want {
-		t.Errorf("groups %v, want %s", got, want)
-	}
 }
