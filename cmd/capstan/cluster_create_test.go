@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	hints "github.com/capstan-dev/capstan/internal/hint"
 )
 
 func TestValidate(t *testing.T) {
@@ -36,7 +38,7 @@ func TestValidate(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
-			if _, ok := err.(hinted); !ok {
+			if hints.Of(err) == "" {
 				t.Errorf("error %v has no hint", err)
 			}
 		})

@@ -36,7 +36,7 @@ func TestWithoutAPlane(t *testing.T) {
 		"CoreProvider":            {"config", "repositories"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(append([]string{"--home", filepath.Join(dir, "plane"), "clusterctl"}, args...), strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
+		if code := run("capstan", append([]string{"--home", filepath.Join(dir, "plane"), "clusterctl"}, args...), strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("capstan clusterctl %s: exit code %d, want %q\n%s%s", strings.Join(args, " "), code, want, &out, &errs)
 		}
 	}

@@ -2,52 +2,44 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"sort"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/local"
 )
 
-// newScheme has the types that the command line works with.
-func newScheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, runtimev1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			panic(err) // two types under one name: a mistake in the program
-		}
-	}
-	return scheme
+// place is where the local management plane is.
+func (a *app) place() local.Place {
+	return local.Place{Home: string(a.home), Binaries: string(a.bin)}
 }
 
 // client connects to the management plane.
-func (a *app) client() (client.WithWatch, error) {
-	if _, err := os.Stat(a.home.Kubeconfig()); errors.Is(err, os.ErrNotExist) {
-		return nil, hint("run: capstan up", "no management plane in %s", a.home)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", a.home.Kubeconfig())
-	if err != nil {
-		return nil, hint("run: capstan up", "reading %s: %w", a.home.Kubeconfig(), err)
-	}
-	config.QPS, config.Burst = 100, 200
-	c, err := client.NewWithWatch(config, client.Options{Scheme: newScheme()})
-	if err != nil {
-		return nil, hint("run: capstan up", "connecting to the management plane: %w", err)
-	}
-	return c, nil
+func (a *app) client() (client.WithWatch, error) { return local.Connect(string(a.home)) }
+
+// dock connects to the dock, which need not run.
+func (a *app) dock() *dock.Client { return dock.Connect(string(a.home)) }
+
+// status describes the management plane as it is now.
+func (a *app) status(ctx context.Context) (local.PlaneStatus, error) {
+	return local.Status(ctx, a.place())
+}
+
+// newScheme has the types that the command line works with.
+func newScheme() *runtime.Scheme { return local.NewScheme() }
+
+// relayName is the name of the relay of a cluster in the dock.
+func relayName(namespace, cluster string) string { return local.RelayName(namespace, cluster) }
+
+// lockFile waits until nobody else holds a file; others are what may.
+func (a *app) lockFile(ctx context.Context, path, others string) (unlock func(), err error) {
+	return local.LockFile(ctx, path, others, a.progress())
 }
 
 // cluster gets a Cluster by name; an unknown name is answered with those that exist.

@@ -27,7 +27,7 @@ func capstan(t *testing.T, in string, args ...string) (code int, out, errOut str
 	t.Helper()
 	t.Setenv("CAPSTAN_HOME", t.TempDir())
 	var stdout, stderr bytes.Buffer
-	code = run(args, strings.NewReader(in), &stdout, &stderr)
+	code = run("capstan", args, strings.NewReader(in), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 

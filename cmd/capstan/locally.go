@@ -2,29 +2,17 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/local"
 )
-
-// dock connects to the dock, which need not run.
-func (a *app) dock() *dock.Client { return dock.Connect(string(a.home)) }
-
-// relayName is the name of the balancer and of the relay of a cluster in the dock. The dock's names are DNS labels, which can hold
-// neither a namespace and a name without a collision, nor a dot, nor all of a long name: a hash makes it unique.
-func relayName(namespace, cluster string) string {
-	sum := sha256.Sum256([]byte(namespace + "/" + cluster))
-	return fmt.Sprintf("c-%.40s-%x", strings.ReplaceAll(cluster, ".", "-"), sum[:5])
-}
 
 // localBalancer gives clusters balancers of the dock.
 type localBalancer struct{ dock *dock.Client }
@@ -78,11 +66,8 @@ func (s localSupplier) List(ctx context.Context) ([]string, error) {
 
 // agentServer is where agents on local hosts reach the plane's API server.
 func agentServer() string {
-	return "https://" + net.JoinHostPort(dock.Gateway, strconv.Itoa(planePort))
+	return "https://" + net.JoinHostPort(dock.Gateway, strconv.Itoa(local.PlanePort))
 }
-
-// planePort is where the plane's API server listens, on all addresses of the dock; so it can't be 6443, which is the balancers'.
-const planePort = 7443
 
 // hookRetry bounds the wait of a hook that blocks: on one machine asking again is cheap, and hosts come free at any moment.
 const hookRetry = 5 * time.Second

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/extension"
 	"github.com/capstan-dev/capstan/internal/process"
+	"github.com/capstan-dev/capstan/local"
 	"github.com/capstan-dev/capstan/plane"
 	"github.com/capstan-dev/capstan/plane/controllers"
 	"github.com/capstan-dev/capstan/provider"
@@ -88,7 +89,7 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 	docked := a.dock()
 	defer docked.Close()
 	ports := plane.DockPorts
-	ports.APIServer = planePort
+	ports.APIServer = local.PlanePort
 	err = plane.Run(ctx, plane.Options{
 		Dir:      a.home.Plane(),
 		Kube:     kube,

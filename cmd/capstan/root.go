@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	hints "github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/home"
 	"github.com/capstan-dev/capstan/internal/steps"
+	"github.com/capstan-dev/capstan/local"
 )
 
 // version is set by the build.
@@ -34,25 +35,15 @@ type app struct {
 	bin       home.Binaries
 }
 
-// hinted is an error with advice: what to do next.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h hinted) Unwrap() error { return h.error }
-
 // hint returns an error made from format and args, with advice.
-func hint(advice, format string, args ...any) error {
-	return hinted{fmt.Errorf(format, args...), advice}
-}
+func hint(advice, format string, args ...any) error { return hints.Errorf(advice, format, args...) }
 
-// run is main without the process: it returns the exit code.
-func run(args []string, in io.Reader, out, errOut io.Writer) int {
+// run is main without the process: it returns the exit code. program is the name that the binary was called by.
+func run(program string, args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// The same binary is kubectl when it is called so: a plug-in-free way to have it in PATH.
-	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == "kubectl" {
+	if filepath.Base(program) == "kubectl" {
 		args = append([]string{"kubectl"}, args...)
 	}
 	a := &app{in: in, out: out, err: errOut}
@@ -66,9 +57,8 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 		return 0
 	}
 	fmt.Fprintf(errOut, "Error: %v\n", err)
-	var h hinted
-	if errors.As(err, &h) {
-		fmt.Fprintf(errOut, "Hint: %s\n", h.hint)
+	if advice := hints.Of(err); advice != "" {
+		fmt.Fprintf(errOut, "Hint: %s\n", advice)
 	}
 	return 1
 }
@@ -117,6 +107,25 @@ func (a *app) rootCommand() *cobra.Command {
 
 // steps returns a printer of progress on stderr.
 func (a *app) steps() *steps.Printer { return steps.New(a.err) }
+
+// progress returns a receiver of the events of package local that prints them on stderr.
+func (a *app) progress() local.Progress {
+	p := a.steps()
+	return func(e local.Event) {
+		switch e.Kind {
+		case local.StepStarted:
+			p.Start(e.Step)
+		case local.StepWaiting:
+			p.Detail(e.Text)
+		case local.StepDone:
+			p.Done()
+		case local.StepFailed:
+			p.Fail()
+		case local.Note:
+			fmt.Fprintln(a.err, e.Text)
+		}
+	}
+}
 
 // next prints what a user may type next. Commands about clusters and hosts get the namespace of this one.
 func (a *app) next(lines ...string) {

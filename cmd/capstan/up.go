@@ -18,9 +18,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/steps"
+	"github.com/capstan-dev/capstan/local"
 )
 
-// planeUnit is the name of the plane's unit and of its relay in the dock.
 const planeUnit = "plane"
 
 func (a *app) upCommand() *cobra.Command {
@@ -42,6 +42,13 @@ Nothing on the machine's own network changes. Doing it again is harmless; what w
 	cmd.Flags().IntVar(&hosts, "hosts", 0, "number of local hosts in the inventory (default: what the machine can hold)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Minute, "how long to wait")
 	return cmd
+}
+
+func (a *app) lock(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(string(a.home), 0o700); err != nil {
+		return nil, hint("choose another directory with --home or CAPSTAN_HOME", "making the home directory: %w", err)
+	}
+	return a.lockFile(ctx, filepath.Join(string(a.home), "lock"), "capstan up or down")
 }
 
 func (a *app) up(ctx context.Context, hosts int) error {
@@ -111,7 +118,7 @@ func (a *app) start(ctx context.Context, self string, hosts int) error {
 	defer docked.Close()
 	var server string
 	if err := p.Run("way to the API server", func(func(string)) error {
-		server, err = docked.EnsureRelay(ctx, planeUnit, "127.0.0.1:"+strconv.Itoa(planePort))
+		server, err = docked.EnsureRelay(ctx, planeUnit, "127.0.0.1:"+strconv.Itoa(local.PlanePort))
 		return err
 	}); err != nil {
 		return explainDock(err)

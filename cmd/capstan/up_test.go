@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/capstan-dev/capstan/dock"
+	hints "github.com/capstan-dev/capstan/internal/hint"
 )
 
 func TestWhatTheDockRefusesComesWithAHint(t *testing.T) {
@@ -19,10 +19,9 @@ func TestWhatTheDockRefusesComesWithAHint(t *testing.T) {
 		"a full disk":                {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, "free some space"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got hinted
 			err := explainDock(c.err)
-			if !errors.As(err, &got) || !strings.Contains(got.hint, c.want) || !strings.Contains(err.Error(), c.err.Error()) {
-				t.Errorf("got %v with the hint %q, want %v with %q", err, got.hint, c.err, c.want)
+			if got := hints.Of(err); !strings.Contains(got, c.want) || !strings.Contains(err.Error(), c.err.Error()) {
+				t.Errorf("got %v with the hint %q, want %v with %q", err, got, c.err, c.want)
 			}
 		})
 	}

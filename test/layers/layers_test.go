@@ -27,9 +27,10 @@ var allowed = map[string][]string{
 	"dock":       {"internal"},
 	"release":    {"templates"},
 	"clusterctl": {"api", "templates", "provider"},
-	"cmd":        {"release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"test":       {"release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"hack":       {"release"},
+	"local":      {"plane", "dock", "provider", "extension", "clusterctl", "runtime", "api", "templates", "internal"},
+	"cmd":        {"local", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"test":       {"local", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"hack":       {"local", "release"},
 }
 
 type pkg struct {

@@ -1,4 +1,4 @@
-package main
+package local
 
 import (
 	"regexp"
@@ -13,7 +13,7 @@ func TestRelayNamesAreLabels(t *testing.T) {
 		"demo", "team.demo", "team-demo", "a.b.c", strings.Repeat("x", 39) + ".y", strings.Repeat("x", 63), strings.Repeat("x.", 126) + "x", strings.Repeat("x", 253),
 	} {
 		for _, namespace := range []string{"default", "other"} {
-			name := relayName(namespace, cluster)
+			name := RelayName(namespace, cluster)
 			if !label.MatchString(name) {
 				t.Errorf("%s/%s: %q is no label", namespace, cluster, name)
 			}
@@ -31,7 +31,7 @@ func TestRelayNamesStay(t *testing.T) {
 		"demo":                  "c-demo-02c8c86b63",
 		strings.Repeat("x", 50): "c-" + strings.Repeat("x", 40) + "-8fe52801fc",
 	} {
-		if got := relayName("default", cluster); got != want {
+		if got := RelayName("default", cluster); got != want {
 			t.Errorf("%s is %q, want %q", cluster, got, want)
 		}
 	}

@@ -1,0 +1,37 @@
+// Package hint makes errors that carry advice: the next thing to do. The advice is not part of the error's text, so that
+// a command can print it on a line of its own. Every error with a method Hint() string carries advice, whoever made it.
+package hint
+
+import (
+	"errors"
+	"fmt"
+)
+
+// advised is an error with advice.
+type advised struct {
+	error
+	hint string
+}
+
+// Unwrap returns the error without its advice.
+func (a *advised) Unwrap() error { return a.error }
+
+// Hint returns the advice.
+func (a *advised) Hint() string { return a.hint }
+
+// Errorf returns an error with advice, made from format and args like that of fmt.Errorf.
+func Errorf(advice, format string, args ...any) error {
+	return &advised{fmt.Errorf(format, args...), advice}
+}
+
+// Of returns the advice of err: that of the outermost error in its chain that has some, or "".
+func Of(err error) string {
+	var h interface {
+		error
+		Hint() string
+	}
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// ErrBusy is wrapped by the error of an operation that waited in vain for another one in the same home directory.
+var ErrBusy = errors.New("is still at work")
+
+// lockPause is the time between two tries to lock a file.
+const lockPause = 100 * time.Millisecond
+
+// lockHome lets one Up or Down at a time work on a home directory. A second one waits for the first.
+func lockHome(ctx context.Context, dir home.Dir, progress Progress) (unlock func(), err error) {
+	if err := os.MkdirAll(string(dir), 0o700); err != nil {
+		return nil, hint.Errorf("choose another directory with --home or CAPSTAN_HOME", "making the home directory: %w", err)
+	}
+	return LockFile(ctx, filepath.Join(string(dir), "lock"), "capstan up or down", progress)
+}
+
+// LockFile waits until nobody else holds the file at path, and makes it if it is missing; others says who may hold it. It
+// sends a Note before it waits. An error of a wait that ctx cut short wraps [ErrBusy].
+func LockFile(ctx context.Context, path, others string, progress Progress) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	for said := false; ; {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			file.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if !said {
+			progress.note("Another " + others + " is at work here; waiting for it.")
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, hint.Errorf("try again when it has ended", "another %s %w in %s", others, ErrBusy, filepath.Dir(path))
+		case <-time.After(lockPause):
+		}
+	}
+}

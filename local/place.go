@@ -1,0 +1,90 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// Namespace is where the plane registers the local hosts, and where clusters are unless another one is named.
+const Namespace = "default"
+
+// Place says where a local management plane is.
+type Place struct {
+	// Home is the directory that holds everything: at most 90 bytes as an absolute path. It need not exist. Required.
+	Home string
+	// Binaries is the directory with Capstan's binaries and its Kubernetes bundles, as "make build" leaves them. [Up] needs
+	// it; without it, [Status] names no Kubernetes versions.
+	Binaries string
+}
+
+// find returns the directories of p as absolute paths.
+func (p Place) find() (dir home.Dir, bin home.Binaries, err error) {
+	if dir, err = homeDir(p.Home); err != nil {
+		return "", "", err
+	}
+	if p.Binaries == "" {
+		return dir, "", nil
+	}
+	abs, err := filepath.Abs(p.Binaries)
+	if err != nil {
+		return "", "", fmt.Errorf("finding the directory with the binaries: %w", err)
+	}
+	return dir, home.Binaries(abs), nil
+}
+
+// homeDir returns the home directory at path.
+func homeDir(path string) (home.Dir, error) {
+	if path == "" {
+		return "", hint.Errorf("name the directory that holds everything of the plane", "no home directory is given")
+	}
+	return home.Find(path, func(string) string { return "" })
+}
+
+// newestBundle returns the newest Kubernetes version that a bundle exists for.
+func newestBundle(bin home.Binaries) (string, error) {
+	if bin == "" {
+		return "", hint.Errorf("name the directory in which make build left them", "no directory with Capstan's binaries is given")
+	}
+	bundles := bin.Bundles()
+	if len(bundles) == 0 {
+		return "", hint.Errorf("run: make build", "no Kubernetes bundle is built in %s/bundles", bin)
+	}
+	return bundles[0], nil
+}
+
+// ErrNotRunning is wrapped by errors of calls that need a dock while none runs in that home directory.
+var ErrNotRunning = dock.ErrNotRunning
+
+// NoPlaneError reports that a home directory has no management plane: none was started there, or it was removed.
+type NoPlaneError struct {
+	// Home is that directory.
+	Home string
+}
+
+// Error names the directory.
+func (e *NoPlaneError) Error() string { return "no management plane in " + e.Home }
+
+// Hint returns the command that starts one.
+func (e *NoPlaneError) Hint() string { return "run: capstan up" }
+
+// Kubeconfig returns the path of the kubeconfig with which the user of this machine reaches the management plane. If there
+// is none, the error is a [*NoPlaneError].
+func Kubeconfig(homePath string) (string, error) {
+	dir, err := homeDir(homePath)
+	if err != nil {
+		return "", err
+	}
+	path := dir.Kubeconfig()
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return "", &NoPlaneError{Home: string(dir)}
+	} else if err != nil {
+		return "", fmt.Errorf("looking for the kubeconfig: %w", err)
+	}
+	return path, nil
+}

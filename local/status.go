@@ -1,0 +1,111 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+)
+
+// Phase is how far the dock or the plane is.
+type Phase string
+
+// The phases: the dock is Running or Stopped, the plane is Ready, Starting or Stopped.
+const (
+	PhaseStopped  Phase = "Stopped"
+	PhaseStarting Phase = "Starting"
+	PhaseReady    Phase = "Ready"
+	PhaseRunning  Phase = "Running"
+)
+
+// PlaneStatus describes a management plane as it is now. Its JSON form is stable.
+type PlaneStatus struct {
+	Home     string `json:"home"`
+	Dock     Phase  `json:"dock"`  // Running or Stopped
+	Plane    Phase  `json:"plane"` // Ready, Starting or Stopped
+	Rootless bool   `json:"rootless"`
+	// Server is the URL of the API server on this machine.
+	Server string `json:"server,omitempty"`
+	// Kubeconfig is the path of the user's kubeconfig while the plane is Ready.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Versions are the Kubernetes versions that bundles exist for, newest first.
+	Versions []string `json:"kubernetesVersions"`
+	HostsOn  int      `json:"hostsOn"`
+	// Restarts counts how often the plane was started again since it was started first.
+	Restarts int `json:"planeRestarts"`
+	// Error is what keeps the plane from working.
+	Error string `json:"error,omitempty"`
+}
+
+// statusLimit bounds one question to the dock.
+const statusLimit = 10 * time.Second
+
+// Status asks the dock how it is, and looks whether the plane is ready. A dock that does not run is no error.
+func Status(ctx context.Context, place Place) (PlaneStatus, error) {
+	dir, bin, err := place.find()
+	if err != nil {
+		return PlaneStatus{}, err
+	}
+	s := PlaneStatus{Home: string(dir), Dock: PhaseStopped, Plane: PhaseStopped}
+	if bin != "" {
+		s.Versions = bin.Bundles()
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	docked := dock.Connect(string(dir))
+	defer docked.Close()
+	d, err := docked.Status(ctx)
+	if errors.Is(err, dock.ErrNotRunning) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	var ready time.Time
+	if file, err := os.Stat(dir.Ready()); err == nil {
+		ready = file.ModTime()
+	}
+	s.describe(d, ready)
+	if s.Plane == PhaseReady {
+		s.Kubeconfig = dir.Kubeconfig()
+	}
+	return s, nil
+}
+
+// describe sums up what a dock holds; ready is when the file was written that a ready plane leaves, zero if it is missing.
+func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
+	s.Dock, s.Rootless = PhaseRunning, d.Rootless
+	for _, h := range d.Hosts {
+		if h.State == dock.HostRunning {
+			s.HostsOn++
+		}
+	}
+	for _, u := range d.Units {
+		if u.Name != planeUnit {
+			continue
+		}
+		s.Restarts = u.Restarts
+		switch {
+		case u.Running && isOf(ready, u.Since):
+			s.Plane = PhaseReady
+		case u.Running:
+			s.Plane = PhaseStarting
+		case u.LastExit != "":
+			s.Error = "the plane " + u.LastExit + "; see " + dock.UnitLog(s.Home, planeUnit)
+		}
+	}
+	for _, r := range d.Relays {
+		if r.Name == planeUnit {
+			s.Server = "https://" + r.Local
+			if r.Error != "" {
+				s.Error = r.Error
+			}
+		}
+	}
+}
+
+// isOf reports whether a plane that started at a moment has written a file: one that was killed leaves its own until the next
+// one starts. Clocks of file systems are a little behind.
+func isOf(written, started time.Time) bool { return written.After(started.Add(-20 * time.Millisecond)) }
