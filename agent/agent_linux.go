@@ -13,10 +13,12 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/config"
-	"github.com/capstan-dev/capstan/agent/enrolment"
+	"github.com/capstan-dev/capstan/agent/handover"
+	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/agent/token"
+	"github.com/capstan-dev/capstan/agent/work"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -26,7 +28,7 @@ type agent struct {
 	version string
 	client  *rest.Client
 	tokens  *token.Keeper
-	report  *reporter
+	report  *report.Reporter
 	log     *slog.Logger
 }
 
@@ -76,24 +78,28 @@ func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (m
 		return false, err
 	}
 	defer client.Close()
-	a := &agent{config: c, version: version, client: client, tokens: tokens, report: newReporter(client.ApplyReport, log), log: log}
+	a := &agent{
+		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log), log: log,
+	}
 	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
-	h := newHandover(a, store)
+	follower := handover.New(handover.Options{
+		Config: c, Version: version, Store: store, Source: client, Report: a.report, Log: log,
+	})
 	if err := a.enroll(ctx); err != nil {
 		return false, nil // ctx ended
 	}
-	moved = a.serve(ctx, h)
+	moved = a.serve(ctx, follower)
 	log.Info("the agent ends", "moved", moved)
 	return moved, nil
 }
 
 // enrolled reads the configuration that counts: that of the file at path, or of the management cluster that the host has moved to since it was written.
-func enrolled(path string) (config.Config, enrolment.Store, error) {
+func enrolled(path string) (config.Config, handover.Store, error) {
 	c, err := config.Read(path)
 	if err != nil {
-		return c, enrolment.Store{}, err
+		return c, handover.Store{}, err
 	}
-	store := enrolment.NewStore(c)
+	store := handover.NewStore(c)
 	current, err := store.Current()
 	if err == nil && current != nil {
 		c = store.Config(current)
@@ -117,16 +123,18 @@ func (a *agent) enroll(ctx context.Context) error {
 }
 
 // serve runs all parts until ctx ends or the host has moved, and returns which when all have ended.
-func (a *agent) serve(ctx context.Context, h *handover) (moved bool) {
+func (a *agent) serve(ctx context.Context, f *handover.Follower) (moved bool) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	w := newWorker(a)
+	w := work.New(a.config, a.client, a.report, a.log)
 	var parts sync.WaitGroup
-	for _, part := range []func(context.Context){a.report.run, a.beat, a.renew, w.run, func(ctx context.Context) { a.watch(ctx, w, h) }} {
+	for _, part := range []func(context.Context){
+		a.report.Run, a.beat, a.renew, w.Run, func(ctx context.Context) { a.watch(ctx, w, f) },
+	} {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Go(func() {
-		if moved = h.run(ctx); moved {
+		if moved = f.Run(ctx); moved {
 			end()
 		}
 	})
@@ -135,17 +143,17 @@ func (a *agent) serve(ctx context.Context, h *handover) (moved bool) {
 }
 
 // watch watches the host until ctx ends.
-func (a *agent) watch(ctx context.Context, w *worker, h *handover) {
+func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower) {
 	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
 	for ctx.Err() == nil {
 		began := time.Now()
-		h.unsee()
+		f.Unsee()
 		err := a.client.WatchHost(ctx, func(host *v1beta2.CapstanHost) {
 			if host != nil {
-				a.report.seen(host.Status.Agent)
+				a.report.Seen(host.Status.Agent)
 			}
-			w.see(host)
-			h.see(host)
+			w.See(host)
+			f.See(host)
 		})
 		if ctx.Err() != nil {
 			return

@@ -21,8 +21,8 @@ func TestBootstrapAndRelease(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		agent := h.start(t, "")
-		h.api.wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
-		r := h.api.host.Status.Agent
+		h.api.Wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
+		r := h.api.Host.Status.Agent
 		if r.Address != testhost.Address || r.OperatingSystem != "Test host" || !slices.Equal(r.KubernetesVersions, []string{"v1.36.3"}) || r.Processors < 1 || r.MemoryMiB < 1 {
 			t.Errorf("facts: %+v", r)
 		}
@@ -38,11 +38,11 @@ func TestBootstrapAndRelease(t *testing.T) {
 			forget(t, "/var/lib/post")
 		}
 		stop(t, agent)
-		if len(h.api.denied) > 0 {
-			t.Errorf("calls that the Role does not allow: %v", h.api.denied)
+		if len(h.api.Denied) > 0 {
+			t.Errorf("calls that the Role does not allow: %v", h.api.Denied)
 		}
-		if h.api.beats == 0 || fmt.Sprint(h.api.lease["metadata"].(map[string]any)["labels"]) != "map[keep:me]" {
-			t.Errorf("the Lease: %d beats, %v", h.api.beats, h.api.lease)
+		if h.api.Beats == 0 || fmt.Sprint(h.api.Lease["metadata"].(map[string]any)["labels"]) != "map[keep:me]" {
+			t.Errorf("the Lease: %d beats, %v", h.api.Beats, h.api.Lease)
 		}
 		if got := strings.Count(content("/var/log/calls"), "kubeadm init"); got != 2 {
 			t.Errorf("kubeadm init ran %d times for 2 machines", got)
@@ -118,7 +118,7 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 			id := h.claimIt(testData)
 			first := h.start(t, point)
 			h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-			h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+			h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 			killed(t, first)
 			second := h.start(t, "")
 			h.waitClean(t, id)
@@ -137,7 +137,7 @@ func TestAReleaseInTheMiddleOfABootstrap(t *testing.T) {
 		h := newTestHost(t)
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\nwrite_files:\n- {path: /etc/kubernetes/x, content: x}\nruncmd:\n- setsid sleep 600 & sleep 600\n")
-		h.api.wait(t, "the command", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1" })
+		h.api.Wait(t, "the command", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1" })
 		h.releaseIt(t, id)
 		checkClean(t)
 		if left := running(t, "sleep"); len(left) > 0 {
@@ -154,15 +154,15 @@ func TestAfterARebootNothingIsRunAgain(t *testing.T) {
 		id := h.claimIt(testData)
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		stop(t, agent)
-		calls, before := content("/var/log/calls"), h.api.host.Status.Agent.BootID
+		calls, before := content("/var/log/calls"), h.api.Host.Status.Agent.BootID
 		if err := unix.Mount("run", "/run", "tmpfs", 0, ""); err != nil { // /run is memory
 			t.Fatal(err)
 		}
-		h.api.change(func() { h.api.host.Status.Agent = nil }) // and status may be lost in a move
+		h.api.Change(func() { h.api.Host.Status.Agent = nil }) // and status may be lost in a move
 		agent = h.start(t, "")
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-		h.api.wait(t, "another boot ID", func(r *v1beta2.AgentReport) bool { return r.BootID != before && r.BootID != "" })
-		h.api.change(func() { h.api.host.Status.Agent = nil })
+		h.api.Wait(t, "another boot ID", func(r *v1beta2.AgentReport) bool { return r.BootID != before && r.BootID != "" })
+		h.api.Change(func() { h.api.Host.Status.Agent = nil })
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		stop(t, agent)
 		if after := content("/var/log/calls"); after != calls {
@@ -229,8 +229,8 @@ func TestFailures(t *testing.T) {
 			forget(t, "/var/log/broken")
 			h.releaseIt(t, id)
 		}
-		h.api.claim("other", "#cloud-config\n")
-		h.api.change(func() { h.api.host.Spec.Claim.KubernetesVersion = "v1.30.0" })
+		h.api.Claim("other", "#cloud-config\n")
+		h.api.Change(func() { h.api.Host.Spec.Claim.KubernetesVersion = "v1.30.0" })
 		if _, err := os.Stat("/run/after"); err == nil {
 			t.Error("commands went on after kubeadm failed")
 		}
@@ -241,8 +241,8 @@ func TestFailures(t *testing.T) {
 func TestAVersionThatIsNotThere(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
-		h.api.claim("00000001", "#cloud-config\n")
-		h.api.host.Spec.Claim.KubernetesVersion = "v1.30.0"
+		h.api.Claim("00000001", "#cloud-config\n")
+		h.api.Host.Spec.Claim.KubernetesVersion = "v1.30.0"
 		agent := h.start(t, "")
 		got := h.waitBootstrap(t, "capstan://default/h1/00000001", v1beta2.BootstrapFailed)
 		if got.Step != "bundle" || !strings.Contains(got.Message, "no bundle of Kubernetes v1.30.0 in "+bundles+"; it has v1.36.3") {
@@ -255,13 +255,13 @@ func TestAVersionThatIsNotThere(t *testing.T) {
 func TestAServerThatFailsAndATokenThatIsGone(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
-		h.api.failures = 12
+		h.api.Failures = 12
 		agent := h.start(t, "")
 		id := h.claimIt(testData)
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-		h.api.change(func() { clear(h.api.tokens) }) // all are withdrawn
+		h.api.Change(func() { clear(h.api.Tokens) }) // all are withdrawn
 		h.api.CloseClientConnections()
-		if err := os.WriteFile(h.config, []byte(h.api.config("/var/lib/capstan")), 0o600); err != nil { // and the host enrolled anew
+		if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil { // and the host enrolled anew
 			t.Fatal(err)
 		}
 		h.releaseIt(t, id)
@@ -276,11 +276,11 @@ func TestASecretOfAnotherClaimIsNotUsed(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		id := h.claimIt("#cloud-config\n")
-		right := h.api.secret
-		h.api.secret = map[string][]byte{"value": []byte("#cloud-config\nruncmd: [touch /run/wrong]\n"), "metadata": []byte(`{"provider_id":"capstan://default/h1/99999999"}`)}
+		right := h.api.Secret
+		h.api.Secret = map[string][]byte{"value": []byte("#cloud-config\nruncmd: [touch /run/wrong]\n"), "metadata": []byte(`{"provider_id":"capstan://default/h1/99999999"}`)}
 		agent := h.start(t, "")
-		h.api.wait(t, "the first look", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "bootstrap data" })
-		h.api.change(func() { h.api.secret = right })
+		h.api.Wait(t, "the first look", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "bootstrap data" })
+		h.api.Change(func() { h.api.Secret = right })
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		if _, err := os.Stat("/run/wrong"); err == nil {
 			t.Error("data of another claim was run")
@@ -292,11 +292,11 @@ func TestASecretOfAnotherClaimIsNotUsed(t *testing.T) {
 func TestASuppliedHostIsNotCleaned(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
-		h.api.host.Spec.Supplier = "dock"
+		h.api.Host.Spec.Supplier = "dock"
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\nruncmd: [setsid sleep 600 & sleep 600]\n")
-		h.api.wait(t, "the command", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1" })
-		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.api.Wait(t, "the command", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1" })
+		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if len(running(t, "sleep")) == 0 {
 				break
@@ -306,7 +306,7 @@ func TestASuppliedHostIsNotCleaned(t *testing.T) {
 			}
 		}
 		stop(t, agent)
-		if h.api.host.Status.Agent.Cleaning != nil || strings.Contains(content("/var/log/calls"), "stop kubelet") {
+		if h.api.Host.Status.Agent.Cleaning != nil || strings.Contains(content("/var/log/calls"), "stop kubelet") {
 			t.Errorf("the agent cleaned after %s", id)
 		}
 	})
@@ -323,8 +323,8 @@ func TestLeftoversAreReportedAndTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
-		h.api.wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
+		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
+		h.api.Wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
 			return r.Cleaning != nil && r.Cleaning.Done && slices.Contains(r.Cleaning.Leftovers, "mount /var/lib/kubelet/pods/a/volume") &&
 				slices.Contains(r.Cleaning.Leftovers, "path /var/lib/kubelet")
 		})
@@ -339,7 +339,7 @@ func TestOnlyOneAgentRuns(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		first := h.start(t, "")
-		h.api.wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
+		h.api.Wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
 		second := exec.Command(testhost.Binary)
 		second.Args = []string{"capstan-agent", "--config", h.config}
 		out, err := second.CombinedOutput()

@@ -5,10 +5,10 @@
 //
 //	enroll     report what the host is (status.agent), get a token of its own, and renew it
 //	heartbeat  renew the Lease
-//	bootstrap  a claim with bootstrap data: install the bundle and run the data (package bootstrap)
-//	hand over  accept the offer of another management cluster, and go along when the host moves there (package enrolment)
-//	clean      a released claim: take everything away and prove it (package clean)
+//	report     keep status.agent as it should be (package report)
+//	work       run the bootstrap data of a claim, and clean the host after it (package work)
+//	hand over  accept the offer of another management cluster, and go along when the host moves there (package handover)
 //
-// What the agent did is in a journal on disk (package journal), so it may be killed at any moment; the API server learns about it by one
-// report, made anew from the journal.
+// This package wires these parts. What the agent did is in a journal on disk (package journal), so it may be killed at any moment; the API
+// server learns about it by one report, made anew from the journal.
 package agent

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/agent/facts"
+	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -47,9 +48,9 @@ func (a *agent) collect() error {
 	if err != nil {
 		return err
 	}
-	a.report.update(true, func(r *v1beta2.AgentReport) {
+	a.report.Update(true, func(r *v1beta2.AgentReport) {
 		found.Bootstrap, found.Cleaning, found.HandOver = r.Bootstrap, r.Cleaning, r.HandOver
-		found.Version, found.KubernetesVersions = cut(a.version, 64), versions
+		found.Version, found.KubernetesVersions = report.Cut(a.version, 64), versions
 		*r = found
 	})
 	return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/bootstrap"
 	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/agent/internal/testapi"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/agent/proc"
 	"github.com/capstan-dev/capstan/api/v1beta2"
@@ -132,7 +133,7 @@ runcmd:
 
 // host is the throw-away host with its API server.
 type host struct {
-	api    *apiServer
+	api    *testapi.Server
 	config string
 	claims int
 }
@@ -153,8 +154,8 @@ func newTestHost(t *testing.T) *host {
 	if err := os.WriteFile("/etc/motd", []byte("welcome\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	h := &host{api: newAPIServer(t), config: "/etc/capstan/agent.yaml"}
-	if err := os.WriteFile(h.config, []byte(h.api.config("/var/lib/capstan")), 0o600); err != nil {
+	h := &host{api: testapi.New(t), config: "/etc/capstan/agent.yaml"}
+	if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -212,18 +213,18 @@ func stop(t *testing.T, cmd *exec.Cmd) {
 // claimIt claims the host for a new machine and returns the claim's providerID.
 func (h *host) claimIt(data string) string {
 	h.claims++
-	h.api.claim(fmt.Sprintf("%08x", h.claims), data)
-	return h.api.host.Spec.Claim.ProviderID
+	h.api.Claim(fmt.Sprintf("%08x", h.claims), data)
+	return h.api.Host.Spec.Claim.ProviderID
 }
 
 func (h *host) waitBootstrap(t *testing.T, id string, phase v1beta2.BootstrapPhase) *v1beta2.BootstrapReport {
 	t.Helper()
-	h.api.wait(t, "the end of the bootstrap", func(r *v1beta2.AgentReport) bool {
+	h.api.Wait(t, "the end of the bootstrap", func(r *v1beta2.AgentReport) bool {
 		return r.Bootstrap != nil && r.Bootstrap.ProviderID == id && r.Bootstrap.Phase != v1beta2.BootstrapRunning
 	})
-	h.api.mu.Lock()
-	defer h.api.mu.Unlock()
-	got := h.api.host.Status.Agent.Bootstrap.DeepCopy()
+	h.api.Mu.Lock()
+	defer h.api.Mu.Unlock()
+	got := h.api.Host.Status.Agent.Bootstrap.DeepCopy()
 	if got.Phase != phase {
 		log, _ := os.ReadFile(bootstrap.LogPath)
 		t.Fatalf("the bootstrap is %+v\n%s", got, log)
@@ -234,16 +235,16 @@ func (h *host) waitBootstrap(t *testing.T, id string, phase v1beta2.BootstrapPha
 // releaseIt releases the machine and waits until the host is clean, then clears the claim.
 func (h *host) releaseIt(t *testing.T, id string) {
 	t.Helper()
-	h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+	h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 	h.waitClean(t, id)
 }
 
 func (h *host) waitClean(t *testing.T, id string) {
 	t.Helper()
-	h.api.wait(t, "a clean host", func(r *v1beta2.AgentReport) bool {
+	h.api.Wait(t, "a clean host", func(r *v1beta2.AgentReport) bool {
 		return r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 0
 	})
-	h.api.change(func() { h.api.host.Spec.Claim, h.api.secret = nil, nil })
+	h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
 }
 
 // running returns the processes of a program; nobody collects zombies in the throw-away host.

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/capstan-dev/capstan/agent/config"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/api/v1beta2"
@@ -40,7 +38,7 @@ func damage(t *testing.T, path, text string) {
 func (h *host) waitDamaged(t *testing.T, id string) {
 	t.Helper()
 	aside := ""
-	h.api.wait(t, "the damaged journal", func(r *v1beta2.AgentReport) bool {
+	h.api.Wait(t, "the damaged journal", func(r *v1beta2.AgentReport) bool {
 		if r.Cleaning == nil || r.Cleaning.ProviderID != id || !r.Cleaning.Done || len(r.Cleaning.Leftovers) != 1 {
 			return false
 		}
@@ -62,9 +60,9 @@ func TestADamagedJournalIsLeftForAPerson(t *testing.T) {
 		stop(t, agent)
 		damage(t, journalOf(t, id), `"event":"finish","step":"runcmd 2/3"`)
 		agent = h.start(t, "")
-		h.api.wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
+		h.api.Wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded) // what can be read says so
-		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.waitDamaged(t, id)
 		h.waitClean(t, id)
 		checkClean(t)
@@ -85,7 +83,7 @@ func TestADamagedJournalOfAnotherClaim(t *testing.T) {
 		if got := h.waitBootstrap(t, second, v1beta2.BootstrapFailed); !strings.Contains(got.Message, "the host still carries the machine of an unknown claim") {
 			t.Errorf("report %+v", got)
 		}
-		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.waitDamaged(t, second)
 		h.waitClean(t, second)
 		checkClean(t)
@@ -123,7 +121,7 @@ func TestABootstrapWhoseJournalIsDamagedOrFullFails(t *testing.T) {
 			if got := h.waitBootstrap(t, id, v1beta2.BootstrapFailed); got.Step != "journal" || !strings.Contains(got.Message, message) {
 				t.Errorf("report %+v", got)
 			}
-			h.api.change(func() { h.api.host.Spec.Claim.Released = true })
+			h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 			if strings.Contains(message, "damaged") {
 				h.waitDamaged(t, id)
 			}
@@ -150,7 +148,7 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		blocked()
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\n")
-		h.api.wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
+		h.api.Wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
 			return r.Bootstrap != nil && r.Bootstrap.Phase == v1beta2.BootstrapRunning && strings.Contains(r.Bootstrap.Message, "opening the journal")
 		})
 		forget(t, "/var/lib/capstan/journal")
@@ -161,8 +159,8 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		}
 		blocked()
 		agent = h.start(t, "")
-		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
-		h.api.wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
+		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
+		h.api.Wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
 			return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 1 && strings.Contains(r.Cleaning.Leftovers[0], "opening the journal")
 		})
 		forget(t, "/var/lib/capstan/journal")
@@ -178,8 +176,8 @@ func TestOldJournalsGoAlsoWhenClaimsFollowAtOnce(t *testing.T) {
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\nruncmd: [\"true\"]\n")
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
-		h.api.change(func() { h.api.host.Spec.Claim.Released = true })
-		h.api.wait(t, "a clean host", func(r *v1beta2.AgentReport) bool {
+		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
+		h.api.Wait(t, "a clean host", func(r *v1beta2.AgentReport) bool {
 			return r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done
 		})
 		id = h.claimIt("#cloud-config\nruncmd: [\"true\"]\n")
@@ -190,32 +188,4 @@ func TestOldJournalsGoAlsoWhenClaimsFollowAtOnce(t *testing.T) {
 		}
 		stop(t, agent)
 	})
-}
-
-// The hand-over looks at journals while the worker writes them.
-func TestWhatIsCarriedIsOnlyLookedAt(t *testing.T) {
-	a := &agent{config: config.Config{StateDir: t.TempDir()}}
-	j, err := journal.Open(a.config.JournalDir(), "capstan://default/h1/0a1b2c3d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer j.Close()
-	if err := j.Start("write_files", ""); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(j.Dir(), "steps.jsonl")
-	half := content(path) + `{"event":"fin`
-	if err := os.WriteFile(path, []byte(half), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(a.config.JournalDir(), "begun"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	all, err := a.carried()
-	if err != nil || !slices.Equal(all, []carried{{claim: j.Claim()}}) {
-		t.Errorf("got %+v, %v", all, err)
-	}
-	if _, err := os.Stat(filepath.Join(a.config.JournalDir(), "begun")); err != nil || content(path) != half {
-		t.Errorf("the journals were changed: %v", err)
-	}
 }

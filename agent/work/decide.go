@@ -1,4 +1,4 @@
-package agent
+package work
 
 import (
 	"github.com/capstan-dev/capstan/agent/journal"

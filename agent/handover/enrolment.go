@@ -1,9 +1,4 @@
-// Package enrolment keeps on disk which management cluster the agent works for, when that is not the one of its configuration: one that it has accepted and may go to with its
-// host (next.yaml), and the one that it has gone to (enrolment.yaml).
-//
-// Each file is written whole and synced with its folder before anybody hears of it, and going there is one rename. What somebody writes into the configuration afterwards counts
-// more than either.
-package enrolment
+package handover
 
 import (
 	"bytes"
@@ -41,7 +36,11 @@ type Enrolment struct {
 	InsteadOf string `yaml:"insteadOf"`
 }
 
-// Store are the files of one agent.
+// Store keeps on disk which management cluster the agent works for when that is not the one of its configuration: the next enrolment
+// (next.yaml), which the agent has accepted, and the current one (enrolment.yaml), where it has changed sides to.
+//
+// Each file is written whole and synced with its directory before anybody hears of it, and changing sides is one rename. What somebody writes
+// into the configuration afterwards counts more than either.
 type Store struct {
 	base config.Config
 }

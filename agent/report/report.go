@@ -1,4 +1,5 @@
-package agent
+// Package report keeps status.agent of a host the way it should be: whatever changes it is sent once, and again until the API has it.
+package report
 
 import (
 	"context"
@@ -7,9 +8,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -21,9 +19,12 @@ const (
 	repeatPause = 3 * time.Second
 )
 
-// reporter keeps status.agent of the host the way it should be.
-type reporter struct {
-	apply func(context.Context, *v1beta2.AgentReport) error
+// Apply sends a report to the API.
+type Apply func(context.Context, *v1beta2.AgentReport) error
+
+// Reporter holds the report of one agent and sends it. Its methods may be called by several goroutines.
+type Reporter struct {
+	apply Apply
 	log   *slog.Logger
 
 	mu     sync.Mutex
@@ -35,12 +36,13 @@ type reporter struct {
 	wake   chan struct{} // holds at most one
 }
 
-func newReporter(apply func(context.Context, *v1beta2.AgentReport) error, log *slog.Logger) *reporter {
-	return &reporter{apply: apply, log: log, wake: make(chan struct{}, 1)}
+// New returns a Reporter with an empty report. Run sends it.
+func New(apply Apply, log *slog.Logger) *Reporter {
+	return &Reporter{apply: apply, log: log, wake: make(chan struct{}, 1)}
 }
 
-// update changes the report. It is sent if it is different afterwards, at once if urgent.
-func (r *reporter) update(urgent bool, change func(*v1beta2.AgentReport)) {
+// Update changes the report. It is sent if it is different afterwards, at once if urgent.
+func (r *Reporter) Update(urgent bool, change func(*v1beta2.AgentReport)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.report.DeepCopy()
@@ -50,23 +52,30 @@ func (r *reporter) update(urgent bool, change func(*v1beta2.AgentReport)) {
 	}
 }
 
+// Get returns a copy of the report as it is now.
+func (r *Reporter) Get() v1beta2.AgentReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return *r.report.DeepCopy()
+}
+
 // set marks the report as to be sent. The lock is held.
-func (r *reporter) set(urgent bool) {
+func (r *Reporter) set(urgent bool) {
 	r.dirty = true
 	r.urgent = r.urgent || urgent
 	r.poke()
 }
 
-func (r *reporter) poke() {
+func (r *Reporter) poke() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// seen compares the report with what the API shows: status is lost when a host is moved to another management cluster. What a watch shows may
+// Seen compares the report with what the API shows: status is lost when a host is moved to another management cluster. What a watch shows may
 // be older than the last report, so sending it again waits a moment.
-func (r *reporter) seen(shown *v1beta2.AgentReport) {
+func (r *Reporter) Seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning) ||
@@ -88,8 +97,8 @@ func sameHandOver(a, b *v1beta2.HandOverReport) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Offer == b.Offer && a.Accepted == b.Accepted)
 }
 
-// run sends the report whenever it changed, again and again until the API has it.
-func (r *reporter) run(ctx context.Context) {
+// Run sends the report whenever it changed, again and again until the API has it or ctx ends.
+func (r *Reporter) Run(ctx context.Context) {
 	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
 	for {
 		report, pause := r.next()
@@ -124,7 +133,7 @@ func (r *reporter) run(ctx context.Context) {
 }
 
 // next returns the report if it is to be sent now, or else how long to wait; 0 means until it changes.
-func (r *reporter) next() (*v1beta2.AgentReport, time.Duration) {
+func (r *Reporter) next() (*v1beta2.AgentReport, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pause := reportPause
@@ -143,23 +152,5 @@ func (r *reporter) next() (*v1beta2.AgentReport, time.Duration) {
 	return r.report.DeepCopy(), 0
 }
 
-// bootstrapReport returns what is to be reported of a claim's journal. step is the one that runs; empty if none does.
-func bootstrapReport(claim string, o journal.Outcome, step string) *v1beta2.BootstrapReport {
-	report := &v1beta2.BootstrapReport{ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: cut(step, 256)}
-	if !o.Began.IsZero() {
-		report.StartTime = metav1.NewTime(o.Began.Truncate(time.Second))
-	}
-	if !o.Ended {
-		return report
-	}
-	report.Phase = v1beta2.BootstrapFailed
-	if o.Succeeded {
-		report.Phase = v1beta2.BootstrapSucceeded
-	}
-	report.Step, report.Message = cut(o.Step, 256), cut(o.Message, 1024)
-	report.CompletionTime = metav1.NewTime(o.End.Truncate(time.Second))
-	return report
-}
-
-// cut shortens s to what the API accepts.
-func cut(s string, limit int) string { return s[:min(len(s), limit)] }
+// Cut shortens s to what the API accepts.
+func Cut(s string, limit int) string { return s[:min(len(s), limit)] }

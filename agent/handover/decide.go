@@ -1,4 +1,4 @@
-package agent
+package handover
 
 import (
 	"encoding/base64"
@@ -13,31 +13,32 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// leaveMark is the annotation that clusterctl, in place of all others, puts on an object right before it deletes it in the management cluster that it has moved it from.
+// leaveMark is clusterctl's annotation on an object that it has moved: it replaces all other annotations by this one right before it deletes
+// the object in the source.
 const leaveMark = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// refusalPatience is how long a management cluster must have refused the agent, without a break, before that counts as a sign that it has given the host up: an API server that has just
-// started refuses good tokens for some seconds. Silence is a break, and so is any other word.
+// refusalPatience is how long the source must have refused the agent, without a break, before that counts as a sign that it has given the
+// host up: an API server that has just started refuses good tokens for some seconds. Silence is a break, and so is any other answer.
 const refusalPatience = time.Minute
 
-// word is what a management cluster says about the host.
-type word string
+// answer is what a management cluster says about the host.
+type answer string
 
 const (
-	// silent: there was no answer, or one that tells nothing.
-	silent word = "silent"
+	// silent: it says nothing, or nothing that counts.
+	silent answer = "silent"
 	// refuses: it doesn't know the agent, or allows it nothing.
-	refuses word = "refuses"
+	refuses answer = "refuses"
 	// absent: the host isn't there.
-	absent word = "absent"
-	// leaving: the host is there, and about to be deleted because it has moved.
-	leaving word = "leaving"
+	absent answer = "absent"
+	// leaving: the host is there, and clusterctl is about to delete it because it has moved.
+	leaving answer = "leaving"
 	// present: the host is there.
-	present word = "present"
+	present answer = "present"
 )
 
-// wordOf returns what an answer says.
-func wordOf(host *v1beta2.CapstanHost, err error) word {
+// answerOf returns the answer that a call for the host has got.
+func answerOf(host *v1beta2.CapstanHost, err error) answer {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized), rest.IsCode(err, http.StatusForbidden):
 		return refuses
@@ -52,47 +53,39 @@ func wordOf(host *v1beta2.CapstanHost, err error) word {
 	return present
 }
 
-// course is what to do about offers of other management clusters.
-type course string
+// action is what to do about offers of other management clusters.
+type action string
 
 const (
-	// stay: there is no offer.
-	stay course = "stay"
-	// accept: there is an offer that was not accepted yet.
-	accept course = "accept"
-	// keep: the offer is accepted; the move has not come.
-	keep course = "keep"
-	// drop: the accepted offer was taken back.
-	drop course = "drop"
+	// nothing: there is no offer.
+	nothing action = "nothing"
+	// accept: there is an offer that the agent has not accepted yet.
+	accept action = "accept"
+	// keep: the agent has accepted the offer; the move has not come.
+	keep action = "keep"
+	// forget: the offer that the agent has accepted was called off.
+	forget action = "forget"
 	// ask: the host may have moved.
-	ask course = "ask"
+	ask action = "ask"
 )
 
-// plot returns the course. said is what the management cluster that the agent works for has said last, with the offer that the host has there; next is the offer that was
-// accepted, empty for none. An offer is taken back only by a host that is there.
-func plot(said word, offer, next string) course {
+// decide returns the action. said is what the source has said last, with the offer that the host has there; accepted is the offer that the
+// agent has accepted, empty for none. Only a host that is there calls an offer off.
+func decide(said answer, offer, accepted string) action {
 	switch {
-	case said != present && next == "":
-		return stay
+	case said != present && accepted == "":
+		return nothing
 	case said != present:
 		return ask
-	case offer == "" && next == "":
-		return stay
+	case offer == "" && accepted == "":
+		return nothing
 	case offer == "":
-		return drop
-	case offer == next:
+		return forget
+	case offer == accepted:
 		return keep
 	default:
 		return accept
 	}
-}
-
-// carried is a machine that the host carries: what a journal tells.
-type carried struct {
-	// claim is the provider id.
-	claim string
-	// ended is true when its bootstrap ended, cleaned when the host was cleaned after it and nothing was left.
-	ended, cleaned bool
 }
 
 // carries returns why the machine of a claim isn't the one that the host carries; nil if it is.
@@ -133,7 +126,7 @@ func ready(host *v1beta2.CapstanHost, all []carried) error {
 	return nil
 }
 
-// fits returns why a host in the target of an offer keeps the agent from accepting it; nil if it doesn't. Before the move there is none.
+// fits returns why a host in the target of an offer keeps the agent from accepting it; nil if it doesn't. Before the move there is no host.
 func fits(there *v1beta2.CapstanHost, claim string) error {
 	switch {
 	case there == nil:
@@ -148,8 +141,9 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 	return nil
 }
 
-// lapsed returns why the agent does not go along any more with an offer that it has accepted; nil if it does. err is why its token for the target could not be renewed: a target
-// that was not reached, or that fails, may be back while the token lives. The text is the same at each try: it is reported, and an error of the network has other ports each time.
+// lapsed returns why the agent can't go along any more with an offer that it has accepted; nil if it can. err is why its token for the target
+// could not be renewed: a target that was not reached, or that fails, may be back while the token lives. The text is the same at each try: the
+// agent reports it, and an error of the network has other ports each time.
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
@@ -173,12 +167,13 @@ func expired(token string, now time.Time) bool {
 	return err == nil && json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 && !now.Before(time.Unix(claims.Expires, 0))
 }
 
-// mayGo returns why the agent does not change sides; nil if it does. said is what the side that it works for says, since when it refuses if it does; there is the host on the other
-// side, which has answered.
+// mayChange returns why the agent may not change sides; nil if it may. said is what the source says, and refused for how long it has refused
+// the agent if it does; there is the host in the target, which has answered.
 //
-// Only the side that it works for can let it go, by word: silence may be an outage. The other side must have the claim of the machine that the host carries, so that
-// whatever it says, it says about that machine. Where the first side does not even say that the host is gone, a claim that was released is not followed either: it would clean the host.
-func mayGo(said word, refused time.Duration, there *v1beta2.CapstanHost, all []carried) error {
+// Only the source can let the host go, by its answer: silence may be an outage. The target must have the claim of the machine that the host
+// carries, so that whatever it says, it says about that machine. A source that refuses does not even say that the host is gone. So a claim
+// that the target has released is not followed then: it would clean the host.
+func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, all []carried) error {
 	switch said {
 	case absent, leaving:
 	case refuses:

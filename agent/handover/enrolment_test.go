@@ -1,4 +1,4 @@
-package enrolment
+package handover
 
 import (
 	"encoding/pem"

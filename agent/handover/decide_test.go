@@ -1,7 +1,6 @@
-package agent
+package handover
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,44 +9,45 @@ import (
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
+	"github.com/capstan-dev/capstan/agent/internal/testapi"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-func TestPlot(t *testing.T) {
+func TestDecide(t *testing.T) {
 	cases := map[string]struct {
-		said        word
+		said        answer
 		offer, next string
-		want        course
+		want        action
 	}{
-		"nothing is offered":                      {present, "", "", stay},
-		"nothing is known yet":                    {silent, "", "", stay},
-		"the host is gone and there was no offer": {absent, "", "", stay},
+		"nothing is offered":                      {present, "", "", nothing},
+		"nothing is known yet":                    {silent, "", "", nothing},
+		"the host is gone and there was no offer": {absent, "", "", nothing},
 		"a new offer":                             {present, "u/1", "", accept},
 		"another offer than the accepted one":     {present, "u/2", "u/1", accept},
 		"the accepted offer stands":               {present, "u/1", "u/1", keep},
-		"the offer was taken back":                {present, "", "u/1", drop},
+		"the offer was called off":                {present, "", "u/1", forget},
 		"the host is gone":                        {absent, "", "u/1", ask},
-		"the mover has replaced the annotations, which takes no offer back": {leaving, "", "u/1", ask},
-		"silence takes no offer back":                                       {silent, "", "u/1", ask},
-		"a refusal takes no offer back":                                     {refuses, "", "u/1", ask},
+		"the mover has replaced the annotations, which calls no offer off": {leaving, "", "u/1", ask},
+		"silence calls no offer off":                                       {silent, "", "u/1", ask},
+		"a refusal calls no offer off":                                     {refuses, "", "u/1", ask},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := plot(c.said, c.offer, c.next); got != c.want {
+			if got := decide(c.said, c.offer, c.next); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-func TestWordOf(t *testing.T) {
+func TestAnswerOf(t *testing.T) {
 	marked := &v1beta2.CapstanHost{}
 	marked.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
 	cases := map[string]struct {
 		host *v1beta2.CapstanHost
 		err  error
-		want word
+		want answer
 	}{
 		"it is there":               {&v1beta2.CapstanHost{}, nil, present},
 		"it is about to be deleted": {marked, nil, leaving},
@@ -60,7 +60,7 @@ func TestWordOf(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := wordOf(c.host, c.err); got != c.want {
+			if got := answerOf(c.host, c.err); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -131,11 +131,11 @@ func TestFits(t *testing.T) {
 	}
 }
 
-func TestMayGo(t *testing.T) {
+func TestMayChange(t *testing.T) {
 	up := []carried{{claim: machine, ended: true}}
 	cleaned := []carried{{claim: machine, ended: true, cleaned: true}}
 	cases := map[string]struct {
-		said    word
+		said    answer
 		refused time.Duration
 		there   *v1beta2.CapstanHost
 		all     []carried
@@ -144,7 +144,7 @@ func TestMayGo(t *testing.T) {
 		"the host has moved":                                         {absent, 0, hostWith(machine, nil), up, ""},
 		"the mover is about to delete it":                            {leaving, 0, hostWith(machine, nil), up, ""},
 		"it is on both sides: the first counts":                      {present, 0, hostWith(machine, nil), up, "has not let"},
-		"silence is no word, whatever the target says":               {silent, 0, hostWith(machine, nil), up, "has not let"},
+		"silence is no answer, whatever the target says":             {silent, 0, hostWith(machine, nil), up, "has not let"},
 		"it is on neither side":                                      {absent, 0, nil, up, "not in the target"},
 		"marked, but not there":                                      {leaving, 0, nil, up, "not in the target"},
 		"the target claims it for another machine":                   {absent, 0, hostWith("capstan://blue/h1/99999999", nil), up, "another machine"},
@@ -161,19 +161,13 @@ func TestMayGo(t *testing.T) {
 		"a target that claims a host that was cleaned is not obeyed": {present, 0, hostWith(machine, nil), cleaned, "has not let"},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { errorHas(t, mayGo(c.said, c.refused, c.there, c.all), c.want) })
+		t.Run(name, func(t *testing.T) { errorHas(t, mayChange(c.said, c.refused, c.there, c.all), c.want) })
 	}
-}
-
-// jwt is a token that lives from one time to another, by its own word.
-func jwt(issued, expires time.Time, issuer string) string {
-	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"iss":%q}`, issued.Unix(), expires.Unix(), issuer)
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 }
 
 func TestLapsed(t *testing.T) {
 	now := time.Now()
-	good, old := jwt(now.Add(-time.Hour), now.Add(time.Second), ""), jwt(now.Add(-time.Hour), now.Add(-time.Second), "")
+	good, old := testapi.Token(now.Add(-time.Hour), now.Add(time.Second), ""), testapi.Token(now.Add(-time.Hour), now.Add(-time.Second), "")
 	cases := map[string]struct {
 		err         error
 		token, want string

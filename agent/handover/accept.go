@@ -1,0 +1,76 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/agent/report"
+	"github.com/capstan-dev/capstan/agent/rest"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// accept accepts the offer that the host has, if the target is what it says.
+func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again time.Duration, err error) {
+	offer, err := f.Source.Offer(ctx)
+	if err == nil && offer.ID != host.Offer() {
+		err = fmt.Errorf("there is another offer in Secret %s than in the host's annotation", host.Name+v1beta2.OfferSecretSuffix)
+	}
+	if err == nil {
+		failpoint.Hit("offer read")
+		err = f.prove(ctx, host, offer)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0, err
+		}
+		err = without(offer.Token, err)
+		f.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: report.Cut(err.Error(), 1024)})
+		return 0, err
+	}
+	f.Log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)
+	return time.Millisecond, nil // on to keep, which reports it
+}
+
+// without returns an error of the target, which may have quoted the token, without it; nil for nil.
+func without(secret string, err error) error {
+	if err == nil || secret == "" || !strings.Contains(err.Error(), secret) {
+		return err
+	}
+	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
+}
+
+// prove gets a token of the agent's own in the target, which proves network, authority and account, and reads the host there, which proves
+// its rights. Then it writes the next enrolment: from there on the agent has accepted the offer.
+func (f *Follower) prove(ctx context.Context, host *v1beta2.CapstanHost, offer rest.Offer) error {
+	all, err := carriedMachines(f.Config.JournalDir())
+	if err == nil {
+		err = ready(host, all)
+	}
+	if err != nil {
+		return err
+	}
+	next := Enrolment{Offer: offer.ID, Server: offer.Server, CAData: offer.CAData, Token: offer.Token}
+	c := f.Store.Config(&next)
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("the offer is not complete: %w", err)
+	}
+	if next.Token, err = f.renewed(ctx, &next); err != nil {
+		return fmt.Errorf("the target: %w", err)
+	}
+	there, err := f.look(ctx, &next)
+	if err != nil {
+		return fmt.Errorf("the target: %w", err)
+	}
+	if err := fits(there, host.Spec.Claim.ProviderID); err != nil {
+		return err
+	}
+	if err := f.Store.Prepare(next); err != nil {
+		return err
+	}
+	failpoint.Hit("next written")
+	return nil
+}

@@ -1,0 +1,55 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/failpoint"
+)
+
+// ask finds out whether the host has moved, and changes sides if it has. It keeps the token for the target fresh meanwhile: the source may
+// be silent for longer than the token lives. An answer about the offer counts at once, since watches may fail for long; the answer that the
+// host is there does not stand for what the watch will show.
+func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, again time.Duration, err error) {
+	host, err := f.Source.Look(ctx)
+	said := answerOf(host, err)
+	refused := f.refusing(said)
+	if offer := offerOf(host); said == present && offer != next.Offer {
+		again, err = f.follow(ctx, decide(said, offer, next.Offer), host, next)
+		return false, again, err
+	}
+	next, stale := f.fresh(ctx, next)
+	switch said {
+	case present: // asked again until the watch says so: it does not show what was deleted before it began
+		if stale == nil {
+			f.standing(next, nil)
+		}
+		return false, time.Second, stale
+	case silent:
+		return false, 0, errors.Join(err, stale)
+	case leaving:
+		if !host.OfferAccepted() { // without that report in the source, a host with the mark would hold the mover's next run for ever
+			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent goes along"), stale)
+		}
+	}
+	there, err := f.look(ctx, next)
+	if err != nil {
+		return false, 0, fmt.Errorf("the target: %w", err)
+	}
+	all, err := carriedMachines(f.Config.JournalDir())
+	if err != nil {
+		return false, 0, err
+	}
+	if err := mayChange(said, refused, there, all); err != nil {
+		return false, 0, err
+	}
+	failpoint.Hit("changing sides")
+	if err := f.Store.Change(); err != nil {
+		return false, 0, err
+	}
+	failpoint.Hit("changed sides")
+	f.Log.Info("the host has moved, and the agent with it", "to", next.Server, "claim", there.Spec.Claim.ProviderID)
+	return true, 0, nil
+}

@@ -1,0 +1,204 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/report"
+	"github.com/capstan-dev/capstan/agent/rest"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/agent/token"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// Source is the management cluster that the agent works for.
+type Source interface {
+	// Look returns the host as it is there now; nil if the API server says that there is none.
+	Look(ctx context.Context) (*v1beta2.CapstanHost, error)
+	// Offer returns the offer that was made to the host.
+	Offer(ctx context.Context) (rest.Offer, error)
+}
+
+// Options are what a Follower needs. All are required.
+type Options struct {
+	// Config is the configuration that counts: that of the source.
+	Config config.Config
+	// Version is the agent's.
+	Version string
+	Store   Store
+	Source  Source
+	Report  *report.Reporter
+	Log     *slog.Logger
+}
+
+// Follower takes the agent along when its host moves to another management cluster: it accepts the offer, waits, and finds out when the host
+// has moved. It keeps all that it knows on disk, or asks for it again.
+type Follower struct {
+	Options
+
+	mu   sync.Mutex
+	said answer               // by the watch
+	host *v1beta2.CapstanHost // nil unless it is there
+	// refused is since when the source has answered nothing but refusals; zero if it answered something else last, or was silent.
+	refused time.Time
+	wake    chan struct{} // holds at most one
+
+	before string // what it logged last
+}
+
+// New returns a Follower, and puts what the agent has accepted before into its first report. While it is not sure that the target still
+// accepts the agent's token, the report says so instead.
+func New(o Options) *Follower {
+	f := &Follower{Options: o, said: silent, wake: make(chan struct{}, 1)}
+	if next, err := f.Store.Next(); err == nil && next != nil {
+		var why error
+		if token.RenewIn(next.Token, time.Now()) <= 0 {
+			why = errors.New("the agent's token for the target has to be renewed first")
+		}
+		f.standing(next, why)
+	}
+	return f
+}
+
+// See takes what a watch shows; nil if the host was deleted.
+func (f *Follower) See(host *v1beta2.CapstanHost) { f.set(answerOf(host, nil), host) }
+
+// Unsee forgets what was seen: a watch that begins shows a host that is there, and nothing if there is none.
+func (f *Follower) Unsee() { f.set(silent, nil) }
+
+func (f *Follower) set(said answer, host *v1beta2.CapstanHost) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if said != silent { // a watch that begins says nothing yet
+		f.refused = time.Time{}
+	}
+	if said == f.said && offerOf(host) == offerOf(f.host) {
+		f.host = host
+		return
+	}
+	f.said, f.host = said, host
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// refusing takes the answer to a question, and returns for how long the source has refused the agent without a break.
+func (f *Follower) refusing(said answer) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case said != refuses:
+		f.refused = time.Time{}
+		return 0
+	case f.refused.IsZero():
+		f.refused = time.Now()
+	}
+	return time.Since(f.refused)
+}
+
+func offerOf(host *v1beta2.CapstanHost) string {
+	if host == nil {
+		return ""
+	}
+	return host.Offer()
+}
+
+// Run returns true when the agent has to go on with the next enrolment, which is the current one by then, and false when ctx ends.
+func (f *Follower) Run(ctx context.Context) bool {
+	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 15 * time.Second}
+	for ctx.Err() == nil {
+		changed, again, err := f.pass(ctx)
+		if changed {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if err != nil {
+			f.logWait(err.Error())
+			again = pauses.Next()
+		} else {
+			pauses.Reset()
+		}
+		var timer <-chan time.Time
+		if again > 0 {
+			timer = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+		case <-timer:
+		}
+	}
+	return false
+}
+
+// logWait logs what keeps the agent waiting, once as long as it is the same.
+func (f *Follower) logWait(why string) {
+	if why != f.before {
+		f.Log.Info("the hand-over waits", "why", why)
+	}
+	f.before = why
+}
+
+// pass does what there is to do now. again is when to look again without a reason; 0: not at all.
+func (f *Follower) pass(ctx context.Context) (changed bool, again time.Duration, err error) {
+	next, err := f.Store.Next()
+	if err != nil {
+		return false, 0, err
+	}
+	f.mu.Lock()
+	said, host := f.said, f.host
+	f.mu.Unlock()
+	accepted := ""
+	if next != nil {
+		accepted = next.Offer
+	}
+	do := decide(said, offerOf(host), accepted)
+	if do == ask {
+		return f.ask(ctx, next)
+	}
+	if do == nothing && said == present {
+		f.report(nil)
+	}
+	again, err = f.follow(ctx, do, host, next)
+	return false, again, err
+}
+
+// follow does what there is to do about the offer of a host that is there.
+func (f *Follower) follow(
+	ctx context.Context, do action, host *v1beta2.CapstanHost, next *Enrolment,
+) (again time.Duration, err error) {
+	switch do {
+	case accept:
+		return f.accept(ctx, host)
+	case keep:
+		return f.keep(ctx, next)
+	case forget:
+		if err := f.Store.Forget(); err != nil {
+			return 0, err
+		}
+		f.Log.Info("the offer was called off", "offer", next.Offer)
+		f.report(nil)
+	}
+	return 0, nil
+}
+
+// report reports what the agent makes of an offer; nil: there is none.
+func (f *Follower) report(about *v1beta2.HandOverReport) {
+	f.Report.Update(true, func(r *v1beta2.AgentReport) { r.HandOver = about })
+}
+
+// standing reports whether the agent goes along with an offer that it has accepted; why: it does not any more.
+func (f *Follower) standing(next *Enrolment, why error) {
+	if why == nil {
+		f.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
+		return
+	}
+	f.report(&v1beta2.HandOverReport{Offer: next.Offer, Message: report.Cut(why.Error(), 1024)})
+}

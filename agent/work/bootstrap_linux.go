@@ -1,0 +1,102 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/bootstrap"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/rest"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// dataLimit is how long to wait for the bootstrap data of a claim. It follows the claim within milliseconds, unless the management cluster
+// is restarted just then.
+const dataLimit = 15 * time.Minute
+
+// Data is where bootstrap data comes from: the API server.
+type Data interface {
+	// BootstrapData returns the bootstrap data that the host has now.
+	BootstrapData(ctx context.Context) (*rest.BootstrapData, error)
+}
+
+// bootstrap runs the bootstrap data of a claim.
+func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
+	c := w.config
+	j, err := journal.Open(c.JournalDir(), claim.ProviderID)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	step := func(name string) {
+		w.report.Update(false, func(r *v1beta2.AgentReport) { r.Bootstrap = bootstrapReport(claim.ProviderID, j.Outcome(), name) })
+	}
+	step("bootstrap data")
+	if err := w.prune(claim.ProviderID); err != nil {
+		return err
+	}
+	if others, err := w.unclean(claim.ProviderID); err != nil {
+		return err
+	} else if len(others) > 0 {
+		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+"; release and clean it first")
+	}
+	data, err := w.data(ctx, claim)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return j.Fail("bootstrap data", err.Error())
+	}
+	log, err := command.OpenLog(bootstrap.LogPath, bootstrap.LogLimit)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	b := &bootstrap.Bootstrap{
+		Journal: j, Log: log, Local: c.Local, BundlesDir: c.BundlesDir, Version: claim.KubernetesVersion, Hostname: claim.Hostname,
+		Format: data.Format, Data: data.Value, Metadata: w.metadata(data), Step: step,
+	}
+	err = b.Run(ctx)
+	if errors.Is(err, journal.ErrFull) {
+		return j.Fail("journal", err.Error())
+	}
+	return err
+}
+
+// metadata returns the values that the data may refer to: those of the claim and those that only the host knows.
+func (w *Worker) metadata(data *rest.BootstrapData) map[string]any {
+	values := map[string]any{}
+	for key, value := range data.Metadata {
+		values[key] = value
+	}
+	values["local_ipv4"] = w.report.Get().Address
+	return values
+}
+
+// data reads the bootstrap data of a claim. It waits for a server that does not answer, and for a bounded time for data that is not there.
+func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.BootstrapData, error) {
+	pauses := retry.Pauses{First: 50 * time.Millisecond, Most: 10 * time.Second}
+	for began := time.Now(); ; {
+		data, err := w.client.BootstrapData(ctx)
+		switch {
+		case err == nil && data.Instance.ProviderID == claim.ProviderID && len(data.Value) > 0:
+			return data, nil
+		case err == nil:
+			err = errors.New("the bootstrap Secret is of another claim, or empty")
+		case !rest.IsCode(err, http.StatusNotFound):
+			began = time.Now() // the server decides, once it can be reached
+		}
+		if time.Since(began) > dataLimit {
+			return nil, fmt.Errorf("there is no bootstrap data for this claim within %s; delete the machine to try again", dataLimit)
+		}
+		w.log.Warn("the bootstrap data can't be read", "error", err)
+		if err := pauses.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}

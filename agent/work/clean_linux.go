@@ -1,0 +1,59 @@
+package work
+
+import (
+	"context"
+	"strings"
+
+	"github.com/capstan-dev/capstan/agent/bootstrap"
+	"github.com/capstan-dev/capstan/agent/clean"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// clean cleans the host after a claim, and after older ones that were never cleaned. What is left of those counts as left of the claim.
+func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
+	others, err := w.unclean(claim.ProviderID)
+	if err != nil {
+		return err
+	}
+	w.report.Update(false, func(r *v1beta2.AgentReport) {
+		if r.Cleaning == nil || r.Cleaning.ProviderID != claim.ProviderID {
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: claim.ProviderID}
+		}
+	})
+	var older []string
+	for _, other := range others {
+		j, err := other.Salvage()
+		if err != nil {
+			return err
+		}
+		left, err := w.cleanOne(ctx, j, nil)
+		if err != nil {
+			return err
+		}
+		older = append(older, left...)
+	}
+	j, err := journal.Salvage(w.config.JournalDir(), claim.ProviderID)
+	if err != nil {
+		return err
+	}
+	_, err = w.cleanOne(ctx, j, older)
+	return err
+}
+
+// cleanOne cleans the host after one claim, closes its journal, and returns what is left.
+func (w *Worker) cleanOne(ctx context.Context, j *journal.Journal, older []string) ([]string, error) {
+	defer j.Close()
+	log, err := command.OpenLog(clean.LogPath, bootstrap.LogLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	err = (&clean.Cleaner{Journal: j, Log: log, BundlesDir: w.config.BundlesDir, Older: older}).Run(ctx)
+	_, left := j.Cleaned()
+	if err == nil && len(left) > 0 {
+		w.log.Warn("the host is not clean", "left", strings.Join(left, "; "))
+	}
+	return left, err
+}

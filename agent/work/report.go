@@ -1,0 +1,29 @@
+package work
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/report"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// bootstrapReport returns what to report of a claim's journal. step is the one that runs; empty if none does.
+func bootstrapReport(claim string, o journal.Outcome, step string) *v1beta2.BootstrapReport {
+	r := &v1beta2.BootstrapReport{ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: report.Cut(step, 256)}
+	if !o.Began.IsZero() {
+		r.StartTime = metav1.NewTime(o.Began.Truncate(time.Second))
+	}
+	if !o.Ended {
+		return r
+	}
+	r.Phase = v1beta2.BootstrapFailed
+	if o.Succeeded {
+		r.Phase = v1beta2.BootstrapSucceeded
+	}
+	r.Step, r.Message = report.Cut(o.Step, 256), report.Cut(o.Message, 1024)
+	r.CompletionTime = metav1.NewTime(o.End.Truncate(time.Second))
+	return r
+}

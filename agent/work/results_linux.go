@@ -1,0 +1,93 @@
+package work
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/report"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// finished reports whether a task has nothing left to do, and brings the report in line with the journal. Without a claim it removes the
+// journals of machines that left the host clean.
+func (w *Worker) finished(t task) (bool, error) {
+	if t.claim == "" {
+		return true, w.prune("")
+	}
+	open := journal.Open
+	if t.kind == cleaning {
+		open = journal.Salvage
+	}
+	j, err := open(w.config.JournalDir(), t.claim)
+	if err != nil {
+		w.trouble(t, err)
+		return false, err
+	}
+	defer j.Close()
+	s := state{outcome: j.Outcome()}
+	s.cleaned, s.leftovers = j.Cleaned()
+	w.report.Update(true, func(r *v1beta2.AgentReport) {
+		if j.Began() || s.outcome.Ended {
+			r.Bootstrap = bootstrapReport(t.claim, s.outcome, "")
+		}
+		if s.cleaned {
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: s.leftovers}
+		}
+	})
+	return done(t, s), nil
+}
+
+// trouble reports what keeps a task from having a result. Only a damaged journal is the end of a bootstrap: the rest may pass.
+func (w *Worker) trouble(t task, err error) {
+	w.report.Update(true, func(r *v1beta2.AgentReport) {
+		switch t.kind {
+		case cleaning:
+			left := report.Cut("unknown: cleaning has no result, "+err.Error(), 512)
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: []string{left}}
+		case bootstrapping:
+			o := w.outcome(t.claim)
+			if !o.Ended && errors.Is(err, journal.ErrDamaged) {
+				o = journal.Outcome{Ended: true, Step: "journal", Message: err.Error()}
+			}
+			r.Bootstrap = bootstrapReport(t.claim, o, "")
+			if !o.Ended {
+				r.Bootstrap.Message = report.Cut(err.Error(), 1024)
+			}
+		}
+	})
+}
+
+// outcome returns how a bootstrap ended as far as the journal can be read.
+func (w *Worker) outcome(claim string) journal.Outcome {
+	views, _ := journal.Look(w.config.JournalDir())
+	for _, v := range views {
+		if v.IsOf(claim) {
+			return v.Outcome()
+		}
+	}
+	return journal.Outcome{}
+}
+
+// prune removes the journals of claims after which the host was proved clean, and of those that never began, apart from one.
+func (w *Worker) prune(claim string) error {
+	views, err := journal.Look(w.config.JournalDir())
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		if v.Carries() || v.IsOf(claim) {
+			continue
+		}
+		if err := v.Remove(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unclean lists the journals of other machines that left something on the host.
+func (w *Worker) unclean(claim string) ([]*journal.View, error) {
+	views, err := journal.Look(w.config.JournalDir())
+	return slices.DeleteFunc(views, func(v *journal.View) bool { return v.IsOf(claim) || !v.Carries() }), err
+}

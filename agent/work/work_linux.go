@@ -1,0 +1,129 @@
+package work
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/report"
+	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// Worker does one task at a time: what the host asks for now. It stops a task that the host does not ask for any more before it starts the
+// next one.
+type Worker struct {
+	config config.Config
+	client Data
+	report *report.Reporter
+	log    *slog.Logger
+	hosts  chan *v1beta2.CapstanHost // the newest state only
+}
+
+// New returns a Worker that has seen no host yet.
+func New(c config.Config, client Data, r *report.Reporter, log *slog.Logger) *Worker {
+	return &Worker{config: c, client: client, report: r, log: log, hosts: make(chan *v1beta2.CapstanHost, 1)}
+}
+
+// See hands the worker the present state of the host; nil if it was deleted. Only one goroutine may call it.
+func (w *Worker) See(host *v1beta2.CapstanHost) {
+	select {
+	case <-w.hosts:
+	default:
+	}
+	w.hosts <- host
+}
+
+// job is a task that is being done.
+type job struct {
+	task   task
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// done returns the channel that is closed when the job has ended; no job never ends.
+func (j *job) done() <-chan struct{} {
+	if j == nil {
+		return nil
+	}
+	return j.ended
+}
+
+func (j *job) stop() {
+	j.cancel()
+	<-j.ended
+}
+
+// Run does what the host asks for until ctx ends.
+func (w *Worker) Run(ctx context.Context) {
+	var (
+		host    *v1beta2.CapstanHost
+		current *job
+		held    task             // a task that had no result, or left something
+		again   <-chan time.Time // when to try it again
+		pauses  = retry.Pauses{First: time.Second, Most: 5 * time.Minute}
+	)
+	defer func() {
+		if current != nil {
+			current.stop()
+		}
+	}()
+	for {
+		failed := false
+		select {
+		case <-ctx.Done():
+			return
+		case host = <-w.hosts:
+		case <-again:
+			again = nil
+		case <-current.done():
+			current.cancel()
+			current, failed = nil, true // unless the journal says otherwise
+		}
+		want := wanted(host)
+		if current != nil && current.task == want || again != nil && held == want {
+			continue
+		}
+		if current != nil {
+			current.stop()
+			current = nil
+		}
+		finished, err := w.finished(want)
+		switch {
+		case err != nil:
+			w.log.Error("the journal can't be used", "error", err)
+			fallthrough
+		case failed && !finished:
+			held, again = want, time.After(pauses.Next())
+		case finished:
+			again = nil
+			pauses.Reset()
+		default:
+			again = nil
+			current = w.start(ctx, want, host)
+		}
+	}
+}
+
+// start starts a task.
+func (w *Worker) start(ctx context.Context, t task, host *v1beta2.CapstanHost) *job {
+	ctx, cancel := context.WithCancel(ctx)
+	j := &job{task: t, cancel: cancel, ended: make(chan struct{})}
+	claim := *host.Spec.Claim
+	go func() {
+		defer close(j.ended)
+		w.log.Info("a task starts", "task", t.kind, "claim", t.claim)
+		do := w.bootstrap
+		if t.kind == cleaning {
+			do = w.clean
+		}
+		if err := do(ctx, claim); err != nil && ctx.Err() == nil {
+			w.log.Error("a task has no result", "task", t.kind, "error", err)
+			w.trouble(t, err)
+			return
+		}
+		w.log.Info("a task ended", "task", t.kind, "claim", t.claim)
+	}()
+	return j
+}
