@@ -19,6 +19,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/client"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/record"
@@ -207,7 +208,7 @@ func (a *app) hookClient(ctx context.Context, plane ctrlclient.Client, call hook
 	var configs []runtimev1.ExtensionConfig
 	if call.server.url == "" {
 		options.Reader, options.Certificate = plane, a.planeCertificate
-		if configs, err = extensionConfigs(ctx, plane); err != nil {
+		if configs, err = hooks.Installed(ctx, plane); err != nil {
 			return nil, nil, nil, err
 		}
 		if undo, err = a.reachExtensions(ctx, configs); err != nil {

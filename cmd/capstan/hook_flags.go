@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"os"
@@ -9,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // hookServer is an extension's server that is named on the command line.
@@ -60,13 +58,4 @@ func (s *hookServer) config() (*runtimev1.ExtensionConfig, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: "command-line"},
 		Spec:       runtimev1.ExtensionConfigSpec{ClientConfig: runtimev1.ClientConfig{URL: s.url, CABundle: ca}},
 	}, nil
-}
-
-// extensionConfigs lists the extensions that are installed.
-func extensionConfigs(ctx context.Context, c ctrlclient.Client) ([]runtimev1.ExtensionConfig, error) {
-	list := &runtimev1.ExtensionConfigList{}
-	if err := c.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing ExtensionConfigs: %w", err)
-	}
-	return list.Items, nil
 }

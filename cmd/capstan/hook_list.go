@@ -9,19 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
-
-// hookRow is a hook as capstan hook list shows it.
-type hookRow struct {
-	Hook     string   `json:"hook"`
-	Version  string   `json:"version"`
-	Blocks   bool     `json:"blocks"`
-	Since    string   `json:"since,omitempty"`
-	Advice   string   `json:"advice,omitempty"`
-	Summary  string   `json:"summary,omitempty"`
-	Handlers []string `json:"handlers"`
-}
 
 func (a *app) hookListCommand() *cobra.Command {
 	var format string
@@ -36,13 +26,13 @@ handlers of installed extensions they call. Without a management plane the handl
 				if err != nil {
 					return err
 				}
-				if installed, err = extensionConfigs(cmd.Context(), c); err != nil {
+				if installed, err = hooks.Installed(cmd.Context(), c); err != nil {
 					return err
 				}
 			} else if !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			rows := hookRows(hook.ClusterAPI(), installed)
+			rows := hooks.List(hook.ClusterAPI(), installed)
 			return a.print(format, rows, func() error { return a.hookListTable(rows) })
 		},
 	}
@@ -50,31 +40,7 @@ handlers of installed extensions they call. Without a management plane the handl
 	return cmd
 }
 
-// hookRows joins the hooks of a catalog with the handlers of extensions.
-func hookRows(catalog *hook.Catalog, installed []runtimev1.ExtensionConfig) []hookRow {
-	handlers := map[string][]string{}
-	for _, config := range installed {
-		for _, h := range config.Status.Handlers {
-			name := h.RequestHook.APIVersion + "/" + h.RequestHook.Hook
-			handlers[name] = append(handlers[name], h.Name)
-		}
-	}
-	rows := []hookRow{}
-	for _, d := range catalog.All() {
-		facts := catalog.Facts(d.ID)
-		row := hookRow{
-			Hook: d.ID.Name, Version: d.ID.APIVersion(), Blocks: d.CanWait, Since: string(facts.Introduced), Advice: facts.Advice(),
-			Summary: facts.Summary, Handlers: handlers[d.ID.String()],
-		}
-		if row.Handlers == nil {
-			row.Handlers = []string{}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func (a *app) hookListTable(rows []hookRow) error {
+func (a *app) hookListTable(rows []hooks.Hook) error {
 	table := make([][]string, 0, len(rows))
 	for _, r := range rows {
 		blocks := "no"

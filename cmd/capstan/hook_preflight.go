@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/rules"
 )
@@ -99,7 +100,7 @@ func (a *app) installedExtensions(ctx context.Context, file string) ([]runtimev1
 		if err != nil {
 			return nil, err
 		}
-		return extensionConfigs(ctx, c)
+		return hooks.Installed(ctx, c)
 	}
 	data, err := a.readInput(file)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/certificate"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/hooktest"
@@ -55,7 +56,7 @@ func TestHookList(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errOut)
 	}
 	code, out, _ = capstan(t, "", "hook", "list", "-o", "json")
-	var rows []hookRow
+	var rows []hooks.Hook
 	if err := json.Unmarshal([]byte(out), &rows); err != nil || code != 0 || len(rows) != len(hook.ClusterAPI().All()) {
 		t.Errorf("%d, %d rows, %v", code, len(rows), err)
 	}

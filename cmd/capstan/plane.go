@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 	"github.com/capstan-dev/capstan/plane"
 	"github.com/capstan-dev/capstan/plane/controllers"
+	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/provider"
 	"github.com/capstan-dev/capstan/provider/inventory"
 	"github.com/capstan-dev/capstan/provider/supply"
@@ -101,7 +102,13 @@ func (a *app) runPlane(ctx context.Context, server string, hosts int) error {
 		Contract: os.Getenv(contractVariable),
 		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
-			return a.runtimeClient(mgr, info, journal)
+			known, err := record.Read(a.home.Hooks())
+			if err != nil {
+				return nil, err
+			}
+			return hooks.NewClient(mgr, hooks.ClientOptions{
+				Certificate: info.PKI.RuntimeClient, Journal: journal, Known: known, MaxRetryAfter: hookRetry,
+			})
 		},
 		Setup: []controllers.Setup{func(ctx context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
 			return a.setupProvider(ctx, mgr, docked, hosts)

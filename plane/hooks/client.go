@@ -1,37 +1,46 @@
-package main
+package hooks
 
 import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/capstan-dev/capstan/plane"
+	"github.com/capstan-dev/capstan/plane/pki"
 	"github.com/capstan-dev/capstan/runtime/blockevent"
 	"github.com/capstan-dev/capstan/runtime/client"
 	"github.com/capstan-dev/capstan/runtime/record"
 	"github.com/capstan-dev/capstan/runtime/unblock"
 )
 
-// runtimeClient makes the client by which the plane calls runtime extensions. Calls go to the journal; blocks that begin and end become Events; what an administrator
-// lets through with "hook unblock" goes through.
-func (a *app) runtimeClient(mgr ctrl.Manager, info plane.Info, journal *record.Journal) (runtimeclient.Client, error) {
-	certificate, err := tls.X509KeyPair(info.PKI.RuntimeClient.Cert, info.PKI.RuntimeClient.Key)
+// ClientOptions configure [NewClient].
+type ClientOptions struct {
+	// Certificate is what the client shows to the servers of extensions. Required.
+	Certificate pki.Pair
+	// Journal records the calls. Required.
+	Journal *record.Journal
+	// Known are the calls that the journal had when the plane started, oldest first.
+	Known []record.Call
+	// MaxRetryAfter bounds the wait of a handler that blocks. Default: that of the Runtime SDK.
+	MaxRetryAfter time.Duration
+}
+
+// NewClient returns the client by which a plane calls runtime extensions. Calls go to the journal. Blocks that begin and
+// end become Events of their Cluster. What an administrator lets through with [Unblock] goes through.
+func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) {
+	certificate, err := tls.X509KeyPair(o.Certificate.Cert, o.Certificate.Key)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runtime client's certificate: %w", err)
-	}
-	known, err := record.Read(a.home.Hooks())
-	if err != nil {
-		return nil, err
 	}
 	log := ctrl.Log.WithName("hooks")
 	desk := unblock.NewDesk(mgr.GetAPIReader(), mgr.GetClient())
 	events, err := blockevent.New(blockevent.Options{
-		Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Calls: known, Component: "capstan-hooks", Log: log,
+		Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Calls: o.Known, Component: "capstan-hooks", Log: log,
 		Over: func(ctx context.Context, cluster *clusterv1.Cluster, hook string) error {
 			return desk.Clear(ctx, cluster, hook)
 		},
@@ -44,12 +53,12 @@ func (a *app) runtimeClient(mgr ctrl.Manager, info plane.Info, journal *record.J
 	}
 	return client.New(client.Options{
 		Reader:        mgr.GetClient(),
-		MaxRetryAfter: hookRetry,
+		MaxRetryAfter: o.MaxRetryAfter,
 		Metrics:       metrics.Registry,
 		Certificate:   func() (*tls.Certificate, error) { return &certificate, nil },
 		Pass:          desk.Pass,
 		Observer: func(call record.Call) {
-			if err := journal.Append(call); err != nil {
+			if err := o.Journal.Append(call); err != nil {
 				log.Error(err, "A hook call was not recorded", "hook", call.Hook)
 			}
 			events.Observe(call)
