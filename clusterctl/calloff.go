@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/handover"
 )
 
 // CallOff takes back what HandOver has offered to the agents of a namespace, waits until they have forgotten it, and returns to how many. What was made for them in the target is removed,
@@ -41,7 +41,7 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (taken int, err error) 
 	}
 	for i := range hosts.Items {
 		host := &hosts.Items[i]
-		if moving.Leaving(host) {
+		if handover.Leaving(host) {
 			return 0, fmt.Errorf("host %s is on its way to the target: run capstan clusterctl move again, which finishes the move", host.Name)
 		}
 	}
@@ -96,10 +96,10 @@ func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 // withdraw takes back the offer of one host. Each step can be repeated; the Secret goes last, as long as it is there something is left to do.
 func (s *sides) withdraw(ctx context.Context, host *infrav1.CapstanHost) error {
 	err := s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
-		if moving.Leaving(now) {
+		if handover.Leaving(now) {
 			return errors.New("it is on its way to the target: run capstan clusterctl move again, which finishes the move")
 		}
-		moving.Withdraw(now)
+		handover.CallOff(now)
 		return nil
 	})
 	if err != nil {

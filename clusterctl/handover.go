@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/handover"
 	agentid "github.com/capstan-dev/capstan/provider/identity"
-	"github.com/capstan-dev/capstan/provider/moving"
 )
 
 const (
@@ -163,8 +163,8 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 
 // wants reports whether the agent of a host is to get an offer: not where nothing moves, where somebody vouched for the agent, and where it may have gone ahead.
 func wants(host *infrav1.CapstanHost) bool {
-	vouched := moving.HandedOver(host) && host.Offer() == ""
-	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !moving.Leaving(host)
+	vouched := handover.HandedOver(host) && host.Offer() == ""
+	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !handover.Leaving(host)
 }
 
 // stands reports whether the agent has accepted this target already.
@@ -199,7 +199,7 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 		if now.Spec.Claim == nil || now.Spec.Claim.ProviderID != claim {
 			return errors.New("its machine has changed meanwhile: try again")
 		}
-		moving.Offer(now, string(data[infrav1.OfferIDKey]))
+		handover.Offer(now, string(data[infrav1.OfferIDKey]))
 		return nil
 	})
 }
@@ -288,12 +288,12 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 	var all []string
 	for i := range hosts {
 		host := &hosts[i]
-		if host.Spec.Claim == nil || moving.Leaving(host) || moving.HandedOver(host) && !moving.Held(host) {
+		if host.Spec.Claim == nil || handover.Leaving(host) || handover.HandedOver(host) && !handover.Held(host) {
 			continue
 		}
 		why := "its agent has not answered: it is off, or older than hand-overs"
 		switch report := host.Status.Agent; {
-		case host.OfferAccepted() || moving.HandedOver(host):
+		case host.OfferAccepted() || handover.HandedOver(host):
 			why = "the provider has not taken note yet: does it run?"
 		case report != nil && report.HandOver != nil && report.HandOver.Offer == host.Offer() && report.HandOver.Message != "":
 			why = report.HandOver.Message

@@ -10,21 +10,21 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/handover"
 )
 
 // claimed is a host with a machine, after some changes.
 func claimed(changes ...func(*infrav1.CapstanHost)) infrav1.CapstanHost {
 	h := infrav1.CapstanHost{}
 	h.Name, h.UID, h.Spec.Claim = "a", types.UID("uid"), &infrav1.HostClaim{ProviderID: "p"}
-	moving.Mark(&h)
+	handover.Mark(&h)
 	for _, change := range changes {
 		change(&h)
 	}
 	return h
 }
 
-func offered(h *infrav1.CapstanHost) { moving.Offer(h, "uid/1") }
+func offered(h *infrav1.CapstanHost) { handover.Offer(h, "uid/1") }
 
 func says(accepted bool, message string) func(*infrav1.CapstanHost) {
 	return func(h *infrav1.CapstanHost) {
@@ -34,16 +34,16 @@ func says(accepted bool, message string) func(*infrav1.CapstanHost) {
 
 func vouched(h *infrav1.CapstanHost) {
 	h.Annotations[infrav1.HandedOverAnnotation] = "uid"
-	moving.Mark(h)
+	handover.Mark(h)
 }
 func marked(h *infrav1.CapstanHost) {
 	h.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
 }
 
 // remarked: the provider takes note of what the agent says.
-func remarked(h *infrav1.CapstanHost) { moving.Mark(h) }
+func remarked(h *infrav1.CapstanHost) { handover.Mark(h) }
 
-func free(h *infrav1.CapstanHost) { h.Spec.Claim = nil; moving.Mark(h) }
+func free(h *infrav1.CapstanHost) { h.Spec.Claim = nil; handover.Mark(h) }
 func dock(h *infrav1.CapstanHost) { h.Spec.Supplier = infrav1.SupplierDock }
 
 // TestWhoGetsAnOffer (CT-106).
@@ -116,8 +116,8 @@ func TestForgotten(t *testing.T) {
 		want bool
 	}{
 		"no offers":                           {claimed(), true},
-		"taken back, and the agent still has": {claimed(offered, says(true, ""), moving.Withdraw), false},
-		"taken back, and the agent knows":     {claimed(offered, moving.Withdraw), true},
+		"called off, and the agent still has": {claimed(offered, says(true, ""), handover.CallOff), false},
+		"called off, and the agent knows":     {claimed(offered, handover.CallOff), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := forgotten([]infrav1.CapstanHost{c.host}, 0); (err == nil) != c.want {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/handover"
 )
 
 // MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written: that is this one, or doesn't answer, or
@@ -73,7 +73,7 @@ func local(hosts []infrav1.CapstanHost) error {
 func held(hosts []infrav1.CapstanHost) []string {
 	var commands []string
 	for i := range hosts {
-		if h := &hosts[i]; h.Spec.Claim != nil && !moving.HandedOver(h) && !moving.Leaving(h) {
+		if h := &hosts[i]; h.Spec.Claim != nil && !handover.HandedOver(h) && !handover.Leaving(h) {
 			commands = append(commands, fmt.Sprintf("kubectl annotate --overwrite -n %s capstanhost %s %s=%s", h.Namespace, h.Name, infrav1.HandedOverAnnotation, h.UID))
 		}
 	}

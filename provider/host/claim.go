@@ -10,7 +10,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/handover"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -43,7 +43,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	}
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil
-	moving.Mark(s.host)
+	handover.Mark(s.host)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
@@ -51,10 +51,11 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// moving makes sure that the host is marked for a move of its cluster as its claim asks for: claims mark it themselves; it is left to see who was handed over.
-func (r *Reconciler) moving(ctx context.Context, s *scope) (step.Answer, error) {
+// handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim marks the host in the
+// same write; what is left to see is whether the agent has accepted an offer.
+func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.host.DeepCopy()
-	moving.Mark(s.host)
+	handover.Mark(s.host)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("marking the host for a move of its cluster: %w", err)
 	}

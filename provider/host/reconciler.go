@@ -129,7 +129,7 @@ func (r *Reconciler) steps() []step.Step[*scope] {
 		{Name: "pause", Run: r.pause},
 		{Name: "finalizer", Run: r.finalizer},
 		{Name: "identity", Run: r.identity},
-		{Name: "moving", Run: r.moving},
+		{Name: "handover", Run: r.handover},
 		{Name: "heartbeat", Run: r.heartbeat},
 		{Name: "end the claim", Run: r.endClaim},
 		{Name: "power", Run: r.power},

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
-	"github.com/capstan-dev/capstan/provider/moving"
+	"github.com/capstan-dev/capstan/provider/handover"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/placement"
 	"github.com/capstan-dev/capstan/provider/step"
@@ -65,7 +65,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 		host, _ := placement.Place(hosts, request)
 		before := host.DeepCopy()
 		host.Spec.Claim = claim.New(host, s.capstan, s.machine)
-		moving.Mark(host)
+		handover.Mark(host)
 		switch err := patch.Object(ctx, r.Client, before, host, patch.Locked); {
 		case err == nil:
 			s.host = host

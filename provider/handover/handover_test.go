@@ -1,4 +1,4 @@
-package moving
+package handover
 
 import (
 	"maps"
@@ -74,7 +74,7 @@ func TestMark(t *testing.T) {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1"}, report: accepted("earlier/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "earlier/1", block: ours},
 		},
-		"an offer that was taken back and that the agent still reports": {
+		"an offer that was called off and that the agent still reports": {
 			claimed: true, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{block: ours},
 		},
 		"a free host gets no word from an offer": {annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"), want: values{infrav1.OfferAnnotation: "uid/1"}},
@@ -147,7 +147,7 @@ func TestOffers(t *testing.T) {
 		{"an offer anew", func() { Offer(host, "uid/3") }, map[string]string{infrav1.OfferAnnotation: "uid/3", block: ours, "a": "b"}},
 		{"the controller, when that is accepted", func() { host.Status.Agent.HandOver = accepted("uid/3"); Mark(host) },
 			map[string]string{infrav1.OfferAnnotation: "uid/3", infrav1.HandedOverAnnotation: "uid/3", "a": "b"}},
-		{"taking it back", func() { Withdraw(host) }, map[string]string{block: ours, "a": "b"}},
+		{"calling it off", func() { CallOff(host) }, map[string]string{block: ours, "a": "b"}},
 		{"the controller, before the agent knows", func() { Mark(host) }, map[string]string{block: ours, "a": "b"}},
 	} {
 		if step.do(); !maps.Equal(host.Annotations, step.want) {
