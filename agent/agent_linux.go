@@ -16,10 +16,10 @@ import (
 	"github.com/capstan-dev/capstan/agent/handover"
 	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/rest"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/agent/token"
 	"github.com/capstan-dev/capstan/agent/work"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // agent holds what the parts of a running agent share.
@@ -109,7 +109,7 @@ func enrolled(path string) (config.Config, handover.Store, error) {
 
 // enroll finds out what the host is. The network may come up after the agent, so it is tried until it works or ctx ends.
 func (a *agent) enroll(ctx context.Context) error {
-	var pauses retry.Pauses
+	pauses := backoff.Backoff{Spread: backoff.FleetSpread}
 	for {
 		err := a.collect()
 		if err == nil {
@@ -144,7 +144,7 @@ func (a *agent) serve(ctx context.Context, f *handover.Follower) (moved bool) {
 
 // watch watches the host until ctx ends.
 func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower) {
-	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
+	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 10 * time.Second, Spread: backoff.FleetSpread}
 	for ctx.Err() == nil {
 		began := time.Now()
 		f.Unsee()

@@ -6,8 +6,8 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/facts"
 	"github.com/capstan-dev/capstan/agent/report"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // beatPause is the time between two heartbeats, give or take a tenth.
@@ -15,9 +15,9 @@ const beatPause = 10 * time.Second
 
 // beat renews the Lease until ctx ends, and looks now and then whether the facts changed.
 func (a *agent) beat(ctx context.Context) {
-	failed := retry.Pauses{First: time.Second, Most: beatPause}
+	failed := backoff.Backoff{First: time.Second, Max: beatPause, Spread: backoff.FleetSpread}
 	for n := 1; ; n++ {
-		pause := retry.Jitter(beatPause, 0.1)
+		pause := backoff.Jitter(beatPause, 0.1)
 		if err := a.client.Beat(ctx, time.Now()); err != nil {
 			if ctx.Err() != nil {
 				return
@@ -32,7 +32,7 @@ func (a *agent) beat(ctx context.Context) {
 				a.log.Warn("the host can't be looked at", "error", err)
 			}
 		}
-		if retry.Sleep(ctx, pause) != nil {
+		if backoff.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -58,9 +58,9 @@ func (a *agent) collect() error {
 
 // renew keeps the token fresh until ctx ends.
 func (a *agent) renew(ctx context.Context) {
-	pauses := retry.Pauses{First: time.Second, Most: 5 * time.Minute}
+	pauses := backoff.Backoff{First: time.Second, Max: 5 * time.Minute, Spread: backoff.FleetSpread}
 	for {
-		if retry.Sleep(ctx, a.tokens.RenewIn()) != nil {
+		if backoff.Sleep(ctx, a.tokens.RenewIn()) != nil {
 			return
 		}
 		token, err := a.client.RequestToken(ctx)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Options say where a dock is and what it is made of.
@@ -88,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 			return nil, err
 		}
 		// Another is starting, or on its way to end.
-		if !pauseFor(ctx, pause) {
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil, fmt.Errorf("starting the dock: another process holds %s, but no dock answers: %w", filepath.Join(Dir(o.Home), "lock"), ctx.Err())
 		}
 		if s, err := client.Status(ctx); err == nil {
@@ -222,19 +224,8 @@ func waitUnlocked(ctx context.Context, home string) error {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return fmt.Errorf("waiting for the end of the dock: %w", err)
 		}
-		if !pauseFor(ctx, pause) {
+		if backoff.Sleep(ctx, pause) != nil {
 			return fmt.Errorf("waiting for the end of the dock: %w; its log is %s", ctx.Err(), filepath.Join(Dir(home), "dock.log"))
 		}
-	}
-}
-
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // lockWait bounds how long a start waits for the end of the plane before.
@@ -32,11 +34,9 @@ func lock(ctx context.Context, dir string, limit time.Duration) (*os.File, error
 			file.Close()
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 20*time.Millisecond) != nil {
 			file.Close()
 			return nil, fmt.Errorf("another plane, or a process that it left, still uses %s; end it first (it holds %s)", dir, path)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -34,6 +34,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/internal/process"
 	"github.com/capstan-dev/capstan/plane/apply"
 	"github.com/capstan-dev/capstan/plane/controllers"
@@ -299,7 +300,7 @@ func (p *plane) keep(phase string, child process.Process) <-chan struct{} {
 		p.progress.Component(child.Name, func(c *progress.Component) { c.Pid = pid })
 	}
 	p.stack.start(child.Name, func(ctx context.Context) error {
-		return child.Keep(ctx, process.Backoff{}, process.Watch{
+		return child.Keep(ctx, backoff.Backoff{}, process.Watch{
 			Ready: func() {
 				p.progress.Component(child.Name, func(c *progress.Component) { c.Up = true })
 				if !first.Swap(true) {

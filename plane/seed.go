@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/plane/apply"
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
@@ -58,18 +59,15 @@ func seedOne(ctx context.Context, c client.Client, object *unstructured.Unstruct
 	sum := sha256.Sum256(data)
 	hash := hex.EncodeToString(sum[:16])
 
-	pause := 50 * time.Millisecond
+	pauses := backoff.Backoff{First: 50 * time.Millisecond, Max: time.Second}
 	for {
 		wrote, err := applySeed(ctx, c, object, hash)
 		if err == nil || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) {
 			return wrote, err
 		}
-		select {
-		case <-ctx.Done():
+		if pauses.Wait(ctx) != nil {
 			return false, errors.Join(err, context.Cause(ctx))
-		case <-time.After(pause):
 		}
-		pause = min(2*pause, time.Second)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
-	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Disks partitions disks. A disk that has something on it is left alone, unless the data says overwrite.
@@ -306,7 +306,7 @@ func deviceSize(device string) (int64, error) {
 func waitForDevice(ctx context.Context, device string) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	pauses := retry.Pauses{First: 20 * time.Millisecond, Most: time.Second}
+	pauses := backoff.Backoff{First: 20 * time.Millisecond, Max: time.Second}
 	for {
 		if _, err := os.Stat(device); err == nil {
 			return nil

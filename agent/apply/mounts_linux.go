@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
+
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/fault"
-	"github.com/capstan-dev/capstan/agent/mountinfo"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
@@ -77,8 +78,8 @@ func (h *Host) mount(ctx context.Context, m cloudconfig.Mount) error {
 }
 
 func mounted(point string) bool {
-	all, err := mountinfo.List()
-	return err == nil && slices.ContainsFunc(all, func(m mountinfo.Mount) bool { return m.Point == point })
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(point))
+	return err == nil && len(mounts) > 0
 }
 
 func swapped(source string) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // runtimeSocket is where the container runtime listens.
@@ -92,7 +92,7 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, runtimeLimit, fault.New(nil, "containerd does not listen within %s; see its log", runtimeLimit))
 	defer cancel()
-	pauses := retry.Pauses{First: 10 * time.Millisecond, Most: 500 * time.Millisecond}
+	pauses := backoff.Backoff{First: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for !listens(runtimeSocket) {
 		if pauses.Wait(ctx) != nil {
 			return context.Cause(ctx)

@@ -13,15 +13,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
+
 	"github.com/capstan-dev/capstan/agent/apply"
 	"github.com/capstan-dev/capstan/agent/bootstrap"
 	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/journal"
-	"github.com/capstan-dev/capstan/agent/mountinfo"
-	"github.com/capstan-dev/capstan/agent/proc"
 	"github.com/capstan-dev/capstan/agent/undo"
+	"github.com/capstan-dev/capstan/internal/proc"
 )
 
 // LogPath is where the output of cleaning goes; it is deleted when the host is proved clean.
@@ -118,7 +119,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 
 // endCommands ends what commands of the bootstrap started.
 func (c *Cleaner) endCommands(ctx context.Context) error {
-	_, err := proc.End(ctx, proc.Process.Marked, time.Second, 20*time.Second)
+	_, err := proc.End(ctx, command.Marked, time.Second, 20*time.Second)
 	return err
 }
 
@@ -152,13 +153,14 @@ var programs = map[string]bool{
 
 // ofMachine reports whether a process belongs to the machine: by its program, or because it runs in a pod.
 func (c *Cleaner) ofMachine(p proc.Process) bool {
-	if p.Marked() {
+	if command.Marked(p) {
 		return true
 	}
-	if p.Exe == "" {
+	exe := p.Exe()
+	if exe == "" {
 		return false // a thread of the kernel
 	}
-	return strings.HasPrefix(p.Exe, c.BundlesDir+"/") || programs[filepath.Base(p.Exe)] || p.InCgroup("/kubepods")
+	return strings.HasPrefix(exe, c.BundlesDir+"/") || programs[filepath.Base(exe)] || p.InCgroup("/kubepods")
 }
 
 // restoreFiles puts files back as they were before the bootstrap.
@@ -181,13 +183,13 @@ func (c *Cleaner) deleteFolders(context.Context) error {
 }
 
 func deleteFolder(folder string) error {
-	mounts, err := mountinfo.Below(folder)
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(folder))
 	if err != nil {
 		return err
 	}
 	for _, m := range mounts {
-		if m.Point != folder {
-			return errors.New("not deleting " + folder + ": something is mounted at " + m.Point)
+		if m.Mountpoint != folder {
+			return errors.New("not deleting " + folder + ": something is mounted at " + m.Mountpoint)
 		}
 	}
 	if len(mounts) == 0 {

@@ -7,10 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
+
 	"github.com/capstan-dev/capstan/agent/apply"
 	"github.com/capstan-dev/capstan/agent/bundle"
-	"github.com/capstan-dev/capstan/agent/mountinfo"
-	"github.com/capstan-dev/capstan/agent/proc"
+	"github.com/capstan-dev/capstan/internal/proc"
 )
 
 const (
@@ -72,7 +73,7 @@ func (c *Cleaner) mounts(context.Context) ([]string, error) {
 	list, err := c.machineMounts()
 	var left []string
 	for _, m := range list {
-		left = append(left, "mount "+m.Point)
+		left = append(left, "mount "+m.Mountpoint)
 	}
 	return left, err
 }
@@ -118,8 +119,8 @@ func underRemoved(path string) bool {
 
 // mountPoint reports whether something is mounted at path itself.
 func mountPoint(path string) bool {
-	mounts, err := mountinfo.Below(path)
-	return err == nil && slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.Point == path })
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
+	return err == nil && len(mounts) > 0
 }
 
 func (c *Cleaner) users(context.Context) ([]string, error) {

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/capstan-dev/capstan/agent/apply"
-	"github.com/capstan-dev/capstan/agent/mountinfo"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 const fstab = "/etc/fstab"
@@ -26,7 +26,7 @@ func (c *Cleaner) unmount(ctx context.Context) error {
 	for _, device := range c.Journal.Notes(apply.KeySwap) {
 		errs = append(errs, c.run(ctx, "swapoff", device))
 	}
-	pauses := retry.Pauses{First: 50 * time.Millisecond, Most: time.Second}
+	pauses := backoff.Backoff{First: 50 * time.Millisecond, Max: time.Second}
 	for range 5 { // processes that were killed hold their mounts a moment longer
 		mounts, err := c.machineMounts()
 		if err != nil {
@@ -37,8 +37,8 @@ func (c *Cleaner) unmount(ctx context.Context) error {
 		}
 		errs = errs[:0]
 		for _, m := range slices.Backward(mounts) {
-			if err := unix.Unmount(m.Point, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-				errs = append(errs, fmt.Errorf("unmounting %s: %w", m.Point, err))
+			if err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+				errs = append(errs, fmt.Errorf("unmounting %s: %w", m.Mountpoint, err))
 			}
 		}
 		if len(errs) > 0 && pauses.Wait(ctx) != nil {
@@ -54,20 +54,20 @@ func (c *Cleaner) unmount(ctx context.Context) error {
 }
 
 // machineMounts returns the mounts that the machine made, in the order in which they were mounted.
-func (c *Cleaner) machineMounts() ([]mountinfo.Mount, error) {
-	all, err := mountinfo.List()
+func (c *Cleaner) machineMounts() ([]*mountinfo.Info, error) {
+	all, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		return nil, err
 	}
 	noted := c.Journal.Notes(apply.KeyMount)
-	return slices.DeleteFunc(all, func(m mountinfo.Mount) bool {
+	return slices.DeleteFunc(all, func(m *mountinfo.Info) bool {
 		for _, point := range noted {
 			point = filepath.Clean(point)
-			if m.Point == point || strings.HasPrefix(m.Point, point+"/") {
+			if m.Mountpoint == point || strings.HasPrefix(m.Mountpoint, point+"/") {
 				return false
 			}
 		}
-		return !slices.ContainsFunc(mountPrefixes, func(p string) bool { return strings.HasPrefix(m.Point, p) })
+		return !slices.ContainsFunc(mountPrefixes, func(p string) bool { return strings.HasPrefix(m.Mountpoint, p) })
 	}), nil
 }
 

@@ -12,11 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/proc"
+	"github.com/capstan-dev/capstan/internal/proc"
 )
 
 // Path is the search path of commands, the host's own programs first.
@@ -124,7 +125,7 @@ func (c Command) Run(ctx context.Context) error {
 func (c Command) environment() []string {
 	env := []string{"PATH=" + Path, "HOME=/root", "LANG=C.UTF-8"}
 	if c.Mark != "" {
-		env = append(env, proc.MarkVariable+"="+c.Mark)
+		env = append(env, markVariable+"="+c.Mark)
 	}
 	return append(env, c.Env...)
 }
@@ -203,9 +204,20 @@ func (c Command) end(cmd *exec.Cmd, ended <-chan error) {
 	}
 }
 
+// markVariable is the environment variable that marks what commands of bootstrap data start.
+const markVariable = "CAPSTAN_RUN"
+
+// Marked reports whether a command of bootstrap data started the process, directly or not.
+func Marked(p proc.Process) bool {
+	env, err := p.Env()
+	return err == nil && slices.ContainsFunc(env, func(entry string) bool {
+		return strings.HasPrefix(entry, markVariable+"=")
+	})
+}
+
 // EndMarked ends every process that carries a mark. It takes 20 seconds at most, and returns an error if some are left.
 func EndMarked(ctx context.Context, mark string) error {
-	variable := proc.MarkVariable + "=" + mark
+	variable := markVariable + "=" + mark
 	_, err := proc.End(ctx, func(p proc.Process) bool { return p.HasEnv(variable) }, time.Second, 20*time.Second)
 	return err
 }

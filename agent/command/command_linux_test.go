@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/proc"
+	"github.com/capstan-dev/capstan/internal/proc"
 )
 
 // The test binary plays an agent that is killed while its command runs.
@@ -47,7 +47,7 @@ func (b *buffer) String() string {
 
 func marked(t *testing.T, mark string) []proc.Process {
 	t.Helper()
-	list, err := proc.Select(func(p proc.Process) bool { return p.HasEnv(proc.MarkVariable + "=" + mark) })
+	list, err := proc.Select(func(p proc.Process) bool { return p.HasEnv(markVariable + "=" + mark) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,59 +4,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+
+	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
-// Log is a file that only root can read. When it reaches its limit it is moved to its name with ".1", so it holds at least the last half.
+// Log is a file of bounded size that only root can read. Writing never fails: a full disk must not stop the command that
+// writes.
 type Log struct {
-	mu    sync.Mutex
-	path  string
-	limit int64
-	f     *os.File
-	size  int64
+	*logfile.File
+	path string
 }
 
-// OpenLog opens a log for appending; its two files have at most limit bytes each.
+// OpenLog opens a log for appending; the file and the full one before it have at most limit bytes each.
 func OpenLog(path string, limit int64) (*Log, error) {
-	l := &Log{path: path, limit: limit}
+	// Others may list the directory, unlike those that logfile makes.
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
-	if err := l.open(); err != nil {
-		return nil, fmt.Errorf("opening the log: %w", err)
-	}
-	return l, nil
-}
-
-func (l *Log) open() error {
-	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := logfile.Open(path, limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return err
-	}
-	l.f, l.size = f, info.Size()
-	return nil
-}
-
-// Write appends to the log. It never fails: a full disk must not end the command that writes.
-func (l *Log) Write(data []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f != nil && l.size > 0 && l.size+int64(len(data)) > l.limit {
-		l.f.Close()
-		l.f = nil
-		_ = os.Rename(l.path, l.path+".1")
-		_ = l.open()
-	}
-	if l.f != nil {
-		n, _ := l.f.Write(data)
-		l.size += int64(n)
-	}
-	return len(data), nil
+	return &Log{File: file, path: path}, nil
 }
 
 // Printf appends a line of the agent itself.
@@ -66,15 +35,3 @@ func (l *Log) Printf(format string, args ...any) {
 
 // Path returns the path of the log.
 func (l *Log) Path() string { return l.path }
-
-// Close closes the log. What is written afterwards is dropped.
-func (l *Log) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.f == nil {
-		return nil
-	}
-	err := l.f.Close()
-	l.f = nil
-	return err
-}

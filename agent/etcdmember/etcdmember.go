@@ -28,7 +28,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/capstan-dev/capstan/agent/retry"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // clientPort is the port on which members serve clients, as kubeadm sets it up.
@@ -98,7 +98,7 @@ func (m *Member) Leave(ctx context.Context) error {
 		return fmt.Errorf("leaving etcd: %w", err)
 	}
 	defer client.CloseIdleConnections()
-	pauses := retry.Pauses{First: 200 * time.Millisecond, Most: 3 * time.Second}
+	pauses := backoff.Backoff{First: 200 * time.Millisecond, Max: 3 * time.Second, Spread: backoff.FleetSpread}
 	for {
 		var errs []error
 		for _, other := range m.Others {

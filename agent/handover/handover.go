@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-dev/capstan/agent/config"
 	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/rest"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/agent/token"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Source is the management cluster that the agent works for.
@@ -110,7 +110,7 @@ func offerOf(host *v1beta2.CapstanHost) string {
 
 // Run returns true when the agent has to go on with the next enrolment, which is the current one by then, and false when ctx ends.
 func (f *Follower) Run(ctx context.Context) bool {
-	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 15 * time.Second}
+	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 15 * time.Second, Spread: backoff.FleetSpread}
 	for ctx.Err() == nil {
 		changed, again, err := f.pass(ctx)
 		if changed {

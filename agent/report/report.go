@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 const (
@@ -99,7 +99,7 @@ func sameHandOver(a, b *v1beta2.HandOverReport) bool {
 
 // Run sends the report whenever it changed, again and again until the API has it or ctx ends.
 func (r *Reporter) Run(ctx context.Context) {
-	pauses := retry.Pauses{First: 300 * time.Millisecond, Most: 10 * time.Second}
+	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 10 * time.Second, Spread: backoff.FleetSpread}
 	for {
 		report, pause := r.next()
 		if report == nil {

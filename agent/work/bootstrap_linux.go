@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/rest"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // dataLimit is how long to wait for the bootstrap data of a claim. It follows the claim within milliseconds, unless the management cluster
@@ -80,7 +80,7 @@ func (w *Worker) metadata(data *rest.BootstrapData) map[string]any {
 
 // data reads the bootstrap data of a claim. It waits for a server that does not answer, and for a bounded time for data that is not there.
 func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.BootstrapData, error) {
-	pauses := retry.Pauses{First: 50 * time.Millisecond, Most: 10 * time.Second}
+	pauses := backoff.Backoff{First: 50 * time.Millisecond, Max: 10 * time.Second, Spread: backoff.FleetSpread}
 	for began := time.Now(); ; {
 		data, err := w.client.BootstrapData(ctx)
 		switch {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/config"
 	"github.com/capstan-dev/capstan/agent/report"
-	"github.com/capstan-dev/capstan/agent/retry"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Worker does one task at a time: what the host asks for now. It stops a task that the host does not ask for any more before it starts the
@@ -62,7 +62,7 @@ func (w *Worker) Run(ctx context.Context) {
 		current *job
 		held    task             // a task that had no result, or left something
 		again   <-chan time.Time // when to try it again
-		pauses  = retry.Pauses{First: time.Second, Most: 5 * time.Minute}
+		pauses  = backoff.Backoff{First: time.Second, Max: 5 * time.Minute, Spread: backoff.FleetSpread}
 	)
 	defer func() {
 		if current != nil {

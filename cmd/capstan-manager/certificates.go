@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/provider/migration"
 	"github.com/capstan-dev/capstan/runtime/certificate"
 )
@@ -78,17 +79,12 @@ func (c *certificates) NeedLeaderElection() bool { return false }
 func (c *certificates) Start(ctx context.Context) error {
 	renewed := make(chan error, 1)
 	go func() { renewed <- c.Run(ctx) }()
-	for tick := time.NewTicker(injectPeriod); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return <-renewed
-		case <-tick.C:
-			if err := c.inject(ctx); err != nil && ctx.Err() == nil {
-				ctrl.Log.WithName("certificates").Error(err, "The API server may not trust the webhooks; trying again in a minute")
-			}
+	for backoff.Sleep(ctx, injectPeriod) == nil {
+		if err := c.inject(ctx); err != nil && ctx.Err() == nil {
+			ctrl.Log.WithName("certificates").Error(err, "The API server may not trust the webhooks; trying again in a minute")
 		}
 	}
+	return <-renewed
 }
 
 // inject writes the authorities where the API server looks for them, if they are not there already.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Limits; all are per balancer.
@@ -126,7 +128,7 @@ func (b *Balancer) accept() {
 		}
 		if err != nil {
 			// Out of file descriptors or memory, most likely: try again when some connections have ended.
-			if pause = min(max(2*pause, 5*time.Millisecond), time.Second); !sleep(b.ctx, pause) {
+			if pause = min(max(2*pause, 5*time.Millisecond), time.Second); backoff.Sleep(b.ctx, pause) != nil {
 				return
 			}
 			continue
@@ -203,7 +205,7 @@ func (b *Balancer) markDown(k *backend) {
 		return
 	}
 	b.running.Go(func() {
-		for pause := firstProbe; sleep(k.ctx, pause); pause = min(2*pause, lastProbe) {
+		for pause := firstProbe; backoff.Sleep(k.ctx, pause) == nil; pause = min(2*pause, lastProbe) {
 			if !k.down.Load() {
 				return // a client got through meanwhile
 			}
@@ -214,15 +216,4 @@ func (b *Balancer) markDown(k *backend) {
 			}
 		}
 	})
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

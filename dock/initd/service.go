@@ -12,10 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capstan-dev/capstan/dock/logfile"
+	"github.com/capstan-dev/capstan/internal/logfile"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/supervise"
 	"github.com/capstan-dev/capstan/dock/unit"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // State is systemd's ActiveState of a service.
@@ -181,7 +182,9 @@ var errStopped = errors.New("it was stopped before it was started again")
 
 func (s *service) loop(r *run, u *unit.Unit) {
 	defer s.m.running.Done()
-	backoff := supervise.Backoff{First: max(u.RestartPause, 10*time.Millisecond), Max: max(u.RestartPause, maxRestartDelay), Free: freeRestarts}
+	pauses := backoff.Backoff{
+		First: max(u.RestartPause, 10*time.Millisecond), Max: max(u.RestartPause, maxRestartDelay), Free: freeRestarts,
+	}
 	for {
 		began := time.Now()
 		a := r.attempt // only this goroutine replaces it
@@ -191,7 +194,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 			s.finish(r, end)
 			return
 		}
-		delay := backoff.Next(time.Since(began))
+		delay := pauses.After(time.Since(began))
 		a = newAttempt()
 		s.mu.Lock()
 		s.restarts++
@@ -203,7 +206,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 		select {
 		case <-timer.C:
 		case <-r.kick:
-			backoff.Reset()
+			pauses.Reset()
 		case <-r.ctx.Done():
 		}
 		timer.Stop()

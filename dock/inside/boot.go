@@ -19,7 +19,7 @@ import (
 
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/dock/initd"
-	"github.com/capstan-dev/capstan/dock/logfile"
+	"github.com/capstan-dev/capstan/internal/logfile"
 	"github.com/capstan-dev/capstan/dock/network"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/rootfs"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/dock/balancer"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // forward is a balancer whose listener may not be available yet: it keeps trying, and everything else works meanwhile.
@@ -41,7 +42,7 @@ func newForward(open func() (net.Listener, error), backends ...string) *forward 
 	}
 	go func() {
 		defer close(f.ended)
-		for pause := firstRetry; sleep(ctx, pause) && f.try() != nil; pause = min(2*pause, lastRetry) {
+		for pause := firstRetry; backoff.Sleep(ctx, pause) == nil && f.try() != nil; pause = min(2*pause, lastRetry) {
 		}
 	}()
 	return f
@@ -90,16 +91,5 @@ func (f *forward) close() {
 	<-f.ended
 	if run != nil {
 		run.Close()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

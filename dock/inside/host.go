@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/rootfs"
 	"github.com/capstan-dev/capstan/dock/state"
-	"github.com/capstan-dev/capstan/dock/supervise"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // goal is what somebody wants of a host.
@@ -172,7 +172,7 @@ const (
 // drive is the loop of a host.
 func (e *engine) drive(h *host) {
 	defer close(h.ended)
-	backoff := supervise.Backoff{First: firstHostDelay, Max: lastHostDelay}
+	pauses := backoff.Backoff{First: firstHostDelay, Max: lastHostDelay}
 	var run *reap.Child // nil unless it runs
 	var began time.Time
 	for {
@@ -180,11 +180,11 @@ func (e *engine) drive(h *host) {
 		var retry <-chan time.Time
 		switch g {
 		case wantDeleted:
-			if e.delete(h, run, n, &backoff) {
+			if e.delete(h, run, n, &pauses) {
 				return
 			}
 			run = nil
-			retry = time.After(backoff.Next(0))
+			retry = time.After(pauses.Next())
 		case wantStopped, wantClosed, wantReboot:
 			if run != nil {
 				e.powerOff(h, run)
@@ -204,7 +204,7 @@ func (e *engine) drive(h *host) {
 				var err error
 				began = time.Now()
 				if run, err = e.boot(h); err != nil {
-					delay := backoff.Next(time.Since(began))
+					delay := pauses.After(time.Since(began))
 					e.Log.Printf("host %s does not start: %v; next try in %v", h.name, err, delay)
 					h.set(dock.HostFailed, 0)
 					h.dealt(n, classify(err))
@@ -223,7 +223,7 @@ func (e *engine) drive(h *host) {
 		case <-h.wake:
 		case <-retry:
 		case <-gone:
-			if delay := e.hostEnded(h, run.Status(), time.Since(began), &backoff); delay > 0 {
+			if delay := e.hostEnded(h, run.Status(), time.Since(began), &pauses); delay > 0 {
 				e.waitOrWake(h, delay)
 			}
 			run = nil
@@ -232,7 +232,7 @@ func (e *engine) drive(h *host) {
 }
 
 // hostEnded deals with a host whose PID 1 ended without being told to; it says how long to wait before the next start.
-func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration, backoff *supervise.Backoff) time.Duration {
+func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration, pauses *backoff.Backoff) time.Duration {
 	e.unlink(h)
 	switch {
 	case status.Exited() && status.ExitStatus() == 0:
@@ -253,7 +253,7 @@ func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration
 		h.set(dock.HostStopped, 0)
 		return 0
 	}
-	delay := backoff.Next(ran)
+	delay := pauses.After(ran)
 	message := fmt.Sprintf("its PID 1 %s", reap.Describe(status))
 	e.Log.Printf("host %s: %s; it is started again in %v", h.name, message, delay)
 	h.mu.Lock()
@@ -296,7 +296,7 @@ func (e *engine) recordLocked(name string, run bool) error {
 }
 
 // delete ends the host and removes all of it; it says whether that is done.
-func (e *engine) delete(h *host, run *reap.Child, n int, backoff *supervise.Backoff) bool {
+func (e *engine) delete(h *host, run *reap.Child, n int, pauses *backoff.Backoff) bool {
 	h.set(dock.HostDeleting, 0)
 	if run != nil {
 		// Its data goes, so there is nothing to end in good order. PID 1 counts as ended only when all others in its namespace have.

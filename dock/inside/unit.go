@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/dock"
-	"github.com/capstan-dev/capstan/dock/logfile"
+	"github.com/capstan-dev/capstan/internal/logfile"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/state"
 	"github.com/capstan-dev/capstan/dock/supervise"
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // defaultGrace is how long a unit may take to end after SIGTERM.
@@ -53,18 +54,18 @@ func (e *engine) keep(ctx context.Context, u *unit, first func()) {
 	if path == "" {
 		path = dock.UnitLog(e.Home, u.name)
 	}
-	backoff := supervise.Backoff{First: 200 * time.Millisecond, Max: 10 * time.Second, Free: 2}
+	pauses := backoff.Backoff{First: 200 * time.Millisecond, Max: 10 * time.Second, Free: 2}
 	for {
 		began := time.Now()
 		exit := e.runUnit(ctx, u, path, first)
 		if ctx.Err() != nil {
 			return
 		}
-		delay := backoff.Next(time.Since(began))
+		delay := pauses.After(time.Since(began))
 		e.Log.Printf("unit %s %s; it is started again in %v; its log is %s", u.name, exit, delay, path)
 		u.set(0, exit)
 		first()
-		if !sleep(ctx, delay) {
+		if backoff.Sleep(ctx, delay) != nil {
 			return
 		}
 		u.mu.Lock()

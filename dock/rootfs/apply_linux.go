@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -163,13 +164,13 @@ func writable(target string) error {
 }
 
 func readOnlyOneByOne(target string) error {
-	info, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(target))
 	if err != nil {
 		return err
 	}
-	for _, point := range mountsBelow(string(info), target) {
-		if err := remount(point, unix.MS_RDONLY); err != nil {
-			return fmt.Errorf("making %s read-only: %w", point, err)
+	for _, m := range mounts {
+		if err := remount(m.Mountpoint, unix.MS_RDONLY); err != nil {
+			return fmt.Errorf("making %s read-only: %w", m.Mountpoint, err)
 		}
 	}
 	return nil
@@ -190,27 +191,6 @@ func remount(target string, flags uintptr) error {
 		}
 	}
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
-}
-
-// mountsBelow reads mountinfo for target itself and all mount points below.
-func mountsBelow(mountinfo, target string) []string {
-	var out []string
-	for _, line := range strings.Split(mountinfo, "\n") {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		point := unescape(fields[4])
-		if point == target || strings.HasPrefix(point, target+"/") {
-			out = append(out, point)
-		}
-	}
-	return out
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 // Pivot makes root the root of this mount namespace and lets go of the old one.

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // machine makes a directory that looks like a machine's root: a path that ends in / is a directory, one with " -> " a link, all others files.
@@ -88,14 +91,22 @@ func TestNothingElseOfTheMachineIsShared(t *testing.T) {
 	}
 }
 
-func TestMountsBelow(t *testing.T) {
+func TestMountsBelowADirectory(t *testing.T) {
 	info := `22 27 0:21 / /proc rw - proc proc rw
 27 1 254:0 / /a rw - ext4 /dev/vda rw
 28 27 0:25 / /a/b\040c ro - tmpfs x ro
 29 27 0:25 / /ab ro - tmpfs x ro
 30 27 0:25 / /a/b\040c/d ro - tmpfs x ro
-short`
-	if got := fmt.Sprintf("%q", mountsBelow(info, "/a")); got != `["/a" "/a/b c" "/a/b c/d"]` {
-		t.Errorf("got %s", got)
+`
+	mounts, err := mountinfo.GetMountsFromReader(strings.NewReader(info), mountinfo.PrefixFilter("/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range mounts {
+		got = append(got, m.Mountpoint)
+	}
+	if want := []string{"/a", "/a/b c", "/a/b c/d"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

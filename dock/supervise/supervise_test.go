@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"syscall"
@@ -188,25 +187,5 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		if _, err := Start(reaper, Command{Argv: argv, Env: []string{"PATH=/bin"}}); err == nil || (argv != nil && !strings.Contains(err.Error(), argv[0])) {
 			t.Errorf("%q: error is %v", argv, err)
 		}
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	b := Backoff{First: 100 * time.Millisecond, Max: time.Second, Free: 2}
-	var got []time.Duration
-	for range 8 {
-		got = append(got, b.Next(0)/time.Millisecond)
-	}
-	if want := []time.Duration{100, 100, 100, 200, 400, 800, 1000, 1000}; !reflect.DeepEqual(got, want) {
-		t.Errorf("delays are %d ms, want %d", got, want)
-	}
-	if d := b.Next(2 * time.Second); d != 100*time.Millisecond {
-		t.Errorf("after a healthy run it waits %v", d)
-	}
-	b.Next(0)
-	b.Next(0)
-	b.Reset()
-	if d := b.Next(0); d != 100*time.Millisecond {
-		t.Errorf("after Reset it waits %v", d)
 	}
 }

@@ -1,36 +1,30 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Backoff says how long to pause before a child that died is started again.
-type Backoff struct {
-	// First is the pause after the first death; default 200 ms. Each further one doubles it.
-	First time.Duration
-	// Most bounds the pause; default 10 s.
-	Most time.Duration
-	// Reset is how long a child must have been ready for its death to count as a first one; default 30 s.
-	Reset time.Duration
-}
+// Defaults of the pauses between restarts, for fields that are zero.
+const (
+	firstPause = 200 * time.Millisecond
+	mostPause  = 10 * time.Second
+	healthy    = 30 * time.Second
+)
 
-// next returns the pause before a restart: last is the pause before the one that died now, lived how long that one was ready.
-func (b Backoff) next(last, lived time.Duration) time.Duration {
-	if b.First <= 0 {
-		b.First = 200 * time.Millisecond
+// withDefaults fills what pauses leaves open.
+func withDefaults(pauses backoff.Backoff) backoff.Backoff {
+	return backoff.Backoff{
+		First:   cmp.Or(pauses.First, firstPause),
+		Max:     cmp.Or(pauses.Max, mostPause),
+		Healthy: cmp.Or(pauses.Healthy, healthy),
+		Free:    pauses.Free,
+		Spread:  pauses.Spread,
 	}
-	if b.Most <= 0 {
-		b.Most = 10 * time.Second
-	}
-	if b.Reset <= 0 {
-		b.Reset = 30 * time.Second
-	}
-	if last == 0 || lived >= b.Reset {
-		return min(b.First, b.Most)
-	}
-	return min(2*last, b.Most)
 }
 
 // Watch is told what happens to a child that is kept. Both functions may be nil.
@@ -41,13 +35,14 @@ type Watch struct {
 	Died func(err error, pause time.Duration)
 }
 
-// Keep runs the child until ctx ends and starts it again, after a pause, whenever it dies.
+// Keep runs the child until ctx ends and starts it again, after a pause, whenever it dies. Pauses start at 200 ms and stay
+// below 10 s unless pauses says otherwise; a child that was ready for 30 s (pauses.Healthy) begins anew.
 //
 // A failure before the child was ready for the first time is returned: it is a mistake in the setting, not an accident. When Keep returns
 // there is no child any more; nil means that ctx ended.
-func (p Process) Keep(ctx context.Context, backoff Backoff, watch Watch) error {
+func (p Process) Keep(ctx context.Context, pauses backoff.Backoff, watch Watch) error {
+	pauses = withDefaults(pauses)
 	everReady := false
-	var pause time.Duration
 	for {
 		var since time.Time
 		err := p.Run(ctx, func() {
@@ -69,16 +64,12 @@ func (p Process) Keep(ctx context.Context, backoff Backoff, watch Watch) error {
 		if !since.IsZero() {
 			lived = time.Since(since)
 		}
-		pause = backoff.next(pause, lived)
+		pause := pauses.After(lived)
 		if watch.Died != nil {
 			watch.Died(err, pause)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if backoff.Sleep(ctx, pause) != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

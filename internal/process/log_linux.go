@@ -2,75 +2,51 @@ package process
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"sync"
+
+	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
 // lineLimit bounds one remembered line, in bytes.
 const lineLimit = 400
 
-// logFile is a file that is moved aside when it reaches its limit, and remembers its last lines.
-type logFile struct {
-	mu    sync.Mutex
-	path  string // empty: only the last lines are kept
-	file  *os.File
-	size  int64
-	limit int64
+// childLog passes on what a child writes to a file of bounded size, and remembers its last lines.
+type childLog struct {
+	path string
+	file *logfile.File // nil: only the last lines are kept
 
+	mu      sync.Mutex
 	last    [][]byte // ring of the last lines, oldest first
 	partial []byte
 }
 
 // openLog opens path for appending; an empty path keeps the last lines alone.
-func openLog(path string, limit int64) (*logFile, error) {
-	l := &logFile{path: path, limit: limit}
+func openLog(path string, limit int64) (*childLog, error) {
+	l := &childLog{path: path}
 	if path == "" {
 		return l, nil
 	}
-	return l, l.open()
-}
-
-func (l *logFile) open() error {
-	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := logfile.Open(path, limit)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return err
-	}
-	l.file, l.size = f, info.Size()
-	return nil
+	l.file = file
+	return l, nil
 }
 
 // Write never fails: a full disk must not stop the child from working, only its log.
-func (l *logFile) Write(data []byte) (int, error) {
+func (l *childLog) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remember(data)
-	if l.file == nil {
-		return len(data), nil
-	}
-	if l.size > 0 && l.size+int64(len(data)) > l.limit {
-		l.rotate()
-	}
 	if l.file != nil {
-		n, _ := l.file.Write(data)
-		l.size += int64(n)
+		return l.file.Write(data)
 	}
 	return len(data), nil
 }
 
-func (l *logFile) rotate() {
-	l.file.Close()
-	l.file = nil
-	_ = os.Rename(l.path, l.path+".1")
-	_ = l.open()
-}
-
-func (l *logFile) remember(data []byte) {
+func (l *childLog) remember(data []byte) {
 	for len(data) > 0 {
 		line, rest, ended := bytes.Cut(data, []byte("\n"))
 		if room := lineLimit - len(l.partial); room > 0 {
@@ -83,7 +59,7 @@ func (l *logFile) remember(data []byte) {
 	}
 }
 
-func (l *logFile) keep() {
+func (l *childLog) keep() {
 	if len(bytes.TrimSpace(l.partial)) > 0 {
 		l.last = append(l.last, bytes.Clone(l.partial))
 		if len(l.last) > tailLines {
@@ -94,7 +70,7 @@ func (l *logFile) keep() {
 }
 
 // tail returns the last lines, oldest first.
-func (l *logFile) tail() []string {
+func (l *childLog) tail() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keep()
@@ -106,7 +82,7 @@ func (l *logFile) tail() []string {
 }
 
 // hint says where to read on, with the last lines.
-func (l *logFile) hint() string {
+func (l *childLog) hint() string {
 	lines := l.tail()
 	if len(lines) == 0 {
 		return ""
@@ -118,13 +94,9 @@ func (l *logFile) hint() string {
 	return hint + ":\n\t" + strings.Join(lines, "\n\t")
 }
 
-func (l *logFile) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *childLog) Close() error {
 	if l.file == nil {
 		return nil
 	}
-	err := l.file.Close()
-	l.file = nil
-	return err
+	return l.file.Close()
 }

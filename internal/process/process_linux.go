@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Defaults of the fields of [Process] that are left zero.
@@ -216,21 +218,17 @@ func (p Process) probe(ctx context.Context, exited <-chan struct{}) error {
 		case <-bounded.Done():
 		}
 	}()
-	pause := 20 * time.Millisecond
-	for {
+	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, 200*time.Millisecond) {
 		err := p.Probe(bounded)
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-bounded.Done():
+		if backoff.Sleep(bounded, pause) != nil {
 			if errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 				return fmt.Errorf("not ready within %s: %w", limit, err)
 			}
 			return nil
-		case <-time.After(pause):
 		}
-		pause = min(pause*3/2, 200*time.Millisecond)
 	}
 }
 

@@ -8,12 +8,15 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // The test binary plays the child: CHILD picks what it does.
@@ -228,7 +231,7 @@ func TestKeepStartsADeadChildAgain(t *testing.T) {
 	var deaths atomic.Int64
 	done := make(chan error, 1)
 	go func() {
-		done <- p.Keep(ctx, Backoff{First: time.Millisecond}, Watch{
+		done <- p.Keep(ctx, backoff.Backoff{First: time.Millisecond}, Watch{
 			Ready: func() { ready <- struct{}{} },
 			Died:  func(error, time.Duration) { deaths.Add(1) },
 		})
@@ -262,28 +265,34 @@ func receive(t *testing.T, c <-chan struct{}) {
 func TestKeepReturnsAFailureOfTheFirstStart(t *testing.T) {
 	p := child("crash", filepath.Join(t.TempDir(), "never"))
 	var exit *ExitError
-	if err := p.Keep(t.Context(), Backoff{}, Watch{}); !errors.As(err, &exit) {
+	if err := p.Keep(t.Context(), backoff.Backoff{}, Watch{}); !errors.As(err, &exit) {
 		t.Fatalf("got %v", err)
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	b := Backoff{First: time.Second, Most: 5 * time.Second, Reset: time.Minute}
-	cases := map[string]struct{ last, lived, want time.Duration }{
-		"the first death pauses shortly":               {0, time.Second, time.Second},
-		"each further one doubles the pause":           {2 * time.Second, time.Second, 4 * time.Second},
-		"the pause is bounded":                         {4 * time.Second, 0, 5 * time.Second},
-		"a child that lived long counts as a new one":  {5 * time.Second, time.Minute, time.Second},
-		"a child that was never ready counts as short": {time.Second, 0, 2 * time.Second},
-	}
-	for name, c := range cases {
+func TestPausesOfAChildThatDies(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		pauses      backoff.Backoff
+		lived, want []time.Duration
+	}{
+		"each further death doubles the pause":         {backoff.Backoff{First: s, Max: 5 * s}, []time.Duration{s, s, s, 0}, []time.Duration{s, 2 * s, 4 * s, 5 * s}},
+		"a child that lived long counts as a new one":  {backoff.Backoff{First: s, Healthy: 60 * s}, []time.Duration{0, 61 * s}, []time.Duration{s, s}},
+		"a child that was never ready counts as short": {backoff.Backoff{First: s}, []time.Duration{s, 0}, []time.Duration{s, 2 * s}},
+		"the zero value has defaults": {
+			backoff.Backoff{}, []time.Duration{0, 0, 31 * s, 0, 0, 0, 0, 0, 0, 0},
+			[]time.Duration{s / 5, 2 * s / 5, s / 5, 2 * s / 5, 4 * s / 5, 8 * s / 5, 16 * s / 5, 32 * s / 5, 10 * s, 10 * s},
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if got := b.next(c.last, c.lived); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
+			pauses := withDefaults(c.pauses)
+			var got []time.Duration
+			for _, lived := range c.lived {
+				got = append(got, pauses.After(lived))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
-	}
-	if got := (Backoff{}).next(0, 0); got != 200*time.Millisecond {
-		t.Errorf("the zero value pauses %s", got)
 	}
 }

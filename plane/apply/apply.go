@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
@@ -204,18 +205,15 @@ func keep(m map[string]any, old map[string]string) {
 
 // again calls do until it works, fails for good, or ctx ends, with pauses that grow to a tenth of a second: a start waits for it.
 func again(ctx context.Context, do func(context.Context) error) error {
-	pause := 20 * time.Millisecond
+	pauses := backoff.Backoff{First: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	for {
 		err := do(ctx)
 		if err == nil || !passes(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if pauses.Wait(ctx) != nil {
 			return errors.Join(err, context.Cause(ctx))
-		case <-time.After(pause):
 		}
-		pause = min(2*pause, 100*time.Millisecond)
 	}
 }
 

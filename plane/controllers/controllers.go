@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/plane/readyourwrites"
 )
 
@@ -170,10 +171,8 @@ func (c *Controllers) LateWrites() int { return c.guard.Late() }
 func (c *Controllers) wait(ctx context.Context) bool {
 	answers := c.manager.GetWebhookServer().StartedChecker()
 	for answers(nil) != nil {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 10*time.Millisecond) != nil {
 			return false
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	select {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
@@ -83,20 +84,17 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 
 // keep runs the process until ctx ends. Unlike one of the plane's own, a provider that has never worked is tried again, too: what it needs may come.
 func (c *child) keep(ctx context.Context, p process.Process, s *setting) {
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	pauses := backoff.Backoff{First: firstPause, Max: mostPause, Healthy: steady}
+	for {
 		began := time.Now()
 		err := c.live(ctx, p, s)
 		if ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > steady {
-			pause = firstPause
-		}
+		pause := pauses.After(time.Since(began))
 		c.died(err, pause)
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pause) != nil {
 			return
-		case <-time.After(pause):
 		}
 	}
 }
@@ -108,7 +106,7 @@ func (c *child) live(ctx context.Context, p process.Process, s *setting) error {
 	defer probes.Wait()
 	defer end(nil)
 	stop := context.CancelFunc(func() {}) // ends the probes of the process that runs
-	err := p.Keep(run, process.Backoff{}, process.Watch{
+	err := p.Keep(run, backoff.Backoff{}, process.Watch{
 		Ready: func() {
 			var works context.Context
 			works, stop = context.WithCancel(run)

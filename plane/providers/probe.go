@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // probe is a question that a container answers over HTTP. Its numbers mean what they do for a kubelet, but for leastTimeout.
@@ -77,13 +79,7 @@ func (p *probe) watch(ctx context.Context, tell func(error) bool) {
 		return
 	}
 	failures := 0
-	for tick := time.NewTicker(p.period); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-		}
+	for backoff.Sleep(ctx, p.period) == nil {
 		err := p.ask(ctx)
 		before := failures
 		if failures++; err == nil {
@@ -91,7 +87,6 @@ func (p *probe) watch(ctx context.Context, tell func(error) bool) {
 		}
 		changed := failures == p.threshold || (err == nil && before >= p.threshold)
 		if ctx.Err() == nil && changed && !tell(err) {
-			tick.Stop()
 			return
 		}
 	}

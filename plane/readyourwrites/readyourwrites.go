@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 const (
@@ -130,7 +132,7 @@ func (g *Guard) of(resource schema.GroupResource) []toolscache.SharedIndexInform
 // wait returns when all informers that work have seen the change, the request ends, or the limit is over.
 func (g *Guard) wait(req *http.Request, informers []toolscache.SharedIndexInformer, seen func(toolscache.Store) bool) {
 	deadline := time.Now().Add(g.limit)
-	pause := 500 * time.Microsecond
+	pauses := backoff.Backoff{First: 500 * time.Microsecond, Max: 8 * time.Millisecond}
 	for _, informer := range informers {
 		for informer.HasSynced() && !informer.IsStopped() && !seen(informer.GetStore()) {
 			if time.Now().After(deadline) {
@@ -139,12 +141,9 @@ func (g *Guard) wait(req *http.Request, informers []toolscache.SharedIndexInform
 				g.mu.Unlock()
 				return
 			}
-			select {
-			case <-req.Context().Done():
+			if pauses.Wait(req.Context()) != nil {
 				return
-			case <-time.After(pause):
 			}
-			pause = min(2*pause, 8*time.Millisecond)
 		}
 	}
 }

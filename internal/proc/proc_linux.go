@@ -1,4 +1,4 @@
-// Package proc finds and ends processes by what they are, not by remembered process ids, which the kernel gives away again.
+// Package proc finds and stops processes by what they are, not by remembered process ids, which the kernel reuses.
 package proc
 
 import (
@@ -8,25 +8,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // Process is a process of this PID namespace. /proc may show an outer namespace, as in a local host of an unprivileged user.
 type Process struct {
 	// PID is the process id in this PID namespace, to send signals to.
 	PID int
+	// Session is the id of the session in this PID namespace.
+	Session int
 	// Name is the name of the program, at most 15 characters.
 	Name string
-	// Exe is the path of the executable; empty for kernel threads and for processes that may not be looked at.
-	Exe string
 
-	dir string // its folder in /proc
+	dir string // its directory in /proc
 }
 
-// List returns the processes of this PID namespace, without this process and without zombies.
+// List returns the processes of this PID namespace, without this process, zombies, and threads of the kernel.
 func List() ([]Process, error) {
 	own, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -52,7 +55,7 @@ func List() ([]Process, error) {
 	return list, nil
 }
 
-// read returns the process of a folder in /proc; false if it is gone or a zombie.
+// read returns the process of a directory in /proc; false if it is gone, a zombie, or a thread of the kernel.
 func read(dir string) (Process, bool) {
 	status, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -72,39 +75,42 @@ func read(dir string) (Process, bool) {
 			if fields[0] == "Z" || fields[0] == "X" {
 				return Process{}, false
 			}
+		case "Kthread":
+			if fields[0] == "1" {
+				return Process{}, false
+			}
 		case "NSpid": // from the outermost namespace to the process's own, which is ours
 			p.PID, _ = strconv.Atoi(fields[len(fields)-1])
+		case "NSsid":
+			p.Session, _ = strconv.Atoi(fields[len(fields)-1])
 		}
 	}
-	p.Exe, _ = os.Readlink(dir + "/exe")
-	p.Exe = strings.TrimSuffix(p.Exe, " (deleted)")
 	return p, p.PID > 0
 }
 
-// MarkVariable is the environment variable that marks what commands of bootstrap data start; package command sets it.
-const MarkVariable = "CAPSTAN_RUN"
+// Exe returns the path of the executable; empty for a process that may not be looked at.
+func (p Process) Exe() string {
+	exe, _ := os.Readlink(p.dir + "/exe")
+	return strings.TrimSuffix(exe, " (deleted)")
+}
 
-// Marked reports whether a command of bootstrap data started the process, directly or not.
-func (p Process) Marked() bool {
-	return p.anyEnv(func(entry []byte) bool { return bytes.HasPrefix(entry, []byte(MarkVariable+"=")) })
+// Env returns the environment that the process was started with, as "NAME=value" entries. A process that is about to
+// execute another program has none for a moment.
+func (p Process) Env() ([]string, error) {
+	data, err := os.ReadFile(p.dir + "/environ")
+	if err != nil {
+		return nil, fmt.Errorf("reading the environment of process %d: %w", p.PID, err)
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), nil
 }
 
 // HasEnv reports whether the process was started with the variable "NAME=value".
 func (p Process) HasEnv(variable string) bool {
-	return p.anyEnv(func(entry []byte) bool { return string(entry) == variable })
-}
-
-func (p Process) anyEnv(match func(entry []byte) bool) bool {
-	data, err := os.ReadFile(p.dir + "/environ")
-	if err != nil {
-		return false
-	}
-	for entry := range bytes.SplitSeq(data, []byte{0}) {
-		if match(entry) {
-			return true
-		}
-	}
-	return false
+	env, err := p.Env()
+	return err == nil && slices.Contains(env, variable)
 }
 
 // InCgroup reports whether the path of a control group of the process contains part.
@@ -128,12 +134,13 @@ func Select(match func(Process) bool) ([]Process, error) {
 	return selected, nil
 }
 
-// End ends all processes that match, also those that start meanwhile: it asks them, and after grace it kills them. It returns those that
-// were still there at limit, with an error.
+// End stops all processes that match, also those that start meanwhile: it sends SIGTERM, and after grace SIGKILL. It
+// returns those that were still there at limit, with an error.
 func End(ctx context.Context, match func(Process) bool, grace, limit time.Duration) ([]Process, error) {
 	began := time.Now()
 	asked := map[int]bool{}
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+	pauses := backoff.Backoff{First: 5 * time.Millisecond, Max: 200 * time.Millisecond}
+	for {
 		left, err := Select(match)
 		if err != nil {
 			return nil, err
@@ -156,12 +163,8 @@ func End(ctx context.Context, match func(Process) bool, grace, limit time.Durati
 				return left, fmt.Errorf("ending %s: %w", p.Name, err)
 			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return left, ctx.Err()
-		case <-timer.C:
+		if err := pauses.Wait(ctx); err != nil {
+			return left, err
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestListKnowsThePrograms(t *testing.T) {
 			t.Error("the list has this process itself")
 		}
 		if p.PID == cmd.Process.Pid {
-			if p.Name != "sh" || p.Exe == "" {
+			if p.Name != "sh" || p.Exe() == "" || p.Session == 0 {
 				t.Errorf("got %+v", p)
 			}
 			return

@@ -1,13 +1,15 @@
-// Package logfile writes log files that can't grow without bound: a file that is full is kept once, as NAME.1.
+// Package logfile writes log files of bounded size: a full file is kept once, as NAME.1.
 package logfile
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
 )
+
+// OldSuffix is appended to the path of the file that was full.
+const OldSuffix = ".1"
 
 // DefaultMax is the size in bytes at which a file is rotated unless Open is told otherwise. With the kept one, a log takes at
 // most twice as much.
@@ -24,7 +26,8 @@ type File struct {
 	closed bool
 }
 
-// Open opens path for appending, and makes it (0600) and its directory (0700) if they are missing. max is in bytes; 0 means DefaultMax.
+// Open opens path for appending, and makes it (0600) and its directory (0700) if they are missing. max is in bytes; 0 means
+// DefaultMax.
 func Open(path string, max int64) (*File, error) {
 	if max <= 0 {
 		max = DefaultMax
@@ -71,7 +74,7 @@ func (f *File) Write(p []byte) (int, error) {
 
 // rotate goes on with the old file if it can't be renamed, emptied so that the bound holds.
 func (f *File) rotate() {
-	if err := os.Rename(f.path, f.path+".1"); err != nil {
+	if err := os.Rename(f.path, f.path+OldSuffix); err != nil {
 		if f.file != nil && f.file.Truncate(0) == nil {
 			f.size = 0
 		}
@@ -92,29 +95,4 @@ func (f *File) Close() error {
 	err := f.file.Close()
 	f.file, f.size = nil, 0
 	return err
-}
-
-// Pipe returns the write end of a pipe for a child's output, and copies what arrives to w until all holders of the write
-// end have closed it; then done is closed. The caller closes its own copy once its children are started for the last time.
-func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
-	r, in, err := os.Pipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a pipe for log output: %w", err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer r.Close()
-		buf := make([]byte, 4<<10) // small: there is one for each unit of each host
-		for {
-			n, err := r.Read(buf)
-			if n > 0 {
-				w.Write(buf[:n])
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return in, ended, nil
 }

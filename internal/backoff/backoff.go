@@ -1,0 +1,91 @@
+// Package backoff spaces out attempts: pauses that double, have a bound, and can be interrupted.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Defaults of the fields of [Backoff] that are zero.
+const (
+	DefaultFirst = 500 * time.Millisecond
+	DefaultMax   = 30 * time.Second
+)
+
+// FleetSpread is the [Backoff.Spread] of attempts that many hosts make at one server.
+const FleetSpread = 0.2
+
+// Backoff computes the pauses between attempts at one thing. The zero value starts at half a second, doubles, and stays
+// below 30 seconds. It is not safe for concurrent use.
+type Backoff struct {
+	// First is the pause after the first failure; default [DefaultFirst].
+	First time.Duration
+	// Max bounds a pause, except that no pause is shorter than First; default [DefaultMax].
+	Max time.Duration
+	// Free is the number of failures after the first one that also wait for First only, before pauses grow.
+	Free int
+	// Healthy is how long a run must have lasted for its failure to count as a first one, see [Backoff.After]; default Max.
+	Healthy time.Duration
+	// Spread varies each pause by up to this share of it, so that a thousand hosts do not come back in the same instant.
+	Spread float64
+
+	failures int
+}
+
+// Next returns the pause after one more failure.
+func (b *Backoff) Next() time.Duration {
+	first, most := b.First, b.Max
+	if first <= 0 {
+		first = DefaultFirst
+	}
+	if most <= 0 {
+		most = DefaultMax
+	}
+	b.failures++
+	pause := first
+	for i := b.Free + 1; i < b.failures && pause < most; i++ {
+		pause *= 2
+	}
+	return Jitter(min(pause, max(most, first)), b.Spread)
+}
+
+// After returns the pause after a run that lasted ran: the first pause again if it lasted longer than Healthy.
+func (b *Backoff) After(ran time.Duration) time.Duration {
+	healthy := b.Healthy
+	if healthy <= 0 {
+		healthy = b.Max
+	}
+	if healthy <= 0 {
+		healthy = DefaultMax
+	}
+	if ran > healthy {
+		b.Reset()
+	}
+	return b.Next()
+}
+
+// Reset makes the next pause the first one again, as after a success.
+func (b *Backoff) Reset() { b.failures = 0 }
+
+// Wait pauses for [Backoff.Next]. It returns ctx's error if ctx ended.
+func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
+
+// Jitter returns a duration between (1-share)·d and (1+share)·d.
+func Jitter(d time.Duration, share float64) time.Duration {
+	if share == 0 {
+		return d
+	}
+	return d + time.Duration(float64(d)*share*(2*rand.Float64()-1))
+}
+
+// Sleep waits for d or for the end of ctx, whichever comes first, and returns ctx's error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return ctx.Err()
+}
