@@ -25,7 +25,8 @@ type Backoff struct {
 	Max time.Duration
 	// Free is the number of failures after the first one that also wait for First only, before pauses grow.
 	Free int
-	// Healthy is how long a run must have lasted for its failure to count as a first one, see [Backoff.After]; default Max.
+	// Healthy is how long a run must have lasted for its failure to count as a first one, see [Backoff.After];
+	// default Max.
 	Healthy time.Duration
 	// Spread varies each pause by up to this share of it, so that a thousand hosts do not come back in the same instant.
 	Spread float64

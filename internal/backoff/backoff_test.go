@@ -15,14 +15,38 @@ func TestPauses(t *testing.T) {
 		ran     []time.Duration
 		want    []time.Duration
 	}{
-		"they double up to the bound":          {Backoff{First: s, Max: 5 * s}, make([]time.Duration, 5), []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s}},
-		"some restarts are free":               {Backoff{First: s, Max: 5 * s, Free: 2}, make([]time.Duration, 5), []time.Duration{s, s, s, 2 * s, 4 * s}},
-		"a long run begins anew":               {Backoff{First: s, Max: 4 * s}, []time.Duration{0, 0, 5 * s, 0}, []time.Duration{s, 2 * s, s, 2 * s}},
-		"a run of exactly Max is short":        {Backoff{First: s, Max: 4 * s}, []time.Duration{0, 4 * s}, []time.Duration{s, 2 * s}},
-		"Healthy says what a long run is":      {Backoff{First: s, Max: 4 * s, Healthy: 9 * s}, []time.Duration{0, 5 * s, 10 * s}, []time.Duration{s, 2 * s, s}},
-		"a First beyond Max is kept":           {Backoff{First: 9 * s, Max: s}, make([]time.Duration, 2), []time.Duration{9 * s, 9 * s}},
-		"the zero value has defaults":          {Backoff{}, make([]time.Duration, 8), []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s}},
-		"the zero value knows what is healthy": {Backoff{}, []time.Duration{0, 31 * s}, []time.Duration{s / 2, s / 2}},
+		"they double up to the bound": {
+			Backoff{First: s, Max: 5 * s},
+			make([]time.Duration, 5), []time.Duration{s, 2 * s, 4 * s, 5 * s, 5 * s},
+		},
+		"some restarts are free": {
+			Backoff{First: s, Max: 5 * s, Free: 2},
+			make([]time.Duration, 5), []time.Duration{s, s, s, 2 * s, 4 * s},
+		},
+		"a long run begins anew": {
+			Backoff{First: s, Max: 4 * s},
+			[]time.Duration{0, 0, 5 * s, 0}, []time.Duration{s, 2 * s, s, 2 * s},
+		},
+		"a run of exactly Max is short": {
+			Backoff{First: s, Max: 4 * s},
+			[]time.Duration{0, 4 * s}, []time.Duration{s, 2 * s},
+		},
+		"Healthy says what a long run is": {
+			Backoff{First: s, Max: 4 * s, Healthy: 9 * s},
+			[]time.Duration{0, 5 * s, 10 * s}, []time.Duration{s, 2 * s, s},
+		},
+		"a First beyond Max is kept": {
+			Backoff{First: 9 * s, Max: s},
+			make([]time.Duration, 2), []time.Duration{9 * s, 9 * s},
+		},
+		"the zero value has defaults": {
+			Backoff{},
+			make([]time.Duration, 8), []time.Duration{s / 2, s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s},
+		},
+		"the zero value knows what is healthy": {
+			Backoff{},
+			[]time.Duration{0, 31 * s}, []time.Duration{s / 2, s / 2},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []time.Duration
