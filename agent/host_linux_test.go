@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/internal/testapi"
 	"github.com/capstan-dev/capstan/agent/internal/testhost"
-	"github.com/capstan-dev/capstan/internal/proc"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/proc"
 )
 
 const bundles = "/opt/capstan/bundles"

@@ -12,11 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capstan-dev/capstan/internal/logfile"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/supervise"
 	"github.com/capstan-dev/capstan/dock/unit"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
 // State is systemd's ActiveState of a service.

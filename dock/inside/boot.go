@@ -19,10 +19,10 @@ import (
 
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/dock/initd"
-	"github.com/capstan-dev/capstan/internal/logfile"
 	"github.com/capstan-dev/capstan/dock/network"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/rootfs"
+	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
 const (

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/dock"
-	"github.com/capstan-dev/capstan/internal/logfile"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/state"
 	"github.com/capstan-dev/capstan/dock/supervise"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
 // defaultGrace is how long a unit may take to end after SIGTERM.
