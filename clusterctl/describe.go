@@ -2,20 +2,18 @@ package clusterctl
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/tree"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/describe"
 )
 
 // namesOfGroup is how many objects of a group are named in its message.
@@ -27,57 +25,23 @@ var bad = []string{
 	clusterv1.RemediatingCondition,
 }
 
-// WriteTree writes what DescribeCluster returns, with the columns of clusterctl: upstream's own writer is not a part of its library. now is what ages count from.
-func WriteTree(w io.Writer, t *tree.ObjectTree, now time.Time) error {
-	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(table, strings.TrimRight(strings.Join(cells, "\t"), "\t")) }
-	row("NAME", "REPLICAS", "AVAILABLE", "READY", "UP TO DATE", "STATUS", "REASON", "SINCE", "MESSAGE")
-	var walk func(o client.Object, lead, branch string)
-	walk = func(o client.Object, lead, branch string) {
+// Tree returns what DescribeCluster found as a tree of package describe, which writes it with the columns of clusterctl: upstream's own
+// writer is not a part of its library.
+func Tree(t *tree.ObjectTree) *describe.Node {
+	var walk func(o client.Object) *describe.Node
+	walk = func(o client.Object) *describe.Node {
+		n := &describe.Node{Name: nameOf(o), Replicas: replicasOf(o), Conditions: conditionsOf(o)}
+		if len(n.Conditions) == 0 {
+			summarize(o, n)
+		}
 		children := t.GetObjectsByParent(o.GetUID())
 		slices.SortStableFunc(children, order)
-		below := lead
-		switch branch {
-		case "├─":
-			below += "│ "
-		case "└─":
-			below += "  "
+		for _, child := range children {
+			n.Children = append(n.Children, walk(child))
 		}
-		stem := below // before further lines of a message
-		if len(children) > 0 {
-			stem += "│"
-		}
-		shown := conditionsOf(o)
-		state := stateOf(o, now)
-		if len(shown) > 0 {
-			state = cells{}
-		}
-		for i, message := range strings.Split(state.message, "\n") {
-			if i == 0 {
-				row(append(append([]string{lead + branch + nameOf(o)}, counters(o)...), state.status, state.reason, state.since, message)...)
-			} else {
-				row(stem, "", "", "", "", "", "", "", message)
-			}
-		}
-		for _, c := range shown {
-			for i, message := range strings.Split(strings.TrimSpace(c.Message), "\n") {
-				if i == 0 {
-					row(stem+"  "+c.Type, "", "", "", "", string(c.Status), c.Reason, since(c.LastTransitionTime, now), message)
-				} else {
-					row(stem, "", "", "", "", "", "", "", message)
-				}
-			}
-		}
-		for i, child := range children {
-			branch := "├─"
-			if i == len(children)-1 {
-				branch = "└─"
-			}
-			walk(child, below, branch)
-		}
+		return n
 	}
-	walk(t.GetRoot(), "", "")
-	return table.Flush()
+	return walk(t.GetRoot())
 }
 
 // order is upstream's: what stands for more comes first, then names.
@@ -114,33 +78,23 @@ func items(o client.Object) []string {
 	return strings.Split(tree.GetGroupItems(o), tree.GroupItemsSeparator)
 }
 
-// cells are those of a line that come from a condition.
-type cells struct{ status, reason, since, message string }
-
-// stateOf takes the condition that sums up an object: Available where there is one, else Ready.
-func stateOf(o client.Object, now time.Time) (s cells) {
+// summarize takes the condition that sums up an object: Available where there is one, else Ready.
+func summarize(o client.Object, n *describe.Node) {
 	c := tree.GetAvailableCondition(o)
 	if c == nil || tree.IsGroupObject(o) {
 		c = tree.GetReadyCondition(o)
 	}
 	if c != nil {
-		s = cells{c.Type + ": " + string(c.Status), c.Reason, since(c.LastTransitionTime, now), strings.TrimSpace(c.Message)}
+		n.State, n.Reason, n.Since = c.Type+": "+string(c.Status), c.Reason, c.LastTransitionTime.Time
+		n.Message = strings.TrimSpace(c.Message)
 	}
 	if tree.IsGroupObject(o) {
 		names := items(o)
-		s.message = "See " + strings.Join(names[:min(namesOfGroup, len(names))], ", ")
+		n.Message = "See " + strings.Join(names[:min(namesOfGroup, len(names))], ", ")
 		if len(names) > namesOfGroup {
-			s.message += ", ..."
+			n.Message += ", ..."
 		}
 	}
-	return s
-}
-
-func since(t metav1.Time, now time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return duration.HumanDuration(now.Sub(t.Time))
 }
 
 // conditionsOf are the conditions that were asked for, by name.
@@ -163,8 +117,8 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return shown
 }
 
-// counters are the replicas of an object as there are / as wanted, and how many are available, ready and up to date; empty where that is not known.
-func counters(o client.Object) []string {
+// replicasOf counts an object as there are / as wanted, and how many are available, ready and up to date; empty where that is not known.
+func replicasOf(o client.Object) describe.Replicas {
 	one := func(c *metav1.Condition) string {
 		if c != nil && c.Status == metav1.ConditionTrue {
 			return "1"
@@ -174,39 +128,51 @@ func counters(o client.Object) []string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	switch {
 	case tree.IsGroupObject(o):
-		return []string{strconv.Itoa(len(items(o))), strconv.Itoa(tree.GetGroupItemsAvailableCounter(o)), strconv.Itoa(tree.GetGroupItemsReadyCounter(o)), strconv.Itoa(tree.GetGroupItemsUpToDateCounter(o))}
+		return describe.Replicas{
+			All: strconv.Itoa(len(items(o))), Available: strconv.Itoa(tree.GetGroupItemsAvailableCounter(o)),
+			Ready: strconv.Itoa(tree.GetGroupItemsReadyCounter(o)), UpToDate: strconv.Itoa(tree.GetGroupItemsUpToDateCounter(o)),
+		}
 	case kind == "Machine":
-		return []string{"1", one(tree.GetAvailableCondition(o)), one(tree.GetReadyCondition(o)), one(tree.GetMachineUpToDateCondition(o))}
+		return describe.Replicas{
+			All: "1", Available: one(tree.GetAvailableCondition(o)), Ready: one(tree.GetReadyCondition(o)),
+			UpToDate: one(tree.GetMachineUpToDateCondition(o)),
+		}
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
-		return []string{"", "", "", ""}
+		return describe.Replicas{}
 	}
 	counted := func(field string) string {
-		sum, known := int64(0), false
 		paths := [][]string{{"status", field}}
-		if kind == "Cluster" {
+		switch {
+		case kind == "Cluster" && field == "desired":
+			paths = [][]string{{"status", "controlPlane", "desiredReplicas"}, {"status", "workers", "desiredReplicas"}}
+		case kind == "Cluster":
 			paths = [][]string{{"status", "controlPlane", field}, {"status", "workers", field}}
-		}
-		if field == "desired" {
+		case field == "desired":
 			paths = [][]string{{"spec", "replicas"}}
-			if kind == "Cluster" {
-				paths = [][]string{{"status", "controlPlane", "desiredReplicas"}, {"status", "workers", "desiredReplicas"}}
-			}
 		}
-		for _, path := range paths {
-			if n, ok, err := unstructured.NestedInt64(content, path...); ok && err == nil {
-				sum, known = sum+n, true
-			}
-		}
-		if !known {
-			return ""
-		}
-		return strconv.FormatInt(sum, 10)
+		return sum(content, paths)
 	}
-	replicas := counted("replicas")
-	if desired := counted("desired"); replicas != "" && desired != "" {
-		replicas += "/" + desired
+	found := describe.Replicas{
+		All: counted("replicas"), Available: counted("availableReplicas"), Ready: counted("readyReplicas"), UpToDate: counted("upToDateReplicas"),
 	}
-	return []string{replicas, counted("availableReplicas"), counted("readyReplicas"), counted("upToDateReplicas")}
+	if desired := counted("desired"); found.All != "" && desired != "" {
+		found.All += "/" + desired
+	}
+	return found
+}
+
+// sum adds the numbers at these paths; empty if there is none.
+func sum(content map[string]any, paths [][]string) string {
+	sum, known := int64(0), false
+	for _, path := range paths {
+		if n, ok, err := unstructured.NestedInt64(content, path...); ok && err == nil {
+			sum, known = sum+n, true
+		}
+	}
+	if !known {
+		return ""
+	}
+	return strconv.FormatInt(sum, 10)
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/tree"
+
+	"github.com/capstan-dev/capstan/describe"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -61,7 +63,7 @@ func example(o tree.ObjectTreeOptions) *tree.ObjectTree {
 	return t
 }
 
-func TestWriteTree(t *testing.T) {
+func TestTree(t *testing.T) {
 	for name, c := range map[string]struct {
 		options tree.ObjectTreeOptions
 		want    string
@@ -85,7 +87,7 @@ Cluster/blue                               5/5       1          1      5
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder
-			if err := WriteTree(&got, example(c.options), now); err != nil {
+			if err := describe.WriteWide(&got, Tree(example(c.options)), now); err != nil {
 				t.Fatal(err)
 			}
 			// Columns are as wide as what is in them: only the words are compared.

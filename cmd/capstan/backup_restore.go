@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-dev/capstan/describe"
 	"github.com/capstan-dev/capstan/extension/backup"
 	"github.com/capstan-dev/capstan/extension/backup/member"
 )
@@ -246,7 +247,7 @@ func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) st
 	if ready >= want {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d; %s", ready, want, firstUnready(pending))
+	return fmt.Sprintf("%d of %d; %s", ready, want, describe.FirstUnready(pending))
 }
 
 // tellOrphans names machines whose Nodes the restored cluster does not know: they were made after the backup.

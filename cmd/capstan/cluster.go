@@ -48,3 +48,15 @@ func (a *app) completeVersion(cmd *cobra.Command, args []string, _ string) ([]st
 	}
 	return a.bin.Bundles(), cobra.ShellCompDirectiveNoFileComp
 }
+
+// versionOrNewest returns the Kubernetes version that was asked for, or the newest that a bundle exists for.
+func (a *app) versionOrNewest(version string) (string, error) {
+	if version != "" {
+		return version, nil
+	}
+	bundles := a.bin.Bundles()
+	if len(bundles) == 0 {
+		return "", hint("run: make build", "no Kubernetes bundle is built in %s/bundles", a.bin)
+	}
+	return bundles[0], nil
+}

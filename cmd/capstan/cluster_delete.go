@@ -1,21 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func (a *app) clusterDeleteCommand() *cobra.Command {
-	var wait bool
-	var timeout time.Duration
+	var wait waiting
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a cluster and wait until its hosts are clean", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeCluster,
@@ -32,8 +27,8 @@ func (a *app) clusterDeleteCommand() *cobra.Command {
 			if err := c.Delete(ctx, cluster); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("deleting cluster %s: %w", cluster.Name, err)
 			}
-			if wait {
-				if err := a.waitForDeletion(ctx, c, cluster.Name, timeout); err != nil {
+			if wait.wait {
+				if err := a.waitForDeletion(ctx, c, cluster.Name, wait.timeout); err != nil {
 					return err
 				}
 			}
@@ -43,34 +38,6 @@ func (a *app) clusterDeleteCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is gone")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
+	wait.add(cmd, "wait until it is gone", 10*time.Minute)
 	return cmd
-}
-
-func (a *app) waitForDeletion(ctx context.Context, c client.Client, name string, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return a.steps().Run("cluster "+name+" deleted", func(detail func(string)) error {
-		last := ""
-		err := poll(ctx, func() (bool, error) {
-			cluster := &clusterv1.Cluster{}
-			err := c.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name}, cluster)
-			if apierrors.IsNotFound(err) {
-				return true, nil
-			}
-			if err != nil {
-				return false, err
-			}
-			if m := message(cluster.Status.Conditions, clusterv1.ClusterDeletingCondition); m != "" {
-				last = strings.TrimPrefix(m, "* ")
-				detail(last)
-			}
-			return false, nil
-		})
-		if ctx.Err() != nil && err != nil {
-			return hint("it goes on in the background; see: capstan cluster describe "+name, "stopped waiting for the deletion of cluster %s: %s", name, last)
-		}
-		return err
-	})
 }

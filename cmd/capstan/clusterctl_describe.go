@@ -9,6 +9,7 @@ import (
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 
 	"github.com/capstan-dev/capstan/clusterctl"
+	"github.com/capstan-dev/capstan/describe"
 )
 
 func (a *app) clusterctlDescribeCommand(t *target) *cobra.Command {
@@ -36,7 +37,7 @@ capstan cluster describe also shows hosts and lifecycle hooks.`,
 			if err != nil {
 				return fmt.Errorf("reading cluster %s in namespace %s: %w", args[0], a.namespace, err)
 			}
-			return clusterctl.WriteTree(a.out, found, time.Now())
+			return describe.WriteWide(a.out, clusterctl.Tree(found), time.Now())
 		},
 	}
 	f := cmd.Flags()

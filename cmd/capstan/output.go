@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/internal/text"
 )
 
 // outputFlag adds -o to a command that lists something.
@@ -78,18 +80,4 @@ func condition(list []metav1.Condition, kind string) *metav1.Condition {
 }
 
 // oneLine shortens a message to one line of at most n runes.
-func oneLine(s string, n int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
-// some counts things: "1 worker", "2 workers".
-func some(n int32, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
-}
+func oneLine(s string, n int) string { return text.OneLine(s, n) }

@@ -1,17 +1,18 @@
-package main
+package describe
 
 import (
-	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capstan-dev/capstan/topology"
 )
 
 func TestMeasure(t *testing.T) {
 	cluster := func(change ...func(*clusterv1.Cluster)) *clusterv1.Cluster {
-		c := clusterRequest{name: "demo", namespace: "default", controlPlane: 1, workers: 1}.cluster()
+		c := topology.Request{Name: "demo", Namespace: "default", ControlPlane: 1, Workers: 1}.Cluster()
 		for _, f := range change {
 			f(c)
 		}
@@ -44,57 +45,34 @@ func TestMeasure(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster  *clusterv1.Cluster
 		machines []clusterv1.Machine
-		want     progress
+		want     Progress
 	}{
-		"a blocking hook is what is waited for first": {cluster(blocked), nil, progress{stepHooks, "cluster needs 6 hosts"}},
-		"then the endpoint":                           {cluster(refs), nil, progress{stepEndpoint, ""}},
-		"then the control plane":                      {cluster(refs, provisioned), nil, progress{stepControlPlane, "waiting for machines"}},
+		"a blocking hook is what is waited for first": {cluster(blocked), nil, Progress{StepHooks, "cluster needs 6 hosts"}},
+		"then the endpoint":                           {cluster(refs), nil, Progress{StepEndpoint, ""}},
+		"then the control plane":                      {cluster(refs, provisioned), nil, Progress{StepControlPlane, "waiting for machines"}},
 		"then each Node": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", false)},
-			progress{stepNodes, "1 of 2; b: kubelet is starting"},
+			Progress{StepNodes, "1 of 2; b: kubelet is starting"},
 		},
 		"a machine that goes away is waited for too": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true), deleting},
-			progress{stepNodes, "2 of 2; old is being deleted"},
+			Progress{StepNodes, "2 of 2; old is being deleted"},
 		},
 		"a missing machine is waited for": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true)},
-			progress{stepNodes, "1 of 2; waiting for machines"},
+			Progress{StepNodes, "1 of 2; waiting for machines"},
 		},
 		"a machine of another version is waited for, with what holds the upgrade": {
 			cluster(refs, provisioned, initialized, blocked, upgraded), []clusterv1.Machine{machine("a", true), machine("b", true)},
-			progress{stepNodes, "0 of 2 machines have v1.36.3; cluster needs 6 hosts"},
+			Progress{StepNodes, "0 of 2 machines have v1.36.3; cluster needs 6 hosts"},
 		},
 		"all Nodes Ready is the end": {
-			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true)}, progress{},
+			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", true)}, Progress{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := measure(c.cluster, c.machines); got != c.want {
-				t.Errorf("measure = %+v, want %+v", got, c.want)
-			}
-		})
-	}
-}
-
-// TestPoll: what is over is over, also if it went wrong; other failures are borne for a while.
-func TestPoll(t *testing.T) {
-	wrong := errors.New("wrong")
-	for name, c := range map[string]struct {
-		answer func(call int) (bool, error)
-		calls  int
-		want   error
-	}{
-		"done at once":                 {func(int) (bool, error) { return true, nil }, 1, nil},
-		"over, and wrong":              {func(int) (bool, error) { return true, wrong }, 1, wrong},
-		"done after a failure":         {func(call int) (bool, error) { return call == 2, map[int]error{1: wrong}[call] }, 2, nil},
-		"the dock has ended meanwhile": {func(int) (bool, error) { return false, errDockEnded }, 1, errDockEnded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			calls := 0
-			err := poll(t.Context(), func() (bool, error) { calls++; return c.answer(calls) })
-			if !errors.Is(err, c.want) || calls != c.calls {
-				t.Errorf("%v after %d calls, want %v after %d", err, calls, c.want, c.calls)
+			if got := Measure(c.cluster, c.machines); got != c.want {
+				t.Errorf("Measure = %+v, want %+v", got, c.want)
 			}
 		})
 	}

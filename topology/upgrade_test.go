@@ -1,4 +1,4 @@
-package main
+package topology
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func TestCheckUpgrade(t *testing.T) {
 		"a cluster without versions": {"", "v1.36.3", `the cluster's version ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := checkUpgrade(c.from, c.to)
+			err := CheckUpgrade(c.from, c.to)
 			if (err == nil) != (c.refusal == "") || (err != nil && !strings.Contains(err.Error(), c.refusal)) {
 				t.Errorf("got %v, want %q", err, c.refusal)
 			}

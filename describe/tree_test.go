@@ -1,4 +1,4 @@
-package main
+package describe
 
 import (
 	"strings"
@@ -26,7 +26,7 @@ func TestTree(t *testing.T) {
 	host.Status.Agent = &infrav1.AgentReport{Address: "10.231.1.2"}
 	machine := &infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{Name: "demo-md-1"}}
 	machine.Status.Conditions = is("Ready", metav1.ConditionFalse, "NoHostMatches", "0 of 4 hosts fit: 4 claimed")
-	o := clusterObjects{
+	o := Objects{
 		Cluster:       &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "demo"}, Status: clusterv1.ClusterStatus{Conditions: is("Available", metav1.ConditionFalse, "NotAvailable", "workers")}},
 		ControlPlane:  &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "demo-cp"}, Status: controlplanev1.KubeadmControlPlaneStatus{Conditions: is("Available", metav1.ConditionTrue, "Available", "")}},
 		Deployments:   []clusterv1.MachineDeployment{{ObjectMeta: metav1.ObjectMeta{Name: "demo-md"}}},
@@ -35,7 +35,9 @@ func TestTree(t *testing.T) {
 		Hosts:         map[string]*infrav1.CapstanHost{"demo-cp-1": host},
 	}
 	var out strings.Builder
-	writeTree(&out, treeOf(o))
+	if err := Write(&out, Tree(o)); err != nil {
+		t.Fatal(err)
+	}
 	want := `NAME                              READY    REASON         MESSAGE
 Cluster/demo                      False    NotAvailable   workers
 ├─KubeadmControlPlane/demo-cp     True     Available

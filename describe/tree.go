@@ -1,0 +1,114 @@
+package describe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/text"
+)
+
+// Node is one object of a tree. Fields that are empty are not known, or not of interest.
+type Node struct {
+	// Name is what the line is about, such as Machine/demo-1.
+	Name string
+	// Replicas counts what stands behind the object.
+	Replicas Replicas
+	// State, Reason and Message are those of the condition that sums the object up. Since is when it became so.
+	State, Reason, Message string
+	Since                  time.Time
+	// Conditions are more conditions of the same object, for those who asked for them.
+	Conditions []metav1.Condition
+	Children   []*Node
+}
+
+// Replicas are counts as text, because "3/5" is one too.
+type Replicas struct {
+	All, Available, Ready, UpToDate string
+}
+
+// Tree returns the tree of a cluster, from the Cluster down to the hosts.
+func Tree(o Objects) *Node {
+	root := nodeOf("Cluster/"+o.Cluster.Name, o.Cluster.Status.Conditions, clusterv1.ClusterAvailableCondition)
+	for _, kind := range []string{clusterv1.ClusterTopologyReconciledCondition, clusterv1.ClusterRemoteConnectionProbeCondition} {
+		if c := meta.FindStatusCondition(o.Cluster.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			root.Children = append(root.Children, nodeOf(kind, o.Cluster.Status.Conditions, kind))
+		}
+	}
+	if o.Infra != nil {
+		n := nodeOf("CapstanCluster/"+o.Infra.Name, o.Infra.Status.Conditions, infrav1.ReadyCondition)
+		if e := o.Infra.Spec.ControlPlaneEndpoint; !e.IsZero() && n.Message == "" {
+			n.Message = fmt.Sprintf("endpoint %s:%d", e.Host, e.Port)
+		}
+		root.Children = append(root.Children, n)
+	}
+	if o.ControlPlane != nil {
+		n := nodeOf("KubeadmControlPlane/"+o.ControlPlane.Name, o.ControlPlane.Status.Conditions, controlplanev1.KubeadmControlPlaneAvailableCondition)
+		n.Children = machineNodes(o, func(m *clusterv1.Machine) bool {
+			_, yes := m.Labels[clusterv1.MachineControlPlaneLabel]
+			return yes
+		})
+		root.Children = append(root.Children, n)
+	}
+	for i := range o.Deployments {
+		md := &o.Deployments[i]
+		n := nodeOf("MachineDeployment/"+md.Name, md.Status.Conditions, clusterv1.MachineDeploymentAvailableCondition)
+		n.Children = machineNodes(o, func(m *clusterv1.Machine) bool {
+			return m.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
+		})
+		root.Children = append(root.Children, n)
+	}
+	return root
+}
+
+func machineNodes(o Objects, belongs func(*clusterv1.Machine) bool) []*Node {
+	var nodes []*Node
+	for i := range o.Machines {
+		m := &o.Machines[i]
+		if !belongs(m) {
+			continue
+		}
+		n := nodeOf("Machine/"+m.Name, m.Status.Conditions, clusterv1.MachineReadyCondition)
+		if !m.DeletionTimestamp.IsZero() {
+			n.State, n.Reason = "False", "Deleting"
+			n.Message = messageOf(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+		} else if n.State == "True" && n.Message == "" {
+			n.Message = m.Spec.Version
+		}
+		if im := o.InfraMachines[m.Spec.InfrastructureRef.Name]; im != nil && n.State != "True" {
+			n.Children = append(n.Children, nodeOf("CapstanMachine/"+im.Name, im.Status.Conditions, infrav1.ReadyCondition))
+		}
+		if h := o.Hosts[m.Spec.InfrastructureRef.Name]; h != nil {
+			host := nodeOf("CapstanHost/"+h.Name, h.Status.Conditions, infrav1.ReadyCondition)
+			host.Reason = string(h.Status.Phase)
+			if host.State == "True" {
+				host.Message = "zone " + h.Spec.Zone
+				if h.Status.Agent != nil && h.Status.Agent.Address != "" {
+					host.Message += ", address " + h.Status.Agent.Address
+				}
+			}
+			n.Children = append(n.Children, host)
+		}
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+func nodeOf(name string, conditions []metav1.Condition, kind string) *Node {
+	n := &Node{Name: name, State: "Unknown"}
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		n.State, n.Reason = string(c.Status), c.Reason
+		if c.Status != metav1.ConditionTrue {
+			n.Message = text.OneLine(c.Message, 120)
+		}
+	}
+	return n
+}

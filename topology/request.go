@@ -1,0 +1,80 @@
+package topology
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// maxClusterName leaves room for what Cluster API appends to make the names of machines, which have 63 characters at most.
+const maxClusterName = 40
+
+// Request is the cluster that a user asks for.
+type Request struct {
+	// Name and Namespace of the Cluster.
+	Name, Namespace string
+	// Class is the name of a ClusterClass in the same namespace, Version that of Kubernetes, such as v1.36.3.
+	Class, Version string
+	// ControlPlane and Workers are numbers of machines.
+	ControlPlane, Workers int32
+}
+
+// Validate finds what no server is needed to find.
+func (r Request) Validate() error {
+	if errs := validation.IsDNS1035Label(r.Name); len(errs) > 0 {
+		return hint.Errorf("use lower-case letters, digits and dashes, starting with a letter, for example: demo-1",
+			"the name %q does not work: %s", r.Name, errs[0])
+	}
+	if len(r.Name) > maxClusterName {
+		return hint.Errorf("choose a shorter name",
+			"the name %q has %d characters; at most %d work, because names of machines are made from it", r.Name, len(r.Name), maxClusterName)
+	}
+	if r.ControlPlane < 1 {
+		return hint.Errorf("use 1, or 3 for high availability", "--control-plane %d: a cluster needs a control plane", r.ControlPlane)
+	}
+	if r.ControlPlane%2 == 0 {
+		return hint.Errorf(fmt.Sprintf("use %d or %d", r.ControlPlane-1, r.ControlPlane+1),
+			"--control-plane %d: stacked etcd needs an odd number of members", r.ControlPlane)
+	}
+	if r.Workers < 0 {
+		return hint.Errorf("use 0 or more", "--workers %d is negative", r.Workers)
+	}
+	return nil
+}
+
+// Cluster returns the object to apply.
+func (r Request) Cluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name},
+		Spec: clusterv1.ClusterSpec{
+			ClusterNetwork: clusterv1.ClusterNetwork{
+				Pods:     clusterv1.NetworkRanges{CIDRBlocks: []string{"10.244.0.0/16"}},
+				Services: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.96.0.0/16"}},
+			},
+			Topology: clusterv1.Topology{
+				ClassRef:     clusterv1.ClusterClassRef{Name: r.Class},
+				Version:      r.Version,
+				ControlPlane: clusterv1.ControlPlaneTopology{Replicas: ptr.To(r.ControlPlane)},
+				Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{
+					Class: "default-worker", Name: "md-0", Replicas: ptr.To(r.Workers),
+				}}},
+			},
+		},
+	}
+}
+
+// Machines counts the machines that the topology of a cluster asks for.
+func Machines(cluster *clusterv1.Cluster) int {
+	topology := cluster.Spec.Topology
+	n := int(ptr.Deref(topology.ControlPlane.Replicas, 1))
+	for _, md := range topology.Workers.MachineDeployments {
+		n += int(ptr.Deref(md.Replicas, 1))
+	}
+	return n
+}
