@@ -116,6 +116,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 	var keep int
 	cmd := &cobra.Command{
 		Use: "create CLUSTER", Short: "Take a backup now, and verify it", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCluster,
+		Example: "  capstan backup create demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()

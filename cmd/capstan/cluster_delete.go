@@ -13,6 +13,7 @@ func (a *app) clusterDeleteCommand() *cobra.Command {
 	var wait waiting
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a cluster and wait until its hosts are clean", Args: cobra.ExactArgs(1),
+		Example:           "  capstan cluster delete demo",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -11,6 +11,7 @@ func (a *app) clusterDescribeCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "describe NAME", Short: "Show a cluster as a tree: machines, hosts, conditions, and the hooks that were called", Args: cobra.ExactArgs(1),
+		Example:           "  capstan cluster describe demo\n  capstan cluster describe demo --watch",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

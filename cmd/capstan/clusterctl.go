@@ -188,6 +188,7 @@ func (a *app) clusterctlGetCommand(t *target) *cobra.Command {
 	get := &cobra.Command{Use: "get", Short: "Get what belongs to a cluster"}
 	get.AddCommand(&cobra.Command{
 		Use: "kubeconfig NAME", Short: "Print a kubeconfig of a cluster", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCluster,
+		Example: "  capstan clusterctl get kubeconfig demo > demo.kubeconfig",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.kubeconfig == "" { // by a relay: what is in the Secret is reached in the dock only
 				return a.clusterKubeconfigCommand().RunE(cmd, args)

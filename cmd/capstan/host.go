@@ -93,6 +93,7 @@ func (a *app) hostListCommand() *cobra.Command {
 func (a *app) hostLogsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "logs NAME", Short: "Print what the bootstrap of a local host printed", Args: cobra.ExactArgs(1),
+		Example: "  capstan host logs host-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] != filepath.Base(args[0]) || args[0] == ".." || args[0] == "." {
 				return hint("see: capstan host list", "%q is not the name of a host", args[0])
@@ -116,6 +117,7 @@ func (a *app) hostRebootCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "reboot NAME", Short: "Reboot a local host", Args: cobra.ExactArgs(1),
 		Long:              `Powers a local host off in good order and on again, with the disk it has. Its node comes back by itself.`,
+		Example:           "  capstan host reboot host-01",
 		ValidArgsFunction: a.completeLocalHost,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			docked := a.dock()

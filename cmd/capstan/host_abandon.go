@@ -16,6 +16,7 @@ import (
 func (a *app) hostAbandonCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "abandon NAME", Short: "Let the machine go that waits for a dead host", Args: cobra.ExactArgs(1),
+		Example: "  capstan host abandon host-01",
 		Long: `A deleted machine is gone when the agent has cleaned its host. The agent of a computer that has died for good never will: with this command you say
 that you know, and the machine goes without it. See to it that the computer does not run on, for it would still run its node.
 

@@ -102,6 +102,7 @@ func (a *app) rootCommand() *cobra.Command {
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.planeCommand())
+	checkArguments(root)
 	return root
 }
 

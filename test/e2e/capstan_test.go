@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/test/leftovers"
 )
 
 var (
@@ -70,7 +71,7 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "e2e: capstan down --delete: %v\n%s", err, out)
 		code = 1
 	}
-	for _, left := range append(leftovers(), inhabited(before)...) {
+	for _, left := range append(leftovers.Of(homeDir), inhabited(before)...) {
 		fmt.Fprintln(os.Stderr, "e2e: left behind:", left)
 		code = 1
 	}
@@ -88,28 +89,6 @@ func dumpLogs() {
 		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 		fmt.Fprintf(os.Stderr, "--- %s\n%s\n", filepath.Base(log), strings.Join(lines[max(0, len(lines)-40):], "\n"))
 	}
-}
-
-// leftovers names what is left of the management plane: processes and mounts that mention its directory, and the directory.
-func leftovers() []string {
-	var left []string
-	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, p := range processes {
-		data, err := os.ReadFile(p)
-		if err == nil && bytes.Contains(data, []byte(homeDir)) {
-			left = append(left, "process "+strings.ReplaceAll(string(data), "\x00", " "))
-		}
-	}
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for _, line := range strings.Split(string(mounts), "\n") {
-		if strings.Contains(line, homeDir) {
-			left = append(left, "mount "+line)
-		}
-	}
-	if _, err := os.Stat(homeDir); !errors.Is(err, os.ErrNotExist) {
-		left = append(left, "directory "+homeDir)
-	}
-	return left
 }
 
 func command(ctx context.Context, args ...string) *exec.Cmd {

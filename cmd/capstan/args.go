@@ -1,0 +1,92 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// positional is an argument that a command takes by its place, as its Use line names it.
+type positional struct {
+	name     string
+	optional bool // [NAME]
+	repeated bool // NAME...
+}
+
+// positionals reads the arguments off a Use line such as "restore CLUSTER [BACKUP]". Flags end them. Pure.
+func positionals(use string) []positional {
+	var all []positional
+	for _, word := range strings.Fields(use)[1:] {
+		if strings.HasPrefix(word, "-") {
+			break
+		}
+		p := positional{name: word}
+		if p.name, p.repeated = strings.CutSuffix(p.name, "..."); strings.HasPrefix(p.name, "[") {
+			p.name, p.optional = strings.TrimSuffix(p.name[1:], "]"), true
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// checkArguments sets the check of positional arguments for a command and all below it.
+// The Use line of a command is the only place that says which arguments it takes.
+func checkArguments(cmd *cobra.Command) {
+	if cmd.Runnable() && !cmd.DisableFlagParsing {
+		cmd.Args = arguments
+	}
+	for _, c := range cmd.Commands() {
+		checkArguments(c)
+	}
+}
+
+// arguments reports which argument is missing or too much.
+func arguments(cmd *cobra.Command, args []string) error {
+	var required []string
+	limit := 0
+	for _, p := range positionals(cmd.Use) {
+		if !p.optional {
+			required = append(required, p.name)
+		}
+		if limit++; p.repeated {
+			limit = len(args) + 1
+		}
+	}
+	_, usage, _ := strings.Cut(cmd.Use, " ")
+	usage = strings.TrimSpace(cmd.CommandPath() + " " + usage)
+	switch {
+	case len(args) < len(required):
+		return hint(exampleOf(cmd), "%s missing: %s", are(required[len(args):]), usage)
+	case len(args) > limit && limit == 0:
+		return hint("see: "+cmd.CommandPath()+" --help", "%s too much: %s takes no arguments",
+			are(quoted(args)), cmd.CommandPath())
+	case len(args) > limit:
+		return hint(exampleOf(cmd), "%s too much: %s", are(quoted(args[limit:])), usage)
+	}
+	return nil
+}
+
+// exampleOf returns advice with the first example of a command.
+func exampleOf(cmd *cobra.Command) string {
+	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	if example == "" {
+		return "see: " + cmd.CommandPath() + " --help"
+	}
+	return "for example: " + example
+}
+
+func quoted(words []string) []string {
+	all := make([]string, 0, len(words))
+	for _, w := range words {
+		all = append(all, `"`+w+`"`)
+	}
+	return all
+}
+
+// are joins words with a verb: "A is", "A and B are". There is at least one word.
+func are(words []string) string {
+	if last := len(words) - 1; last > 0 {
+		return strings.Join(words[:last], ", ") + " and " + words[last] + " are"
+	}
+	return words[0] + " is"
+}

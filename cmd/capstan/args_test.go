@@ -1,0 +1,71 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestPositionals(t *testing.T) {
+	for use, want := range map[string][]positional{
+		"up":                              nil,
+		"create NAME":                     {{name: "NAME"}},
+		"restore CLUSTER [BACKUP]":        {{name: "CLUSTER"}, {name: "BACKUP", optional: true}},
+		"lint [MODULE[@VERSION]] PACKAGE": {{name: "MODULE[@VERSION]", optional: true}, {name: "PACKAGE"}},
+		"pause KIND/NAME...":              {{name: "KIND/NAME", repeated: true}},
+		"preflight --from A --to B":       nil,
+	} {
+		if got := positionals(use); !slices.Equal(got, want) {
+			t.Errorf("%q has %v, want %v", use, got, want)
+		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for line, want := range map[string]string{
+		"create NAME":                         "NAME is missing: capstan create NAME",
+		"create NAME: a":                      "",
+		"create NAME: a b":                    `"b" is too much: capstan create NAME`,
+		"unblock CLUSTER HOOK":                "CLUSTER and HOOK are missing: capstan unblock CLUSTER HOOK",
+		"unblock CLUSTER HOOK: a":             "HOOK is missing: capstan unblock CLUSTER HOOK",
+		"unblock CLUSTER HOOK: a b c d":       `"c" and "d" are too much: capstan unblock CLUSTER HOOK`,
+		"lint [MODULE[@VERSION]] PACKAGE":     "PACKAGE is missing: capstan lint [MODULE[@VERSION]] PACKAGE",
+		"lint [MODULE[@VERSION]] PACKAGE: a":  "",
+		"list":                                "",
+		"list: a":                             `"a" is too much: capstan list takes no arguments`,
+		"pause KIND/NAME...":                  "KIND/NAME is missing: capstan pause KIND/NAME...",
+		"pause KIND/NAME...: a b c":           "",
+		"preflight --from A --to B: x":        `"x" is too much: capstan preflight takes no arguments`,
+		"convert [FILE]":                      "",
+		"convert [FILE]: a b":                 `"b" is too much: capstan convert [FILE]`,
+		"three A B C: 1":                      "B and C are missing: capstan three A B C",
+		"three A B C":                         "A, B and C are missing: capstan three A B C",
+		"three A B C: one two three four end": `"four" and "end" are too much: capstan three A B C`,
+	} {
+		use, args, _ := strings.Cut(line, ":")
+		cmd := &cobra.Command{Use: use}
+		(&cobra.Command{Use: "capstan"}).AddCommand(cmd)
+		got := ""
+		if err := arguments(cmd, strings.Fields(args)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: error %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestExamples: who leaves an argument out is shown an example, so each command that needs one has an example.
+func TestExamples(t *testing.T) {
+	eachCommand(t, func(cmd *cobra.Command) {
+		if cmd.Args == nil || cmd.DisableFlagParsing {
+			return
+		}
+		needs := slices.ContainsFunc(positionals(cmd.Use), func(p positional) bool { return !p.optional })
+		if needs && !strings.HasPrefix(strings.TrimSpace(cmd.Example), cmd.CommandPath()+" ") {
+			t.Errorf("%s takes arguments, and its examples begin with %q", cmd.CommandPath(), cmd.Example)
+		}
+	})
+}
