@@ -15,52 +15,46 @@ import (
 )
 
 // contentCheck looks at what an answer of some hooks has beside status and message.
-var contentCheck = handlerCheck{
-	Check{"content", []string{"UH-01", "UH-02", "UH-03", "UH-05", "UH-06", "UH-07"}, "patches apply and stay where they may, variables have schemas, upgrade plans lead to the target"},
-	checkContent,
-}
+var contentCheck = check{Check{
+	Name: "content", Rules: []string{"UH-01", "UH-02", "UH-03", "UH-05", "UH-06", "UH-07"},
+	Doc:      "patches apply and stay where they may, variables have schemas, upgrade plans lead to the target",
+	Requires: []Requirement{RequiresHandler, RequiresAnswer, RequiresSuccess, RequiresContent},
+}, checkContent}
 
-func checkContent(ctx context.Context, p *probe, h *handler) error {
-	_, response, err := p.call(ctx, h)
-	if err != nil {
-		return skip("there is no answer")
-	}
-	if response.GetStatus() != runtimehooksv1.ResponseStatusSuccess {
-		return skip("the answer is a failure")
-	}
+func checkContent(_ context.Context, _ *probe, h *handler) error {
 	request := h.descriptor.NewRequest()
 	if err := json.Unmarshal(h.body, request); err != nil {
 		return err
 	}
+	return contentOf(h.response)(request)
+}
+
+// contentOf returns the function that checks the content of a response against its request. It is nil for responses that are
+// status and message.
+func contentOf(response runtimehooksv1.ResponseObject) func(request runtime.Object) error {
 	switch answer := response.(type) {
 	case *runtimehooksv1.GeneratePatchesResponse:
-		if asked, ok := request.(*runtimehooksv1.GeneratePatchesRequest); ok {
-			return checkPatches(asked, answer)
-		}
+		return pair(answer, checkPatches)
 	case *runtimehooksv1.DiscoverVariablesResponse:
-		return checkVariables(answer)
+		return func(runtime.Object) error { return checkVariables(answer) }
 	case *runtimehooksv1.GenerateUpgradePlanResponse:
-		if asked, ok := request.(*runtimehooksv1.GenerateUpgradePlanRequest); ok {
-			return checkPlan(asked, answer)
-		}
+		return pair(answer, checkPlan)
 	case *runtimehooksv1.CanUpdateMachineResponse:
-		if asked, ok := request.(*runtimehooksv1.CanUpdateMachineRequest); ok {
-			return errors.Join(
-				checkInPlace("machinePatch", asked.Current.Machine, answer.MachinePatch, "spec"),
-				checkInPlace("infrastructureMachinePatch", asked.Current.InfrastructureMachine, answer.InfrastructureMachinePatch, "spec"),
-				checkInPlace("bootstrapConfigPatch", asked.Current.BootstrapConfig, answer.BootstrapConfigPatch, "spec"))
-		}
+		return pair(answer, checkMachine)
 	case *runtimehooksv1.CanUpdateMachineSetResponse:
-		if asked, ok := request.(*runtimehooksv1.CanUpdateMachineSetRequest); ok {
-			return errors.Join(
-				checkInPlace("machineSetPatch", asked.Current.MachineSet, answer.MachineSetPatch, "spec.template.spec"),
-				checkInPlace("infrastructureMachineTemplatePatch", asked.Current.InfrastructureMachineTemplate, answer.InfrastructureMachineTemplatePatch, "spec.template.spec"),
-				checkInPlace("bootstrapConfigTemplatePatch", asked.Current.BootstrapConfigTemplate, answer.BootstrapConfigTemplatePatch, "spec.template.spec"))
-		}
-	default:
-		return skip("answers of this hook are status and message")
+		return pair(answer, checkMachineSet)
 	}
 	return nil
+}
+
+// pair passes requests of their type to a check. A catalog may have requests of another type, which it knows nothing about.
+func pair[Request, Response any](answer *Response, check func(*Request, *Response) error) func(runtime.Object) error {
+	return func(request runtime.Object) error {
+		if asked, ok := any(request).(*Request); ok {
+			return check(asked, answer)
+		}
+		return nil
+	}
 }
 
 // checkPatches checks UH-01 to UH-03.
@@ -148,6 +142,29 @@ func checkPlan(request *runtimehooksv1.GenerateUpgradePlanRequest, response *run
 		return fmt.Errorf("the workers end at %s, not at %s (UH-06)", response.WorkersUpgrades[n-1].Version, request.ToKubernetesVersion)
 	}
 	return nil
+}
+
+func checkMachine(
+	request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse,
+) error {
+	current := request.Current
+	return errors.Join(
+		checkInPlace("machinePatch", current.Machine, response.MachinePatch, "spec"),
+		checkInPlace("infrastructureMachinePatch", current.InfrastructureMachine, response.InfrastructureMachinePatch, "spec"),
+		checkInPlace("bootstrapConfigPatch", current.BootstrapConfig, response.BootstrapConfigPatch, "spec"))
+}
+
+func checkMachineSet(
+	request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse,
+) error {
+	const allowed = "spec.template.spec"
+	current := request.Current
+	return errors.Join(
+		checkInPlace("machineSetPatch", current.MachineSet, response.MachineSetPatch, allowed),
+		checkInPlace("infrastructureMachineTemplatePatch", current.InfrastructureMachineTemplate,
+			response.InfrastructureMachineTemplatePatch, allowed),
+		checkInPlace("bootstrapConfigTemplatePatch", current.BootstrapConfigTemplate,
+			response.BootstrapConfigTemplatePatch, allowed))
 }
 
 // checkInPlace checks UH-07: a patch applies to the current object and changes the spec of the machine alone: Cluster API drops the rest of it.

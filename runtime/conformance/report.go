@@ -42,6 +42,8 @@ type Result struct {
 	Verdict Verdict `json:"verdict"`
 	// Message says why, unless the check passed.
 	Message string `json:"message,omitempty"`
+	// Stack of a check that panicked.
+	Stack string `json:"stack,omitempty"`
 	// Took is how long the check took, in nanoseconds.
 	Took time.Duration `json:"took"`
 }
@@ -59,12 +61,18 @@ func (s *skipped) Error() string { return s.text }
 func warn(format string, args ...any) error { return &warning{fmt.Sprintf(format, args...)} }
 func skip(text string) error                { return &skipped{text} }
 
-func (r *Report) add(check Check, handler string, found result) {
-	one := Result{Check: check, Handler: handler, Verdict: Passed, Took: found.took}
+func (r *Report) add(check Check, h *handler, found result) {
+	one := Result{Check: check, Verdict: Passed, Took: found.took}
+	if h != nil {
+		one.Handler = h.name
+	}
 	var warned *warning
 	var left *skipped
+	var broken *panicked
 	switch {
 	case found.err == nil:
+	case errors.As(found.err, &broken):
+		one.Verdict, one.Message, one.Stack = Failed, found.err.Error(), string(broken.stack)
 	case errors.As(found.err, &warned):
 		one.Verdict, one.Message = Warned, found.err.Error()
 	case errors.As(found.err, &left):
@@ -106,8 +114,11 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		previous = result.Handler
 		fmt.Fprintf(&text, "  %-8s %-18s %s\n", result.Verdict, result.Name, strings.Join(result.Rules, " "))
-		if result.Message != "" {
-			for line := range strings.SplitSeq(result.Message, "\n") {
+		for _, more := range []string{result.Message, strings.TrimSuffix(result.Stack, "\n")} {
+			if more == "" {
+				continue
+			}
+			for line := range strings.SplitSeq(more, "\n") {
 				fmt.Fprintf(&text, "           %s\n", line)
 			}
 		}
@@ -145,6 +156,7 @@ type junitCase struct {
 
 type junitWhy struct {
 	Message string `xml:"message,attr"`
+	Stack   string `xml:",chardata"`
 }
 
 // WriteJUnit writes the report as JUnit XML, which build systems show. Warnings are output of a case that passed.
@@ -158,9 +170,9 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		}
 		switch result.Verdict {
 		case Failed:
-			one.Failure = &junitWhy{result.Message}
+			one.Failure = &junitWhy{Message: result.Message, Stack: result.Stack}
 		case Skipped:
-			one.Skipped = &junitWhy{result.Message}
+			one.Skipped = &junitWhy{Message: result.Message}
 		case Warned:
 			one.Output = "warning: " + result.Message
 		}

@@ -20,17 +20,42 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-var serverChecks = []serverCheck{
-	{Check{"https", []string{"RX-01", "RX-29", "RX-40"}, "the server speaks TLS 1.2 or later, with a certificate of the CA for its host, and nothing without TLS"}, checkTLS},
-	{Check{"discovery", []string{"RX-02", "RX-12", "RX-13", "RX-14", "RX-15"}, "Discovery is answered with status Success"}, checkDiscovery},
-	{Check{"discovery-entries", []string{"RX-16", "RX-18", "RX-19", "RX-20", "CL-02"}, "each handler has a unique DNS label as its name, a timeout of 0 to 30 seconds, a failure policy that exists"}, checkEntries},
-	{Check{"discovery-known", []string{"RX-17"}, "each handler is of a hook that exists"}, checkKnown},
-	{Check{"discovery-stable", []string{"RX-27"}, "Discovery gives the same again"}, checkDiscoveryStable},
-	{Check{"unknown-path", []string{"RX-06"}, "a path that does not exist is answered with 404"}, checkUnknownPath},
+var serverChecks = []check{
+	{Check{
+		Name: "https", Rules: []string{"RX-01", "RX-29", "RX-40"},
+		Doc: "the server speaks TLS 1.2 or later, with a certificate of the CA for its host, and nothing without TLS",
+	}, checkTLS},
+	{Check{
+		Name: "discovery", Rules: []string{"RX-02", "RX-12", "RX-13", "RX-14", "RX-15"},
+		Doc: "Discovery is answered with status Success",
+	}, checkDiscovery},
+	{Check{
+		Name: "discovery-entries", Rules: []string{"RX-16", "RX-18", "RX-19", "RX-20", "CL-02"},
+		Doc:      "each handler has a unique DNS label as its name, a timeout of 0 to 30 seconds, a failure policy that exists",
+		Requires: []Requirement{RequiresDiscovery},
+	}, checkEntries},
+	{Check{
+		Name: "discovery-known", Rules: []string{"RX-17"},
+		Doc:      "each handler is of a hook that exists",
+		Requires: []Requirement{RequiresDiscovery},
+	}, checkKnown},
+	{Check{
+		Name: "discovery-stable", Rules: []string{"RX-27"},
+		Doc:      "Discovery gives the same again",
+		Requires: []Requirement{RequiresDiscovery},
+	}, checkDiscoveryStable},
+	{Check{
+		Name: "unknown-path", Rules: []string{"RX-06"},
+		Doc: "a path that does not exist is answered with 404",
+	}, checkUnknownPath},
 }
 
-var lastChecks = []serverCheck{
-	{Check{"survives", []string{"RX-22", "RX-24"}, "after all of this, Discovery gives the same as before"}, checkSurvives},
+var lastChecks = []check{
+	{Check{
+		Name: "survives", Rules: []string{"RX-22", "RX-24"},
+		Doc:      "after all of this, Discovery gives the same as before",
+		Requires: []Requirement{RequiresDiscovery},
+	}, checkSurvives},
 }
 
 func discoveryPath() string { return hook.Discovery.ID().Path("") }
@@ -38,7 +63,7 @@ func discoveryPath() string { return hook.Discovery.ID().Path("") }
 const discoveryBody = `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}`
 
 // checkTLS looks at the transport alone.
-func checkTLS(ctx context.Context, p *probe) error {
+func checkTLS(ctx context.Context, p *probe, _ *handler) error {
 	a, err := p.send(ctx, http.MethodPost, discoveryPath(), []byte(discoveryBody), discoveryTimeout)
 	if err != nil {
 		return err
@@ -71,7 +96,7 @@ func checkTLS(ctx context.Context, p *probe) error {
 	return nil
 }
 
-func checkDiscovery(ctx context.Context, p *probe) error {
+func checkDiscovery(ctx context.Context, p *probe, _ *handler) error {
 	a, response, err := p.askDiscovery(ctx)
 	if err != nil {
 		return err
@@ -79,6 +104,7 @@ func checkDiscovery(ctx context.Context, p *probe) error {
 	if p.discovery, err = fixed(a.body); err != nil {
 		return fmt.Errorf("the answer is not JSON: %w", err)
 	}
+	p.found = response
 	if len(response.Handlers) == 0 {
 		return warn("it has no handlers")
 	}
@@ -110,15 +136,11 @@ func (p *probe) askDiscovery(ctx context.Context) (answer, *runtimehooksv1.Disco
 	return a, response, nil
 }
 
-func checkEntries(ctx context.Context, p *probe) error {
-	_, response, err := p.askDiscovery(ctx)
-	if err != nil {
-		return skip("there is no discovery")
-	}
+func checkEntries(_ context.Context, p *probe, _ *handler) error {
 	names := map[string]bool{}
 	var errs []error
 	slow := ""
-	for _, h := range response.Handlers {
+	for _, h := range p.found.Handlers {
 		fail := func(format string, args ...any) {
 			errs = append(errs, fmt.Errorf("handler %q: %s", wire.Clip(h.Name, 64), fmt.Sprintf(format, args...)))
 		}
@@ -150,13 +172,9 @@ func checkEntries(ctx context.Context, p *probe) error {
 	return nil
 }
 
-func checkKnown(ctx context.Context, p *probe) error {
-	_, response, err := p.askDiscovery(ctx)
-	if err != nil {
-		return skip("there is no discovery")
-	}
+func checkKnown(_ context.Context, p *probe, _ *handler) error {
 	var unknown []string
-	for _, h := range response.Handlers {
+	for _, h := range p.found.Handlers {
 		group, version, _ := strings.Cut(h.RequestHook.APIVersion, "/")
 		if _, known := p.target.Catalog.Get(hook.ID{Group: group, Version: version, Name: h.RequestHook.Hook}); !known {
 			unknown = append(unknown, fmt.Sprintf("%s (%s/%s)", wire.Clip(h.Name, 64), wire.Clip(h.RequestHook.APIVersion, 128), wire.Clip(h.RequestHook.Hook, 64)))
@@ -168,10 +186,7 @@ func checkKnown(ctx context.Context, p *probe) error {
 	return nil
 }
 
-func checkDiscoveryStable(ctx context.Context, p *probe) error {
-	if p.discovery == nil {
-		return skip("there is no discovery")
-	}
+func checkDiscoveryStable(ctx context.Context, p *probe, _ *handler) error {
 	for range p.target.Repeat {
 		if err := p.sameDiscovery(ctx); err != nil {
 			return err
@@ -191,7 +206,7 @@ func (p *probe) sameDiscovery(ctx context.Context) error {
 	return nil
 }
 
-func checkUnknownPath(ctx context.Context, p *probe) error {
+func checkUnknownPath(ctx context.Context, p *probe, _ *handler) error {
 	a, err := p.send(ctx, http.MethodPost, discoveryPath()+"/there-is-no-such-handler", []byte(discoveryBody), discoveryTimeout)
 	if err != nil {
 		return err
@@ -202,9 +217,6 @@ func checkUnknownPath(ctx context.Context, p *probe) error {
 	return nil
 }
 
-func checkSurvives(ctx context.Context, p *probe) error {
-	if p.discovery == nil {
-		return skip("there is no discovery")
-	}
+func checkSurvives(ctx context.Context, p *probe, _ *handler) error {
 	return p.sameDiscovery(ctx)
 }

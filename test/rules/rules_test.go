@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/capstan-dev/capstan/runtime/conformance"
 )
 
 const root = "../.."
@@ -191,6 +193,21 @@ func TestEveryRuleIsCovered(t *testing.T) {
 	for name, of := range reports {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(report(t, of, covered, reasons)), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Every rule that a check of an extension names exists.
+func TestChecksNameRulesThatExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, row := range table(t, rulesTable, 3) {
+		known[row[0]] = true
+	}
+	for _, check := range conformance.Checks() {
+		for _, id := range check.Rules {
+			if !known[id] {
+				t.Errorf("check %q names the rule %s, which does not exist", check.Name, id)
+			}
 		}
 	}
 }
