@@ -2,94 +2,36 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"slices"
+	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/capstan-dev/capstan/describe"
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
 // existsTimeout bounds how long the timeline waits for the management plane, which it can do without.
 const existsTimeout = 3 * time.Second
 
-// timeline is what "hook timeline" shows; its JSON form is stable.
-type timeline struct {
-	// Calls that were made, oldest first.
-	Calls []record.Call `json:"calls"`
-	// Blocked is what is held back now.
-	Blocked []blocked `json:"blocked"`
-}
-
-// blocked is a block, with what ends it.
-type blocked struct {
-	record.Block
-
-	// GoesOnWhen says what ends it.
-	GoesOnWhen string `json:"goesOnWhen"`
-	// Unblock is the command that lets the object through all the same.
-	Unblock string `json:"unblock"`
-}
-
-// blockedNow gives what is held back now, of the clusters that exist, by handlers that are still asked. Pure.
-func blockedNow(calls []record.Call, counts func(record.Call) bool) []blocked {
-	shown := []blocked{}
-	for _, b := range record.Blocks(calls) {
-		if !counts(b.Call) {
-			continue
-		}
-		shown = append(shown, withWayOut(b))
-	}
-	return shown
-}
-
-// withWayOut adds what ends a block. Pure.
-func withWayOut(b record.Block) blocked {
-	o := b.Call.Object
-	command := inNamespace("capstan hook unblock "+o.Name+" "+hookName(b.Call.Hook)+` --reason "..."`, o.Namespace)
-	return blocked{Block: b, GoesOnWhen: wayOut(b.Call), Unblock: command}
-}
-
-// stillCounts gives a function that tells whether the cluster of a call is still there, and its handler still asked; all are if nobody can tell.
+// stillCounts returns a function that reports whether a call can still hold something back; all can if nobody can tell. It asks the
+// management plane when it is first called.
 func (a *app) stillCounts(ctx context.Context) func(record.Call) bool {
-	all := func(record.Call) bool { return true }
-	c, err := a.client()
-	if err != nil {
-		return all
-	}
-	ctx, cancel := context.WithTimeout(ctx, existsTimeout)
-	defer cancel()
-	clusters, extensions := &clusterv1.ClusterList{}, &runtimev1.ExtensionConfigList{}
-	if err := errors.Join(c.List(ctx, clusters), c.List(ctx, extensions)); err != nil {
-		return all
-	}
-	return counting(clusters.Items, extensions.Items)
-}
-
-// counting is stillCounts for what there is. Pure.
-func counting(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionConfig) func(record.Call) bool {
-	there := map[record.Object]bool{}
-	for _, cluster := range clusters {
-		there[record.Object{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}] = true
-	}
-	handlers := map[string][]string{} // by extension
-	for _, e := range extensions {
-		names := []string{}
-		for _, h := range e.Status.Handlers {
-			names = append(names, h.Name)
+	known := sync.OnceValue(func() func(record.Call) bool {
+		ctx, cancel := context.WithTimeout(ctx, existsTimeout)
+		defer cancel()
+		if c, err := a.client(); err == nil {
+			if counts, err := describe.StillAsked(ctx, c); err == nil {
+				return counts
+			}
 		}
-		handlers[e.Name] = names
-	}
-	return func(call record.Call) bool {
-		names, registered := handlers[call.Extension]
-		asked := registered && (len(names) == 0 || slices.Contains(names, call.Handler+"."+call.Extension)) // without names nobody knows yet
-		return asked && (call.Object.Kind != "Cluster" || there[call.Object])
-	}
+		return func(record.Call) bool { return true }
+	})
+	return func(c record.Call) bool { return known()(c) }
 }
 
 func (a *app) hookTimelineCommand() *cobra.Command {
@@ -113,7 +55,7 @@ object with the field "blocked" or "goesOn".`,
 			if watch {
 				return a.watchTimeline(cmd.Context(), name, format)
 			}
-			shown := timeline{Calls: calls, Blocked: blockedNow(calls, a.stillCounts(cmd.Context()))}
+			shown := describe.TimelineOf(calls, a.stillCounts(cmd.Context()))
 			return a.print(format, shown, func() error { return a.timelineTable(shown) })
 		},
 	}
@@ -122,7 +64,7 @@ object with the field "blocked" or "goesOn".`,
 	return cmd
 }
 
-func (a *app) timelineTable(shown timeline) error {
+func (a *app) timelineTable(shown describe.Timeline) error {
 	if err := a.hookTable(shown.Calls); err != nil || len(shown.Blocked) == 0 {
 		return err
 	}
@@ -130,28 +72,26 @@ func (a *app) timelineTable(shown timeline) error {
 	rows := make([][]string, 0, len(shown.Blocked))
 	for _, b := range shown.Blocked {
 		rows = append(rows, []string{
-			b.Call.Object.Namespace + "/" + b.Call.Object.Name, hookName(b.Call.Hook), b.Call.Extension + "/" + b.Call.Handler,
-			fmt.Sprintf("%s (%s)", b.Since.Local().Format(time.DateTime), age(metav1.NewTime(b.Since))), fmt.Sprint(b.Calls), oneLine(blockText(b.Call), 100), b.GoesOnWhen,
+			b.Call.Object.Namespace + "/" + b.Call.Object.Name, b.Call.HookName(), b.Call.Extension + "/" + b.Call.Handler,
+			fmt.Sprintf("%s (%s)", b.Since.Local().Format(time.DateTime), age(metav1.NewTime(b.Since))), fmt.Sprint(b.Calls),
+			oneLine(b.Call.Why(), 100), b.GoesOnWhen,
 		})
 	}
 	defer a.next(shown.Blocked[0].Unblock + "   # an emergency exit, which everybody sees")
 	return a.table([]string{"OBJECT", "HOOK", "BY", "SINCE", "CALLS", "WHY", "GOES ON WHEN"}, rows)
 }
 
-func blockText(call record.Call) string {
-	if call.Err != nil {
-		return call.Err.Error()
+// watchTimeline prints the timeline, and what is new in it, until ctx ends.
+func (a *app) watchTimeline(ctx context.Context, cluster, format string) error {
+	if format == "yaml" {
+		return hint("use -o table or -o json", "--watch does not go with -o yaml")
 	}
-	return call.Message
-}
-
-// wayOut says what ends a block. Pure.
-func wayOut(call record.Call) string {
-	switch {
-	case call.NotAsked:
-		return "the extension answers again: it is left alone for a while, because its last calls failed"
-	case call.Answer == record.Failure:
-		return "a call succeeds: look at the extension; it is tried again by itself"
-	}
-	return fmt.Sprintf("the handler lets it through; it is asked again within %s", max(call.RetryAfter, time.Second).Round(time.Second))
+	read := func() ([]record.Call, error) { return a.hookCalls(cluster) }
+	return describe.Follow(ctx, read, a.stillCounts(ctx), func(e describe.Entry) error {
+		if format == "json" {
+			return json.NewEncoder(a.out).Encode(e)
+		}
+		_, err := io.WriteString(a.out, e.Text(time.Now()))
+		return err
+	})
 }

@@ -11,10 +11,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
-
+	"github.com/capstan-dev/capstan/describe"
 	"github.com/capstan-dev/capstan/internal/home"
 	"github.com/capstan-dev/capstan/runtime/record"
 )
@@ -60,7 +57,7 @@ func TestTimelineShowsWhatIsBlocked(t *testing.T) {
 					t.Errorf("it does not say %q:\n%s", want, out)
 				}
 			}
-			var shown timeline
+			var shown describe.Timeline
 			if err := json.Unmarshal(out.Bytes(), &shown); format == "json" && (err != nil || len(shown.Calls) != 2 || len(shown.Blocked) != 1) {
 				t.Errorf("read back %+v, %v", shown, err)
 			}
@@ -113,53 +110,5 @@ func TestTimelineGoesOn(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-func TestWayOut(t *testing.T) {
-	for want, call := range map[string]record.Call{
-		"asked again within 5s": {Answer: record.Blocked, RetryAfter: 5 * time.Second},
-		"a call succeeds":       {Answer: record.Failure, Err: errors.New("no route")},
-		"left alone":            {Answer: record.Failure, NotAsked: true},
-	} {
-		if got := wayOut(call); !strings.Contains(got, want) {
-			t.Errorf("got %q, want %q in it", got, want)
-		}
-	}
-}
-
-// TestBlockedNow: a cluster that is gone waits for nothing, and nobody waits for a handler that is not asked any more.
-func TestBlockedNow(t *testing.T) {
-	cluster := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}}
-	extension := func(name string, handlers ...string) runtimev1.ExtensionConfig {
-		e := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		for _, h := range handlers {
-			e.Status.Handlers = append(e.Status.Handlers, runtimev1.ExtensionHandler{Name: h + "." + name})
-		}
-		return e
-	}
-	counts := counting([]clusterv1.Cluster{cluster}, []runtimev1.ExtensionConfig{extension("e", "h", "other"), extension("new")})
-	for name, c := range map[string]struct {
-		cluster, extension, handler string
-		want                        bool
-	}{
-		"a handler that is asked":                 {"there", "e", "h", true},
-		"a cluster that is gone":                  {"gone", "e", "h", false},
-		"an extension that is gone":               {"there", "gone", "h", false},
-		"a handler that its extension has lost":   {"there", "e", "gone", false},
-		"an extension that nobody has discovered": {"there", "new", "h", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			call := record.Call{
-				Hook: "g/v1/BeforeClusterDelete", Extension: c.extension, Handler: c.handler, Answer: record.Blocked, Object: record.Object{Kind: "Cluster", Namespace: "team", Name: c.cluster},
-			}
-			got := blockedNow([]record.Call{call}, counts)
-			if (len(got) == 1) != c.want {
-				t.Fatalf("got %+v", got)
-			}
-			if c.want && got[0].Unblock != `capstan -n team hook unblock there BeforeClusterDelete --reason "..."` {
-				t.Errorf("got %+v", got)
-			}
-		})
 	}
 }

@@ -1,0 +1,102 @@
+package describe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/record"
+)
+
+// Timeline is what lifecycle hooks did; its JSON form is stable.
+type Timeline struct {
+	// Calls that were made, oldest first.
+	Calls []record.Call `json:"calls"`
+	// Blocked is what is held back now.
+	Blocked []Blocked `json:"blocked"`
+}
+
+// Blocked is a block, with what ends it.
+type Blocked struct {
+	record.Block
+
+	// GoesOnWhen says what ends it.
+	GoesOnWhen string `json:"goesOnWhen"`
+	// Unblock is the command that lets the object through all the same.
+	Unblock string `json:"unblock"`
+}
+
+// TimelineOf returns the timeline of calls. A block counts only if counts returns true for its call.
+func TimelineOf(calls []record.Call, counts func(record.Call) bool) Timeline {
+	return Timeline{Calls: calls, Blocked: blockedNow(calls, counts)}
+}
+
+// blockedNow returns what is held back now, of the calls that count.
+func blockedNow(calls []record.Call, counts func(record.Call) bool) []Blocked {
+	shown := []Blocked{}
+	for _, b := range record.Blocks(calls) {
+		if counts(b.Call) {
+			shown = append(shown, withWayOut(b))
+		}
+	}
+	return shown
+}
+
+// withWayOut adds what ends a block.
+func withWayOut(b record.Block) Blocked {
+	o, command := b.Call.Object, "capstan "
+	if o.Namespace != "" && o.Namespace != metav1.NamespaceDefault {
+		command += "-n " + o.Namespace + " "
+	}
+	command += "hook unblock " + o.Name + " " + b.Call.HookName() + ` --reason "..."`
+	return Blocked{Block: b, GoesOnWhen: wayOut(b.Call), Unblock: command}
+}
+
+// wayOut says what ends a block.
+func wayOut(call record.Call) string {
+	switch {
+	case call.NotAsked:
+		return "the extension answers again: it is left alone for a while, because its last calls failed"
+	case call.Answer == record.Failure:
+		return "a call succeeds: look at the extension; it is tried again by itself"
+	}
+	return fmt.Sprintf("the handler lets it through; it is asked again within %s", max(call.RetryAfter, time.Second).Round(time.Second))
+}
+
+// StillAsked reads which clusters and handlers exist. The function that it returns reports whether the cluster of a call is still there,
+// and its handler still asked: nothing else can be held back.
+func StillAsked(ctx context.Context, c client.Reader) (func(record.Call) bool, error) {
+	clusters, extensions := &clusterv1.ClusterList{}, &runtimev1.ExtensionConfigList{}
+	if err := errors.Join(c.List(ctx, clusters), c.List(ctx, extensions)); err != nil {
+		return nil, fmt.Errorf("listing clusters and extensions: %w", err)
+	}
+	return stillAsked(clusters.Items, extensions.Items), nil
+}
+
+// stillAsked is StillAsked for what there is.
+func stillAsked(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionConfig) func(record.Call) bool {
+	there := map[record.Object]bool{}
+	for _, cluster := range clusters {
+		there[record.Object{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}] = true
+	}
+	handlers := map[string][]string{} // by extension
+	for _, e := range extensions {
+		names := []string{}
+		for _, h := range e.Status.Handlers {
+			names = append(names, h.Name)
+		}
+		handlers[e.Name] = names
+	}
+	return func(call record.Call) bool {
+		names, registered := handlers[call.Extension]
+		asked := registered && (len(names) == 0 || slices.Contains(names, call.Handler+"."+call.Extension)) // without names nobody knows yet
+		return asked && (call.Object.Kind != "Cluster" || there[call.Object])
+	}
+}
