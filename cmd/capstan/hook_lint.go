@@ -3,17 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/lint"
 	"github.com/capstan-dev/capstan/runtime/rules"
-	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
+// hookLint are the flags of capstan hook lint.
 type hookLint struct {
 	lock    string
 	against string
@@ -23,16 +23,8 @@ type hookLint struct {
 	format  string
 }
 
-// lintReport is what capstan hook lint found.
-type lintReport struct {
-	Package  string          `json:"package"`
-	Before   string          `json:"before"`
-	Missing  []string        `json:"missing,omitempty"`
-	Findings []rules.Finding `json:"findings"`
-}
-
 func (a *app) hookLintCommand() *cobra.Command {
-	var lint hookLint
+	var flags hookLint
 	cmd := &cobra.Command{
 		Use: "lint [MODULE[@VERSION]] PACKAGE", Short: "Check that a change of hooks breaks no extension", Args: cobra.RangeArgs(1, 2),
 		Long: `Compare the hooks that a Go package declares with a lock file in git, or with another release, and say what breaks the rules of the Runtime SDK: a hook, a field
@@ -51,69 +43,57 @@ The first run with --update writes the lock file. Later runs fail on a break; --
 			if len(args) == 2 {
 				module, pkg = args[0], args[1]
 			}
-			return a.lintHooks(cmd.Context(), module, pkg, lint)
+			return a.lintHooks(cmd.Context(), module, pkg, flags)
 		},
 	}
-	cmd.Flags().StringVar(&lint.lock, "lock", "hooks.lock.json", "lock file to compare with")
-	cmd.Flags().StringVar(&lint.against, "against", "", "compare with this release instead, MODULE@VERSION or MODULE@VERSION/PACKAGE if the package was elsewhere")
-	cmd.Flags().StringVar(&lint.release, "release", "", "release that is being made, like v1.14, for deprecation periods")
-	cmd.Flags().StringVar(&lint.day, "day", "", "day of the release, like 2026-11-21, for deprecation periods (default: today)")
-	cmd.Flags().BoolVar(&lint.update, "update", false, "write the lock file if nothing breaks")
-	outputFlag(cmd, &lint.format)
+	cmd.Flags().StringVar(&flags.lock, "lock", "hooks.lock.json", "lock file to compare with")
+	cmd.Flags().StringVar(&flags.against, "against", "",
+		"compare with this release instead, MODULE@VERSION or MODULE@VERSION/PACKAGE if the package was elsewhere")
+	cmd.Flags().StringVar(&flags.release, "release", "",
+		"release that is being made, like v1.14, for deprecation periods")
+	cmd.Flags().StringVar(&flags.day, "day", "",
+		"day of the release, like 2026-11-21, for deprecation periods (default: today)")
+	cmd.Flags().BoolVar(&flags.update, "update", false, "write the lock file if nothing breaks")
+	outputFlag(cmd, &flags.format)
 	return cmd
 }
 
-func (a *app) lintHooks(ctx context.Context, module, pkg string, lint hookLint) error {
-	releases, err := lint.releases()
+func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint) error {
+	releases, err := flags.releases()
 	if err != nil {
 		return err
 	}
-	importPath, now, missing, err := readHooks(ctx, module, pkg)
+	report, err := lint.Run(ctx, lint.Options{
+		Module: module, Package: pkg, Against: flags.against, Lock: flags.lock, MayBeFirst: flags.update,
+		Releases: releases,
+	})
 	if err != nil {
 		return err
 	}
-	report := lintReport{Package: importPath, Before: lint.lock, Missing: missing, Findings: []rules.Finding{}}
-	var before *schema.Document
-	if lint.against != "" {
-		report.Before = lint.against
-		oldModule, oldPackage := cutRelease(lint.against, pkg)
-		if _, before, _, err = readHooks(ctx, oldModule, oldPackage); err != nil {
-			return err
-		}
-	} else {
-		lock, err := rules.ReadLock(lint.lock)
-		switch {
-		case rules.IsMissing(err) && lint.update:
-		case rules.IsMissing(err):
-			return hint("write it: capstan hook lint --update", "there is no lock file %s", lint.lock)
-		case err != nil:
-			return err
-		default:
-			before = lock.Document
-		}
-	}
-	if before != nil {
-		report.Findings = rules.Compare(before, now, releases)
-	}
-	if err := a.print(lint.format, report, func() error { return a.findingTable(report.Findings) }); err != nil {
+	if err := a.print(flags.format, report, func() error { return a.findingTable(report.Findings) }); err != nil {
 		return err
 	}
-	for _, m := range missing {
-		fmt.Fprintf(a.err, "Warning: changes in types of this package are not seen: %s\n", m)
-	}
+	a.warnMissing(report.Missing)
 	if rules.Breaks(report.Findings) {
-		return hint("make a new version of the hook, or take the change back", "this breaks extensions that work with %s", report.Before)
+		return hint("make a new version of the hook, or take the change back",
+			"this breaks extensions that work with %s", report.Before)
 	}
-	if lint.update && lint.against == "" {
-		lock := &rules.Lock{Package: importPath, Release: lint.release, Document: now}
-		if err := lock.Write(lint.lock); err != nil {
+	if flags.update && flags.against == "" {
+		if err := report.WriteLock(flags.lock, flags.release); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "Wrote %s: %d hooks\n", lint.lock, len(now.Hooks))
+		fmt.Fprintf(a.err, "Wrote %s: %d hooks\n", flags.lock, report.Hooks())
 		return nil
 	}
-	fmt.Fprintf(a.err, "No break: %d hooks\n", len(now.Hooks))
+	fmt.Fprintf(a.err, "No break: %d hooks\n", report.Hooks())
 	return nil
+}
+
+// warnMissing names packages that could not be read.
+func (a *app) warnMissing(packages []string) {
+	for _, m := range packages {
+		fmt.Fprintf(a.err, "Warning: changes in types of this package are not seen: %s\n", m)
+	}
 }
 
 func (l hookLint) releases() (rules.Releases, error) {
@@ -126,34 +106,6 @@ func (l hookLint) releases() (rules.Releases, error) {
 		releases.Day = day
 	}
 	return releases, nil
-}
-
-// cutRelease splits MODULE@VERSION/PACKAGE; without a package it is the one that is given.
-func cutRelease(name, pkg string) (module, packagePath string) {
-	at := strings.Index(name, "@")
-	if at < 0 {
-		return name, pkg
-	}
-	version, rest, ok := strings.Cut(name[at:], "/")
-	if !ok {
-		return name, pkg
-	}
-	return name[:at] + version, rest
-}
-
-// readHooks reads the hooks of a package of a module.
-func readHooks(ctx context.Context, module, pkg string) (importPath string, document *schema.Document, missing []string, err error) {
-	m, err := schema.OpenModule(ctx, module)
-	if err != nil {
-		return "", nil, nil, err
-	}
-	importPath = pkg
-	if pkg != m.Path() && !strings.HasPrefix(pkg, m.Path()+"/") {
-		importPath = path.Join(m.Path(), pkg)
-	}
-	source := &schema.Source{Locate: m.Locate}
-	document, err = source.Read(ctx, importPath)
-	return importPath, document, source.Missing(), err
 }
 
 func (a *app) findingTable(findings []rules.Finding) error {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +15,7 @@ func (a *app) hookNewCommand() *cobra.Command {
 		Example: `  capstan hook new quota --module example.org/quota`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if options.SDKVersion == "" && options.SDKDirectory == "" {
-				options.SDKVersion = sdkVersion()
+				options.SDKVersion = scaffold.SDKVersion()
 				if options.SDKVersion == "" {
 					return hint("give --sdk-version, or --sdk with its directory", "this binary does not know which version of the Runtime SDK it was built with")
 				}
@@ -39,18 +37,4 @@ func (a *app) hookNewCommand() *cobra.Command {
 	cmd.Flags().StringVar(&options.SDKDirectory, "sdk", "", "directory with the Runtime SDK, to use it in place of a published version")
 	_ = cmd.MarkFlagRequired("module")
 	return cmd
-}
-
-// sdkVersion is the version of the Runtime SDK that this binary has, empty if it was built from a working tree.
-func sdkVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, m := range info.Deps {
-		if m.Path == scaffold.SDK && m.Replace == nil && strings.HasPrefix(m.Version, "v") && m.Version != "v0.0.0" {
-			return m.Version
-		}
-	}
-	return ""
 }

@@ -3,26 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/capstan-dev/capstan/plane/hooks"
-	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/lint"
 	"github.com/capstan-dev/capstan/runtime/rules"
 )
 
-// Where Cluster API's hooks are: since v1.14 its types are a module of their own.
-const (
-	coreModule  = "sigs.k8s.io/cluster-api"
-	corePackage = "api/runtime/hooks/v1alpha1"
-)
-
+// hookPreflight are the flags of capstan hook preflight.
 type hookPreflight struct {
 	from, to string
 	file     string
@@ -56,42 +47,23 @@ func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error
 	if err != nil {
 		return err
 	}
-	_, before, missing, err := readHooks(ctx, coreModule+"@"+preflight.from, corePackage)
+	upgrade, err := lint.Preflight(ctx, installed, preflight.from, preflight.to)
 	if err != nil {
 		return err
 	}
-	_, planned, alsoMissing, err := readHooks(ctx, coreModule+"@"+preflight.to, corePackage)
+	a.warnMissing(upgrade.Missing)
+	all := len(upgrade.Impacts)
+	err = a.print(preflight.format, upgrade.Impacts, func() error { return a.impactTable(upgrade.Impacts) })
 	if err != nil {
 		return err
 	}
-	for _, m := range append(missing, alsoMissing...) {
-		fmt.Fprintf(a.err, "Warning: changes in types of this package are not seen: %s\n", m)
+	if broken := upgrade.Broken(); broken > 0 {
+		return hint("see with -o yaml what changed; ask the authors of these extensions for a release that works with "+
+			preflight.to, "the upgrade from %s to %s breaks %d of %d handlers", preflight.from, preflight.to,
+			broken, all)
 	}
-	impacts := rules.Preflight(installed, before, planned, rules.Releases{Now: minorOf(preflight.to), Day: time.Now()})
-	if err := a.print(preflight.format, impacts, func() error { return a.impactTable(impacts) }); err != nil {
-		return err
-	}
-	broken := 0
-	for _, impact := range impacts {
-		if impact.Verdict == rules.Break {
-			broken++
-		}
-	}
-	if broken > 0 {
-		return hint("see with -o yaml what changed; ask the authors of these extensions for a release that works with "+preflight.to,
-			"the upgrade from %s to %s breaks %d of %d handlers", preflight.from, preflight.to, broken, len(impacts))
-	}
-	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, len(impacts))
+	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, all)
 	return nil
-}
-
-// minorOf gives v1.13 for v1.13.4.
-func minorOf(version string) hook.Release {
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "v%d.%d", &major, &minor); err != nil {
-		return ""
-	}
-	return hook.Release(fmt.Sprintf("v%d.%d", major, minor))
 }
 
 func (a *app) installedExtensions(ctx context.Context, file string) ([]runtimev1.ExtensionConfig, error) {
@@ -106,30 +78,7 @@ func (a *app) installedExtensions(ctx context.Context, file string) ([]runtimev1
 	if err != nil {
 		return nil, fmt.Errorf("reading ExtensionConfigs: %w", err)
 	}
-	var all []runtimev1.ExtensionConfig
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for {
-		// A list and a single one differ by what they have: items, or a spec.
-		var document struct {
-			runtimev1.ExtensionConfig `json:",inline"`
-			Items                     []runtimev1.ExtensionConfig `json:"items"`
-		}
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading ExtensionConfigs in %s: %w", file, err)
-		}
-		if document.Kind == "ExtensionConfig" {
-			all = append(all, document.ExtensionConfig)
-		}
-		all = append(all, document.Items...)
-	}
-	if len(all) == 0 {
-		return nil, hint("write it with: kubectl get extensionconfigs -o yaml", "%s holds no ExtensionConfigs", file)
-	}
-	return all, nil
+	return lint.ParseExtensions(bytes.NewReader(data), file)
 }
 
 func (a *app) impactTable(impacts []rules.Impact) error {

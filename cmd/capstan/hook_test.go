@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/certificate"
 	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/hookcall"
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 	"github.com/capstan-dev/capstan/runtime/server"
 )
@@ -70,7 +71,7 @@ func TestHookCall(t *testing.T) {
 	}
 	cluster := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: blue\nspec:\n  topology:\n    version: v1.36.3\n"
 	code, out, errOut = capstan(t, cluster, "hook", "call", "BeforeClusterCreate", "--url", url, "--ca-file", caFile, "-f", "-", "-o", "json")
-	var answers []hookAnswer
+	var answers []hookcall.Answer
 	if err := json.Unmarshal([]byte(out), &answers); err != nil || code != 0 || len(answers) != 1 || answers[0].Message != "no hosts for blue" || answers[0].Took == "" {
 		t.Errorf("from a file: %d %s %s, %v", code, out, errOut, err)
 	}

@@ -69,7 +69,8 @@ func (a *app) unblock(ctx context.Context, name string, order unblock.Order) err
 	if err := u.Grant(ctx); err != nil {
 		return err
 	}
-	if err := a.steps().Run(u.Order.Hook+" passed", func(detail func(string)) error { return u.Wait(ctx, detail) }); err != nil {
+	err = a.steps().Run(u.Order.Hook+" passed", func(detail func(string)) error { return u.Wait(ctx, detail) })
+	if err != nil {
 		return err
 	}
 	a.next("capstan hook timeline "+cluster.Name, "capstan cluster describe "+cluster.Name)

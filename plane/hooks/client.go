@@ -30,8 +30,8 @@ type ClientOptions struct {
 	MaxRetryAfter time.Duration
 }
 
-// NewClient returns the client by which a plane calls runtime extensions. Calls go to the journal. Blocks that begin and
-// end become Events of their Cluster. What an administrator lets through with [Unblock] goes through.
+// NewClient returns the client by which a plane calls runtime extensions. Calls go to the journal. Blocks that begin
+// and end become Events of their Cluster. What an administrator lets through with [Unblock] goes through.
 func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) {
 	certificate, err := tls.X509KeyPair(o.Certificate.Cert, o.Certificate.Key)
 	if err != nil {

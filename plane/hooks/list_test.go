@@ -11,16 +11,14 @@ import (
 
 func TestList(t *testing.T) {
 	handler := func(name, version, hook string) runtimev1.ExtensionHandler {
-		return runtimev1.ExtensionHandler{
-			Name: name, RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/" + version, Hook: hook},
-		}
+		of := runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/" + version, Hook: hook}
+		return runtimev1.ExtensionHandler{Name: name, RequestHook: of}
 	}
-	installed := []runtimev1.ExtensionConfig{
-		{Status: runtimev1.ExtensionConfigStatus{Handlers: []runtimev1.ExtensionHandler{
-			handler("a.one", "v1alpha1", "BeforeClusterCreate"), handler("old.one", "v0", "BeforeClusterCreate"),
-		}}},
-		{Status: runtimev1.ExtensionConfigStatus{Handlers: []runtimev1.ExtensionHandler{handler("b.two", "v1alpha1", "BeforeClusterCreate")}}},
+	installed := make([]runtimev1.ExtensionConfig, 2)
+	installed[0].Status.Handlers = []runtimev1.ExtensionHandler{
+		handler("a.one", "v1alpha1", "BeforeClusterCreate"), handler("old.one", "v0", "BeforeClusterCreate"),
 	}
+	installed[1].Status.Handlers = []runtimev1.ExtensionHandler{handler("b.two", "v1alpha1", "BeforeClusterCreate")}
 	all := List(hook.ClusterAPI(), installed)
 	if len(all) != len(hook.ClusterAPI().All()) {
 		t.Fatalf("%d hooks are listed", len(all))
@@ -36,8 +34,12 @@ func TestList(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := slices.IndexFunc(all, func(h Hook) bool { return h.Hook == c.hook })
-			if i < 0 || !slices.Equal(all[i].Handlers, c.handlers) || all[i].Handlers == nil || all[i].Blocks != c.blocks {
-				t.Errorf("got %+v", all[max(i, 0)])
+			if i < 0 {
+				t.Fatal("it is not listed")
+			}
+			got := all[i]
+			if !slices.Equal(got.Handlers, c.handlers) || got.Handlers == nil || got.Blocks != c.blocks {
+				t.Errorf("got %+v", got)
 			}
 		})
 	}

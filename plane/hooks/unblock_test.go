@@ -137,7 +137,8 @@ func (c *standing) Create(_ context.Context, o client.Object, _ ...client.Create
 	return c.denied
 }
 
-// TestWait: the wait ends when the permission was used, when it is gone for another reason, and when it counts no longer.
+// TestWait: the wait ends when the permission was used, when it is gone for another reason, and when it counts no
+// longer.
 func TestWait(t *testing.T) {
 	const hook = "g/v1/BeforeClusterUpgrade"
 	at := time.Now()
@@ -182,15 +183,16 @@ func TestWait(t *testing.T) {
 func TestFind(t *testing.T) {
 	call := record.Call{Time: time.Now(), Hook: "g/v1/BeforeClusterUpgrade", Extension: "e", Answer: record.Blocked}
 	calls := func() ([]record.Call, error) { return []record.Call{call}, nil }
-	u := &Unblocking{
-		Client: &standing{}, Cluster: &clusterv1.Cluster{}, Calls: calls, Order: unblock.Order{Hook: "beforeclusterupgrade"},
-	}
+	order := unblock.Order{Hook: "beforeclusterupgrade"}
+	u := &Unblocking{Client: &standing{}, Cluster: &clusterv1.Cluster{}, Calls: calls, Order: order}
 	blocks, err := u.Find(t.Context())
-	if err != nil || len(blocks) != 1 || u.Order.Hook != "BeforeClusterUpgrade" || !strings.HasPrefix(u.Order.By, "alice") {
+	if err != nil || len(blocks) != 1 || u.Order.Hook != "BeforeClusterUpgrade" ||
+		!strings.HasPrefix(u.Order.By, "alice") {
 		t.Errorf("found %v, %v, for %+v", blocks, err, u.Order)
 	}
 	u.Client = &standing{denied: errors.New("no route")}
-	if _, err := u.Find(t.Context()); err == nil || !strings.Contains(err.Error(), "asking the management plane who you are") {
+	_, err = u.Find(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "asking the management plane who you are") {
 		t.Errorf("a plane that does not answer: %v", err)
 	}
 	u.Order.Hook = "BeforeClusterDelete"

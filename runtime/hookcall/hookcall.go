@@ -1,0 +1,218 @@
+package hookcall
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/runtime/client"
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/record"
+	"github.com/capstan-dev/capstan/runtime/sample"
+)
+
+// longestWait bounds the wait that a handler asks for as Answer shows it: nobody waits here, so it shows what was
+// asked for.
+const longestWait = 365 * 24 * time.Hour
+
+// Answer is what one handler answered. Its JSON form is stable.
+type Answer struct {
+	// Handler is its name in the ExtensionConfig.
+	Handler string `json:"handler"`
+	// Answer sums up how the call ended, in the words of package record.
+	Answer string `json:"answer"`
+	// RetryAfter is after how long a handler that blocks wants to be asked again.
+	RetryAfter string `json:"retryAfter,omitempty"`
+	Message    string `json:"message,omitempty"`
+	// Error says why the call failed; empty if it did not.
+	Error string `json:"error,omitempty"`
+	Took  string `json:"took"`
+	// Response is the whole answer.
+	Response json.RawMessage `json:"response,omitempty"`
+}
+
+// Failed counts the calls that failed.
+func Failed(answers []Answer) int {
+	n := 0
+	for _, a := range answers {
+		if a.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Names returns the hooks of Cluster API that can be called by hand.
+func Names() []string {
+	var names []string
+	for _, d := range hook.ClusterAPI().All() {
+		if d.HasSettings {
+			names = append(names, d.ID.Name)
+		}
+	}
+	return names
+}
+
+// UnknownHookError is for a hook that Cluster API does not have, or that can't be called by hand.
+type UnknownHookError struct{ Name string }
+
+// Error names the hook.
+func (e *UnknownHookError) Error() string { return fmt.Sprintf("there is no hook %q to call", e.Name) }
+
+// Hint lists the hooks that there are.
+func (e *UnknownHookError) Hint() string {
+	return "hooks that can be called: " + strings.Join(Names(), ", ")
+}
+
+// Find returns the hook of Cluster API with this name; case does not matter. The error is an [*UnknownHookError].
+func Find(name string) (*hook.Descriptor, error) {
+	for _, d := range hook.ClusterAPI().All() {
+		if strings.EqualFold(d.ID.Name, name) && d.HasSettings {
+			return d, nil
+		}
+	}
+	return nil, &UnknownHookError{name}
+}
+
+// NoHandlerError is for a hook that none of the extensions handles.
+type NoHandlerError struct{ Hook string }
+
+// Error names the hook.
+func (e *NoHandlerError) Error() string {
+	return fmt.Sprintf("no extension has a handler of hook %s to call", e.Hook)
+}
+
+// Hint says where handlers are listed.
+func (e *NoHandlerError) Hint() string { return "see: capstan hook list" }
+
+// Options say whom to call.
+type Options struct {
+	// Extensions are registered ones; the handlers are those of their status.
+	Extensions []runtimev1.ExtensionConfig
+	// Server is one more, which is asked for its handlers first; nil: none.
+	Server *runtimev1.ExtensionConfig
+	// Handler is the only one that is called; empty: all of the hook.
+	Handler string
+	// Reader reads the Namespace of the Cluster, for extensions with a namespaceSelector. Default: their calls fail.
+	Reader ctrlclient.Reader
+	// Certificate is what is shown to servers that ask for one. Default: none.
+	Certificate func() (*tls.Certificate, error)
+}
+
+// Run calls the handlers of a hook one after another, by name, with one request for this Cluster, and returns their
+// answers. A call that fails is an answer, too. The error is a [*NoHandlerError] if there is nobody to call.
+func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cluster, o Options) ([]Answer, error) {
+	object, err := sample.Request(descriptor, cluster)
+	if err != nil {
+		return nil, err
+	}
+	request, ok := object.(runtimehooksv1.RequestObject)
+	if !ok {
+		return nil, fmt.Errorf("hook %s can't be called by hand", descriptor.ID.Name)
+	}
+	r := &runner{hook: descriptor, cluster: cluster, request: request}
+	r.client, err = client.New(client.Options{
+		Observer: r.observe, MaxRetryAfter: longestWait, Reader: o.Reader, Certificate: o.Certificate,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer r.client.Close()
+	extensions := slices.Clone(o.Extensions)
+	if o.Server != nil {
+		discovered, err := r.client.Discover(ctx, o.Server)
+		if err != nil {
+			return nil, err
+		}
+		extensions = append(extensions, *discovered)
+	}
+	if err := r.client.WarmUp(&runtimev1.ExtensionConfigList{Items: extensions}); err != nil {
+		return nil, err
+	}
+	handlers := handlersOf(extensions, descriptor.ID.Name, o.Handler)
+	if len(handlers) == 0 {
+		return nil, &NoHandlerError{descriptor.ID.Name}
+	}
+	answers := make([]Answer, 0, len(handlers))
+	for _, handler := range handlers {
+		answers = append(answers, r.call(ctx, handler))
+	}
+	return answers, nil
+}
+
+// handlersOf returns the handlers of a hook, sorted; only is the only one that counts, if it is set. Pure.
+func handlersOf(extensions []runtimev1.ExtensionConfig, hook, only string) []string {
+	var handlers []string
+	for _, config := range extensions {
+		for _, h := range config.Status.Handlers {
+			if h.RequestHook.Hook == hook && (only == "" || only == h.Name) {
+				handlers = append(handlers, h.Name)
+			}
+		}
+	}
+	slices.Sort(handlers)
+	return handlers
+}
+
+// runner calls the handlers of one hook with one request.
+type runner struct {
+	client  *client.Client
+	hook    *hook.Descriptor
+	cluster *clusterv1.Cluster
+	request runtimehooksv1.RequestObject
+	seen    []record.Call // by the observer, since the last call began
+}
+
+func (r *runner) observe(c record.Call) { r.seen = append(r.seen, c) }
+
+// call calls one handler.
+func (r *runner) call(ctx context.Context, handler string) Answer {
+	r.seen = nil
+	answer := r.ask(ctx, handler)
+	if len(r.seen) > 0 {
+		answer.Answer, answer.Took = string(r.seen[0].Answer), rounded(r.seen[0].Duration)
+		if wait := r.seen[0].RetryAfter; wait > 0 {
+			answer.RetryAfter = wait.String()
+		}
+	}
+	return answer
+}
+
+// ask calls one handler, and knows of it what the response says.
+func (r *runner) ask(ctx context.Context, handler string) Answer {
+	answer := Answer{Handler: handler}
+	response := r.hook.NewResponse()
+	start := time.Now()
+	err := r.client.CallExtension(ctx, described{r.hook}, r.cluster, handler, r.request, response)
+	answer.Took = rounded(time.Since(start))
+	if err != nil {
+		answer.Answer, answer.Error = string(record.Failure), err.Error()
+		if called := new(client.CallError); errors.As(err, &called) {
+			answer.Error = called.Err.Error() // hook and handler are known already
+		}
+		return answer
+	}
+	answer.Message = response.GetMessage()
+	if answer.Response, err = json.Marshal(response); err != nil {
+		answer.Error = err.Error()
+	}
+	return answer
+}
+
+func rounded(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
+
+// described stands for a hook without its types, which the catalog finds it by.
+type described struct{ descriptor *hook.Descriptor }
+
+// Descriptor makes it a hook.
+func (d described) Descriptor() *hook.Descriptor { return d.descriptor }
