@@ -22,38 +22,38 @@ func TestFollow(t *testing.T) {
 				Object: record.Object{Kind: "Cluster", Namespace: "team", Name: "blue"},
 			}
 		}
-		journal := []record.Call{call("BeforeClusterCreate", "capacity", record.Success), call("BeforeClusterUpgrade", "window", record.Blocked)}
+		created := call("BeforeClusterCreate", "capacity", record.Success)
+		blocked, again := call("BeforeClusterUpgrade", "window", record.Blocked), call("BeforeClusterUpgrade", "window", record.Blocked)
+		passed := call("BeforeClusterUpgrade", "window", record.Success)
+		journal := [][]record.Call{{created, blocked}, {blocked}, {blocked, again}, {again, passed}, {again, passed}}
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
+		read := func() ([]record.Call, error) {
+			calls := journal[0]
+			if journal = journal[1:]; len(journal) == 0 {
+				cancel()
+			}
+			return calls, nil
+		}
+		all := func(record.Call) bool { return true }
 		var got []string
-		go func() {
-			all := func(record.Call) bool { return true }
-			ended <- Follow(ctx, func() ([]record.Call, error) { return journal, nil }, all, func(e Entry) error {
-				data, err := json.Marshal(e)
-				switch {
-				case e.Blocked != nil && strings.HasPrefix(string(data), `{"blocked":{`):
-					got = append(got, "blocked by "+e.Blocked.Call.Handler)
-				case e.GoesOn != nil && strings.HasPrefix(string(data), `{"goesOn":{`):
-					got = append(got, "goes on after "+e.GoesOn.Ended.Time.Sub(e.GoesOn.Since).String())
-				case e.Call != nil && strings.Contains(string(data), `"answer"`):
-					got = append(got, e.Call.Handler+" "+string(e.Call.Answer))
-				default:
-					t.Errorf("%+v is %s", e, data)
-				}
-				return err
-			})
-		}()
-		synctest.Wait()
-		journal = append(journal[1:len(journal):len(journal)], call("BeforeClusterUpgrade", "window", record.Blocked))
-		time.Sleep(followPause)
-		journal = append(journal[:2:2], call("BeforeClusterUpgrade", "window", record.Success))
-		time.Sleep(2 * followPause)
-		synctest.Wait()
-		cancel()
-		if err := <-ended; err != nil {
+		err := Follow(ctx, read, all, func(e Entry) error {
+			data, err := json.Marshal(e)
+			switch {
+			case e.Blocked != nil && strings.HasPrefix(string(data), `{"blocked":{`):
+				got = append(got, "blocked by "+e.Blocked.Call.Handler)
+			case e.GoesOn != nil && strings.HasPrefix(string(data), `{"goesOn":{`):
+				got = append(got, "goes on after "+e.GoesOn.Ended.Time.Sub(e.GoesOn.Since).String())
+			case e.Call != nil && strings.Contains(string(data), `"answer"`):
+				got = append(got, e.Call.Handler+" "+string(e.Call.Answer))
+			default:
+				t.Errorf("%+v is %s", e, data)
+			}
+			return err
+		})
+		if err != nil {
 			t.Error(err)
 		}
-		want := "capacity Success, window Blocked, blocked by window, window Blocked, window Success, goes on after 2.5s"
+		want := "capacity Success, window Blocked, blocked by window, window Blocked, window Success, goes on after 2s"
 		if strings.Join(got, ", ") != want {
 			t.Errorf("got %s\nwant %s", strings.Join(got, ", "), want)
 		}
