@@ -6,25 +6,25 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 )
 
-// checkAnswer looks at what the handler says in a response that was decoded. It also shortens its message, which lands in
-// conditions.
+// checkAnswer looks at what the handler says in a response that was decoded. It also shortens its message, which lands
+// in conditions.
 func checkAnswer(response runtimehooksv1.ResponseObject) error {
 	response.SetMessage(wire.Clip(response.GetMessage(), wire.MaxMessage))
 	switch status := response.GetStatus(); status {
 	case runtimehooksv1.ResponseStatusSuccess:
 	case runtimehooksv1.ResponseStatusFailure:
 		if response.GetMessage() == "" {
-			return &statusError{"it answered Failure without a message; see the extension's log"}
+			return said("it answered Failure without a message; see the extension's log")
 		}
-		return &statusError{"it answered Failure: " + response.GetMessage()}
+		return said("it answered Failure: " + response.GetMessage())
 	case "":
-		return &statusError{"its answer has no status; it must be Success or Failure"}
+		return said("its answer has no status; it must be Success or Failure")
 	default:
-		return &statusError{fmt.Sprintf("it answered with the unknown status %q; it must be Success or Failure", wire.Clip(string(status), 64))}
+		return said(fmt.Sprintf("it answered with the unknown status %q; it must be Success or Failure",
+			wire.Clip(string(status), 64)))
 	}
 	if retry, ok := response.(runtimehooksv1.RetryResponseObject); ok && retry.GetRetryAfterSeconds() < 0 {
 		return fmt.Errorf("its answer has a retryAfterSeconds of %d; it must not be negative", retry.GetRetryAfterSeconds())
@@ -32,13 +32,22 @@ func checkAnswer(response runtimehooksv1.ResponseObject) error {
 	return nil
 }
 
-// joinResponses gives one response for successful ones (CL-11, CL-19).
-func joinResponses(descriptor *hook.Descriptor, responses []runtimehooksv1.ResponseObject) runtimehooksv1.ResponseObject {
-	joined := descriptor.NewResponse()
-	joined.SetStatus(runtimehooksv1.ResponseStatusSuccess)
+// said is what the handler itself says went wrong.
+func said(text string) error { return &failure{kind: refused, text: text} }
+
+// join makes one response of those to a question, if all have succeeded (CL-11, CL-19). Otherwise it returns the error
+// of the first in the order that has failed.
+func join(q *question, outcomes []outcome) (runtimehooksv1.ResponseObject, error) {
+	for i := range outcomes {
+		if err := outcomes[i].err; err != nil {
+			return nil, err
+		}
+	}
+	joined := successOf(q.hook, "")
 	var messages []string
 	var shortest int32
-	for _, response := range responses {
+	for i := range outcomes {
+		response := outcomes[i].response
 		if message := response.GetMessage(); message != "" {
 			messages = append(messages, message)
 		}
@@ -52,5 +61,5 @@ func joinResponses(descriptor *hook.Descriptor, responses []runtimehooksv1.Respo
 	if retry, ok := joined.(runtimehooksv1.RetryResponseObject); ok {
 		retry.SetRetryAfterSeconds(shortest)
 	}
-	return joined
+	return joined, nil
 }

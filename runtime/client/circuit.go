@@ -1,14 +1,9 @@
 package client
 
 import (
-	"errors"
 	"sync"
 	"time"
 )
-
-// ErrNotAsked matches the errors of calls that were not made, because the last ones to the same extension failed. The text of such an error is that
-// of the last failure, so that conditions do not change with every attempt.
-var ErrNotAsked = errors.New("the extension was not asked, because its last calls failed")
 
 // CircuitState tells whether an extension is asked.
 type CircuitState string
@@ -58,13 +53,13 @@ type circuit struct {
 	last     error
 }
 
-// outcome is what a call says about the extension.
-type outcome int
+// health is what a call says about the extension.
+type health int
 
 const (
-	worked  outcome = iota // it answered
-	failed                 // it did not answer, or not as a server should
-	unknown                // the call ended for a reason that says nothing about it
+	works   health = iota // it answered
+	fails                 // it did not answer, or not as a server should
+	unclear               // the call ended for a reason that says nothing about it
 )
 
 // enter asks whether a call may be made now. If so, the caller must call leave; if not, the error is that of the last failure.
@@ -75,21 +70,21 @@ func (c *circuit) enter(now time.Time) error {
 	case c.failures < patience:
 		return nil
 	case now.Before(c.until) || c.probing:
-		return &notAskedError{c.last}
+		return &failure{kind: notAsked, cause: c.last}
 	}
 	c.probing = true
 	return nil
 }
 
-// leave tells how a call ended. It returns true if the extension works again after it was left alone.
-func (c *circuit) leave(now time.Time, o outcome, err error) (recovered bool) {
+// leave learns from a call that has ended. It returns true if the extension works again after it was left alone.
+func (c *circuit) leave(now time.Time, says health, err error) (recovered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch o {
-	case worked:
+	switch says {
+	case works:
 		recovered = c.failures >= patience
 		c.failures, c.probing, c.last = 0, false, nil
-	case failed:
+	case fails:
 		// Calls that were under way when the circuit opened belong to the same outage: they make it no longer.
 		if c.failures >= patience && !c.probing {
 			return false
@@ -97,7 +92,7 @@ func (c *circuit) leave(now time.Time, o outcome, err error) (recovered bool) {
 		c.failures++
 		c.probing, c.last = false, err
 		c.until = now.Add(pauseAfter(c.failures, c.longest))
-	case unknown:
+	case unclear:
 		c.probing = false // the next one is the probe
 	}
 	return recovered
@@ -114,9 +109,3 @@ func (c *circuit) state(now time.Time) CircuitState {
 	}
 	return CircuitOpen
 }
-
-// notAskedError is the error of a call that was not made.
-type notAskedError struct{ last error }
-
-func (e *notAskedError) Error() string   { return e.last.Error() }
-func (e *notAskedError) Unwrap() []error { return []error{ErrNotAsked, e.last} }

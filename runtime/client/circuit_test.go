@@ -31,7 +31,7 @@ func TestCircuit(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0)
 	now := start
 	c := &circuit{longest: 4 * time.Second}
-	call := func(o outcome) (recovered bool, err error) {
+	call := func(o health) (recovered bool, err error) {
 		if err := c.enter(now); err != nil {
 			return false, err
 		}
@@ -45,13 +45,13 @@ func TestCircuit(t *testing.T) {
 	}
 	for range patience {
 		state(CircuitClosed)
-		if _, err := call(failed); err != nil {
+		if _, err := call(fails); err != nil {
 			t.Fatalf("a call was held back: %v", err)
 		}
 	}
 	for _, pause := range []time.Duration{1, 2, 4, 4} {
 		state(CircuitOpen)
-		_, err := call(worked)
+		_, err := call(works)
 		if !errors.Is(err, ErrNotAsked) || !errors.Is(err, broken) || err.Error() != broken.Error() {
 			t.Fatalf("a call that was not made gives %v", err)
 		}
@@ -65,18 +65,18 @@ func TestCircuit(t *testing.T) {
 		if err := c.enter(now); !errors.Is(err, ErrNotAsked) {
 			t.Fatalf("a second call beside the probe: %v", err)
 		}
-		c.leave(now, failed, broken)
+		c.leave(now, fails, broken)
 	}
 	now = now.Add(4 * time.Second)
-	if _, err := call(unknown); err != nil {
+	if _, err := call(unclear); err != nil {
 		t.Fatalf("the probe was held back: %v", err)
 	}
 	state(CircuitProbing) // it said nothing: the next one is the probe
-	if recovered, err := call(worked); err != nil || !recovered {
+	if recovered, err := call(works); err != nil || !recovered {
 		t.Fatalf("it works again: recovered %t, %v", recovered, err)
 	}
 	state(CircuitClosed)
-	if recovered, err := call(worked); err != nil || recovered {
+	if recovered, err := call(works); err != nil || recovered {
 		t.Fatalf("it recovers once: recovered %t, %v", recovered, err)
 	}
 }
@@ -91,7 +91,7 @@ func TestCallsUnderWayMakeAnOutageNoLonger(t *testing.T) {
 		}
 	}
 	for range 20 {
-		c.leave(now, failed, errors.New("gone"))
+		c.leave(now, fails, errors.New("gone"))
 	}
 	if err := c.enter(now.Add(firstPause)); err != nil {
 		t.Errorf("after the first pause it is still left alone: %v", err)
@@ -106,9 +106,9 @@ func TestFlappingKeepsTheCircuitClosed(t *testing.T) {
 		if err := c.enter(now); err != nil {
 			t.Fatalf("call %d was held back: %v", i, err)
 		}
-		o := failed
+		o := fails
 		if i%patience == 0 {
-			o = worked
+			o = works
 		}
 		c.leave(now, o, errors.New("flap"))
 	}

@@ -152,7 +152,7 @@ func New(options Options) (*Client, error) {
 	options.MaxRetryAfter = cmp.Or(options.MaxRetryAfter, DefaultMaxRetryAfter)
 	options.Recheck = cmp.Or(options.Recheck, DefaultRecheck)
 	options.LongestPause = cmp.Or(options.LongestPause, DefaultLongestPause)
-	c := &Client{options: options, registry: registry.New()}
+	c := &Client{options: options, registry: registry.New(), held: heldAnswers{recheck: options.Recheck}}
 	c.endpoints = newEndpoints(transportOptions{
 		certificate: options.Certificate, idle: options.Parallel, longest: options.LongestPause, proxy: http.ProxyFromEnvironment,
 	})

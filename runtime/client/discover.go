@@ -162,3 +162,26 @@ func statusOf(extension string, h runtimehooksv1.ExtensionHandler) runtimev1.Ext
 	}
 	return status
 }
+
+// joinErrors joins in one line: the text lands in conditions.
+func joinErrors(errs []error) error {
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return &joinedError{errs}
+}
+
+type joinedError struct{ errs []error }
+
+func (e *joinedError) Error() string {
+	texts := make([]string, len(e.errs))
+	for i, err := range e.errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e *joinedError) Unwrap() []error { return e.errs }

@@ -149,7 +149,8 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 	case !isLate(err) && time.Now().Before(deadline):
 		return stable(err)
 	case own:
-		return &timeoutError{x.timeout} // says it better than what the transport makes of it
+		// This says it better than what the transport makes of it.
+		return &failure{text: fmt.Sprintf("it gave no answer within %s", x.timeout), cause: context.DeadlineExceeded}
 	default:
 		<-ctx.Done() // at the same moment
 		return context.Cause(ctx)
@@ -160,7 +161,11 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 		return wire.Decode(answer.Body, response, x.served.ID.APIVersion(), x.served.ResponseKind)
 	case http.StatusNotFound:
 		if x.served.HasSettings { // a handler; Discovery is there or nothing is
-			return &unknownHandlerError{quoted(answer.Body)}
+			return &failure{
+				kind: unknownHandler,
+				text: statusCodeError(answer).Error() +
+					"; if the extension has changed, it is soon asked again which handlers it has",
+			}
 		}
 	}
 	return statusCodeError(answer)

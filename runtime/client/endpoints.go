@@ -82,7 +82,7 @@ func (e *endpoints) answered(name string) {
 	kept, ok := e.kept[name]
 	e.mu.Unlock()
 	if ok {
-		kept.endpoint.circuit.leave(time.Now(), worked, nil)
+		kept.endpoint.circuit.leave(time.Now(), works, nil)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
-	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
@@ -17,13 +16,61 @@ import (
 // maxHeld bounds how many blocking answers are remembered.
 const maxHeld = 4096
 
-// heldAnswers remembers answers that block. Cluster API's reconcilers ask again only when the wait that they were given is over, whatever has
-// changed in the meantime; so they are given a short one, and as long as nothing has changed they get the same answer without a
-// call. The extensions are asked when the shortest wait that they themselves have named is over (CL-12), or as soon as the request, the
-// object or an ExtensionConfig has changed.
+// heldAnswers remembers answers that block. Cluster API's reconcilers ask again only when the wait that they were
+// given is over, whatever has changed in the meantime; so they are given a short one, and as long as nothing has
+// changed they get the same answer without a call. The extensions are asked when the shortest wait that they
+// themselves have named is over (CL-12), or as soon as the request, the object or an ExtensionConfig has changed.
 type heldAnswers struct {
+	recheck time.Duration // the longest wait that a caller is given
+
 	mu   sync.Mutex
 	kept map[heldKey]held
+}
+
+// again returns the answer to this question that still holds, with the wait for the caller; nil if there is none.
+func (a *heldAnswers) again(q *question) runtimehooksv1.ResponseObject {
+	now := time.Now()
+	if !q.hook.CanWait || !a.has(heldKeyOf(q), now) {
+		return nil
+	}
+	response, left := a.get(heldKeyOf(q), fingerprintOf(q), now)
+	if response == nil {
+		return nil
+	}
+	again := response.DeepCopyObject().(runtimehooksv1.RetryResponseObject)
+	again.SetRetryAfterSeconds(a.waitOf(left))
+	return again
+}
+
+// hold remembers an answer if it blocks, and shortens the wait in it.
+func (a *heldAnswers) hold(q *question, joined runtimehooksv1.ResponseObject) {
+	if !q.hook.CanWait {
+		return
+	}
+	retry, ok := joined.(runtimehooksv1.RetryResponseObject)
+	if !ok || retry.GetRetryAfterSeconds() == 0 {
+		a.forget(q)
+		return
+	}
+	now, wait := time.Now(), time.Duration(retry.GetRetryAfterSeconds())*time.Second
+	a.put(heldKeyOf(q), held{
+		fingerprint: fingerprintOf(q), until: now.Add(wait),
+		response: joined.DeepCopyObject().(runtimehooksv1.ResponseObject),
+	}, now)
+	retry.SetRetryAfterSeconds(a.waitOf(wait))
+}
+
+// forget drops the answer to a question.
+func (a *heldAnswers) forget(q *question) {
+	key := heldKeyOf(q)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.kept, key)
+}
+
+// waitOf returns the wait for the caller, in seconds, rounded up: zero would mean that nobody blocks.
+func (a *heldAnswers) waitOf(left time.Duration) int32 {
+	return wholeSeconds(min(left+time.Second-1, a.recheck))
 }
 
 // heldKey is what reconcilers ask about.
@@ -41,12 +88,12 @@ type held struct {
 	response    runtimehooksv1.ResponseObject
 }
 
-func heldKeyOf(descriptor *hook.Descriptor, object ctrlclient.Object) heldKey {
-	o := objectOf(object)
-	return heldKey{hook: descriptor.ID, kind: o.Kind, namespace: o.Namespace, name: o.Name, uid: object.GetUID()}
+func heldKeyOf(q *question) heldKey {
+	o := objectOf(q.object)
+	return heldKey{hook: q.hook.ID, kind: o.Kind, namespace: o.Namespace, name: o.Name, uid: q.object.GetUID()}
 }
 
-// has tells cheaply whether it is worth to compute a fingerprint.
+// has reports cheaply whether it is worth computing a fingerprint.
 func (a *heldAnswers) has(key heldKey, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,8 +105,10 @@ func (a *heldAnswers) has(key heldKey, now time.Time) bool {
 	return ok
 }
 
-// get gives the answer to an equal question, with the wait that is left. Nobody may change the response.
-func (a *heldAnswers) get(key heldKey, fingerprint [sha256.Size]byte, now time.Time) (response runtimehooksv1.ResponseObject, left time.Duration) {
+// get returns the answer to an equal question, with the wait that is left. Nobody may change the response.
+func (a *heldAnswers) get(
+	key heldKey, fingerprint [sha256.Size]byte, now time.Time,
+) (response runtimehooksv1.ResponseObject, left time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	h, ok := a.kept[key]
@@ -91,28 +140,21 @@ func (a *heldAnswers) put(key heldKey, h held, now time.Time) {
 	a.kept[key] = h
 }
 
-func (a *heldAnswers) drop(key heldKey) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.kept, key)
-}
-
-// fingerprintOf sums up a question: who is asked, with what settings, and the request without resourceVersions. They change with every status
-// of the object, which is not in the request.
-func fingerprintOf(calls []call) (sum [sha256.Size]byte) {
+// fingerprintOf sums up a question: who is asked, with what settings, and the request without resourceVersions. They
+// change with every status of the object, which is not in the request.
+func fingerprintOf(q *question) (sum [sha256.Size]byte) {
 	digest := sha256.New()
 	var last []byte
-	for i := range calls {
-		handler := calls[i].handler
-		digest.Write([]byte(handler.Name))
+	for i := range q.asks {
+		one := &q.asks[i]
+		digest.Write([]byte(one.handler.Name))
 		digest.Write([]byte{0})
-		digest.Write([]byte(handler.Extension.Fingerprint))
-		body := calls[i].body
-		if len(last) > 0 && len(body) == len(last) && &body[0] == &last[0] {
+		digest.Write([]byte(one.handler.Extension.Fingerprint))
+		if len(last) > 0 && len(one.body) == len(last) && &one.body[0] == &last[0] {
 			continue // the same bytes, shared by many handlers
 		}
-		last = body
-		writeWithoutResourceVersions(digest, body)
+		last = one.body
+		writeWithoutResourceVersions(digest, one.body)
 	}
 	digest.Sum(sum[:0])
 	return sum
@@ -120,7 +162,8 @@ func fingerprintOf(calls []call) (sum [sha256.Size]byte) {
 
 var resourceVersionField = []byte(`"resourceVersion":"`)
 
-// writeWithoutResourceVersions skips the values of all fields of that name. Inside of a text the field's quotes would be escaped.
+// writeWithoutResourceVersions skips the values of all fields of that name. Inside of a text the field's quotes would
+// be escaped.
 func writeWithoutResourceVersions(digest hash.Hash, body []byte) {
 	for {
 		before, after, found := bytes.Cut(body, resourceVersionField)

@@ -3,12 +3,9 @@ package client
 import (
 	"context"
 
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/capstan-dev/capstan/runtime/hook"
-	"github.com/capstan-dev/capstan/runtime/internal/wire"
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
@@ -26,14 +23,14 @@ type Pass struct {
 	Use func(ctx context.Context) error
 }
 
-// passOver lets the object through if there is a pass for everything that holds it back. Handlers that were not asked, because one before them had failed, are
-// asked before that is known.
-func (c *Client) passOver(ctx context.Context, descriptor *hook.Descriptor, object ctrlclient.Object, calls []call) {
-	if c.options.Pass == nil || !holdsAny(calls) || ctx.Err() != nil {
+// passOver lets the object through if there is a pass for everything that holds it back. Handlers that were not asked,
+// because one before them had failed, are asked before that is known.
+func (c *Client) passOver(ctx context.Context, q *question, outcomes []outcome) {
+	if c.options.Pass == nil || !holdsAny(outcomes) || ctx.Err() != nil {
 		return
 	}
-	logger := log.FromContext(ctx).WithValues("hook", descriptor.ID.Name, "object", ctrlclient.ObjectKeyFromObject(object))
-	pass, err := c.options.Pass(ctx, object, descriptor.ID.Name)
+	logger := log.FromContext(ctx).WithValues("hook", q.hook.ID.Name, "object", ctrlclient.ObjectKeyFromObject(q.object))
+	pass, err := c.options.Pass(ctx, q.object, q.hook.ID.Name)
 	if err != nil {
 		logger.Error(err, "Whether an administrator lets the object through could not be found out")
 	}
@@ -42,19 +39,21 @@ func (c *Client) passOver(ctx context.Context, descriptor *hook.Descriptor, obje
 	}
 	for {
 		var rest []int
-		for i := range calls {
-			one := &calls[i]
+		for i := range outcomes {
+			o := &outcomes[i]
 			switch {
-			case !one.asked || one.record.Answer == record.Canceled:
+			case !o.asked || o.record.Answer == record.Canceled:
 				rest = append(rest, i)
-			case holds(one) && !pass.covers(one):
+			case o.holds() && !pass.covers(&q.asks[i]):
 				return // the pass would be lost
 			}
 		}
 		if len(rest) == 0 {
 			break
 		}
-		c.askRest(ctx, calls, rest)
+		for from, o := range c.run(ctx, q.of(rest)) {
+			outcomes[rest[from]] = o
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -63,50 +62,22 @@ func (c *Client) passOver(ctx context.Context, descriptor *hook.Descriptor, obje
 		logger.Error(err, "An administrator lets the object through, but the permission could not be used")
 		return
 	}
-	for i := range calls {
-		if one := &calls[i]; holds(one) {
-			one.passed(pass)
+	for i := range outcomes {
+		if o := &outcomes[i]; o.holds() {
+			o.passed(q, &q.asks[i], pass)
 		}
 	}
 }
 
-func holdsAny(calls []call) bool {
-	for i := range calls {
-		if holds(&calls[i]) {
+func holdsAny(outcomes []outcome) bool {
+	for i := range outcomes {
+		if outcomes[i].holds() {
 			return true
 		}
 	}
 	return false
 }
 
-// holds tells whether a handler holds the object back.
-func holds(one *call) bool {
-	return one.asked && (one.record.Answer == record.Blocked || one.record.Answer == record.Failure)
-}
-
-func (p *Pass) covers(one *call) bool {
-	return p.Extension == "" || p.Extension == one.handler.Extension.Name
-}
-
-// askRest makes the calls with these numbers, as a round of their own.
-func (c *Client) askRest(ctx context.Context, calls []call, rest []int) {
-	again := make([]call, len(rest))
-	for to, from := range rest {
-		one := &calls[from]
-		again[to].handler, again[to].descriptor, again[to].conversion, again[to].endpoint, again[to].body = one.handler, one.descriptor, one.conversion, one.endpoint, one.body
-	}
-	c.run(ctx, again)
-	for from, to := range rest {
-		one := &again[from]
-		calls[to].asked, calls[to].response, calls[to].err, calls[to].record = one.asked, one.response, one.err, one.record
-	}
-}
-
-// passed makes a call that holds the object back one that does not.
-func (r *call) passed(pass *Pass) {
-	r.record.Answer, r.record.PassedBy = record.Passed, pass.By
-	r.err = nil
-	r.response = r.descriptor.NewResponse()
-	r.response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-	r.response.SetMessage(wire.Clip("handler "+r.handler.Name+" was passed over by "+pass.By, wire.MaxMessage))
+func (p *Pass) covers(a *ask) bool {
+	return p.Extension == "" || p.Extension == a.handler.Extension.Name
 }

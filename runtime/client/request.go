@@ -46,7 +46,7 @@ func newRequests(catalog *hook.Catalog, descriptor *hook.Descriptor, request run
 	return &requests{catalog: catalog, descriptor: descriptor, request: request, own: request.GetSettings()}, nil
 }
 
-// body gives the encoded request for a handler.
+// body returns the encoded request for a handler.
 func (r *requests) body(h *registry.Handler, conversion *hook.Conversion) ([]byte, error) {
 	settings := r.settings(h)
 	for _, e := range r.encoded {
@@ -109,7 +109,7 @@ func (r *requests) settings(h *registry.Handler) map[string]string {
 	return merged
 }
 
-// with gives a copy of the request with these settings.
+// with returns a copy of the request with these settings.
 func (r *requests) with(settings map[string]string) (runtime.Object, error) {
 	request, err := r.descriptor.CopyRequest(r.request)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *requests) with(settings map[string]string) (runtime.Object, error) {
 	return request, nil
 }
 
-// canonical gives a text that is the same for equal settings and different for different ones.
+// canonical returns a text that is the same for equal settings and different for different ones.
 func canonical(settings map[string]string) string {
 	if len(settings) == 0 {
 		return ""
