@@ -32,7 +32,8 @@ type agent struct {
 	log     *slog.Logger
 }
 
-// Run runs the agent of a version with the configuration at path until ctx ends, which is not an error. There is one agent for each state directory.
+// Run runs the agent of a version with the configuration at path until ctx ends, which is not an error. There is one
+// agent for each state directory.
 func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 	c, err := config.Read(path)
 	if err != nil {
@@ -93,7 +94,8 @@ func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (m
 	return moved, nil
 }
 
-// enrolled reads the configuration that counts: that of the file at path, or of the management cluster that the host has moved to since it was written.
+// enrolled reads the configuration that counts: that of the file at path, or of the management cluster that the host
+// has moved to since it was written.
 func enrolled(path string) (config.Config, handover.Store, error) {
 	c, err := config.Read(path)
 	if err != nil {
@@ -107,7 +109,8 @@ func enrolled(path string) (config.Config, handover.Store, error) {
 	return c, store, err
 }
 
-// enroll finds out what the host is. The network may come up after the agent, so it is tried until it works or ctx ends.
+// enroll finds out what the host is. The network may come up after the agent, so it is tried until it works or ctx
+// ends.
 func (a *agent) enroll(ctx context.Context) error {
 	pauses := backoff.Backoff{Spread: backoff.FleetSpread}
 	for {

@@ -43,8 +43,8 @@ func without(secret string, err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), secret, "(token)"))
 }
 
-// prove gets a token of the agent's own in the target, which proves network, authority and account, and reads the host there, which proves
-// its rights. Then it writes the next enrolment: from there on the agent has accepted the offer.
+// prove gets a token of the agent's own in the target, which proves network, authority and account, and reads the host
+// there, which proves its rights. Then it writes the next enrolment: from there on the agent has accepted the offer.
 func (f *Follower) prove(ctx context.Context, host *v1beta2.CapstanHost, offer rest.Offer) error {
 	all, err := carriedMachines(f.Config.JournalDir())
 	if err == nil {

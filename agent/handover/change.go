@@ -9,9 +9,9 @@ import (
 	"github.com/capstan-dev/capstan/agent/failpoint"
 )
 
-// ask finds out whether the host has moved, and changes sides if it has. It keeps the token for the target fresh meanwhile: the source may
-// be silent for longer than the token lives. An answer about the offer counts at once, since watches may fail for long; the answer that the
-// host is there does not stand for what the watch will show.
+// ask finds out whether the host has moved, and changes sides if it has. It keeps the token for the target fresh
+// meanwhile: the source may be silent for longer than the token lives. An answer about the offer counts at once, since
+// watches may fail for long; the answer that the host is there does not stand for what the watch will show.
 func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, again time.Duration, err error) {
 	host, err := f.Source.Look(ctx)
 	said := answerOf(host, err)
@@ -30,7 +30,8 @@ func (f *Follower) ask(ctx context.Context, next *Enrolment) (changed bool, agai
 	case silent:
 		return false, 0, errors.Join(err, stale)
 	case leaving:
-		if !host.OfferAccepted() { // without that report in the source, a host with the mark would hold the mover's next run for ever
+		// Without that report in the source, a host with the mark would hold the mover's next run for ever.
+		if !host.OfferAccepted() {
 			return false, 0, errors.Join(errors.New("the management cluster does not know that the agent goes along"), stale)
 		}
 	}

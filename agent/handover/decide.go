@@ -13,12 +13,13 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// leaveMark is clusterctl's annotation on an object that it has moved: it replaces all other annotations by this one right before it deletes
-// the object in the source.
+// leaveMark is clusterctl's annotation on an object that it has moved: it replaces all other annotations by this one
+// right before it deletes the object in the source.
 const leaveMark = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
-// refusalPatience is how long the source must have refused the agent, without a break, before that counts as a sign that it has given the
-// host up: an API server that has just started refuses good tokens for some seconds. Silence is a break, and so is any other answer.
+// refusalPatience is how long the source must have refused the agent, without a break, before that counts as a sign
+// that it has given the host up: an API server that has just started refuses good tokens for some seconds. Silence is a
+// break, and so is any other answer.
 const refusalPatience = time.Minute
 
 // answer is what a management cluster says about the host.
@@ -69,8 +70,8 @@ const (
 	ask action = "ask"
 )
 
-// decide returns the action. said is what the source has said last, with the offer that the host has there; accepted is the offer that the
-// agent has accepted, empty for none. Only a host that is there calls an offer off.
+// decide returns the action. said is what the source has said last, with the offer that the host has there; accepted is
+// the offer that the agent has accepted, empty for none. Only a host that is there calls an offer off.
 func decide(said answer, offer, accepted string) action {
 	switch {
 	case said != present && accepted == "":
@@ -126,7 +127,8 @@ func ready(host *v1beta2.CapstanHost, all []carried) error {
 	return nil
 }
 
-// fits returns why a host in the target of an offer keeps the agent from accepting it; nil if it doesn't. Before the move there is no host.
+// fits returns why a host in the target of an offer keeps the agent from accepting it; nil if it doesn't. Before the
+// move there is no host.
 func fits(there *v1beta2.CapstanHost, claim string) error {
 	switch {
 	case there == nil:
@@ -141,9 +143,10 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 	return nil
 }
 
-// lapsed returns why the agent can't go along any more with an offer that it has accepted; nil if it can. err is why its token for the target
-// could not be renewed: a target that was not reached, or that fails, may be back while the token lives. The text is the same at each try: the
-// agent reports it, and an error of the network has other ports each time.
+// lapsed returns why the agent can't go along any more with an offer that it has accepted; nil if it can. err is why
+// its token for the target could not be renewed: a target that was not reached, or that fails, may be back while the
+// token lives. The text is the same at each try: the agent reports it, and an error of the network has other ports each
+// time.
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
@@ -167,12 +170,13 @@ func expired(token string, now time.Time) bool {
 	return err == nil && json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 && !now.Before(time.Unix(claims.Expires, 0))
 }
 
-// mayChange returns why the agent may not change sides; nil if it may. said is what the source says, and refused for how long it has refused
-// the agent if it does; there is the host in the target, which has answered.
+// mayChange returns why the agent may not change sides; nil if it may. said is what the source says, and refused for
+// how long it has refused the agent if it does; there is the host in the target, which has answered.
 //
-// Only the source can let the host go, by its answer: silence may be an outage. The target must have the claim of the machine that the host
-// carries, so that whatever it says, it says about that machine. A source that refuses does not even say that the host is gone. So a claim
-// that the target has released is not followed then: it would clean the host.
+// Only the source can let the host go, by its answer: silence may be an outage. The target must have the claim of the
+// machine that the host carries, so that whatever it says, it says about that machine. A source that refuses does not
+// even say that the host is gone. So a claim that the target has released is not followed then: it would clean the
+// host.
 func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, all []carried) error {
 	switch said {
 	case absent, leaving:

@@ -36,11 +36,12 @@ type Enrolment struct {
 	InsteadOf string `yaml:"insteadOf"`
 }
 
-// Store keeps on disk which management cluster the agent works for when that is not the one of its configuration: the next enrolment
-// (next.yaml), which the agent has accepted, and the current one (enrolment.yaml), where it has changed sides to.
+// Store keeps on disk which management cluster the agent works for when that is not the one of its configuration: the
+// next enrolment (next.yaml), which the agent has accepted, and the current one (enrolment.yaml), where it has changed
+// sides to.
 //
-// Each file is written whole and synced with its directory before anybody hears of it, and changing sides is one rename. What somebody writes
-// into the configuration afterwards counts more than either.
+// Each file is written whole and synced with its directory before anybody hears of it, and changing sides is one
+// rename. What somebody writes into the configuration afterwards counts more than either.
 type Store struct {
 	base config.Config
 }
@@ -93,7 +94,8 @@ func (s Store) Config(e *Enrolment) config.Config {
 	return c
 }
 
-// Tidy removes the tokens of management clusters that the agent has left, and files of which the agent was killed while it wrote them. c is the configuration that counts.
+// Tidy removes the tokens of management clusters that the agent has left, and files of which the agent was killed while
+// it wrote them. c is the configuration that counts.
 func (s Store) Tidy(c config.Config) error {
 	entries, err := os.ReadDir(s.base.StateDir)
 	if err != nil {
@@ -148,7 +150,8 @@ func (s Store) read(name string) (*Enrolment, error) {
 	return e, nil
 }
 
-// digest identifies what the configuration says about the management cluster, its token too: who enrolls the host again by hand is obeyed.
+// digest identifies what the configuration says about the management cluster, its token too: who enrolls the host again
+// by hand is obeyed.
 func (s Store) digest() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{s.base.Server, s.base.CAData, s.base.Namespace, s.base.Host, s.base.Token}, "\x00")))
 	return hex.EncodeToString(sum[:])

@@ -35,23 +35,24 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Follower takes the agent along when its host moves to another management cluster: it accepts the offer, waits, and finds out when the host
-// has moved. It keeps all that it knows on disk, or asks for it again.
+// Follower takes the agent along when its host moves to another management cluster: it accepts the offer, waits, and
+// finds out when the host has moved. It keeps all that it knows on disk, or asks for it again.
 type Follower struct {
 	Options
 
 	mu   sync.Mutex
 	said answer               // by the watch
 	host *v1beta2.CapstanHost // nil unless it is there
-	// refused is since when the source has answered nothing but refusals; zero if it answered something else last, or was silent.
+	// refused is since when the source has answered nothing but refusals; zero if it answered something else last, or was
+	// silent.
 	refused time.Time
 	wake    chan struct{} // holds at most one
 
 	before string // what it logged last
 }
 
-// New returns a Follower, and puts what the agent has accepted before into its first report. While it is not sure that the target still
-// accepts the agent's token, the report says so instead.
+// New returns a Follower, and puts what the agent has accepted before into its first report. While it is not sure that
+// the target still accepts the agent's token, the report says so instead.
 func New(o Options) *Follower {
 	f := &Follower{Options: o, said: silent, wake: make(chan struct{}, 1)}
 	if next, err := f.Store.Next(); err == nil && next != nil {
@@ -108,7 +109,8 @@ func offerOf(host *v1beta2.CapstanHost) string {
 	return host.Offer()
 }
 
-// Run returns true when the agent has to go on with the next enrolment, which is the current one by then, and false when ctx ends.
+// Run returns true when the agent has to go on with the next enrolment, which is the current one by then, and false
+// when ctx ends.
 func (f *Follower) Run(ctx context.Context) bool {
 	pauses := backoff.Backoff{First: 300 * time.Millisecond, Max: 15 * time.Second, Spread: backoff.FleetSpread}
 	for ctx.Err() == nil {

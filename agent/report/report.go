@@ -1,4 +1,5 @@
-// Package report keeps status.agent of a host the way it should be: whatever changes it is sent once, and again until the API has it.
+// Package report keeps status.agent of a host the way it should be: whatever changes it is sent once, and again until
+// the API has it.
 package report
 
 import (
@@ -73,8 +74,8 @@ func (r *Reporter) poke() {
 	}
 }
 
-// Seen compares the report with what the API shows: status is lost when a host is moved to another management cluster. What a watch shows may
-// be older than the last report, so sending it again waits a moment.
+// Seen compares the report with what the API shows: status is lost when a host is moved to another management cluster.
+// What a watch shows may be older than the last report, so sending it again waits a moment.
 func (r *Reporter) Seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// dataLimit is how long to wait for the bootstrap data of a claim. It follows the claim within milliseconds, unless the management cluster
-// is restarted just then.
+// dataLimit is how long to wait for the bootstrap data of a claim. It follows the claim within milliseconds, unless the
+// management cluster is restarted just then.
 const dataLimit = 15 * time.Minute
 
 // Data is where bootstrap data comes from: the API server.
@@ -78,7 +78,8 @@ func (w *Worker) metadata(data *rest.BootstrapData) map[string]any {
 	return values
 }
 
-// data reads the bootstrap data of a claim. It waits for a server that does not answer, and for a bounded time for data that is not there.
+// data reads the bootstrap data of a claim. It waits for a server that does not answer, and for a bounded time for data
+// that is not there.
 func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.BootstrapData, error) {
 	pauses := backoff.Backoff{First: 50 * time.Millisecond, Max: 10 * time.Second, Spread: backoff.FleetSpread}
 	for began := time.Now(); ; {

@@ -11,7 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// clean cleans the host after a claim, and after older ones that were never cleaned. What is left of those counts as left of the claim.
+// clean cleans the host after a claim, and after older ones that were never cleaned. What is left of those counts as
+// left of the claim.
 func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	others, err := w.unclean(claim.ProviderID)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// finished reports whether a task has nothing left to do, and brings the report in line with the journal. Without a claim it removes the
-// journals of machines that left the host clean.
+// finished reports whether a task has nothing left to do, and brings the report in line with the journal. Without a
+// claim it removes the journals of machines that left the host clean.
 func (w *Worker) finished(t task) (bool, error) {
 	if t.claim == "" {
 		return true, w.prune("")
@@ -38,7 +38,8 @@ func (w *Worker) finished(t task) (bool, error) {
 	return done(t, s), nil
 }
 
-// trouble reports what keeps a task from having a result. Only a damaged journal is the end of a bootstrap: the rest may pass.
+// trouble reports what keeps a task from having a result. Only a damaged journal is the end of a bootstrap: the rest
+// may pass.
 func (w *Worker) trouble(t task, err error) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		switch t.kind {
@@ -69,7 +70,8 @@ func (w *Worker) outcome(claim string) journal.Outcome {
 	return journal.Outcome{}
 }
 
-// prune removes the journals of claims after which the host was proved clean, and of those that never began, apart from one.
+// prune removes the journals of claims after which the host was proved clean, and of those that never began, apart from
+// one.
 func (w *Worker) prune(claim string) error {
 	views, err := journal.Look(w.config.JournalDir())
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Worker does one task at a time: what the host asks for now. It stops a task that the host does not ask for any more before it starts the
-// next one.
+// Worker does one task at a time: what the host asks for now. It stops a task that the host does not ask for any more
+// before it starts the next one.
 type Worker struct {
 	config config.Config
 	client Data

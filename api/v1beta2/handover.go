@@ -5,13 +5,16 @@ import (
 	"strings"
 )
 
-// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another management cluster. Without it a
-// claimed host holds such a move. The controller sets it to the id of the offer that the agent has accepted, and removes it when the agent can't go along any more; somebody who sees to the agent by hand
-// sets it to the uid of the object. In the target the object has another uid, and so have its offers: the word counts for one move.
+// HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another
+// management cluster. Without it a claimed host holds such a move. The controller sets it to the id of the offer that
+// the agent has accepted, and removes it when the agent can't go along any more. A person who vouches for the agent
+// sets it to the uid of the object. In the target the object has another uid, and so have its offers: the annotation
+// counts for one move. docs/moving.md has all of the hand-over.
 const HandedOverAnnotation = "infrastructure.capstan.dev/handed-over"
 
-// OfferAnnotation on an owned CapstanHost tells its agent that Secret NAME-handover has an offer of another management cluster. Its value is the offer's id: the uid of the
-// object, a slash, and something that no other offer has; so it means nothing on the object's copy in the target. Removing it takes the offer back.
+// OfferAnnotation on an owned CapstanHost tells its agent that Secret NAME-handover has an offer of another management
+// cluster. Its value is the offer's id: the uid of the object, a slash, and something that no other offer has. So it
+// means nothing on the object's copy in the target. Removing it calls the offer off.
 const OfferAnnotation = "infrastructure.capstan.dev/hand-over-offer"
 
 // OfferSecretSuffix is appended to a host's name to give the name of the Secret with an offer.
@@ -50,7 +53,8 @@ type HandOverReport struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Offer returns the id of the offer that the host's agent has now; empty without one, or if it was made to the object from which this one is a copy.
+// Offer returns the id of the offer that the host's agent has now; empty without one, or if it was made to the object
+// that this one is a copy of.
 func (h *CapstanHost) Offer() string {
 	if id := h.Annotations[OfferAnnotation]; h.owns(id) {
 		return id
@@ -58,8 +62,8 @@ func (h *CapstanHost) Offer() string {
 	return ""
 }
 
-// OfferAccepted reports whether the agent says that it goes along with this object: with the offer that there is now, or with one that the mover has removed together
-// with all other annotations.
+// OfferAccepted reports whether the agent of this object reports that it goes along: by the offer that there is now, or
+// by one that the mover has removed together with all other annotations.
 func (h *CapstanHost) OfferAccepted() bool {
 	if h.Status.Agent == nil || h.Status.Agent.HandOver == nil {
 		return false

@@ -1,13 +1,14 @@
-// Package handover is the provider's part of a hand-over: it decides which hosts go along when clusters move to another management cluster, and
-// which hold such a move. docs/adr/0019 has the whole protocol.
+// Package handover is the provider's part of a hand-over: it decides which hosts go along when clusters move to another
+// management cluster, and which hold such a move. docs/moving.md has all actors and states.
 //
-// clusterctl takes what leads to a Cluster by owner references. A CapstanHost leads to none: it outlives the machines on it. So a host that a
-// machine claims carries clusterctl's label for objects that move all the same (CT-95, CT-96); a free host stays. What belongs to a host, its
-// account, role and Lease, is made again in the target and collected in the source.
+// clusterctl takes what leads to a Cluster by owner references. A CapstanHost leads to none: it outlives the machines
+// on it. So a host that a machine claims carries clusterctl's label for objects that move all the same (CT-95, CT-96);
+// a free host stays. What belongs to a host, its account, role and Lease, is made again in the target and collected in
+// the source.
 //
-// A host must not change sides before its agent knows where to: each claimed host carries the annotation that holds a move (CT-106, CT-107)
-// until its agent has accepted the offer of the target, or somebody vouches for the agent. Local hosts are processes of one management plane;
-// they hold a move for good.
+// A host must not change sides before its agent knows where to: each claimed host carries the annotation that holds a
+// move (CT-106, CT-107) until its agent has accepted the offer of the target, or somebody vouches for the agent. Local
+// hosts are processes of one management plane; they hold a move for good.
 package handover
 
 import (
@@ -23,8 +24,9 @@ import (
 // ours is the value of label and annotation as we set them; we leave what somebody else has set.
 const ours = "claimed"
 
-// Mark brings a host's label and annotations in line with its claim, and with what its agent reports about an offer. It sets the annotation
-// that the host is handed over when the agent has accepted the offer, and removes it when the agent does not report that any more.
+// Mark brings a host's label and annotations in line with its claim, and with what its agent reports about an offer. It
+// sets the annotation that the host is handed over when the agent has accepted the offer, and removes it when the agent
+// does not report that any more.
 func Mark(host *infrav1.CapstanHost) {
 	claimed := host.Spec.Claim != nil
 	switch accepted := host.Offer() != "" && host.OfferAccepted(); {
@@ -39,8 +41,9 @@ func Mark(host *infrav1.CapstanHost) {
 	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !HandedOver(host) && !Leaving(host))
 }
 
-// HandedOver reports whether the host is handed over: somebody vouches for its agent, by the uid of the object, or the agent has accepted the
-// offer whose id stands there, and reports so still. In the target the object has another uid: there the annotation doesn't count any more.
+// HandedOver reports whether the host is handed over: somebody vouches for its agent, by the uid of the object, or the
+// agent has accepted the offer whose id stands there, and reports so still. In the target the object has another uid:
+// there the annotation doesn't count any more.
 func HandedOver(host *infrav1.CapstanHost) bool {
 	by := host.Annotations[infrav1.HandedOverAnnotation]
 	switch {
@@ -52,20 +55,22 @@ func HandedOver(host *infrav1.CapstanHost) bool {
 	return by == host.Offer() && host.OfferAccepted()
 }
 
-// byAgent reports whether the agent has handed the host over, and not a person: Mark writes the id of the offer, a person the uid.
+// byAgent reports whether the agent has handed the host over, and not a person: Mark writes the id of the offer, a
+// person the uid.
 func byAgent(host *infrav1.CapstanHost) bool {
 	return host.UID != "" && strings.HasPrefix(host.Annotations[infrav1.HandedOverAnnotation], string(host.UID)+"/")
 }
 
-// Leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all annotations by its mark.
-// If the mover ended just then, holding its next run would hold it for ever, for the agent has gone ahead.
+// Leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all
+// annotations by its mark. If the mover ended just then, holding its next run would hold it for ever, for the agent has
+// gone ahead.
 func Leaving(host *infrav1.CapstanHost) bool {
 	_, marked := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return marked && host.Spec.Supplier == "" && host.OfferAccepted()
 }
 
-// Offer makes an offer to the host's agent, see infrav1.OfferAnnotation. The host holds moves from then on, until the agent has accepted it. Offer
-// removes what an earlier mover has left.
+// Offer makes an offer to the host's agent, see infrav1.OfferAnnotation. The host holds moves from then on, until the
+// agent has accepted it. Offer removes what an earlier mover has left.
 func Offer(host *infrav1.CapstanHost, id string) {
 	host.Annotations = maps.Clone(host.Annotations)
 	delete(host.Annotations, clusterctlv1.DeleteForMoveAnnotation)

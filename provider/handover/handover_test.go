@@ -58,7 +58,7 @@ func TestMark(t *testing.T) {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"}, report: accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
 		},
-		"the word for an agent of an object before a move": {
+		"the hand-over of the object before a move": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1"}, report: accepted("earlier/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1", block: ours},
 		},
@@ -77,7 +77,7 @@ func TestMark(t *testing.T) {
 		"an offer that was called off and that the agent still reports": {
 			claimed: true, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{block: ours},
 		},
-		"a free host gets no word from an offer": {annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"), want: values{infrav1.OfferAnnotation: "uid/1"}},
+		"a free host is not handed over": {annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"), want: values{infrav1.OfferAnnotation: "uid/1"}},
 		"a local host accepts no offer": {
 			supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// endClaim clears a released claim as soon as the host is proved clean: a supplied host when it is destroyed, an owned one when its agent
-// reported for this claim that nothing is left.
+// endClaim clears a released claim as soon as the host is proved clean: a supplied host when it is destroyed, an owned
+// one when its agent reported for this claim that nothing is left.
 func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || !c.Released {
@@ -51,8 +51,8 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim marks the host in the
-// same write; what is left to see is whether the agent has accepted an offer.
+// handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim
+// marks the host in the same write; what is left to see is whether the agent has accepted an offer.
 func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.host.DeepCopy()
 	handover.Mark(s.host)
@@ -62,8 +62,8 @@ func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// claimant finds out whether the machine that claims the host exists. A claim without machine is not released by us: the machine may
-// be on its way here, when objects move from another management cluster, and cleaning can't be undone.
+// claimant finds out whether the machine that claims the host exists. A claim without machine is not released by us:
+// the machine may be on its way here, when objects move from another management cluster, and cleaning can't be undone.
 func (r *Reconciler) claimant(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {

@@ -1,5 +1,5 @@
-// Package testapi plays the API server of a management cluster for the agent of one host: real TLS and HTTP, with the checks of the host's
-// Role. It has what the tests of several packages of the agent need.
+// Package testapi plays the API server of a management cluster for the agent of one host: real TLS and HTTP, with the
+// checks of the host's Role. It has what the tests of several packages of the agent need.
 package testapi
 
 import (
@@ -159,8 +159,8 @@ func (s *Server) WaitLooks(t *testing.T, n int) {
 	}
 }
 
-// MakeOffer makes an offer of the target to the host: an id of this name, a Secret, and the annotation. change edits the Secret before; nil
-// leaves it as it is.
+// MakeOffer makes an offer of the target to the host: an id of this name, a Secret, and the annotation. change edits
+// the Secret before; nil leaves it as it is.
 func (s *Server) MakeOffer(target *Server, name string, change func(map[string][]byte)) (id string) {
 	target.Mu.Lock()
 	token := target.Issue(time.Hour)
@@ -180,7 +180,8 @@ func (s *Server) MakeOffer(target *Server, name string, change func(map[string][
 	return id
 }
 
-// Token returns a token that lives from one time to another by its own word. No Server accepts it before it is among its Tokens.
+// Token returns a token that lives from one time to another by its own word. No Server accepts it before it is among
+// its Tokens.
 func Token(issued, expires time.Time, issuer string) string {
 	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"iss":%q}`, issued.Unix(), expires.Unix(), issuer)
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
