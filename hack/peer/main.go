@@ -1,7 +1,10 @@
-// Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That client is internal
-// to its module, so its source is copied from the module cache into .cache/peer, under import paths of ours, and laid over
-// the tree for this one run. The tests in testdata are laid over the packages that they test. Without this command, neither
-// those packages nor those tests exist.
+// Command peer runs Go tests of the Runtime SDK against the client that Cluster API uses itself. That client is
+// internal to its module, so its source is copied from the module cache into .cache/peer, under import paths of ours,
+// and laid over the tree for this one run. The tests in testdata are laid over the packages that they test. Without
+// this command, neither those packages nor those tests exist.
+//
+// For the measurements there are also copies of our own client that leave the transport, the encoding, or both, to the
+// standard library.
 //
 //	go run ./hack/peer ./runtime/internal/speed -count=1 -v
 //
@@ -22,18 +25,30 @@ const (
 	module = "sigs.k8s.io/cluster-api"
 	// theirs and ours are import paths: what is copied, and what the tests import.
 	theirs = module + "/internal/runtime"
-	ours   = "github.com/capstan-dev/capstan/runtime/internal/peer"
+	ours   = internal + "/peer"
+	// internal is the import path of what our own client is made of.
+	internal = "github.com/capstan-dev/capstan/runtime/internal"
 	// directory is where the import path ours would lie in the tree. It exists in the overlay only.
 	directory = "runtime/internal/peer"
 	// tests holds a directory of tests for each package in tested.
 	tests = "hack/peer/testdata"
 )
 
-// tested maps directories of tests to the packages that they are laid over. The tests of speed start a server in TestMain,
-// which the package itself must not.
+// tested maps directories of tests to the packages that they are laid over. The tests of speed start a server in
+// TestMain, which the package itself must not.
 var tested = map[string]string{
 	"speed":  "runtime/internal/speed",
 	"server": "runtime/server",
+}
+
+// plain holds packages that stand for ours and leave the work to the standard library: post and encode.
+const plain = "hack/peer/testdata/plain"
+
+// variants are copies of our own client, each with other packages from plain.
+var variants = map[string][]string{
+	"http":     {"post"},
+	"json":     {"encode"},
+	"httpjson": {"post", "encode"},
 }
 
 // packages of theirs that the client consists of.
@@ -60,11 +75,15 @@ func run(args []string) error {
 		return err
 	}
 	overlay := map[string]string{}
+	copies := copier{root: root, scratch: scratch, overlay: overlay}
 	for _, name := range packages {
-		if err := copyPackage(overlay, filepath.Join(source, "internal", "runtime", name),
-			filepath.Join(scratch, name), filepath.Join(root, directory, name)); err != nil {
+		from := filepath.Join(source, "internal", "runtime", name)
+		if err := copies.copy(from, name, map[string]string{theirs + "/": ours + "/"}); err != nil {
 			return err
 		}
+	}
+	if err := copies.copyVariants(); err != nil {
+		return err
 	}
 	for name, over := range tested {
 		if err := layTests(overlay, filepath.Join(root, tests, name), filepath.Join(root, over)); err != nil {
@@ -111,15 +130,45 @@ func locate() (string, error) {
 	return found.Dir, nil
 }
 
-// copyPackage copies the sources of a package without its tests, and lays them over the directory that is imported.
-func copyPackage(overlay map[string]string, from, to, over string) error {
+// copier copies packages into the scratch directory, and lays them over directories below ours.
+type copier struct {
+	root, scratch string
+	overlay       map[string]string
+}
+
+// copyVariants copies our client once for each variant, and what the variants are made of.
+func (c copier) copyVariants() error {
+	for _, name := range []string{"post", "encode"} {
+		if err := c.copy(filepath.Join(c.root, plain, name), "plain/"+name, nil); err != nil {
+			return err
+		}
+	}
+	for variant, replaced := range variants {
+		imports := map[string]string{}
+		for _, name := range replaced {
+			imports[internal+"/"+name+`"`] = ours + "/plain/" + name + `"`
+		}
+		// The package wire encodes requests; its copy encodes them as the variant does.
+		imports[internal+`/wire"`] = ours + "/" + variant + `/wire"`
+		for from, to := range map[string]string{"runtime/client": "client", "runtime/internal/wire": "wire"} {
+			if err := c.copy(filepath.Join(c.root, from), variant+"/"+to, imports); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copy copies the sources of a package without its tests. Beginnings of import paths are replaced.
+func (c copier) copy(from, name string, imports map[string]string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
 	if err != nil {
 		return err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("no source in %s; has upstream moved it?", from)
+		return fmt.Errorf("no source in %s; has it moved?", from)
 	}
+	to := filepath.Join(c.scratch, name)
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
@@ -131,11 +180,15 @@ func copyPackage(overlay map[string]string, from, to, over string) error {
 		if err != nil {
 			return err
 		}
+		source := string(text)
+		for old, replacement := range imports {
+			source = strings.ReplaceAll(source, `"`+old, `"`+replacement)
+		}
 		copied := filepath.Join(to, filepath.Base(file))
-		if err := os.WriteFile(copied, []byte(strings.ReplaceAll(string(text), `"`+theirs+"/", `"`+ours+"/")), 0o644); err != nil {
+		if err := os.WriteFile(copied, []byte(source), 0o644); err != nil {
 			return err
 		}
-		overlay[filepath.Join(over, filepath.Base(file))] = copied
+		c.overlay[filepath.Join(c.root, directory, name, filepath.Base(file))] = copied
 	}
 	return nil
 }

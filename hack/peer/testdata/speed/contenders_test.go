@@ -59,10 +59,22 @@ func configs(ca *testtls.Authority, url, handler string, count int) []runtimev1.
 	return list
 }
 
-// ours gives our client with these extensions.
-func ours(t *testing.T, list []runtimev1.ExtensionConfig) *client.Client {
+// own is our client, or a variant of it.
+type own interface {
+	runtimeclient.Client
+	Close()
+}
+
+// ours returns our client with these extensions.
+func ours(t *testing.T, list []runtimev1.ExtensionConfig) own {
 	t.Helper()
 	c, err := client.New(client.Options{})
+	return warm(t, c, err, list)
+}
+
+// warm makes a client ready that was just made.
+func warm(t *testing.T, c own, err error, list []runtimev1.ExtensionConfig) own {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
