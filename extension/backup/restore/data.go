@@ -1,0 +1,116 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/capstan-dev/capstan/extension/backup"
+	"github.com/capstan-dev/capstan/extension/backup/member"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/poll"
+	"github.com/capstan-dev/capstan/internal/text"
+)
+
+const (
+	// stopTimeout bounds how long etcd and the API server have to stop.
+	stopTimeout = 90 * time.Second
+	// undoTimeout bounds how long it takes to let etcd run again when ctx has ended.
+	undoTimeout = 30 * time.Second
+	// readyTimeout bounds one question to an API server.
+	readyTimeout = 3 * time.Second
+)
+
+// Data puts the data of the backup on the first host of the plan. It returns where that host keeps its old data.
+func (r *Restore) Data(ctx context.Context) (kept string, err error) {
+	directory, remove, err := backup.Scratch("")
+	if err != nil {
+		return "", err
+	}
+	defer remove()
+	snapshot := filepath.Join(directory, "etcd.db")
+	first := r.Plan.First().Name
+	steps := []struct {
+		name string
+		do   func(detail func(string)) error
+	}{
+		{"snapshot read", func(func(string)) error { return r.options.Store.Fetch(ctx, r.Manifest, snapshot) }},
+		{"control plane stopped", func(detail func(string)) error { return r.stop(ctx, detail) }},
+		{"data replaced on " + first, func(func(string)) (err error) { kept, err = r.replace(ctx, first, snapshot); return err }},
+		{"control plane answers", func(detail func(string)) error { return r.start(ctx, first, detail) }},
+	}
+	for _, step := range steps {
+		if err := r.options.Step(step.name, step.do); err != nil {
+			return kept, fmt.Errorf("restoring cluster %s: %w", r.options.Cluster.Name, err)
+		}
+	}
+	return kept, nil
+}
+
+// stop stops etcd everywhere: members that ran on would be another cluster of the same name. On failure all run again.
+func (r *Restore) stop(ctx context.Context, detail func(string)) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	var errs []error
+	for _, h := range r.Plan.Hosts {
+		if h.Member {
+			detail("host " + h.Name)
+			errs = append(errs, r.options.Hosts.Stop(ctx, h.Name))
+		}
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		// An API server that still answers would show what it remembers.
+		detail("waiting for the API server to end")
+		if err = poll.Until(ctx, func() (bool, error) { return r.ready(ctx) != nil, nil }); err != nil {
+			err = fmt.Errorf("waiting for the API server to end: %w", err)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, r.startAll(ctx))
+	}
+	return nil
+}
+
+// startAll lets etcd run on all hosts again, as before. It has time for that also when ctx has ended.
+func (r *Restore) startAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	var errs []error
+	for _, h := range r.Plan.Hosts {
+		if h.Member {
+			errs = append(errs, r.options.Hosts.Start(ctx, h.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// replace replaces the data on a host. On failure etcd runs everywhere again, unless it would run without data.
+func (r *Restore) replace(ctx context.Context, host, snapshot string) (kept string, err error) {
+	kept, err = r.options.Hosts.Replace(ctx, host, snapshot)
+	switch {
+	case errors.Is(err, member.ErrWithoutData):
+		// The others with the old data, and this one with none, would be two clusters of one name.
+		return kept, hint.Errorf("put the old data back on host "+host+", then begin again",
+			"etcd was left stopped on all control plane hosts: %w", err)
+	case err != nil:
+		return kept, errors.Join(err, r.startAll(ctx))
+	}
+	return kept, nil
+}
+
+// start starts etcd on a host and waits until the API server answers.
+func (r *Restore) start(ctx context.Context, host string, detail func(string)) error {
+	if err := r.options.Hosts.Start(ctx, host); err != nil {
+		return err
+	}
+	return poll.Until(ctx, func() (bool, error) {
+		err := r.ready(ctx)
+		if err != nil {
+			detail(text.OneLine(err.Error(), 120))
+		}
+		return err == nil, nil
+	})
+}

@@ -1,0 +1,111 @@
+package restore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/backup"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// World is what a plan is made from.
+type World struct {
+	Cluster *clusterv1.Cluster
+	// Hosts are those with control plane machines of the cluster, Machines all of the cluster.
+	Hosts    []infrav1.CapstanHost
+	Machines []clusterv1.Machine
+	// Members has the hosts on which etcd is set up, by name.
+	Members map[string]bool
+}
+
+// Host is a host with a control plane machine.
+type Host struct {
+	// Name of the host, Machine of the CapstanMachine that claims it.
+	Name, Machine string
+	// Member reports whether etcd is set up there, Leaving whether the machine is being deleted.
+	Member, Leaving bool
+}
+
+// Plan says where the data goes.
+type Plan struct {
+	// Hosts are those with control plane machines. The first one gets the data, those behind it are replaced.
+	Hosts []Host
+}
+
+// First is the host that gets the data.
+func (p Plan) First() Host { return p.Hosts[0] }
+
+// Decide chooses the host that gets the data, or says why nothing can be restored now. It is pure.
+func Decide(w World) (Plan, error) {
+	p := Plan{}
+	for _, h := range w.Hosts {
+		leaving := slices.ContainsFunc(w.Machines, func(m clusterv1.Machine) bool {
+			return m.Spec.InfrastructureRef.Name == h.Spec.Claim.Machine && !m.DeletionTimestamp.IsZero()
+		})
+		p.Hosts = append(p.Hosts, Host{Name: h.Name, Machine: h.Spec.Claim.Machine, Member: w.Members[h.Name], Leaving: leaving})
+	}
+	slices.SortStableFunc(p.Hosts, func(a, b Host) int { return a.rank() - b.rank() })
+	return p, p.possible(w.Cluster)
+}
+
+// rank is higher for hosts that are worse for the data.
+func (h Host) rank() int {
+	switch {
+	case !h.Member:
+		return 2
+	case h.Leaving:
+		return 1
+	}
+	return 0
+}
+
+// possible says why nothing can be restored now; nil: it can.
+func (p Plan) possible(cluster *clusterv1.Cluster) error {
+	describe := "see: capstan cluster describe " + cluster.Name
+	switch {
+	case !cluster.DeletionTimestamp.IsZero():
+		return hint.Errorf(describe, "cluster %s is being deleted", cluster.Name)
+	case ptr.Deref(cluster.Spec.Paused, false):
+		return hint.Errorf(`resume it: capstan kubectl patch cluster `+cluster.Name+` --type merge -p '{"spec":{"paused":null}}'`,
+			"cluster %s is paused: control plane machines would not be replaced", cluster.Name)
+	case len(p.Hosts) == 0:
+		return hint.Errorf(describe, "cluster %s has no control plane host", cluster.Name)
+	case p.First().rank() > 0:
+		return hint.Errorf(describe+"; wait until a control plane machine has joined",
+			"cluster %s has no host with etcd whose machine stays: the data has no place to go", cluster.Name)
+	}
+	return nil
+}
+
+// choose finds a backup by name, or the newest. all are sorted by time.
+func choose(all []backup.Manifest, name string) (backup.Manifest, error) {
+	if len(all) == 0 {
+		return backup.Manifest{}, errors.New("it has no backup")
+	}
+	if name == "" {
+		return all[len(all)-1], nil
+	}
+	i := slices.IndexFunc(all, func(m backup.Manifest) bool { return m.Name == name })
+	if i < 0 {
+		return backup.Manifest{}, fmt.Errorf("it has no backup %q", name)
+	}
+	return all[i], nil
+}
+
+// controlPlaneHosts finds the hosts with the control plane machines of a cluster, by name.
+func controlPlaneHosts(all []infrav1.CapstanHost, cluster string) []infrav1.CapstanHost {
+	var found []infrav1.CapstanHost
+	for _, h := range all {
+		if claim := h.Spec.Claim; claim != nil && claim.Cluster == cluster && claim.ControlPlane && !claim.Released {
+			found = append(found, h)
+		}
+	}
+	slices.SortFunc(found, func(a, b infrav1.CapstanHost) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
