@@ -162,9 +162,9 @@ func hostOf(t testing.TB, c *dock.Client, name string) dock.Host {
 // in runs a shell command in a host.
 func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	t.Helper()
-	args := []string{"--target", strconv.Itoa(h.PID), "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"}
+	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"}
 	if os.Geteuid() != 0 {
-		args = append([]string{"--user", "--preserve-credentials"}, args...)
+		args = append([]string{"--preserve-credentials"}, args...) // who has one id only has it already
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

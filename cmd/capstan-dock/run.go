@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -37,6 +38,7 @@ const (
 	insideCommand = "inside"       // PID 1 of a dock
 	initCommand   = "init"         // PID 1 of a host
 	probeCommand  = "check-inside" // in the namespaces of a check
+	holdCommand   = inside.HoldCommand
 )
 
 func run(args []string, out, errOut io.Writer) int {
@@ -58,6 +60,9 @@ func run(args []string, out, errOut io.Writer) int {
 		return runInside(rest, errOut)
 	case initCommand:
 		return initd.Run()
+	case holdCommand:
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
 	case probeCommand:
 		if err := probe.Inside(); err != nil {
 			fmt.Fprintln(errOut, err)

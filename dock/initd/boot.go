@@ -3,7 +3,8 @@
 // Package initd is PID 1 of a local host. It completes the host's root directory and network, runs a subset of systemd's services, and answers
 // systemctl, journalctl, hostnamectl, poweroff and reboot.
 //
-// The dock starts it in new namespaces with one end of a socket pair as file descriptor 3, lays the network cable to it, and sends a
+// The dock starts it in new namespaces, in the root directory of the host, with one end of a socket pair as file
+// descriptor 3, lays the network cable to it, and sends a
 // Spec; it answers with a Report when the host is up or can't be. SIGTERM powers the host off.
 package initd
 
@@ -41,8 +42,6 @@ const RebootCode = 10
 // Spec is what PID 1 needs to know.
 type Spec struct {
 	Name    string     // of the host; its host name unless /etc/hostname says otherwise
-	Root    string     // its root directory, as the dock sees it
-	BinDir  string     // becomes /opt/capstan/bin
 	Address netip.Addr // in the dock's network
 	Env     []string   // NAME=VALUE, of every service
 	BootID  string     // a UUID
@@ -120,7 +119,7 @@ func boot(channel io.Reader, logger *log.Logger) (*host, error) {
 	if err := h.prepare(); err != nil {
 		return nil, err
 	}
-	if err := dropCapabilities(); err != nil {
+	if err := dropCapabilities(lastCapability()); err != nil {
 		return nil, err
 	}
 	var err error
@@ -138,15 +137,7 @@ func (h *host) mount() error {
 	if err := rootfs.Isolate(); err != nil {
 		return err
 	}
-	machine, err := rootfs.Inspect("/")
-	if err != nil {
-		return err
-	}
-	plan := rootfs.Plan(machine, rootfs.Options{BinDir: h.spec.BinDir, BootID: h.spec.BootID})
-	if err := rootfs.Apply(h.spec.Root, plan); err != nil {
-		return err
-	}
-	return rootfs.Pivot(h.spec.Root)
+	return rootfs.Apply(rootfs.PlanOwn(h.spec.BootID))
 }
 
 func (h *host) connect() error {
@@ -287,22 +278,4 @@ func (h *host) shutdown(reboot bool) int {
 		return RebootCode
 	}
 	return 0
-}
-
-// dropCapabilities takes from all children what belongs to the machine as a whole. In a user namespace it changes nothing; without one, root in a
-// host could load modules into the machine's kernel, set its clock or reach its disks.
-func dropCapabilities() error {
-	for _, c := range []uintptr{
-		unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_TIME, unix.CAP_MKNOD, unix.CAP_AUDIT_CONTROL, unix.CAP_AUDIT_READ, unix.CAP_MAC_OVERRIDE,
-		unix.CAP_MAC_ADMIN, unix.CAP_SYSLOG, unix.CAP_WAKE_ALARM, unix.CAP_BLOCK_SUSPEND, unix.CAP_PERFMON, unix.CAP_BPF,
-	} {
-		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
-		if errno == unix.ENOTSUP {
-			return errors.New("dropping capabilities: this program can't do that: build it with CGO_ENABLED=0")
-		}
-		if errno != 0 && errno != unix.EINVAL && errno != unix.EPERM { // EINVAL: this kernel doesn't know it
-			return fmt.Errorf("dropping capability %d: %w", c, errno)
-		}
-	}
-	return nil
 }

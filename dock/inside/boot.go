@@ -15,14 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/dock/initd"
 	"github.com/capstan-dev/capstan/dock/network"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/rootfs"
-	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
 const (
@@ -66,7 +63,7 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 			return nil, err
 		}
 	}
-	child, channel, err := e.spawn(h.name, dir)
+	child, channel, err := e.spawn(h.name, dir, root)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +71,7 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	err = network.Apply(e.kernel, network.PlanLink(want.Address, child.Pid))
 	if err == nil {
 		err = introduce(channel, initd.Spec{
-			Name: h.name, Root: root, BinDir: e.BinDir, Address: want.Address, Env: want.Env, BootID: newUUID(),
+			Name: h.name, Address: want.Address, Env: want.Env, BootID: newUUID(),
 		})
 	}
 	if err != nil {
@@ -104,64 +101,6 @@ func (e *engine) deliver(h *host) error {
 	defer h.mu.Unlock()
 	h.lastErr = ""
 	return nil
-}
-
-// spawn starts PID 1 of the host in new namespaces; channel is the other end of its SpecFD.
-func (e *engine) spawn(name, dir string) (*reap.Child, net.Conn, error) {
-	log, err := logfile.Open(filepath.Join(dir, "console.log"), maxConsole)
-	if err != nil {
-		return nil, nil, err
-	}
-	console, copied, err := logfile.Pipe(log)
-	if err != nil {
-		log.Close()
-		return nil, nil, err
-	}
-	defer console.Close()
-	go func() {
-		<-copied
-		log.Close()
-	}()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
-	}
-	defer null.Close()
-	ours, theirs, err := socketPair()
-	if err != nil {
-		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
-	}
-	defer theirs.Close()
-	flags := uintptr(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC)
-	if _, err := os.Stat("/proc/self/ns/cgroup"); err == nil {
-		flags |= syscall.CLONE_NEWCGROUP
-	}
-	child, err := e.reaper.Start("/proc/self/exe", []string{"capstan-dock", "init"}, &syscall.ProcAttr{
-		Dir:   "/",
-		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + name},
-		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
-		Sys:   &syscall.SysProcAttr{Cloneflags: flags, Setsid: true},
-	})
-	if err != nil {
-		ours.Close()
-		return nil, nil, fmt.Errorf("making the namespaces of host %s: %w", name, err)
-	}
-	return child, ours, nil
-}
-
-func socketPair() (ours net.Conn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	file := os.NewFile(uintptr(fds[0]), "host")
-	defer file.Close()
-	theirs = os.NewFile(uintptr(fds[1]), "dock")
-	if ours, err = net.FileConn(file); err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return ours, theirs, nil
 }
 
 // introduce tells PID 1 what host it is, and waits for its report.

@@ -20,11 +20,81 @@ func Isolate() error {
 	return nil
 }
 
-// Apply mounts the plan under root, which becomes a mount point itself. Call it in a mount namespace after Isolate.
-func Apply(root string, plan []Mount) error {
-	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
+// Share makes root a mount point, mounts plan below it, and makes it the working directory of this thread, which has a
+// mount namespace of its own after Isolate. It belongs to the dock: the caller's user namespace must be the one outside of
+// the host's. With ids, an open user namespace, files that belong to root on disk
+// belong to root of that namespace below root, and so on for its other ids.
+func Share(root string, ids *os.File, plan []Mount) error {
+	// Before root is mounted with other ids: there nobody outside the host can make a file.
+	for _, m := range plan {
+		if err := prepare(root, m); err != nil && !m.Optional {
+			return fmt.Errorf("completing the host's root: %s: %w", m, err)
+		}
+	}
+	if err := mountRoot(root, ids); err != nil {
+		return err
+	}
+	for _, m := range plan {
+		if m.Kind != Bind {
+			continue
+		}
+		if err := attach(root, m); err != nil && !m.Optional {
+			return fmt.Errorf("completing the host's root: %s: %w", m, err)
+		}
+	}
+	return wrap(unix.Chdir(root), "entering %s", root)
+}
+
+// mountRoot mounts root on itself, without device files, and with other ids if there are any.
+func mountRoot(root string, ids *os.File) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
 		return fmt.Errorf("mounting %s on itself: %w", root, err)
 	}
+	defer unix.Close(tree)
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV}
+	if ids != nil {
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(ids.Fd())
+	}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil && (ids != nil || !errors.Is(err, unix.ENOSYS)) {
+		return fmt.Errorf("giving %s ids of its own: %w: its file system or kernel can't; use a home directory on ext4, "+
+			"xfs or btrfs with Linux 5.15 or later, or run as an ordinary user", root, err)
+	}
+	err = unix.MoveMount(tree, "", unix.AT_FDCWD, root, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return wrap(err, "mounting %s on itself", root)
+}
+
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+// Apply mounts plan under the working directory, as PID 1 of the host, in a mount namespace after Isolate, and makes it the
+// root of that namespace. It needs no path to the directory, which the host may have no right to follow. What Share has
+// mounted there stays locked.
+func Apply(plan []Mount) error {
+	// Mounts that come from outside can't become the root; a copy can, with all that is below.
+	tree, err := unix.OpenTree(unix.AT_FDCWD, ".", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return fmt.Errorf("copying the mounts of the host's root: %w", err)
+	}
+	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, ".", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mounting the host's root: %w", err)
+	}
+	if err := unix.Fchdir(tree); err != nil {
+		return fmt.Errorf("entering the host's root: %w", err)
+	}
+	if err := applyAll(".", plan); err != nil {
+		return err
+	}
+	return pivot()
+}
+
+func applyAll(root string, plan []Mount) error {
 	for _, m := range plan {
 		if err := apply(root, m); err != nil && !m.Optional {
 			return fmt.Errorf("completing the host's root: %s: %w", m, err)
@@ -47,19 +117,42 @@ func apply(root string, m Mount) error {
 }
 
 func applyOne(root string, m Mount) error {
+	if err := prepare(root, m); err != nil {
+		return err
+	}
+	return attach(root, m)
+}
+
+// prepare makes what needs no mount, and the mount point of what does.
+func prepare(root string, m Mount) error {
 	switch m.Kind {
 	case Link:
 		return link(root, m.Source, m.Target)
 	case Text:
 		return writeFile(root, m.Target, []byte(m.Source))
-	case Folder:
+	case Folder, FS:
 		return mountPoint(root, m.Target, true)
 	}
+	info, err := os.Stat(m.source(root))
+	if err != nil {
+		return err
+	}
+	return mountPoint(root, m.Target, info.IsDir())
+}
+
+// source is what a bind mount shows.
+func (m Mount) source(root string) string {
+	if m.Own {
+		return filepath.Join(root, m.Source)
+	}
+	return m.Source
+}
+
+// attach mounts what is a mount, on a mount point that is there.
+func attach(root string, m Mount) error {
 	target := filepath.Join(root, m.Target)
-	if m.Kind == FS {
-		if err := mountPoint(root, m.Target, true); err != nil {
-			return err
-		}
+	switch m.Kind {
+	case FS:
 		flags := uintptr(unix.MS_NOSUID)
 		if m.Source != "devpts" && m.Target != "/dev" {
 			flags |= unix.MS_NODEV
@@ -67,19 +160,8 @@ func applyOne(root string, m Mount) error {
 		if err := unix.Mount(m.Source, target, m.Source, flags, m.Data); err != nil {
 			return err
 		}
-	} else {
-		source := m.Source
-		if m.Own {
-			source = filepath.Join(root, source)
-		}
-		info, err := os.Stat(source)
-		if err != nil {
-			return err
-		}
-		if err := mountPoint(root, m.Target, info.IsDir()); err != nil {
-			return err
-		}
-		if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	case Bind:
+		if err := unix.Mount(m.source(root), target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return err
 		}
 	}
@@ -148,7 +230,7 @@ func relative(path string) string { return strings.TrimPrefix(filepath.Clean(pat
 
 // readOnly holds for the mounts below target too.
 func readOnly(target string) error {
-	err := unix.MountSetattr(-1, target, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	if !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
@@ -156,7 +238,7 @@ func readOnly(target string) error {
 }
 
 func writable(target string) error {
-	err := unix.MountSetattr(-1, target, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+	err := unix.MountSetattr(unix.AT_FDCWD, target, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
 	if !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
@@ -164,6 +246,10 @@ func writable(target string) error {
 }
 
 func readOnlyOneByOne(target string) error {
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return err
+	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(target))
 	if err != nil {
 		return err
@@ -193,14 +279,11 @@ func remount(target string, flags uintptr) error {
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
 }
 
-// Pivot makes root the root of this mount namespace and lets go of the old one.
-func Pivot(root string) error {
-	if err := unix.Chdir(root); err != nil {
-		return fmt.Errorf("entering %s: %w", root, err)
-	}
+// pivot makes the working directory the root of this mount namespace and lets go of the old one.
+func pivot() error {
 	// With both in the same place no directory for the old root is needed.
 	if err := unix.PivotRoot(".", "."); err != nil {
-		return fmt.Errorf("making %s the root: %w", root, err)
+		return fmt.Errorf("making the host's root the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("letting go of the machine's root: %w", err)

@@ -1,11 +1,13 @@
 package rootfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,45 +19,62 @@ import (
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// asHost runs TestAsHost in new namespaces, like PID 1 of a host, with root as its root directory.
-func asHost(t *testing.T, root, binDir string, flags uintptr) string {
+// asHost runs TestAsHost in new namespaces, like PID 1 of a host, with root as its root directory. Its user namespace maps
+// one id, as for an ordinary user.
+func asHost(t *testing.T, root, binDir string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsHost$", "-test.v")
-	cmd.Env = append(os.Environ(), testns.Child, "AS_HOST="+root, "BIN_DIR="+binDir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | flags, Pdeathsig: syscall.SIGKILL}
-	if flags&syscall.CLONE_NEWUSER != 0 {
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	cmd.Env = append(os.Environ(), testns.Child, "AS_HOST=1")
+	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET,
+		UidMappings: one, GidMappings: one,
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	shared := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // ends with this goroutine, and with it its mount namespace
+		shared <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			if err := Isolate(); err != nil {
+				return err
+			}
+			m, err := Inspect("/")
+			if err != nil {
+				return err
+			}
+			if err := Share(root, nil, PlanShared(m, binDir)); err != nil {
+				return err
+			}
+			return cmd.Start()
+		}()
+	}()
+	if err := <-shared; err != nil {
+		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(out), "<<<\n")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	_, text, _ := strings.Cut(out.String(), "<<<\n")
 	text, _, ok := strings.Cut(text, ">>>")
 	if !ok {
-		t.Fatalf("no report in\n%s", out)
+		t.Fatalf("no report in\n%s", &out)
 	}
 	return text
 }
 
 // TestAsHost is the child of the other tests.
 func TestAsHost(t *testing.T) {
-	root := os.Getenv("AS_HOST")
-	if root == "" {
+	if os.Getenv("AS_HOST") == "" {
 		t.Skip("this is a child of other tests")
 	}
 	if err := Isolate(); err != nil {
 		t.Fatal(err)
 	}
-	m, err := Inspect("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Apply(root, Plan(m, Options{BinDir: os.Getenv("BIN_DIR"), BootID: "1-2-3"})); err != nil {
-		t.Fatal(err)
-	}
-	if err := Pivot(root); err != nil {
+	if err := Apply(PlanOwn("1-2-3")); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("<<<")
@@ -80,6 +99,20 @@ func TestAsHost(t *testing.T) {
 	}
 	if err := os.WriteFile("/dev/null", []byte("x"), 0); err != nil {
 		fmt.Println("/dev/null:", err)
+	}
+	for _, path := range []string{"/usr/bin", "/opt/capstan/bin"} {
+		fmt.Printf("remounting %s: %v\n", path, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+		fmt.Printf("unmounting %s: %v\n", path, unix.Unmount(path, unix.MNT_DETACH))
+		err := unix.MountSetattr(-1, path, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+		fmt.Printf("clearing read-only of %s: %v\n", path, err)
+		if err := unix.Mount(path, "/tmp", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			fmt.Printf("binding %s: %v\n", path, err)
+			continue
+		}
+		_, err = os.Create("/tmp/x")
+		fmt.Printf("writing through a copy of %s: %v\n", path, errors.Is(err, unix.EROFS))
+		fmt.Printf("remounting the copy: %v\n", unix.Mount("", "/tmp", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+		unix.Unmount("/tmp", unix.MNT_DETACH)
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for _, line := range strings.Split(string(mounts), "\n") {
@@ -122,12 +155,22 @@ cannot write /proc/sys/kernel
 /proc/sys/kernel/random/boot_id: 1-2-3
 /sys/fs/cgroup/cgroup.controllers: cpuset cpu io memory hugetlb pids rdma freezer devices
 /opt/capstan/bin/below/marker: here
+remounting /usr/bin: operation not permitted
+unmounting /usr/bin: invalid argument
+clearing read-only of /usr/bin: operation not permitted
+writing through a copy of /usr/bin: true
+remounting the copy: operation not permitted
+remounting /opt/capstan/bin: operation not permitted
+unmounting /opt/capstan/bin: invalid argument
+clearing read-only of /opt/capstan/bin: operation not permitted
+writing through a copy of /opt/capstan/bin: true
+remounting the copy: operation not permitted
 pid 1
 `
 
 func TestAHostsRoot(t *testing.T) {
 	bin := binDir(t)
-	if got := asHost(t, skeleton(t), bin, 0); got != wantHost {
+	if got := asHost(t, skeleton(t), bin); got != wantHost {
 		t.Errorf("got\n%s\nwant\n%s", got, wantHost)
 	}
 	if _, err := os.Stat(filepath.Join(bin, "x")); err == nil {
@@ -141,7 +184,7 @@ func TestAHostsRootUnderAMaskedProc(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount("/proc/cpuinfo", 0)
-	if got := asHost(t, skeleton(t), binDir(t), syscall.CLONE_NEWUSER); got != wantHost {
+	if got := asHost(t, skeleton(t), binDir(t)); got != wantHost {
 		t.Errorf("got\n%s\nwant\n%s", got, wantHost)
 	}
 }

@@ -59,33 +59,37 @@ func (m Mount) String() string {
 	return s
 }
 
-// Options for Plan.
-type Options struct {
-	BinDir string // becomes /opt/capstan/bin, its folder "bundles" becomes /opt/capstan/bundles
-	BootID string // becomes /proc/sys/kernel/random/boot_id: a new one for each boot, or a kubelet doesn't notice a reboot
-}
-
 // controllers make a plain directory look like cgroup v2 to kubeadm's system check. Nothing is really limited.
 const controllers = "cpuset cpu io memory hugetlb pids rdma freezer devices\n"
 
-// Plan lists what to do, in order, to complete a host's root directory on machine m.
-func Plan(m Machine, o Options) []Mount {
+// PlanShared lists what a host sees of machine m, and of our binaries in binDir: /opt/capstan/bin, and its directory
+// "bundles" as /opt/capstan/bundles. The dock mounts it before the host's user namespace exists, which locks the mounts:
+// root in the host can neither make them writable nor unmount them.
+func PlanShared(m Machine, binDir string) []Mount {
 	var plan []Mount
 	for _, e := range m.Entries {
 		if e.Link != "" {
 			plan = append(plan, Mount{Kind: Link, Source: e.Link, Target: e.Path})
 			continue
 		}
-		plan = append(plan, Mount{Kind: Bind, Source: e.Path, Target: e.Path, ReadOnly: true, Optional: strings.HasPrefix(e.Path, "/etc/") || e.Path == "/boot"})
+		optional := strings.HasPrefix(e.Path, "/etc/") || e.Path == "/boot"
+		plan = append(plan, Mount{Kind: Bind, Source: e.Path, Target: e.Path, ReadOnly: true, Optional: optional})
 	}
-	plan = append(plan,
-		Mount{Kind: Bind, Source: o.BinDir, Target: "/opt/capstan/bin", ReadOnly: true},
-		Mount{Kind: Bind, Source: o.BinDir + "/bundles", Target: "/opt/capstan/bundles", ReadOnly: true, Optional: true},
-		Mount{Kind: FS, Source: "tmpfs", Target: "/run", Data: "mode=755,size=64m"},
-		Mount{Kind: Folder, Target: "/run/lock"},
+	return append(plan,
+		Mount{Kind: Bind, Source: binDir, Target: "/opt/capstan/bin", ReadOnly: true},
+		Mount{Kind: Bind, Source: binDir + "/bundles", Target: "/opt/capstan/bundles", ReadOnly: true, Optional: true},
 	)
+}
+
+// PlanOwn lists what belongs to the host alone; its PID 1 mounts it, in the host's namespaces. bootID becomes
+// /proc/sys/kernel/random/boot_id: a new one for each boot, or a kubelet does not notice a reboot.
+func PlanOwn(bootID string) []Mount {
+	plan := []Mount{
+		{Kind: FS, Source: "tmpfs", Target: "/run", Data: "mode=755,size=64m"},
+		{Kind: Folder, Target: "/run/lock"},
+	}
 	plan = append(plan, planDev()...)
-	plan = append(plan, planProc(o)...)
+	plan = append(plan, planProc(bootID)...)
 	return append(plan, planSys()...)
 }
 
@@ -108,16 +112,16 @@ func planDev() []Mount {
 
 // planProc mounts a /proc of the host's own PID namespace, or the dock's where parts of that are masked (in a container): then the
 // kernel refuses a new one. What belongs to the machine as a whole is read-only.
-func planProc(o Options) []Mount {
+func planProc(bootID string) []Mount {
 	plan := []Mount{{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}}}
 	for _, path := range []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"} {
 		plan = append(plan, Mount{Kind: Bind, Source: path, Target: path, Own: true, ReadOnly: true, Optional: true})
 	}
 	// The sysctls of the network are the host's own.
 	plan = append(plan, Mount{Kind: Bind, Source: "/proc/sys/net", Target: "/proc/sys/net", Own: true, Writable: true})
-	if o.BootID != "" {
+	if bootID != "" {
 		plan = append(plan,
-			Mount{Kind: Text, Source: o.BootID + "\n", Target: "/run/boot_id"},
+			Mount{Kind: Text, Source: bootID + "\n", Target: "/run/boot_id"},
 			Mount{Kind: Bind, Source: "/run/boot_id", Target: "/proc/sys/kernel/random/boot_id", Own: true, ReadOnly: true, Optional: true})
 	}
 	return plan

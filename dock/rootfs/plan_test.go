@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		for _, step := range Plan(m, Options{BinDir: "/srv/capstan/bin", BootID: "1-2-3"}) {
+		for _, step := range append(PlanShared(m, "/srv/capstan/bin"), PlanOwn("1-2-3")...) {
 			fmt.Fprintln(&b, step)
 		}
 		golden(t, name, b.String())
@@ -82,7 +82,7 @@ func TestNothingElseOfTheMachineIsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range Plan(m, Options{BinDir: "/b"}) {
+	for _, step := range append(PlanShared(m, "/b"), PlanOwn("")...) {
 		for _, private := range []string{"/home", "/root", "/etc/shadow", "/var", "/srv", "/mnt", "/usr/local", "/run"} {
 			if step.Kind == Bind && !step.Own && strings.HasPrefix(step.Source, private) {
 				t.Errorf("the plan shares %s", step.Source)

@@ -1,0 +1,117 @@
+//go:build linux
+
+package dock_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/dock"
+)
+
+// handleScript tries open_by_handle_at from a mount of the host: with CAP_DAC_READ_SEARCH it reaches every file of the disk.
+const handleScript = `python3 - <<'P'
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+class H(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint), ("type", ctypes.c_int), ("data", ctypes.c_ubyte * 128)]
+fd = os.open("/etc", os.O_RDONLY)
+h = H(8, 1)
+ctypes.memmove(h.data, struct.pack("<II", 2, 0), 8)   # inode 2 is the root of ext4
+got = libc.open_by_handle_at(fd, ctypes.byref(h), os.O_RDONLY | os.O_DIRECTORY)
+if got < 0:
+    raise SystemExit(os.strerror(ctypes.get_errno()))
+print(os.listdir(got))
+P`
+
+// scripts reads a file of lines "NAME: SCRIPT".
+func scripts(t *testing.T, file string) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		name, script, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if !ok || all[name] != "" {
+			t.Fatalf("%s: this line has no name of its own: %s", file, line)
+		}
+		all[name] = script
+	}
+	return all
+}
+
+// TestRootInAHostIsNotRootOfTheMachine: what root in a host tries is refused, whoever runs the dock; its own things work.
+func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
+	home := t.TempDir()
+	c := start(t, home)
+	h := ensure(t, c, dock.HostSpec{Name: "host-1"})
+	corePattern, _ := os.ReadFile("/proc/sys/kernel/core_pattern")
+
+	for name, script := range scripts(t, "attempts.txt") {
+		t.Run(name, func(t *testing.T) {
+			if out, code := in(t, h, script); code == 0 {
+				t.Errorf("%s got through:\n%s", script, out)
+			}
+		})
+	}
+	t.Run("open_by_handle_at", func(t *testing.T) {
+		if out, code := in(t, h, handleScript); code == 0 {
+			t.Errorf("it lists %s", out)
+		}
+	})
+	if now, _ := os.ReadFile("/proc/sys/kernel/core_pattern"); string(now) != string(corePattern) {
+		t.Errorf("core_pattern is %q, was %q", now, corePattern)
+	}
+
+	for name, script := range scripts(t, "controls.txt") {
+		t.Run("control: "+name, func(t *testing.T) {
+			if out, code := in(t, h, script); code != 0 {
+				t.Errorf("%s fails:\n%s", script, out)
+			}
+		})
+	}
+
+	// Whoever the host's root is outside, it is not root of the machine.
+	if os.Geteuid() == 0 {
+		mapping, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.PID), "uid_map"))
+		if f := strings.Fields(string(mapping)); err != nil || len(f) != 3 || f[0] != "0" || f[1] == "0" || f[2] != "65536" {
+			t.Errorf("its ids are %q, %v", mapping, err)
+		}
+		must(t, h, `touch /var/lib/a && chown 1000:1000 /var/lib/a && test "$(stat -c %u /var/lib/a)" = 1000`)
+	}
+}
+
+// TestHostsHaveDifferentIDs: as root, no two hosts share an id, also when one is started again.
+func TestHostsHaveDifferentIDs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has one id for all its hosts")
+	}
+	c := start(t, t.TempDir())
+	seen := map[string]string{}
+	for _, name := range []string{"host-1", "host-2", "host-3"} {
+		h := ensure(t, c, dock.HostSpec{Name: name})
+		mapping, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.PID), "uid_map"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[string(mapping)]; other != "" {
+			t.Errorf("%s and %s have the same ids %q", name, other, mapping)
+		}
+		seen[string(mapping)] = name
+		must(t, h, `echo mine > /var/lib/mine && chmod 600 /var/lib/mine`)
+	}
+	if err := c.RebootHost(short(t), "host-2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(t, hostOf(t, c, "host-2"), `cat /var/lib/mine; stat -c ' %u' /var/lib/mine`); got != "mine\n 0\n" {
+		t.Errorf("after a reboot its file is %q", got)
+	}
+}

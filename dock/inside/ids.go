@@ -1,0 +1,121 @@
+//go:build linux
+
+package inside
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/dock/idrange"
+	"github.com/capstan-dev/capstan/dock/reap"
+)
+
+// HoldCommand makes capstan-dock wait until its standard input is closed. A user namespace lives as long as a process in it.
+const HoldCommand = "hold"
+
+// ids are the user and group ids of a host.
+type ids struct {
+	size    int
+	reserve *idrange.Range // nil for an ordinary user, who has one id
+	// namespace is a user namespace with these ids, to mount the host's root with; nil where ids outside are the same.
+	namespace *os.File
+}
+
+// newIDs reserves the ids of a host: 65,536 that nobody else has where the dock has all ids of the machine, as root has
+// outside of containers; elsewhere the one that the dock has.
+func (e *engine) newIDs() (*ids, error) {
+	all, err := hasAllIDs()
+	if err != nil {
+		return nil, err
+	}
+	if !all {
+		return &ids{size: 1}, nil
+	}
+	r, err := idrange.Pool{}.Reserve()
+	if err != nil {
+		return nil, err
+	}
+	i := &ids{size: idrange.Size, reserve: r}
+	if i.namespace, err = e.userNamespace(i); err != nil {
+		r.Release()
+		return nil, err
+	}
+	return i, nil
+}
+
+// hasAllIDs reports whether this process can give ids of the reserved ranges to a user namespace: they must exist in its own.
+func hasAllIDs() (bool, error) {
+	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
+		mapping, err := os.ReadFile(path)
+		if err != nil {
+			return false, fmt.Errorf("looking which ids there are: %w", err)
+		}
+		if !idrange.In(string(mapping)) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// attributes are those of a process in new namespaces, of which one is a user namespace with these ids.
+func (i *ids) attributes(flags uintptr) *syscall.SysProcAttr {
+	first := 0
+	if i.reserve != nil {
+		first = i.reserve.First
+	}
+	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: first, Size: i.size}}
+	return &syscall.SysProcAttr{
+		Cloneflags:  flags | syscall.CLONE_NEWUSER,
+		UidMappings: mapping, GidMappings: mapping,
+		GidMappingsEnableSetgroups: i.reserve != nil, // an ordinary user may not
+		// Our own id is none of the namespace's.
+		Credential: &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: i.reserve == nil},
+	}
+}
+
+// keep releases the ids when the host has ended.
+func (i *ids) keep(host *reap.Child) {
+	r := i.reserve
+	if i.reserve = nil; r == nil {
+		return
+	}
+	go func() {
+		<-host.Done()
+		r.Release()
+	}()
+}
+
+// close lets go of what a start needed. Ids that no host keeps are free again.
+func (i *ids) close() {
+	if i.namespace != nil {
+		i.namespace.Close()
+	}
+	if i.reserve != nil {
+		i.reserve.Release()
+	}
+}
+
+// userNamespace makes a user namespace with the ids: a mount can be given ids by a namespace only.
+func (e *engine) userNamespace(i *ids) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making a user namespace: %w", err)
+	}
+	defer w.Close() // stops the holder
+	defer r.Close()
+	holder, err := e.reaper.Start("/proc/self/exe", []string{"capstan-dock", HoldCommand}, &syscall.ProcAttr{
+		Dir: "/", Files: []uintptr{r.Fd()}, Sys: i.attributes(0),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a user namespace: %w", err)
+	}
+	path := fmt.Sprintf("%d/ns/user", e.outerPID(holder.Pid))
+	fd, err := unix.Openat(int(e.machineProc.Fd()), path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the user namespace of a host: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "userns"), nil
+}

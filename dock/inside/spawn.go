@@ -1,0 +1,129 @@
+//go:build linux
+
+package inside
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/dock/reap"
+	"github.com/capstan-dev/capstan/dock/rootfs"
+	"github.com/capstan-dev/capstan/internal/logfile"
+)
+
+// spawn starts PID 1 of the host in new namespaces; channel is the other end of its SpecFD.
+func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
+	log, err := logfile.Open(filepath.Join(dir, "console.log"), maxConsole)
+	if err != nil {
+		return nil, nil, err
+	}
+	console, copied, err := logfile.Pipe(log)
+	if err != nil {
+		log.Close()
+		return nil, nil, err
+	}
+	defer console.Close()
+	go func() {
+		<-copied
+		log.Close()
+	}()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
+	}
+	defer null.Close()
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
+	}
+	defer theirs.Close()
+	child, err := e.startInit(root, &syscall.ProcAttr{
+		// No Dir: the host may have no right to enter its root by a path, so it starts in the working directory of share.
+		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + name},
+		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
+	})
+	if err != nil {
+		ours.Close()
+		return nil, nil, fmt.Errorf("making the namespaces of host %s: %w", name, err)
+	}
+	return child, ours, nil
+}
+
+// startInit starts PID 1 of a host in a user namespace of its own, and with it all other namespaces. What the host shares
+// with the machine is mounted before, from outside that namespace, so that root in the host can't change these mounts.
+func (e *engine) startInit(root string, attr *syscall.ProcAttr) (*reap.Child, error) {
+	ids, err := e.newIDs()
+	if err != nil {
+		return nil, err
+	}
+	defer ids.close()
+	attr.Sys = ids.attributes(hostNamespaces())
+	attr.Sys.Setsid = true
+	type result struct {
+		child *reap.Child
+		err   error
+	}
+	started := make(chan result, 1)
+	go func() {
+		// The thread gets a mount namespace of its own, which the child inherits a copy of, and ends with this goroutine.
+		runtime.LockOSThread()
+		if err := e.share(root, ids.namespace); err != nil {
+			started <- result{nil, err}
+			return
+		}
+		child, err := e.reaper.Start("/proc/self/exe", []string{"capstan-dock", "init"}, attr)
+		started <- result{child, err}
+	}()
+	r := <-started
+	if r.err != nil {
+		return nil, r.err
+	}
+	ids.keep(r.child)
+	return r.child, nil
+}
+
+// share mounts what a host shares with the machine, in a mount namespace of this thread, and enters the host's root.
+func (e *engine) share(root string, ids *os.File) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("making a mount namespace: %w", err)
+	}
+	if err := rootfs.Isolate(); err != nil {
+		return err
+	}
+	machine, err := rootfs.Inspect("/")
+	if err != nil {
+		return err
+	}
+	return rootfs.Share(root, ids, rootfs.PlanShared(machine, e.BinDir))
+}
+
+// hostNamespaces are those of a host.
+func hostNamespaces() uintptr {
+	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS |
+		syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC)
+	if _, err := os.Stat("/proc/self/ns/cgroup"); err == nil {
+		flags |= syscall.CLONE_NEWCGROUP
+	}
+	return flags
+}
+
+func socketPair() (ours net.Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	file := os.NewFile(uintptr(fds[0]), "host")
+	defer file.Close()
+	theirs = os.NewFile(uintptr(fds[1]), "dock")
+	if ours, err = net.FileConn(file); err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
