@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/repository"
 
 	"github.com/capstan-dev/capstan/clusterctl/podless"
+	"github.com/capstan-dev/capstan/internal/hint"
 )
 
 // ParseBinaries reads NAME=PATH, where NAME is a provider of the request, and returns absolute paths by NAME. It fails if a file can't run on this machine.
@@ -54,7 +55,10 @@ func ParseBinaries(given []string, request Request) (map[string]string, error) {
 			errs = append(errs, err, runnable(absolute))
 		}
 	}
-	return binaries, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, hint.Errorf("for example: --infrastructure docker --provider-binary docker=/opt/capd", "%w", err)
+	}
+	return binaries, nil
 }
 
 // machines are the architectures of Linux programs, as Go calls them.

@@ -45,6 +45,9 @@ type Options struct {
 	// Binaries are programs that run as processes of an embedded plane instead of the providers' Pods: absolute paths by names of providers, such as docker, or infrastructure-docker where
 	// there are several.
 	Binaries map[string]string
+	// Allow is asked before Binaries are installed: it lets the plane run them. Until done is called, no other client
+	// may install any. Default: they may run already.
+	Allow func(ctx context.Context, binaries map[string]string) (done func(), err error)
 	// Version is that of this binary, whose cluster templates are used where there is neither an embedded plane nor a repository of Capstan in the configuration.
 	Version string
 }
@@ -58,6 +61,9 @@ type Client struct {
 	Installed []Provider
 	own       ownRepositories
 	binaries  map[string]string
+	allow     func(ctx context.Context, binaries map[string]string) (done func(), err error)
+	// named is the management cluster as commands for the user name it; empty for the plane of this machine.
+	named upstream.Kubeconfig
 	// ports are those that processes got whose components this client has read, by the providers' labels: what one command installs is read before any of it is there.
 	ports map[string][]int
 }
@@ -86,10 +92,11 @@ func (p Provider) Label() string { return clusterctlv1.ManifestLabel(p.Name, p.T
 
 // Open makes a client. It fails if there is a kubeconfig and no management cluster answers.
 func Open(ctx context.Context, o Options) (*Client, error) {
-	c := &Client{binaries: o.Binaries, ports: map[string][]int{}}
+	c := &Client{binaries: o.Binaries, allow: o.Allow, ports: map[string][]int{}}
 	switch _, err := os.Stat(o.Kubeconfig); {
 	case err == nil:
 		c.Kubeconfig = upstream.Kubeconfig{Path: o.Kubeconfig, Context: o.Context}
+		c.named = c.Kubeconfig
 		if c.Installed, err = installed(ctx, c.Kubeconfig); err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
 // clusterctlConfigCommand shows which providers clusterctl knows.
@@ -15,21 +14,15 @@ func (a *app) clusterctlConfigCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := c.GetProvidersConfig()
+			known, err := c.Known()
 			if err != nil {
 				return err
 			}
-			type known struct {
-				Name string                    `json:"name"`
-				Type clusterctlv1.ProviderType `json:"type"`
-				URL  string                    `json:"url"`
+			rows := make([][]string, 0, len(known))
+			for _, p := range known {
+				rows = append(rows, []string{p.Name, string(p.Type), p.URL})
 			}
-			list, rows := make([]known, 0, len(all)), make([][]string, 0, len(all))
-			for _, p := range all {
-				list = append(list, known{p.Name(), p.Type(), p.URL()})
-				rows = append(rows, []string{p.Name(), string(p.Type()), p.URL()})
-			}
-			return a.print(format, list, func() error { return a.table([]string{"NAME", "TYPE", "URL"}, rows) })
+			return a.print(format, known, func() error { return a.table([]string{"NAME", "TYPE", "URL"}, rows) })
 		},
 	}
 	outputFlag(repositories, &format)

@@ -1,18 +1,23 @@
 package main
 
 import (
-	"slices"
-
 	"github.com/spf13/cobra"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+
+	"github.com/capstan-dev/capstan/clusterctl"
 )
 
 func (a *app) clusterctlGenerateCommand(t *target) *cobra.Command {
 	generate := &cobra.Command{Use: "generate", Short: "Generate the YAML of a cluster or of a provider"}
+	generate.AddCommand(a.clusterctlGenerateClusterCommand(t), a.clusterctlGenerateProviderCommand(t),
+		a.clusterctlGenerateYAMLCommand(t))
+	return generate
+}
+
+func (a *app) clusterctlGenerateClusterCommand(t *target) *cobra.Command {
 	var o upstream.GetClusterTemplateOptions
-	var source upstream.ProviderRepositorySourceOptions
-	var configMap upstream.ConfigMapSourceOptions
-	var from, path string
+	var source clusterctl.Source
+	var path string
 	var controlPlane, workers int64
 	cmd := &cobra.Command{
 		Use: "cluster NAME", Short: "Generate the YAML of a cluster from a template", Args: cobra.ExactArgs(1),
@@ -23,49 +28,36 @@ func (a *app) clusterctlGenerateCommand(t *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.Kubeconfig, o.ClusterName = c.Kubeconfig, args[0]
-			if o.TargetNamespace == "" {
-				o.TargetNamespace = a.namespace
-			}
-			if isSet(cmd, "control-plane-machine-count") {
+			o.ClusterName = args[0]
+			if cmd.Flags().Changed("control-plane-machine-count") {
 				o.ControlPlaneMachineCount = &controlPlane
 			}
-			if isSet(cmd, "worker-machine-count") {
+			if cmd.Flags().Changed("worker-machine-count") {
 				o.WorkerMachineCount = &workers
 			}
-			switch {
-			case from != "":
-				o.URLSource = &upstream.URLSourceOptions{URL: from}
-			case configMap.Name != "":
-				if configMap.Namespace == "" {
-					configMap.Namespace = a.namespace
-				}
-				o.ConfigMapSource = &configMap
-			default:
-				if source.InfrastructureProvider == "" && c.Kubeconfig.Path == "" {
-					source.InfrastructureProvider = c.Template()
-				}
-				o.ProviderRepositorySource = &source
-			}
-			template, err := c.GetClusterTemplate(cmd.Context(), o)
+			template, err := c.Generate(cmd.Context(), a.namespace, source, o)
 			if err != nil {
 				return err
 			}
 			if o.ListVariablesOnly {
-				return a.printVariables(template)
+				return a.printVariables(clusterctl.Variables(template))
 			}
 			return a.writeYAML(template.Yaml, path)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&source.InfrastructureProvider, "infrastructure", "i", "", "infrastructure provider whose template is used (default: the one that is installed)")
-	f.StringVarP(&source.Flavor, "flavor", "f", "", "variant of the template (default: the one without a name)")
-	f.StringVar(&from, "from", "", "URL or file of a template, - for stdin, instead of the provider's")
-	f.StringVar(&configMap.Name, "from-config-map", "", "ConfigMap with a template, instead of the provider's")
-	f.StringVar(&configMap.Namespace, "from-config-map-namespace", "", "namespace of the ConfigMap (default: --namespace)")
-	f.StringVar(&configMap.DataKey, "from-config-map-key", "", "key in the ConfigMap (default: template)")
+	f.StringVarP(&source.Repository.InfrastructureProvider, "infrastructure", "i", "",
+		"infrastructure provider whose template is used (default: the one that is installed)")
+	f.StringVarP(&source.Repository.Flavor, "flavor", "f", "",
+		"variant of the template (default: the one without a name)")
+	f.StringVar(&source.From, "from", "", "URL or file of a template, - for stdin, instead of the provider's")
+	f.StringVar(&source.ConfigMap.Name, "from-config-map", "", "ConfigMap with a template, instead of the provider's")
+	f.StringVar(&source.ConfigMap.Namespace, "from-config-map-namespace", "",
+		"namespace of the ConfigMap (default: --namespace)")
+	f.StringVar(&source.ConfigMap.DataKey, "from-config-map-key", "", "key in the ConfigMap (default: template)")
 	f.StringVar(&o.TargetNamespace, "target-namespace", "", "namespace of the cluster (default: --namespace)")
-	f.StringVar(&o.KubernetesVersion, "kubernetes-version", "", "Kubernetes version (default: variable KUBERNETES_VERSION)")
+	f.StringVar(&o.KubernetesVersion, "kubernetes-version", "",
+		"Kubernetes version (default: variable KUBERNETES_VERSION)")
 	f.Int64Var(&controlPlane, "control-plane-machine-count", 1, "number of control plane machines")
 	f.Int64Var(&workers, "worker-machine-count", 0, "number of workers")
 	f.BoolVar(&o.ListVariablesOnly, "list-variables", false, "print the variables of the template instead")
@@ -73,22 +65,18 @@ func (a *app) clusterctlGenerateCommand(t *target) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("from", "from-config-map", "infrastructure")
 	cmd.MarkFlagsMutuallyExclusive("from", "from-config-map", "flavor")
 	_ = cmd.RegisterFlagCompletionFunc("kubernetes-version", a.completeVersion)
-	generate.AddCommand(cmd, a.clusterctlGenerateProviderCommand(t), a.clusterctlGenerateYAMLCommand(t))
-	return generate
+	return cmd
 }
 
 // printVariables shows the variables of a template with their defaults.
-func (a *app) printVariables(template upstream.Template) error {
-	defaults := template.VariableMap()
-	names := template.Variables()
-	slices.Sort(names)
+func (a *app) printVariables(variables []clusterctl.Variable) error {
 	var rows [][]string
-	for _, name := range names {
+	for _, v := range variables {
 		value := "(required)"
-		if d := defaults[name]; d != nil {
-			value = dash(*d)
+		if v.Default != nil {
+			value = dash(*v.Default)
 		}
-		rows = append(rows, []string{name, value})
+		rows = append(rows, []string{v.Name, value})
 	}
 	return a.table([]string{"VARIABLE", "DEFAULT"}, rows)
 }

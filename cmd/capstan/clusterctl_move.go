@@ -1,62 +1,42 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// destination is where a move goes to, and how agents get there.
+// destination are the flags that say where a move goes to, and how agents get there.
 type destination struct {
-	kubeconfig  upstream.Kubeconfig
-	server, ca  string
-	agentsLimit time.Duration
+	clusterctl.HandOver
+
+	ca string
 }
 
 // handOver returns what the library wants to know about it.
-func (a *app) handOver(d *destination) (clusterctl.HandOver, error) {
-	h := clusterctl.HandOver{
-		Namespace: a.namespace, To: d.kubeconfig, Server: d.server, Timeout: d.agentsLimit,
-		Tell: func(text string) { fmt.Fprintln(a.err, text) },
-	}
-	if d.ca == "" {
-		return h, nil
-	}
-	var err error
-	if h.CA, err = os.ReadFile(d.ca); err != nil {
-		return h, fmt.Errorf("reading the certificate authority of the target: %w", err)
+func (a *app) handOver(d *destination) (h clusterctl.HandOver, err error) {
+	h = d.HandOver
+	h.Namespace, h.Tell = a.namespace, func(text string) { fmt.Fprintln(a.err, text) }
+	if d.ca != "" {
+		if h.CA, err = os.ReadFile(d.ca); err != nil {
+			return h, fmt.Errorf("reading the certificate authority of the target: %w", err)
+		}
 	}
 	return h, nil
 }
 
-// callOffLine is the command that takes back what was offered.
-func (a *app) callOffLine(t *target, d *destination) string {
-	return "capstan clusterctl move call-off" + moveFlags(a.namespace, upstream.Kubeconfig{Path: t.kubeconfig, Context: t.context}, d.kubeconfig)
-}
-
-// moveFlags are the flags of a command about a namespace, and the management clusters that it goes from and to. Pure.
-func moveFlags(namespace string, from, to upstream.Kubeconfig) string {
-	text := " -n " + clusterctl.Quote(namespace)
-	for _, f := range []struct{ name, value string }{
-		{"kubeconfig", from.Path}, {"kubeconfig-context", from.Context}, {"to-kubeconfig", to.Path}, {"to-kubeconfig-context", to.Context},
-	} {
-		if f.value != "" {
-			text += " --" + f.name + " " + clusterctl.Quote(f.value)
-		}
-	}
-	return text
+// noTarget is for a move to nowhere.
+func noTarget(advice string) error {
+	return hint("add --to-kubeconfig FILE"+advice, "no target was given")
 }
 
 func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 	var d destination
-	var dir directory
+	var save, restore string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "move", Short: "Move the clusters of a namespace to another management cluster", Args: cobra.NoArgs,
@@ -67,61 +47,73 @@ The agents of the hosts are told first, and go along; the machines on the hosts 
   capstan clusterctl move --to-kubeconfig other.kubeconfig
   capstan clusterctl move --to-directory saved`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.kubeconfig.Path == "" && !dryRun && !dir.given() {
-				return hint("add --to-kubeconfig FILE, or --dry-run to see what would move", "no target was given")
+			if d.To.Path == "" && !dryRun && save+restore == "" {
+				return noTarget(", or --dry-run to see what would move")
 			}
 			c, err := a.clusterctl(cmd, t, false)
 			if err != nil {
 				return err
 			}
-			if dir.given() {
-				return a.moveByDirectory(cmd.Context(), c, dir, d.kubeconfig)
-			}
-			if err := c.MayMove(cmd.Context(), a.namespace, d.kubeconfig); err != nil {
-				return err
-			}
-			if !dryRun {
-				if err := a.prepareMove(cmd.Context(), c, t, &d); err != nil {
+			switch ctx := cmd.Context(); {
+			case save != "":
+				if err := c.SaveClusters(ctx, a.namespace, save); err != nil {
 					return err
 				}
+				fmt.Fprintf(a.err, "Saved to %s; the files have credentials of the clusters in them.\n", save)
+				return nil
+			case restore != "":
+				return c.RestoreClusters(ctx, a.namespace, restore, d.To)
 			}
-			err = c.Move(cmd.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: d.kubeconfig, Namespace: a.namespace, DryRun: dryRun})
-			switch {
-			case errors.Is(err, clusterctl.ErrClassGone):
-				return hint("run: capstan down, then capstan up", "%w", err)
-			case err != nil:
-				return hint("clusters and their classes may be paused now, here or there: the same command names what resumes them here; see docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", a.namespace, err)
-			}
-			if !dryRun {
-				a.next("capstan clusterctl describe cluster NAME" + moveFlags(a.namespace, d.kubeconfig, upstream.Kubeconfig{}))
-			}
-			return nil
+			return a.moveClusters(cmd, c, &d, dryRun)
 		},
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&d.kubeconfig.Path, "to-kubeconfig", "", "kubeconfig of the management cluster that they go to")
-	flags.StringVar(&d.kubeconfig.Context, "to-kubeconfig-context", "", "context of that kubeconfig (default: the current one)")
-	flags.StringVar(&d.server, "agent-server", "", "URL by which the hosts reach that management cluster (default: as in its kubeconfig)")
-	flags.StringVar(&d.ca, "agent-ca", "", "file with the certificates, in PEM, that sign that server's (default: as in its kubeconfig)")
-	flags.DurationVar(&d.agentsLimit, "agent-timeout", 2*time.Minute, "how long to wait for the agents of the hosts")
+	flags.StringVar(&d.To.Path, "to-kubeconfig", "", "kubeconfig of the management cluster that they go to")
+	flags.StringVar(&d.To.Context, "to-kubeconfig-context", "",
+		"context of that kubeconfig (default: the current one)")
+	flags.StringVar(&d.Server, "agent-server", "",
+		"URL by which the hosts reach that management cluster (default: as in its kubeconfig)")
+	flags.StringVar(&d.ca, "agent-ca", "",
+		"file with the certificates, in PEM, that sign that server's (default: as in its kubeconfig)")
+	flags.DurationVar(&d.Timeout, "agent-timeout", 2*time.Minute, "how long to wait for the agents of the hosts")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "find out what would move, and move nothing; -v 1 shows it")
-	cmd.Flags().StringVar(&dir.to, "to-directory", "", "save the objects there, and leave them where they are")
-	cmd.Flags().StringVar(&dir.from, "from-directory", "", "restore what was saved there, into --to-kubeconfig (default: the management plane)")
+	cmd.Flags().StringVar(&save, "to-directory", "", "save the objects there, and leave them where they are")
+	cmd.Flags().StringVar(&restore, "from-directory", "",
+		"restore what was saved there, into --to-kubeconfig (default: the management plane)")
 	cmd.MarkFlagsMutuallyExclusive("to-directory", "from-directory", "dry-run")
 	cmd.MarkFlagsMutuallyExclusive("to-directory", "to-kubeconfig")
 	cmd.AddCommand(a.clusterctlMovePrepareCommand(t, &d), a.clusterctlMoveCallOffCommand(t, &d))
 	return cmd
 }
 
-func (a *app) prepareMove(ctx context.Context, c *clusterctl.Client, t *target, d *destination) error {
+func (a *app) moveClusters(cmd *cobra.Command, c *clusterctl.Client, d *destination, dryRun bool) error {
+	if dryRun {
+		d.ca = "" // nobody is told about it
+	}
 	h, err := a.handOver(d)
 	if err != nil {
 		return err
 	}
-	if err := c.HandOver(ctx, h); err != nil {
-		return hint("nothing has moved; take the offers back with: "+a.callOffLine(t, d), "handing agents over: %w", err)
+	if err := c.MoveClusters(cmd.Context(), h, dryRun); err != nil {
+		return err
+	}
+	if !dryRun {
+		a.next(clusterctl.DescribeCommand(h))
 	}
 	return nil
+}
+
+// openMove opens both sides of a move, for the commands that need a target.
+func (a *app) openMove(cmd *cobra.Command, t *target, d *destination) (*clusterctl.Client, clusterctl.HandOver, error) {
+	if d.To.Path == "" {
+		return nil, d.HandOver, noTarget("")
+	}
+	c, err := a.clusterctl(cmd, t, false)
+	if err != nil {
+		return nil, d.HandOver, err
+	}
+	h, err := a.handOver(d)
+	return c, h, err
 }
 
 func (a *app) clusterctlMovePrepareCommand(t *target, d *destination) *cobra.Command {
@@ -131,20 +123,14 @@ func (a *app) clusterctlMovePrepareCommand(t *target, d *destination) *cobra.Com
 Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doesn't.`,
 		Example: `  capstan clusterctl move prepare --to-kubeconfig other.kubeconfig && clusterctl move --to-kubeconfig other.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.kubeconfig.Path == "" {
-				return hint("add --to-kubeconfig FILE", "no target was given")
-			}
-			c, err := a.clusterctl(cmd, t, false)
+			c, h, err := a.openMove(cmd, t, d)
 			if err != nil {
 				return err
 			}
-			if err := c.MayMove(cmd.Context(), a.namespace, d.kubeconfig); err != nil {
+			if err := c.PrepareMove(cmd.Context(), h); err != nil {
 				return err
 			}
-			if err := a.prepareMove(cmd.Context(), c, t, d); err != nil {
-				return err
-			}
-			a.next("clusterctl move"+moveFlags(a.namespace, c.Kubeconfig, d.kubeconfig), a.callOffLine(t, d)+"   # if they are to stay after all")
+			a.next(c.MoveCommand(h), c.CallOffCommand(h)+"   # if they are to stay after all")
 			return nil
 		},
 	}
@@ -155,14 +141,7 @@ func (a *app) clusterctlMoveCallOffCommand(t *target, d *destination) *cobra.Com
 		Use: "call-off", Short: "Take back what agents were told about a move", Args: cobra.NoArgs,
 		Long: `Take back what the agents of the hosts of a namespace were told about another management cluster, remove what was made for them there, and wait until they have forgotten it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if d.kubeconfig.Path == "" {
-				return hint("add --to-kubeconfig FILE", "no target was given")
-			}
-			c, err := a.clusterctl(cmd, t, false)
-			if err != nil {
-				return err
-			}
-			h, err := a.handOver(d)
+			c, h, err := a.openMove(cmd, t, d)
 			if err != nil {
 				return err
 			}

@@ -2,10 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
-
-	"github.com/capstan-dev/capstan/clusterctl"
 )
 
 // clusterctlGenerateProviderCommand prints the components of a provider.
@@ -28,7 +25,7 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		kind, name, err := one(request)
+		kind, name, err := request.Only()
 		if err != nil {
 			return err
 		}
@@ -36,13 +33,13 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if o.TargetNamespace == "" && isSet(cmd, "namespace") {
+		if o.TargetNamespace == "" && cmd.Flags().Changed("namespace") {
 			o.TargetNamespace = a.namespace
 		}
 		o.SkipTemplateProcess = raw || describe
-		components, err := c.GenerateProvider(cmd.Context(), name, kind, o)
+		components, err := c.Components(cmd.Context(), kind, name, o)
 		if err != nil {
-			return hint("components are in the repository of a release, which --config names; this binary carries cluster templates only", "reading the components of %s %s: %w", kind, name, err)
+			return err
 		}
 		if describe {
 			return a.describeProvider(components)
@@ -52,22 +49,7 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 	return cmd
 }
 
-// one returns the only provider of a request.
-func one(request clusterctl.Request) (kind clusterctlv1.ProviderType, name string, err error) {
-	n := 0
-	for k, names := range request {
-		for _, ref := range names {
-			kind, name = k, ref
-			n++
-		}
-	}
-	if n != 1 {
-		return "", "", hint("for example: --infrastructure capstan", "%d providers are named, want one", n)
-	}
-	return kind, name, nil
-}
-
-// describeProvider tells what there is to know of a provider before it is installed.
+// describeProvider shows what there is to know of a provider before it is installed.
 func (a *app) describeProvider(components upstream.Components) error {
 	rows := [][]string{
 		{"Name", components.Name()}, {"Type", string(components.Type())}, {"URL", components.URL()}, {"Version", components.Version()},

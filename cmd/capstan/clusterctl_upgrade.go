@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 
 	"github.com/capstan-dev/capstan/clusterctl"
@@ -51,51 +49,32 @@ func (a *app) printPlans(plans []upstream.UpgradePlan) error {
 }
 
 func (a *app) clusterctlApplyCommand(t *target) *cobra.Command {
-	var contract string
+	var u clusterctl.Upgrade
 	var binaries []string
-	var wait bool
-	var timeout seconds
-	cmd := &cobra.Command{Use: "apply", Short: "Upgrade providers to the versions that are named, or to the newest of a contract", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "apply", Short: "Upgrade providers to the versions that are named, or to the newest of a contract",
+		Args: cobra.NoArgs,
+	}
 	providers := addProviderFlags(cmd)
-	cmd.Flags().StringVar(&contract, "contract", "", "upgrade all providers to their newest versions for this contract, such as v1beta2")
+	cmd.Flags().StringVar(&u.Contract, "contract", "",
+		"upgrade all providers to their newest versions for this contract, such as v1beta2")
 	binaryFlag(cmd, &binaries, providers)
-	waitFlags(cmd, &wait, &timeout)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		request, err := providers()
-		if err != nil {
+	waitFlags(cmd, &u.Wait, &u.WaitTimeout)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if u.Request, err = providers(); err != nil {
 			return err
 		}
-		if (contract == "") == (len(request) == 0) {
-			return hint("see what there is: capstan clusterctl upgrade plan", "either name providers with their versions, or --contract")
+		if err := u.Check(); err != nil {
+			return err
 		}
-		if err := t.useBinaries(binaries, request); err != nil {
+		if err := t.useBinaries(binaries, u.Request); err != nil {
 			return err
 		}
 		c, err := a.clusterctl(cmd, t, false)
 		if err != nil {
 			return err
 		}
-		if c.Embedded() && contract != "" {
-			return fmt.Errorf("--contract would upgrade all providers, of which some can't be upgraded alone: %w", clusterctl.ErrPartOfThePlane)
-		}
-		if err := c.MayChange(cmd.Context(), request); err != nil {
-			return err
-		}
-		done, err := a.allowBinaries(cmd.Context(), t)
-		if err != nil {
-			return err
-		}
-		defer done()
-		return c.ApplyUpgrade(cmd.Context(), upstream.ApplyUpgradeOptions{
-			Kubeconfig: c.Kubeconfig, Contract: contract, CoreProvider: core(request),
-			BootstrapProviders:        request[clusterctlv1.BootstrapProviderType],
-			ControlPlaneProviders:     request[clusterctlv1.ControlPlaneProviderType],
-			InfrastructureProviders:   request[clusterctlv1.InfrastructureProviderType],
-			IPAMProviders:             request[clusterctlv1.IPAMProviderType],
-			RuntimeExtensionProviders: request[clusterctlv1.RuntimeExtensionProviderType],
-			AddonProviders:            request[clusterctlv1.AddonProviderType],
-			WaitProviders:             wait, WaitProviderTimeout: time.Duration(timeout),
-		})
+		return c.Upgrade(cmd.Context(), u)
 	}
 	return cmd
 }

@@ -2,17 +2,13 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
-)
 
-// mostYAML bounds what is read to be converted.
-const mostYAML = 64 << 20
+	"github.com/capstan-dev/capstan/clusterctl"
+)
 
 // clusterctlGenerateYAMLCommand replaces the variables of any YAML.
 func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
@@ -78,8 +74,8 @@ func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
 		Use: "convert [FILE]", Short: "Convert Cluster API's objects to another API version; experimental upstream", Args: cobra.MaximumNArgs(1),
 		Example: "  capstan clusterctl convert cluster.yaml -o converted.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(upstream.SupportedTargetVersions, version) {
-				return hint("use --to-version "+strings.Join(upstream.SupportedTargetVersions, " or "), "objects can't be converted to version %q", version)
+			if err := clusterctl.MayConvertTo(version); err != nil {
+				return err
 			}
 			in := a.in
 			if len(args) > 0 {
@@ -90,12 +86,9 @@ func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
 				defer file.Close()
 				in = file
 			}
-			data, err := io.ReadAll(io.LimitReader(in, mostYAML+1))
+			data, err := clusterctl.ReadToConvert(in)
 			if err != nil {
-				return fmt.Errorf("reading what to convert: %w", err)
-			}
-			if len(data) > mostYAML {
-				return hint("convert it in parts", "what to convert has more than %d MiB", mostYAML>>20)
+				return err
 			}
 			c, err := a.clusterctl(cmd, t, true)
 			if err != nil {

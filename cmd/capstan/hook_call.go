@@ -99,7 +99,8 @@ func (a *app) clusterForHook(ctx context.Context, plane ctrlclient.Client, call 
 	return sample.Cluster(), nil
 }
 
-// hookOptions says whom to call: the server that is named, or the extensions of the plane. The caller must call release.
+// hookOptions says whom to call: the server that is named, or the extensions of the plane. The caller must call
+// release.
 func (a *app) hookOptions(ctx context.Context, plane ctrlclient.Client, call hookCall) (
 	o hookcall.Options, release func() error, err error,
 ) {

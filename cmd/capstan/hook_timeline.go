@@ -18,8 +18,8 @@ import (
 // existsTimeout bounds how long the timeline waits for the management plane, which it can do without.
 const existsTimeout = 3 * time.Second
 
-// stillCounts returns a function that reports whether a call can still hold something back; all can if nobody can tell. It asks the
-// management plane when it is first called.
+// stillCounts returns a function that reports whether a call can still hold something back; all can if nobody can
+// tell. It asks the management plane when it is first called.
 func (a *app) stillCounts(ctx context.Context) func(record.Call) bool {
 	known := sync.OnceValue(func() func(record.Call) bool {
 		ctx, cancel := context.WithTimeout(ctx, existsTimeout)

@@ -1,0 +1,125 @@
+package clusterctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// pausedAdvice is what to do when an operation on all clusters of a namespace has stopped half way.
+const pausedAdvice = "clusters and their classes may be paused now"
+
+// MoveClusters moves the clusters of a namespace, after the agents of their hosts have accepted the target. A dry run
+// needs no target, and finds out what would move.
+func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) error {
+	if dryRun {
+		if err := c.MayMove(ctx, h.Namespace, h.To); err != nil {
+			return err
+		}
+	} else if err := c.PrepareMove(ctx, h); err != nil {
+		return err
+	}
+	err := c.Move(ctx, upstream.MoveOptions{
+		FromKubeconfig: c.Kubeconfig, ToKubeconfig: h.To, Namespace: h.Namespace, DryRun: dryRun,
+	})
+	switch {
+	case errors.Is(err, ErrClassGone):
+		return hint.Errorf("run: capstan down, then capstan up", "%w", err)
+	case err != nil:
+		return hint.Errorf(pausedAdvice+", here or there: the same command names what resumes them here; see "+
+			"docs/clusterctl.md for how to go on", "moving the clusters of namespace %s: %w", h.Namespace, err)
+	}
+	return nil
+}
+
+// PrepareMove hands the agents of the hosts of a namespace over, for a move by whatever program.
+func (c *Client) PrepareMove(ctx context.Context, h HandOver) error {
+	if err := c.MayMove(ctx, h.Namespace, h.To); err != nil {
+		return err
+	}
+	if err := c.HandOver(ctx, h); err != nil {
+		return hint.Errorf("nothing has moved; take the offers back with: "+c.CallOffCommand(h),
+			"handing agents over: %w", err)
+	}
+	return nil
+}
+
+// SaveClusters saves the clusters of a namespace to a directory, with their credentials, and leaves them where they
+// are. Nobody tells the agents.
+func (c *Client) SaveClusters(ctx context.Context, namespace, directory string) error {
+	if err := isDirectory(directory); err != nil {
+		return err
+	}
+	if err := c.MaySave(ctx, namespace); err != nil {
+		return err
+	}
+	err := c.Move(ctx, upstream.MoveOptions{
+		FromKubeconfig: c.Kubeconfig, ToKubeconfig: c.Kubeconfig, Namespace: namespace, ToDirectory: directory,
+	})
+	if err != nil {
+		return hint.Errorf(pausedAdvice+": the same command names what resumes them (docs/clusterctl.md)",
+			"saving the clusters of namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// RestoreClusters restores what SaveClusters saved, into another management cluster or, if to is empty, into this one.
+func (c *Client) RestoreClusters(ctx context.Context, namespace, directory string, to upstream.Kubeconfig) error {
+	if err := isDirectory(directory); err != nil {
+		return err
+	}
+	if to.Path == "" {
+		to = c.Kubeconfig
+	}
+	err := c.Move(ctx, upstream.MoveOptions{
+		FromKubeconfig: c.Kubeconfig, ToKubeconfig: to, Namespace: namespace, FromDirectory: directory,
+	})
+	if err != nil {
+		return fmt.Errorf("restoring clusters from %s: %w", directory, err)
+	}
+	return nil
+}
+
+// isDirectory fails if there is no directory at path.
+func isDirectory(path string) error {
+	if info, err := os.Stat(path); err != nil {
+		return fmt.Errorf("looking for the directory: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", path)
+	}
+	return nil
+}
+
+// CallOffCommand returns the command that takes back what was offered.
+func (c *Client) CallOffCommand(h HandOver) string {
+	return "capstan clusterctl move call-off" + moveFlags(h.Namespace, c.named, h.To)
+}
+
+// MoveCommand returns the command by which clusterctl itself moves the clusters.
+func (c *Client) MoveCommand(h HandOver) string {
+	return "clusterctl move" + moveFlags(h.Namespace, c.Kubeconfig, h.To)
+}
+
+// DescribeCommand returns the command that shows a cluster where it has moved to.
+func DescribeCommand(h HandOver) string {
+	return "capstan clusterctl describe cluster NAME" + moveFlags(h.Namespace, h.To, upstream.Kubeconfig{})
+}
+
+// moveFlags are the flags of a command about a namespace, and the management clusters that it goes from and to. Pure.
+func moveFlags(namespace string, from, to upstream.Kubeconfig) string {
+	text := " -n " + Quote(namespace)
+	for _, f := range []struct{ name, value string }{
+		{"kubeconfig", from.Path}, {"kubeconfig-context", from.Context},
+		{"to-kubeconfig", to.Path}, {"to-kubeconfig-context", to.Context},
+	} {
+		if f.value != "" {
+			text += " --" + f.name + " " + Quote(f.value)
+		}
+	}
+	return text
+}

@@ -1,0 +1,51 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// TestAllowBinaries: who installs programs waits for others that do, and one that fails keeps nobody waiting.
+func TestAllowBinaries(t *testing.T) {
+	dir := home.Dir(t.TempDir())
+	if err := os.MkdirAll(dir.Plane(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	progress := func(e Event) { notes = append(notes, e.Text) }
+	allow := func(ctx context.Context, program string) (func(), error) {
+		return AllowBinaries(ctx, string(dir), map[string]string{"docker": program}, progress)
+	}
+	if _, err := allow(t.Context(), "not absolute"); err == nil || len(notes) > 0 {
+		t.Errorf("a path that is not absolute was accepted: %v, %q", err, notes)
+	}
+	done, err := allow(t.Context(), "/opt/first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "Provider docker runs as a process of the plane, /opt/first.") {
+		t.Errorf("the notes are %q", notes)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 3*lockPause)
+	defer cancel()
+	_, err = allow(short, "/opt/second")
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "--provider-binary is still at work") {
+		t.Errorf("a second one does not wait: %v", err)
+	}
+	go func() { time.Sleep(lockPause / 2); done() }()
+	if done, err = allow(t.Context(), "/opt/second"); err != nil {
+		t.Fatal(err)
+	}
+	done()
+	text, err := os.ReadFile(filepath.Join(dir.Plane(), "provider-binaries"))
+	if err != nil || string(text) != "/opt/first\n/opt/second\n" {
+		t.Errorf("%q may run, %v", text, err)
+	}
+}
