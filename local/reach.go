@@ -12,8 +12,10 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/plane/hooks"
 )
 
 // relayTimeout bounds making a relay, and deleting those that were made.
@@ -23,6 +25,24 @@ const relayTimeout = 10 * time.Second
 type Relays interface {
 	EnsureRelay(ctx context.Context, name, target string) (local string, err error)
 	DeleteRelay(ctx context.Context, name string) error
+}
+
+// ReachInstalled makes the extensions that are installed in the plane of a home directory reachable from outside of
+// its dock. Release must be called in the end.
+func ReachInstalled(ctx context.Context, homePath string, plane client.Reader) (
+	reached []runtimev1.ExtensionConfig, release func() error, err error,
+) {
+	installed, err := hooks.Installed(ctx, plane)
+	if err != nil {
+		return nil, nil, err
+	}
+	docked := dock.Connect(homePath)
+	reached, undo, err := ReachExtensions(ctx, docked, installed)
+	if err != nil {
+		docked.Close()
+		return nil, nil, err
+	}
+	return reached, func() error { defer docked.Close(); return undo() }, nil
 }
 
 // ReachExtensions makes extensions of the plane reachable from outside of the dock, in which they listen. It returns

@@ -71,6 +71,19 @@ func (a *app) clusterctl(cmd *cobra.Command, t *target, offline bool) (*clusterc
 	return found.Open(ctx, kubeconfig)
 }
 
+// onCluster is what a command does with the library; without a management cluster only if that may be.
+func (a *app) onCluster(
+	t *target, offline bool, do func(ctx context.Context, c *clusterctl.Client, args []string) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.clusterctl(cmd, t, offline)
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), c, args)
+	}
+}
+
 // stopped reports whether the management plane is known not to run.
 func (a *app) stopped(ctx context.Context) bool {
 	s, err := a.status(ctx)
@@ -99,13 +112,9 @@ func (a *app) clusterctlAlphaCommand(t *target) *cobra.Command {
 			Use: verb + " KIND/NAME...", Short: verb + " the rollout of MachineDeployments and KubeadmControlPlanes",
 			Args:    cobra.MinimumNArgs(1),
 			Example: "  capstan clusterctl alpha rollout " + verb + " machinedeployment/blue-md-0",
-			RunE: func(cmd *cobra.Command, args []string) error {
-				c, err := a.clusterctl(cmd, t, false)
-				if err != nil {
-					return err
-				}
-				return c.Rollout(cmd.Context(), verb, a.namespace, args)
-			},
+			RunE: a.onCluster(t, false, func(ctx context.Context, c *clusterctl.Client, args []string) error {
+				return c.Rollout(ctx, verb, a.namespace, args)
+			}),
 		})
 	}
 	return alpha

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/clusterctl"
 )
 
 // clusterctlConfigCommand shows which providers clusterctl knows.
@@ -9,11 +13,7 @@ func (a *app) clusterctlConfigCommand(t *target) *cobra.Command {
 	var format string
 	repositories := &cobra.Command{
 		Use: "repositories", Short: "List the providers that are known, and where they come from", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.clusterctl(cmd, t, true)
-			if err != nil {
-				return err
-			}
+		RunE: a.onCluster(t, true, func(_ context.Context, c *clusterctl.Client, _ []string) error {
 			known, err := c.Known()
 			if err != nil {
 				return err
@@ -23,7 +23,7 @@ func (a *app) clusterctlConfigCommand(t *target) *cobra.Command {
 				rows = append(rows, []string{p.Name, string(p.Type), p.URL})
 			}
 			return a.print(format, known, func() error { return a.table([]string{"NAME", "TYPE", "URL"}, rows) })
-		},
+		}),
 	}
 	outputFlag(repositories, &format)
 	config := &cobra.Command{Use: "config", Short: "Show clusterctl's configuration"}

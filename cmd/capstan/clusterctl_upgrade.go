@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,17 +14,13 @@ func (a *app) clusterctlUpgradeCommand(t *target) *cobra.Command {
 	upgrade := &cobra.Command{Use: "upgrade", Short: "Upgrade providers"}
 	plan := &cobra.Command{
 		Use: "plan", Short: "Show which newer versions of providers there are", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.clusterctl(cmd, t, false)
-			if err != nil {
-				return err
-			}
-			plans, err := c.PlanUpgrade(cmd.Context(), upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig})
+		RunE: a.onCluster(t, false, func(ctx context.Context, c *clusterctl.Client, _ []string) error {
+			plans, err := c.PlanUpgrade(ctx, upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig})
 			if err != nil {
 				return err
 			}
 			return a.printPlans(plans)
-		},
+		}),
 	}
 	upgrade.AddCommand(plan, a.clusterctlApplyCommand(t))
 	return upgrade

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -18,17 +19,13 @@ func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
 		Use: "yaml", Short: "Replace the variables of a YAML", Args: cobra.NoArgs,
 		Example: `  capstan clusterctl generate yaml --from cluster-template.yaml
   capstan clusterctl generate yaml --list-variables < cluster-template.yaml`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.clusterctl(cmd, t, true)
-			if err != nil {
-				return err
-			}
+		RunE: a.onCluster(t, true, func(ctx context.Context, c *clusterctl.Client, _ []string) error {
 			if from == "-" {
 				o.ReaderSource = &upstream.ReaderSourceOptions{Reader: a.in}
 			} else {
 				o.URLSource = &upstream.URLSourceOptions{URL: from}
 			}
-			printer, err := c.ProcessYAML(cmd.Context(), o)
+			printer, err := c.ProcessYAML(ctx, o)
 			if err != nil {
 				return err
 			}
@@ -39,7 +36,7 @@ func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
 				fmt.Fprintln(a.out, name)
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&from, "from", "-", "file or URL; - is standard input")
 	cmd.Flags().BoolVar(&o.SkipTemplateProcess, "list-variables", false, "print the names of the variables instead")

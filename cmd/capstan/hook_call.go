@@ -11,7 +11,6 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/local"
-	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/hookcall"
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
@@ -120,17 +119,8 @@ func (a *app) hookOptions(ctx context.Context, plane ctrlclient.Client, call hoo
 	if own == nil {
 		o.Certificate = func() (*tls.Certificate, error) { return local.UserCertificate(a.home.Kubeconfig()) }
 	}
-	installed, err := hooks.Installed(ctx, plane)
-	if err != nil {
-		return o, nil, err
-	}
-	docked := a.dock()
-	o.Extensions, release, err = local.ReachExtensions(ctx, docked, installed)
-	if err != nil {
-		docked.Close()
-		return o, nil, err
-	}
-	return o, func() error { defer docked.Close(); return release() }, nil
+	o.Extensions, release, err = local.ReachInstalled(ctx, string(a.home), plane)
+	return o, release, err
 }
 
 func (a *app) hookAnswerTable(answers []hookcall.Answer) error {

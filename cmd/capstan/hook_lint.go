@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,15 +110,7 @@ func (l hookLint) releases() (rules.Releases, error) {
 func (a *app) findingTable(findings []rules.Finding) error {
 	rows := make([][]string, 0, len(findings))
 	for _, f := range findings {
-		hooks := make([]string, len(f.Hooks))
-		for i, h := range f.Hooks {
-			hooks[i] = hookName(h)
-		}
-		where := strings.Join(hooks, ",")
-		if len(hooks) > 3 {
-			where = fmt.Sprintf("%s and %d more", strings.Join(hooks[:2], ","), len(hooks)-2)
-		}
-		rows = append(rows, []string{string(f.Severity), f.Rule, where, dash(f.Path), f.Message})
+		rows = append(rows, []string{string(f.Severity), f.Rule, f.HookNames(), dash(f.Path), f.Message})
 	}
 	if len(rows) == 0 {
 		return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 
@@ -84,18 +85,9 @@ func (a *app) installedExtensions(ctx context.Context, file string) ([]runtimev1
 func (a *app) impactTable(impacts []rules.Impact) error {
 	rows := make([][]string, 0, len(impacts))
 	for _, i := range impacts {
-		verdict, why := "ok", ""
-		if i.Verdict != "" {
-			verdict = string(i.Verdict)
-			why = i.Findings[0].Message
-			if i.Findings[0].Path != "" {
-				why = i.Findings[0].Path + ": " + why
-			}
-			if more := len(i.Findings) - 1; more > 0 {
-				why += fmt.Sprintf(" (and %d more)", more)
-			}
-		}
-		rows = append(rows, []string{i.Extension, i.Handler, hookName(i.Hook), verdict, dash(oneLine(why, 140))})
+		verdict := cmp.Or(string(i.Verdict), "ok")
+		why := dash(oneLine(i.Why(), 140))
+		rows = append(rows, []string{i.Extension, i.Handler, hookName(i.Hook), verdict, why})
 	}
 	return a.table([]string{"EXTENSION", "HANDLER", "HOOK", "VERDICT", "WHY"}, rows)
 }

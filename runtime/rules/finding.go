@@ -32,6 +32,18 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
+// HookNames returns the names of the hooks, in short: no more than three, then how many more there are.
+func (f Finding) HookNames() string {
+	names := make([]string, len(f.Hooks))
+	for i, h := range f.Hooks {
+		names[i] = h[strings.LastIndex(h, "/")+1:]
+	}
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:2], ","), len(names)-2)
+	}
+	return strings.Join(names, ",")
+}
+
 // String gives the finding in one line.
 func (f Finding) String() string {
 	hooks := ""

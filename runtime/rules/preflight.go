@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -21,6 +22,21 @@ type Impact struct {
 	Verdict Severity `json:"verdict,omitempty"`
 	// Findings are the changes of its hook.
 	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Why returns the first finding, and how many more there are; empty if nothing changes for the handler.
+func (i Impact) Why() string {
+	if len(i.Findings) == 0 {
+		return ""
+	}
+	why := i.Findings[0].Message
+	if path := i.Findings[0].Path; path != "" {
+		why = path + ": " + why
+	}
+	if more := len(i.Findings) - 1; more > 0 {
+		why += fmt.Sprintf(" (and %d more)", more)
+	}
+	return why
 }
 
 // Preflight says what an upgrade from one release to another means for the extensions that are installed (RC-23). It goes by the handlers in the
