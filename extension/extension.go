@@ -1,24 +1,23 @@
-// Package extension is the runtime extension that Capstan ships.
+// Package extension is the runtime extension that Capstan ships. It composes parts, each a package of its own with
+// handlers that are switched by settings of the ExtensionConfig and by a label of each Cluster:
 //
-// It has several parts, each with handlers of its own, which are switched by settings of the ExtensionConfig and by a label of each Cluster:
+//   - capacity: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
+//   - window: upgrades wait for given times.
+//   - addon: manifests are applied to new clusters, and again when their version changes.
+//   - verify: workers wait until the control plane is right after its upgrade, the next upgrade until everything is.
+//   - backup: upgrades and deletions wait for a verified snapshot of the cluster's etcd.
 //
-//   - [Capacity]: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
-//   - [MaintenanceWindow]: upgrades wait for given times.
-//   - [AddOns]: manifests are applied to new clusters, and again when their version changes.
-//   - [Verification]: workers wait until the control plane is right after its upgrade, the next upgrade until everything is.
-//   - [BackupBeforeUpgrade], [BackupBeforeDelete]: upgrades and deletions wait for a verified snapshot of the cluster's etcd.
-//
-// Moments that no part is about are recorded in the log. [New] gives it as an http.Handler; [Config] is the ExtensionConfig that registers it.
-// docs/lifecycle-extensions.md is for those who use it.
+// Package part says what a part is. Moments that no part is about are recorded in the log. [New] makes an http.Handler
+// of it all; [Config] is the ExtensionConfig that registers it. docs/lifecycle-extensions.md is for those who use it.
 //
 // It is built with the public Runtime SDK alone, and runs in a process of its own (RX-30).
 package extension
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +30,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/addon"
 	"github.com/capstan-dev/capstan/extension/backup"
+	"github.com/capstan-dev/capstan/extension/capacity"
+	"github.com/capstan-dev/capstan/extension/part"
+	"github.com/capstan-dev/capstan/extension/record"
+	"github.com/capstan-dev/capstan/extension/verify"
+	"github.com/capstan-dev/capstan/extension/window"
+	"github.com/capstan-dev/capstan/extension/workload"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/server"
 )
@@ -42,7 +48,7 @@ const Name = "capstan"
 // Options of the extension.
 type Options struct {
 	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, and the ConfigMaps with add-ons and Secrets with kubeconfigs, with a scheme
-	// like [Scheme]. It must not be a cache, see [Gate].
+	// like [Scheme]. It must not be a cache, see capacity.New.
 	Reader client.Reader
 	// Events makes Events of Clusters. Default: none are made.
 	Events client.Writer
@@ -66,11 +72,11 @@ type Options struct {
 type Extension struct {
 	*server.Server
 
-	backups *backup.Runner
+	parts []part.Part
 }
 
-// Close ends backups that are being taken, and waits for that.
-func (e *Extension) Close() { e.backups.Close() }
+// Close stops backups that are being taken, and waits for that.
+func (e *Extension) Close() { part.Close(e.parts...) }
 
 // New makes the extension.
 func New(options Options) (*Extension, error) {
@@ -83,59 +89,47 @@ func New(options Options) (*Extension, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	settings, err := Settings()
+	parts, err := parts(options)
 	if err != nil {
 		return nil, err
 	}
-	all := handlers{settings: settings, parts: parts()}
-	gate := NewGate(options.Reader)
-	windows := keeper{now: options.Now}
-	drift, err := newDriftMetric(options.Metrics)
+	handlers, err := part.Handlers(options.Log, parts...)
 	if err != nil {
 		return nil, err
 	}
+	served, err := server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
+		append(handlers, record.Handlers(options.Log)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &Extension{Server: served, parts: parts}, nil
+}
+
+// parts makes all parts. Handlers of one hook are called in their order.
+func parts(options Options) ([]part.Part, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, fmt.Errorf("registering types: %w", err)
 	}
-	addOns := &addOns{
-		reader: options.Reader, scheme: scheme, drift: drift,
-		announce: announcer{writer: options.Events, log: options.Log, now: options.Now},
-	}
-	verification := &verification{addOns: addOns, patience: cmp.Or(options.Patience, verifyFor)}
-	recorder := recorder{log: options.Log}
-	runner, err := backup.New(backup.Options{
-		Reader: options.Reader, Tool: backup.Tool{Path: options.Bundle}, Directory: options.Backups, Replicas: options.Replicas, Log: options.Log,
+	addOns, err := addon.New(addon.Options{
+		Reader: options.Reader, Scheme: scheme, Events: options.Events,
+		Log: options.Log, Metrics: options.Metrics, Now: options.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	backups := backups{runner: runner, windows: windows}
-	served, err := server.New(server.Options{Log: options.Log, Metrics: options.Metrics, Catalog: hook.ClusterAPI()},
-		handle(all, Capacity, hook.BeforeClusterCreate, "capacity", unset(gate.BeforeClusterCreate)),
-		handle(all, Capacity, hook.BeforeControlPlaneUpgrade, "capacity-control-plane", unset(gate.BeforeControlPlaneUpgrade)),
-		handle(all, Capacity, hook.BeforeWorkersUpgrade, "capacity-workers", unset(gate.BeforeWorkersUpgrade)),
-		handle(all, MaintenanceWindow, hook.BeforeClusterUpgrade, "window-upgrade", windows.beforeClusterUpgrade),
-		handle(all, MaintenanceWindow, hook.BeforeControlPlaneUpgrade, "window-control-plane", windows.beforeControlPlaneUpgrade),
-		handle(all, MaintenanceWindow, hook.BeforeWorkersUpgrade, "window-workers", windows.beforeWorkersUpgrade),
-		handle(all, AddOns, hook.AfterControlPlaneInitialized, "add-ons-create", addOns.afterControlPlaneInitialized, server.Timeout(workloadTimeout)),
-		handle(all, AddOns, hook.BeforeClusterUpgrade, "add-ons-before-upgrade", addOns.beforeClusterUpgrade, server.Timeout(workloadTimeout), server.IgnoreFailures()),
-		handle(all, AddOns, hook.AfterControlPlaneUpgrade, "add-ons-control-plane", addOns.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
-		handle(all, AddOns, hook.AfterClusterUpgrade, "add-ons-upgrade", addOns.afterClusterUpgrade, server.Timeout(workloadTimeout)),
-		handle(all, BackupBeforeUpgrade, hook.BeforeClusterUpgrade, "backup-upgrade", backups.beforeClusterUpgrade),
-		handle(all, BackupBeforeDelete, hook.BeforeClusterDelete, "backup-delete", backups.beforeClusterDelete),
-		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", recorder.afterControlPlaneInitialized, server.IgnoreFailures()),
-		handle(all, Verification, hook.AfterControlPlaneUpgrade, "verification-control-plane", verification.afterControlPlaneUpgrade, server.Timeout(workloadTimeout)),
-		handle(all, Verification, hook.AfterClusterUpgrade, "verification-upgrade", verification.afterClusterUpgrade, server.Timeout(workloadTimeout)),
-		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", recorder.afterControlPlaneUpgrade, server.IgnoreFailures()),
-		server.Handle(hook.AfterWorkersUpgrade, "record-workers", recorder.afterWorkersUpgrade, server.IgnoreFailures()),
-		server.Handle(hook.AfterClusterUpgrade, "record-upgrade", recorder.afterClusterUpgrade, server.IgnoreFailures()),
-		server.Handle(hook.BeforeClusterDelete, "record-delete", recorder.beforeClusterDelete, server.IgnoreFailures()),
-	)
+	backups, err := backup.New(backup.Options{
+		Reader: options.Reader, Tool: backup.Tool{Path: options.Bundle}, Directory: options.Backups,
+		Replicas: options.Replicas, Log: options.Log, Now: options.Now,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &Extension{Server: served, backups: runner}, nil
+	return slices.Concat(
+		[]part.Part{capacity.New(options.Reader), window.New(options.Now), addOns},
+		backups,
+		[]part.Part{verify.New(verify.Options{Reader: options.Reader, Scheme: scheme, Patience: options.Patience})},
+	), nil
 }
 
 // Scheme holds the types that the extension reads and writes, here and in workload clusters.
@@ -154,7 +148,7 @@ func Mapper() meta.RESTMapper {
 	mapper.Add(clusterv1.GroupVersion.WithKind("Cluster"), meta.RESTScopeNamespace)
 	mapper.Add(clusterv1.GroupVersion.WithKind("Machine"), meta.RESTScopeNamespace)
 	mapper.Add(clusterv1.GroupVersion.WithKind("MachineDeployment"), meta.RESTScopeNamespace)
-	mapper.Add(kubeadmControlPlane, meta.RESTScopeNamespace)
+	mapper.Add(workload.KubeadmControlPlane, meta.RESTScopeNamespace)
 	mapper.AddSpecific(clusterv1.GroupVersion.WithKind("ClusterClass"),
 		clusterv1.GroupVersion.WithResource("clusterclasses"), clusterv1.GroupVersion.WithResource("clusterclass"), meta.RESTScopeNamespace)
 	mapper.Add(infrav1.GroupVersion.WithKind("CapstanHost"), meta.RESTScopeNamespace)

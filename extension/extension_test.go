@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,12 +15,14 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/part/parttest"
+	"github.com/capstan-dev/capstan/extension/workload"
 	"github.com/capstan-dev/capstan/runtime/client"
 )
 
 // The extension behind TLS, registered with Config and called by the client that the management plane uses.
 func TestExtensionIsCalled(t *testing.T) {
-	w := newWorld(2)
+	w := parttest.NewWorld(2)
 	handler, err := New(Options{Reader: w})
 	if err != nil {
 		t.Fatal(err)
@@ -59,18 +62,18 @@ func TestExtensionIsCalled(t *testing.T) {
 		}
 	}
 
-	cluster := newCluster("mine", 1, 2)
+	cluster := parttest.NewCluster("mine", 1, 2)
 	created := &runtimehooksv1.BeforeClusterCreateResponse{}
 	err = calls.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, &cluster, &runtimehooksv1.BeforeClusterCreateRequest{Cluster: cluster}, created)
 	if err != nil || created.RetryAfterSeconds != 5 || !strings.HasPrefix(created.Message, "cluster needs 3 hosts, 2 of 2 are free") {
 		t.Errorf("got %+v, %v", created, err)
 	}
-	w.mu.Lock()
-	w.hosts = newWorld(4).hosts
-	for i := range 3 { // it was made after all
-		w.hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: cluster.Name}
-	}
-	w.mu.Unlock()
+	w.Change(func() {
+		w.Hosts = parttest.NewWorld(4).Hosts
+		for i := range 3 { // it was made after all
+			w.Hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: cluster.Name}
+		}
+	})
 	for name, call := range map[string]struct {
 		hook     any
 		request  runtimehooksv1.RequestObject
@@ -98,6 +101,8 @@ func TestExtensionIsCalled(t *testing.T) {
 	}
 }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func TestNewNeedsAReader(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("an extension without a Reader was made")
@@ -110,7 +115,7 @@ func TestMapper(t *testing.T) {
 		clusterv1.GroupVersion.WithKind("ClusterClass"):      "clusterclasses",
 		clusterv1.GroupVersion.WithKind("Machine"):           "machines",
 		clusterv1.GroupVersion.WithKind("MachineDeployment"): "machinedeployments",
-		kubeadmControlPlane:                                  "kubeadmcontrolplanes",
+		workload.KubeadmControlPlane:                         "kubeadmcontrolplanes",
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"):      "configmaps",
 		corev1.SchemeGroupVersion.WithKind("Secret"):         "secrets",
 		corev1.SchemeGroupVersion.WithKind("Event"):          "events",

@@ -16,6 +16,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/capstan-dev/capstan/extension/addon"
+	"github.com/capstan-dev/capstan/extension/part/parttest"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
@@ -43,10 +44,10 @@ func TestAWorkloadClusterThatHangs(t *testing.T) {
 	hangs := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
 	t.Cleanup(hangs.Close)
 	t.Cleanup(func() { close(end) })
-	w := newWorld(2)
+	w := parttest.NewWorld(2)
 	cluster := sample.Cluster()
-	w.kubeconfigs = map[string][]byte{cluster.Namespace + "/" + cluster.Name + "-kubeconfig": kubeconfigOf(t, hangs)}
-	w.addOns = []corev1.ConfigMap{{
+	w.Kubeconfigs = map[string][]byte{cluster.Namespace + "/" + cluster.Name + "-kubeconfig": kubeconfigOf(t, hangs)}
+	w.AddOns = []corev1.ConfigMap{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop", Labels: map[string]string{addon.Label: "shop"}},
 		Data:       map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
 	}}

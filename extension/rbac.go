@@ -6,6 +6,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/workload"
 )
 
 // ClusterRole gives all rights that the extension needs (RX-36). config/extension/rbac.yaml has the same.
@@ -21,13 +22,13 @@ func ClusterRole() *rbacv1.ClusterRole {
 			{APIGroups: []string{infrav1.GroupVersion.Group}, Resources: []string{"capstanhosts"}, Verbs: []string{"list"}},
 			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters", "machines", "machinedeployments"}, Verbs: []string{"list"}},
 			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusterclasses"}, Verbs: []string{"get"}},
-			{APIGroups: []string{controlPlaneGroup}, Resources: []string{"kubeadmcontrolplanes"}, Verbs: []string{"get"}},
+			{
+				APIGroups: []string{workload.KubeadmControlPlane.Group}, Resources: []string{"kubeadmcontrolplanes"},
+				Verbs: []string{"get"},
+			},
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}, // add-ons
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},     // kubeconfigs and authorities of workload clusters
 			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}},   // drift of add-ons
 		},
 	}
 }
-
-// controlPlaneGroup has the control planes of kubeadm.
-const controlPlaneGroup = "controlplane.cluster.x-k8s.io"

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-var server *apiserver.Server
+var api *apiserver.Server
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -36,14 +36,14 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	server = s
+	api = s
 	return m.Run()
 }
 
 // cluster is the API server without add-ons of a test before, reached by the kubeconfig that a Secret would have.
 func cluster(t *testing.T) client.Client {
 	t.Helper()
-	config, err := workload.Config(server.Kubeconfig)
+	config, err := workload.Config(api.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-dev/capstan/runtime/server"
+	"github.com/capstan-dev/capstan/extension/finding"
+	"github.com/capstan-dev/capstan/extension/part"
+	"github.com/capstan-dev/capstan/extension/workload"
 )
 
 const (
@@ -40,13 +42,26 @@ const (
 	rememberFor = time.Hour
 )
 
-// kubeadmKind is the control plane that has an etcd which can be backed up.
-const kubeadmKind = "KubeadmControlPlane"
+// Reasons of what the part finds.
+const (
+	// ReasonVerified: there is a backup, and it was verified.
+	ReasonVerified = "BackupVerified"
+	// ReasonNotNeeded: the cluster has nothing that could be backed up from here.
+	ReasonNotNeeded = "BackupNotNeeded"
+	// ReasonFailed: a try failed.
+	ReasonFailed = "BackupFailed"
+	// ReasonRunning: a try runs.
+	ReasonRunning = "BackupRunning"
+	// ReasonTooMany: too many clusters wait for theirs.
+	ReasonTooMany = "TooManyBackups"
+	// ReasonNoPlace: backups have no place.
+	ReasonNoPlace = "NoPlaceForBackups"
+)
 
 // ErrNoPlace says that nothing tells where backups are to be kept, so none are taken.
 var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or set a bucket")
 
-// Options of a [Runner].
+// Options of the part.
 type Options struct {
 	// Reader reads the Secrets of clusters. Required.
 	Reader client.Reader
@@ -58,11 +73,13 @@ type Options struct {
 	Replicas *Replicas
 	// Log gets a line for each backup. Default: none.
 	Log *slog.Logger
+	// Now returns the time, for maintenance windows. Default: time.Now.
+	Now func() time.Time
 }
 
-// Runner takes backups that calls of hooks wait for. Make it with [New], and Close it. A call waits for at most five seconds; a backup that takes
-// longer goes on while the hook is blocked.
-type Runner struct {
+// runner takes backups that calls of hooks wait for. Make it with newRunner, and close it. A call waits for at most
+// five seconds; a backup that takes longer goes on while the hook is blocked.
+type runner struct {
 	options Options
 	take    func(context.Context, Job) (Manifest, error)
 	now     func() time.Time
@@ -84,46 +101,49 @@ type try struct {
 	ended    chan struct{} // closed at the end
 	began    time.Time
 	kubeadm  bool   // the control plane is kubeadm's, so it has authorities of its own
-	doing    string // guarded by Runner.mu, like all below
+	doing    string // guarded by runner.mu, like all below
 	failures int
 	err      error
 	retry    time.Time
 }
 
-// New makes a Runner.
-func New(options Options) (*Runner, error) {
+func newRunner(options Options) (*runner, error) {
 	if options.Reader == nil {
 		return nil, errors.New("making the part that takes backups: it needs a Reader for Secrets")
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{options: options, now: time.Now, slots: make(chan struct{}, parallel), jobs: map[key]*try{}}
+	r := &runner{options: options, now: time.Now, slots: make(chan struct{}, parallel), jobs: map[key]*try{}}
 	r.take = r.takeNow
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
 
-// Close ends backups that run and waits for them.
-func (r *Runner) Close() {
+// close stops backups that run and waits for them.
+func (r *runner) close() {
 	r.cancel()
 	r.wait.Wait()
 }
 
-// Ensure makes sure that there is a fresh backup of a cluster for a reason. It gives a message when there is one, or when none is needed, and
-// else an error that blocks the hook: a [server.Wait]. It gives [ErrNoPlace] if backups can't be kept.
-func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (message string, err error) {
+// ensure makes sure that there is a fresh backup of a cluster for a reason. The Cluster goes on when there is one, or
+// when none is needed. The error is [ErrNoPlace] if backups can't be kept.
+func (r *runner) ensure(
+	ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy,
+) (answer part.Answer, err error) {
 	have, err := r.look(ctx, cluster, reason, policy)
 	if errors.Is(err, ErrNoPlace) {
-		return "", err
+		return answer, err
 	}
 	if err == nil && have != nil {
-		return verified(have), nil
+		return part.Pass(finding.Finding{Reason: ReasonVerified, Message: verified(have)}), nil
 	}
 	// What is wrong with the store is found again by the try, and counts as one.
-	t, err := r.start(cluster, reason, policy)
-	if err != nil {
-		return "", err
+	t := r.start(cluster, reason, policy)
+	if t == nil {
+		return part.Hold(askAgain, finding.Finding{
+			Reason: ReasonTooMany, Message: "backups of too many clusters are waited for: this one has to wait",
+		}), nil
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -132,11 +152,13 @@ func (r *Runner) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason 
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return r.judge(t, policy.GoOn)
+	return r.judge(t, policy.GoOn), nil
 }
 
 // look finds a backup that is there already; nil if there is none.
-func (r *Runner) look(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (*Manifest, error) {
+func (r *runner) look(
+	ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy,
+) (*Manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	store, end, err := r.store(ctx, policy)
@@ -148,7 +170,7 @@ func (r *Runner) look(ctx context.Context, cluster *clusterv1.Cluster, reason st
 }
 
 // store gives where backups are kept; end must be called if there is no error.
-func (r *Runner) store(ctx context.Context, policy Policy) (store Store, end func(), err error) {
+func (r *runner) store(ctx context.Context, policy Policy) (store Store, end func(), err error) {
 	if policy.Place.Bucket == "" {
 		if r.options.Directory == "" {
 			return nil, nil, ErrNoPlace
@@ -186,8 +208,9 @@ func verified(m *Manifest) string {
 	return fmt.Sprintf("backup %s of %d KiB at revision %d was verified", m.Name, m.Size>>10, m.Revision)
 }
 
-// start gives the try that runs for a cluster, and begins one if none does and it is time.
-func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy) (*try, error) {
+// start returns the try that runs for a cluster, and begins one if none does and it is time. It is nil if too many
+// clusters wait for theirs.
+func (r *runner) start(cluster *clusterv1.Cluster, reason string, policy Policy) *try {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := key{string(cluster.UID), reason}
@@ -195,22 +218,22 @@ func (r *Runner) start(cluster *clusterv1.Cluster, reason string, policy Policy)
 	failures := 0
 	if last != nil {
 		if !last.isEnded() || r.now().Before(last.retry) {
-			return last, nil
+			return last
 		}
 		failures = last.failures
 	}
 	r.forget()
 	if len(r.jobs) >= maxJobs {
-		return nil, server.Wait(askAgain, "backups of too many clusters are waited for: this one has to wait")
+		return nil
 	}
 	t := &try{
-		ended: make(chan struct{}), began: r.now(), kubeadm: cluster.Spec.ControlPlaneRef.Kind == kubeadmKind,
+		ended: make(chan struct{}), began: r.now(), kubeadm: workload.HasKubeadm(cluster),
 		doing: "waiting for backups of other clusters", failures: failures,
 	}
 	r.jobs[k] = t
 	cluster = cluster.DeepCopy()
 	r.wait.Go(func() { r.run(t, cluster, reason, policy) })
-	return t, nil
+	return t
 }
 
 func (t *try) isEnded() bool {
@@ -223,7 +246,7 @@ func (t *try) isEnded() bool {
 }
 
 // forget drops tries that nobody has asked for since long.
-func (r *Runner) forget() {
+func (r *runner) forget() {
 	for k, t := range r.jobs {
 		if t.isEnded() && r.now().Sub(t.began) > rememberFor {
 			delete(r.jobs, k)
@@ -232,7 +255,7 @@ func (r *Runner) forget() {
 }
 
 // run is one try.
-func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy) {
+func (r *runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy) {
 	defer close(t.ended)
 	ctx, cancel := context.WithTimeout(r.ctx, queueFor+policy.Timeout)
 	defer cancel()
@@ -251,7 +274,9 @@ func (r *Runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy P
 }
 
 // inTurn takes a backup when neither another replica nor too many others of this one do. If another replica has taken it meanwhile, that one counts.
-func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy) (m Manifest, err error) {
+func (r *runner) inTurn(
+	ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy,
+) (m Manifest, err error) {
 	store, end, err := r.store(ctx, policy)
 	if err != nil {
 		return m, err
@@ -300,13 +325,15 @@ func (r *Runner) inTurn(ctx context.Context, t *try, cluster *clusterv1.Cluster,
 }
 
 // initialized gives ErrNotInitialized for a kubeadm control plane that never answered: Cluster API makes the Secrets of a cluster before its first machine.
-func (r *Runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) error {
+func (r *runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) error {
 	ref := cluster.Spec.ControlPlaneRef
-	if ref.Kind != kubeadmKind {
+	if !workload.HasKubeadm(cluster) {
 		return nil
 	}
 	controlPlane := &unstructured.Unstructured{}
-	controlPlane.SetGroupVersionKind(schema.GroupVersionKind{Group: ref.APIGroup, Version: "v1beta2", Kind: ref.Kind})
+	controlPlane.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: ref.APIGroup, Version: workload.KubeadmControlPlane.Version, Kind: ref.Kind,
+	})
 	err := r.options.Reader.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, controlPlane)
 	if apierrors.IsNotFound(err) {
 		return nil // deleted meanwhile: what is there can be seen from the Secrets
@@ -321,25 +348,27 @@ func (r *Runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) er
 }
 
 // judge says what a try means for the hook.
-func (r *Runner) judge(t *try, goOn bool) (string, error) {
+func (r *runner) judge(t *try, goOn bool) part.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case errors.Is(t.err, ErrNotInitialized), errors.Is(t.err, ErrElsewhere), errors.Is(t.err, ErrNoAuthority) && !t.kubeadm:
-		return "no backup is taken: " + t.err.Error(), nil
+		return part.Pass(finding.Finding{Reason: ReasonNotNeeded, Message: "no backup is taken: " + t.err.Error()})
 	case t.err != nil && goOn && t.failures >= tries:
-		return fmt.Sprintf("no backup was taken, %d tries failed: %v", t.failures, t.err), nil
+		message := fmt.Sprintf("no backup was taken, %d tries failed: %v", t.failures, t.err)
+		return part.Pass(finding.Finding{Reason: ReasonFailed, Message: message})
 	case t.err != nil:
-		pause := max(t.retry.Sub(r.now()), time.Second)
-		return "", server.Wait(pause, fmt.Sprintf("backup of etcd failed (try %d), is tried again: %v", t.failures, t.err))
+		message := fmt.Sprintf("backup of etcd failed (try %d), is tried again: %v", t.failures, t.err)
+		return part.Hold(t.retry.Sub(r.now()), finding.Finding{Reason: ReasonFailed, Message: message})
 	case t.isEnded():
-		return t.doing, nil
+		return part.Pass(finding.Finding{Reason: ReasonVerified, Message: t.doing})
 	}
-	return "", server.Wait(askAgain, fmt.Sprintf("backup of etcd since %s: %s", t.began.UTC().Format("15:04:05 MST"), t.doing))
+	message := fmt.Sprintf("backup of etcd since %s: %s", t.began.UTC().Format("15:04:05 MST"), t.doing)
+	return part.Hold(askAgain, finding.Finding{Reason: ReasonRunning, Message: message})
 }
 
 // takeNow takes one backup.
-func (r *Runner) takeNow(ctx context.Context, job Job) (m Manifest, err error) {
+func (r *runner) takeNow(ctx context.Context, job Job) (m Manifest, err error) {
 	if job.Access, err = ReadAccess(ctx, r.options.Reader, job.Namespace, job.Cluster); err != nil {
 		return m, err
 	}

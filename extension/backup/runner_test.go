@@ -22,14 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/extension/setting"
+	"github.com/capstan-dev/capstan/extension/workload"
 )
 
 // noReader is never asked: takes are the tests' own.
 type noReader struct{ client.Reader }
 
-// world is a Runner whose takes do what a test says.
+// world is a runner whose takes do what a test says.
 type world struct {
-	*Runner
+	*runner
 	policy Policy
 	takes  atomic.Int32
 }
@@ -42,12 +43,12 @@ func newWorld(t *testing.T, options Options, take func(context.Context) error) *
 	if options.Directory == "" {
 		options.Directory = filepath.Join(t.TempDir(), "backups")
 	}
-	r, err := New(options)
+	r, err := newRunner(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.Close)
-	w := &world{Runner: r, policy: defaults(t)}
+	t.Cleanup(r.close)
+	w := &world{runner: r, policy: defaults(t)}
 	file, data := filepath.Join(t.TempDir(), "snapshot"), []byte("data")
 	sum := sha256.Sum256(data)
 	if err := os.WriteFile(file, data, 0o600); err != nil {
@@ -85,6 +86,18 @@ func defaults(t *testing.T) Policy {
 
 func blue() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "1"}}
+}
+
+// Ensure returns what the hook says: a message, or the error that holds it.
+func (w *world) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (string, error) {
+	answer, err := w.ensure(ctx, cluster, reason, policy)
+	if err == nil && answer.Reason == "" {
+		err = errors.New("the answer has no reason: " + answer.Message)
+	}
+	if err := errors.Join(err, answer.Err()); err != nil {
+		return "", err
+	}
+	return answer.Message, nil
 }
 
 func (w *world) upgrade(ctx context.Context, to string) (string, error) {
@@ -261,7 +274,7 @@ func TestAControlPlaneThatNeverCameUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Options{Reader: c.reader}, func(context.Context) error { return nil })
 			cluster := blue()
-			cluster.Spec.ControlPlaneRef.Kind, cluster.Spec.ControlPlaneRef.Name = kubeadmKind, "blue"
+			cluster.Spec.ControlPlaneRef.Kind, cluster.Spec.ControlPlaneRef.Name = workload.KubeadmControlPlane.Kind, "blue"
 			message, err := w.Ensure(t.Context(), cluster, ReasonDelete, w.policy)
 			if text := fmt.Sprint(message, err); !strings.Contains(text, c.want) || w.takes.Load() != c.takes {
 				t.Errorf("%d takes, %s; want %d, %s", w.takes.Load(), text, c.takes, c.want)
@@ -286,12 +299,12 @@ func TestWhatNeedsNoBackup(t *testing.T) {
 }
 
 func TestNoPlace(t *testing.T) {
-	r, err := New(Options{Reader: noReader{}})
+	r, err := newRunner(Options{Reader: noReader{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	if _, err := r.Ensure(t.Context(), blue(), ReasonDelete, defaults(t)); !errors.Is(err, ErrNoPlace) {
+	defer r.close()
+	if _, err := r.ensure(t.Context(), blue(), ReasonDelete, defaults(t)); !errors.Is(err, ErrNoPlace) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/capstan-dev/capstan/extension/finding"
 )
 
 // State says why a host can or can't be had.
@@ -88,22 +90,38 @@ type Words struct {
 type Decision struct {
 	// Fits is true if the inventory can hold the cluster.
 	Fits bool
-	// Message says why, in numbers, and what to do.
-	Message string
+	// Finding says why, in numbers, and what to do.
+	finding.Finding
 }
 
-// Decide tells whether the hosts can hold the cluster beside the others.
+// Reasons of a decision.
+const (
+	// ReasonNoHostsNeeded: the cluster needs none.
+	ReasonNoHostsNeeded = "NoHostsNeeded"
+	// ReasonEnoughHosts: there are as many as it needs.
+	ReasonEnoughHosts = "EnoughHosts"
+	// ReasonTooFewHosts: there are fewer than that, wherever they are.
+	ReasonTooFewHosts = "TooFewHosts"
+	// ReasonTooFewHostsInZone: there are too few in one zone that it asks for.
+	ReasonTooFewHostsInZone = "TooFewHostsInZone"
+	// ReasonZonesShared: there are enough in each zone by itself, but others are promised some of them.
+	ReasonZonesShared = "ZonesShared"
+)
+
+// Decide reports whether the hosts can hold the cluster beside the others.
 func Decide(hosts []Host, others []Cluster, cluster Cluster) Decision {
 	needs := compact(cluster.Needs)
 	if total(needs) == 0 {
-		return Decision{Fits: true, Message: "cluster needs no hosts"}
+		none := finding.Finding{Reason: ReasonNoHostsNeeded, Message: "cluster needs no hosts"}
+		return Decision{Fits: true, Finding: none}
 	}
 	inventory := newInventory(hosts)
 	promises := promises(hosts, inventory, others, cluster)
 	if inventory.holds(promises, needs) {
-		return Decision{Fits: true, Message: describe(hosts, inventory, promises, "", needs, cluster.Words).text()}
+		all := describe(hosts, inventory, promises, "", needs, cluster.Words)
+		return Decision{Fits: true, Finding: finding.Finding{Reason: ReasonEnoughHosts, Message: all.text()}}
 	}
-	return Decision{Message: explain(hosts, inventory, promises, needs, cluster.Words)}
+	return Decision{Finding: explain(hosts, inventory, promises, needs, cluster.Words)}
 }
 
 // promises gives the needs that come before those of the cluster.

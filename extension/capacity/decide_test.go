@@ -3,6 +3,7 @@ package capacity
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -40,6 +41,21 @@ func cluster(name string, minute int, needs ...Need) Cluster {
 
 func admitted(name string, needs ...Need) Cluster {
 	return Cluster{Name: name, Created: morning, Admitted: true, Needs: needs}
+}
+
+// reasonOf returns the reason that belongs to a message.
+func reasonOf(fits bool, message string) string {
+	switch {
+	case message == "cluster needs no hosts":
+		return ReasonNoHostsNeeded
+	case fits:
+		return ReasonEnoughHosts
+	case strings.Contains(message, "but not all of them in the zones"):
+		return ReasonZonesShared
+	case strings.HasSuffix(message, "add hosts there, or change the failure domains"):
+		return ReasonTooFewHostsInZone
+	}
+	return ReasonTooFewHosts
 }
 
 func TestDecide(t *testing.T) {
@@ -188,6 +204,9 @@ func TestDecide(t *testing.T) {
 			got := Decide(c.hosts, c.others, cluster("mine", 1, c.needs...))
 			if got.Fits != c.fits || got.Message != c.want {
 				t.Errorf("%t %q\nwant %t %q", got.Fits, got.Message, c.fits, c.want)
+			}
+			if reason := reasonOf(c.fits, c.want); got.Reason != reason {
+				t.Errorf("the reason of %q is %s, want %s", got.Message, got.Reason, reason)
 			}
 		})
 	}

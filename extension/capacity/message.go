@@ -4,24 +4,27 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/capstan-dev/capstan/extension/finding"
 )
 
 // explain names what is missing: hosts altogether, or hosts in a zone.
-func explain(hosts []Host, inventory inventory, promised, needs []Need, words Words) string {
+func explain(hosts []Host, inventory inventory, promised, needs []Need, words Words) finding.Finding {
 	if all := describe(hosts, inventory, promised, "", needs, words); all.available < all.needed {
-		return all.short()
+		return finding.Finding{Reason: ReasonTooFewHosts, Message: all.short()}
 	}
 	for _, need := range needs {
 		if need.Zone == "" {
 			continue
 		}
 		if there := describe(hosts, inventory, promised, need.Zone, needs, words); there.available < there.needed {
-			return there.short()
+			return finding.Finding{Reason: ReasonTooFewHostsInZone, Message: there.short()}
 		}
 	}
 	// Each sort alone can be had, all together can't: others are promised hosts here or there.
 	all := describe(hosts, inventory, promised, "", needs, words)
-	return fmt.Sprintf("%s, but not all of them in the zones that it asks for: add hosts there, or change the failure domains", all.text())
+	return finding.Finding{Reason: ReasonZonesShared, Message: all.text() +
+		", but not all of them in the zones that it asks for: add hosts there, or change the failure domains"}
 }
 
 // picture is the state of the hosts in one zone, or in all.

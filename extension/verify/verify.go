@@ -1,11 +1,16 @@
-// Package verify decides whether a workload cluster is right after its version has changed. It only computes: [Problems] is a function of what was seen,
-// and names each node, component and check that is not right.
+// Package verify is the part of the extension that holds the next step of an upgrade until what has the new version is
+// right.
+//
+// [New] makes the part, which looks at the workload cluster. [Findings] only computes: it is a chain of checks over
+// what was seen, and names each node, component and check that is not right.
 package verify
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/capstan-dev/capstan/extension/finding"
 )
 
 // State is what was seen of a cluster.
@@ -63,19 +68,67 @@ var components = []string{"kube-apiserver", "kube-controller-manager", "kube-sch
 // etcd is a part of it, unless it is elsewhere; it has a version of its own.
 const etcd = "etcd"
 
-// Problems names everything that is not right with a cluster that shall have this version, the control plane alone or workers, too. None: all is right.
-func Problems(state State, version string, workers bool) []string {
-	var problems []string
-	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	for _, check := range state.NotReady {
-		say("the API server is not ready: %s", check)
+// Reasons of what the part finds.
+const (
+	ReasonVerified              = "Verified"
+	ReasonNothing               = "NothingToVerify"
+	ReasonUnreachable           = "ClusterUnreachable"
+	ReasonAPIServerNotReady     = "APIServerNotReady"
+	ReasonAPIServerVersion      = "APIServerVersion"
+	ReasonNoControlPlaneMachine = "NoControlPlaneMachine"
+	ReasonNoNode                = "NoNode"
+	ReasonNodeNotReady          = "NodeNotReady"
+	ReasonNodeVersion           = "NodeVersion"
+	ReasonNoPod                 = "NoPod"
+	ReasonPodNotReady           = "PodNotReady"
+	ReasonPodVersion            = "PodVersion"
+	ReasonAddOnOutstanding      = "AddOnOutstanding"
+)
+
+// check is one look at what was seen. It returns what is not right.
+type check func(state State, version string, workers bool) []finding.Finding
+
+// checks in the order in which people read what they find.
+var checks = []check{apiServerIsReady, apiServerHasVersion, controlPlaneHasMachines, machinesAreRight, addOnsAreApplied}
+
+// Findings names everything that is not right with a cluster that shall have this version, the control plane alone or
+// workers, too. None: all is right.
+func Findings(state State, version string, workers bool) []finding.Finding {
+	var found []finding.Finding
+	for _, check := range checks {
+		found = append(found, check(state, version, workers)...)
 	}
-	if len(state.NotReady) == 0 && !same(state.ServerVersion, version) {
-		say("the API server has version %s, not %s", state.ServerVersion, version)
+	return found
+}
+
+func say(reason, format string, args ...any) finding.Finding {
+	return finding.Finding{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func apiServerIsReady(state State, _ string, _ bool) (found []finding.Finding) {
+	for _, failed := range state.NotReady {
+		found = append(found, say(ReasonAPIServerNotReady, "the API server is not ready: %s", failed))
 	}
-	if state.StaticPods && !slices.ContainsFunc(state.Machines, func(m Machine) bool { return m.ControlPlane }) {
-		say("the control plane has no Machines")
+	return found
+}
+
+// apiServerHasVersion asks only an API server that is ready.
+func apiServerHasVersion(state State, version string, _ bool) (found []finding.Finding) {
+	if len(state.NotReady) > 0 || same(state.ServerVersion, version) {
+		return nil
 	}
+	return append(found, say(ReasonAPIServerVersion, "the API server has version %s, not %s", state.ServerVersion, version))
+}
+
+func controlPlaneHasMachines(state State, _ string, _ bool) []finding.Finding {
+	if !state.StaticPods || slices.ContainsFunc(state.Machines, func(m Machine) bool { return m.ControlPlane }) {
+		return nil
+	}
+	return []finding.Finding{say(ReasonNoControlPlaneMachine, "the control plane has no Machines")}
+}
+
+// machinesAreRight looks at the Node of each Machine, and at the static Pods on those of the control plane.
+func machinesAreRight(state State, version string, workers bool) (found []finding.Finding) {
 	for _, m := range state.Machines {
 		if !m.ControlPlane && !workers {
 			continue
@@ -83,43 +136,47 @@ func Problems(state State, version string, workers bool) []string {
 		node := find(state.Nodes, func(n Node) bool { return n.Name == m.Node })
 		switch {
 		case m.Node == "":
-			say("Machine %s has no Node yet", m.Name)
+			found = append(found, say(ReasonNoNode, "Machine %s has no Node yet", m.Name))
 			continue
 		case node == nil:
-			say("Node %s of Machine %s does not exist", m.Node, m.Name)
+			found = append(found, say(ReasonNoNode, "Node %s of Machine %s does not exist", m.Node, m.Name))
 			continue
 		case !node.Ready:
-			say("Node %s is not Ready (%s)", node.Name, node.Reason)
+			found = append(found, say(ReasonNodeNotReady, "Node %s is not Ready (%s)", node.Name, node.Reason))
 		}
 		if !same(node.Version, version) {
-			say("Node %s has version %s, not %s", node.Name, node.Version, version)
+			found = append(found, say(ReasonNodeVersion, "Node %s has version %s, not %s", node.Name, node.Version, version))
 		}
 		if m.ControlPlane && state.StaticPods {
-			problems = append(problems, podProblems(state.Pods, m.Node, version)...)
+			found = append(found, podsAreRight(state.Pods, m.Node, version)...)
 		}
 	}
-	for _, name := range state.AddOns {
-		say("add-on %s is not as it is wanted", name)
-	}
-	return problems
+	return found
 }
 
-// podProblems names what is not right with the control plane on one node.
-func podProblems(pods []Pod, node, version string) []string {
-	var problems []string
+// podsAreRight looks at the control plane on one node.
+func podsAreRight(pods []Pod, node, version string) (found []finding.Finding) {
 	for _, component := range append(slices.Clone(components), etcd) {
 		pod := find(pods, func(p Pod) bool { return p.Component == component && p.Node == node })
 		switch {
 		case pod == nil && component == etcd:
 		case pod == nil:
-			problems = append(problems, fmt.Sprintf("%s on Node %s has no Pod", component, node))
+			found = append(found, say(ReasonNoPod, "%s on Node %s has no Pod", component, node))
 		case !pod.Ready:
-			problems = append(problems, fmt.Sprintf("%s on Node %s is not Ready", component, node))
+			found = append(found, say(ReasonPodNotReady, "%s on Node %s is not Ready", component, node))
 		case component != etcd && !same(tag(pod.Image), version):
-			problems = append(problems, fmt.Sprintf("%s on Node %s has version %s, not %s", component, node, tag(pod.Image), version))
+			found = append(found, say(ReasonPodVersion, "%s on Node %s has version %s, not %s",
+				component, node, tag(pod.Image), version))
 		}
 	}
-	return problems
+	return found
+}
+
+func addOnsAreApplied(state State, _ string, _ bool) (found []finding.Finding) {
+	for _, name := range state.AddOns {
+		found = append(found, say(ReasonAddOnOutstanding, "add-on %s is not as it is wanted", name))
+	}
+	return found
 }
 
 func find[T any](all []T, is func(T) bool) *T {

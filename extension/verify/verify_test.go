@@ -1,10 +1,13 @@
 package verify
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
+
+var camelCase = regexp.MustCompile(`^([A-Z][A-Za-z]+)+$`)
 
 const version = "v1.36.3"
 
@@ -23,7 +26,7 @@ func right() State {
 	return s
 }
 
-func TestProblems(t *testing.T) {
+func TestFindings(t *testing.T) {
 	pod := func(s *State, component string) *Pod {
 		return &s.Pods[slices.IndexFunc(s.Pods, func(p Pod) bool { return p.Component == component })]
 	}
@@ -59,7 +62,14 @@ func TestProblems(t *testing.T) {
 			for workers, want := range map[bool]string{false: c.controlPlane, true: c.all} {
 				state := right()
 				c.change(&state)
-				if got := strings.Join(Problems(state, version, workers), "; "); got != want {
+				var messages []string
+				for _, found := range Findings(state, version, workers) {
+					if !camelCase.MatchString(found.Reason) {
+						t.Errorf("the reason of %q is %q", found.Message, found.Reason)
+					}
+					messages = append(messages, found.Message)
+				}
+				if got := strings.Join(messages, "; "); got != want {
 					t.Errorf("with workers %t: %s, want %s", workers, got, want)
 				}
 			}

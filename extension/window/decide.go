@@ -3,6 +3,8 @@ package window
 import (
 	"fmt"
 	"time"
+
+	"github.com/capstan-dev/capstan/extension/finding"
 )
 
 // Decision says what a moment is.
@@ -15,7 +17,7 @@ type Decision struct {
 	Next time.Time
 }
 
-// Decide tells whether one of the windows is open.
+// Decide reports whether one of the windows is open.
 func Decide(windows []Window, now time.Time) Decision {
 	if len(windows) == 0 {
 		return Decision{Open: true}
@@ -80,15 +82,27 @@ func shows(moment, wall time.Time) bool {
 	return moment.Day() == wall.Day() && moment.Hour() == wall.Hour() && moment.Minute() == wall.Minute()
 }
 
-// String gives the decision as people read it. Its text stays the same until a window opens or closes.
-func (d Decision) String() string {
+// Reasons of a decision.
+const (
+	// ReasonNoWindows: there are none, so it is always time.
+	ReasonNoWindows = "NoMaintenanceWindows"
+	// ReasonOpen: a window is open.
+	ReasonOpen = "MaintenanceWindowOpen"
+	// ReasonClosed: none is.
+	ReasonClosed = "MaintenanceWindowClosed"
+)
+
+// Finding returns the decision as people read it. It stays the same until a window opens or closes.
+func (d Decision) Finding() finding.Finding {
 	switch {
 	case d.Open && d.Until.IsZero():
-		return "there are no maintenance windows"
+		return finding.Finding{Reason: ReasonNoWindows, Message: "there are no maintenance windows"}
 	case d.Open:
-		return "the maintenance window is open until " + text(d.Until)
+		return finding.Finding{Reason: ReasonOpen, Message: "the maintenance window is open until " + text(d.Until)}
 	}
-	return "outside of the maintenance windows, the next one opens " + text(d.Next)
+	return finding.Finding{
+		Reason: ReasonClosed, Message: "outside of the maintenance windows, the next one opens " + text(d.Next),
+	}
 }
 
 func text(t time.Time) string {

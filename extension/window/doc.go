@@ -1,5 +1,7 @@
-// Package window decides whether it is time for maintenance. It only computes: [Parse] reads windows as people write them, [Decide] says whether
-// one is open at a moment, and if not, when the next one opens.
+// Package window is the part of the extension that holds upgrades outside of maintenance windows.
+//
+// [New] makes the part. [Parse] and [Decide] only compute: [Parse] reads windows as people write them, [Decide] says
+// whether one is open at a moment, and if not, when the next one opens.
 //
 // A window is written as days, start, duration and time zone:
 //

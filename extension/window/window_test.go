@@ -88,8 +88,15 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := Decide(windows, now).String(); got != c.want {
-				t.Errorf("%s\nwant %s", got, c.want)
+			got, reason := Decide(windows, now).Finding(), ReasonNoWindows
+			switch {
+			case strings.HasPrefix(c.want, "outside"):
+				reason = ReasonClosed
+			case strings.Contains(c.want, "is open"):
+				reason = ReasonOpen
+			}
+			if got.Message != c.want || got.Reason != reason {
+				t.Errorf("%+v\nwant %s, %s", got, reason, c.want)
 			}
 		})
 	}

@@ -24,6 +24,11 @@ import (
 )
 
 const (
+	// HookTimeout is how long callers wait for a hook that works in a workload cluster.
+	HookTimeout = 30 * time.Second
+	// HookRetry is how soon a Cluster is asked about again that did not answer, or is not right.
+	HookRetry = 5 * time.Second
+
 	// requestTimeout bounds one request to a workload cluster.
 	requestTimeout = 8 * time.Second
 	// connections that may be open to one workload cluster.

@@ -1,28 +1,21 @@
-package extension
+package capacity
 
 import (
 	"context"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/extension/capacity"
-)
-
-const (
-	pageSize = 500
-	// maxObjects bounds each list.
-	maxObjects = 10_000
+	"github.com/capstan-dev/capstan/extension/paging"
 )
 
 // snapshot is what the gate knows about one namespace.
 type snapshot struct {
 	reader   client.Reader
-	hosts    []capacity.Host
+	hosts    []Host
 	clusters []clusterv1.Cluster
 	classes  map[client.ObjectKey]*clusterv1.ClusterClass // read so far; nil if there is none
 }
@@ -30,7 +23,8 @@ type snapshot struct {
 // read lists hosts and Clusters of a namespace. Hosts come last: a claim made meanwhile makes the picture darker, never brighter.
 func read(ctx context.Context, reader client.Reader, namespace string) (*snapshot, error) {
 	s := &snapshot{reader: reader, classes: map[client.ObjectKey]*clusterv1.ClusterClass{}}
-	err := pages(ctx, reader, namespace, "Clusters", func() *clusterv1.ClusterList { return &clusterv1.ClusterList{} },
+	err := paging.List(ctx, source(reader, namespace, "Clusters"),
+		func() *clusterv1.ClusterList { return &clusterv1.ClusterList{} },
 		func(list *clusterv1.ClusterList) int {
 			s.clusters = append(s.clusters, list.Items...)
 			return len(s.clusters)
@@ -38,7 +32,8 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*snapsho
 	if err != nil {
 		return nil, err
 	}
-	err = pages(ctx, reader, namespace, "CapstanHosts", func() *infrav1.CapstanHostList { return &infrav1.CapstanHostList{} },
+	err = paging.List(ctx, source(reader, namespace, "CapstanHosts"),
+		func() *infrav1.CapstanHostList { return &infrav1.CapstanHostList{} },
 		func(list *infrav1.CapstanHostList) int {
 			for i := range list.Items {
 				s.hosts = append(s.hosts, hostOf(&list.Items[i]))
@@ -48,53 +43,38 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*snapsho
 	return s, err
 }
 
-// pages lists in bounded pages; add tells how many objects there are so far.
-func pages[L client.ObjectList](ctx context.Context, reader client.Reader, namespace, what string, empty func() L, add func(L) int) error {
-	for next := ""; ; {
-		list := empty()
-		err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
-		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			return fmt.Errorf("listing %s: their CRD is not installed in the management cluster", what)
-		}
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", what, err)
-		}
-		if add(list) > maxObjects {
-			return errTooMany(what)
-		}
-		if next = list.GetContinue(); next == "" {
-			return nil
-		}
-	}
+// source says that the gate lists these objects.
+func source(reader client.Reader, namespace, what string) paging.Source {
+	return paging.Source{Reader: reader, Namespace: namespace, What: what, By: "the capacity gate"}
 }
 
 // hostOf sums up a host. The claim counts before the phase: it is in spec, and a phase may be late.
-func hostOf(host *infrav1.CapstanHost) capacity.Host {
-	h := capacity.Host{Zone: host.Spec.Zone, Versions: host.Status.KubernetesVersions}
+func hostOf(host *infrav1.CapstanHost) Host {
+	h := Host{Zone: host.Spec.Zone, Versions: host.Status.KubernetesVersions}
 	claim := host.Spec.Claim
 	switch {
 	case host.Status.Phase == infrav1.HostQuarantined:
-		h.State = capacity.Quarantined
+		h.State = Quarantined
 	case claim != nil && claim.Released:
-		h.State = capacity.Cleaning
+		h.State = Cleaning
 	case claim != nil:
-		h.State, h.Cluster = capacity.Claimed, claim.Cluster
+		h.State, h.Cluster = Claimed, claim.Cluster
 	case host.Spec.Unschedulable || !host.DeletionTimestamp.IsZero():
-		h.State = capacity.Unschedulable
+		h.State = Unschedulable
 	case host.Status.Phase == infrav1.HostOff || host.Status.Phase == infrav1.HostAvailable:
-		h.State = capacity.Free
+		h.State = Free
 	case host.Status.Phase == infrav1.HostOffline:
-		h.State = capacity.Offline
+		h.State = Offline
 	case host.Status.Phase == infrav1.HostCleaning:
-		h.State = capacity.Cleaning
+		h.State = Cleaning
 	default:
-		h.State = capacity.Enrolling
+		h.State = Enrolling
 	}
 	return h
 }
 
 // wanted gives what the Cluster in question needs; ours is false if none of its machines are Capstan's.
-func (s *snapshot) wanted(ctx context.Context, cluster *clusterv1.Cluster) (wanted capacity.Cluster, ours bool, err error) {
+func (s *snapshot) wanted(ctx context.Context, cluster *clusterv1.Cluster) (wanted Cluster, ours bool, err error) {
 	class, err := s.class(ctx, cluster)
 	if err != nil {
 		return wanted, false, err
@@ -102,20 +82,22 @@ func (s *snapshot) wanted(ctx context.Context, cluster *clusterv1.Cluster) (want
 	if class == nil {
 		return wanted, false, fmt.Errorf("reading ClusterClass %s: it does not exist", cluster.GetClassKey())
 	}
-	wanted = capacity.Cluster{Name: cluster.Name, Created: cluster.CreationTimestamp.Time, Needs: needs(cluster, class)}
+	wanted = Cluster{Name: cluster.Name, Created: cluster.CreationTimestamp.Time, Needs: needsOf(cluster, class)}
 	return wanted, isOurs(class), nil
 }
 
 // others gives the Clusters that have or want hosts of the namespace, without the one in question.
-func (s *snapshot) others(ctx context.Context, cluster *clusterv1.Cluster, admitted func(*clusterv1.Cluster) bool) ([]capacity.Cluster, error) {
-	var others []capacity.Cluster
-	var byMachines map[string][]capacity.Need
+func (s *snapshot) others(
+	ctx context.Context, cluster *clusterv1.Cluster, admitted func(*clusterv1.Cluster) bool,
+) ([]Cluster, error) {
+	var others []Cluster
+	var byMachines map[string][]Need
 	for i := range s.clusters {
 		other := &s.clusters[i]
 		if other.Name == cluster.Name || !other.DeletionTimestamp.IsZero() {
 			continue // what a Cluster that goes away still has is claimed; it gets no more
 		}
-		o := capacity.Cluster{Name: other.Name, Created: other.CreationTimestamp.Time}
+		o := Cluster{Name: other.Name, Created: other.CreationTimestamp.Time}
 		o.Admitted = other.Spec.InfrastructureRef.IsDefined() || other.Spec.ControlPlaneRef.IsDefined() || admitted(other)
 		switch {
 		case !o.Admitted && isPaused(other):
@@ -128,7 +110,7 @@ func (s *snapshot) others(ctx context.Context, cluster *clusterv1.Cluster, admit
 			if class == nil {
 				continue
 			}
-			o.Needs = needs(other, class)
+			o.Needs = needsOf(other, class)
 		default:
 			// Without a topology nothing says how large the Cluster shall be but its Machines.
 			if byMachines == nil {
@@ -170,10 +152,11 @@ func (s *snapshot) class(ctx context.Context, cluster *clusterv1.Cluster) (*clus
 }
 
 // machines gives the needs of the Capstan Machines in a namespace, by Cluster.
-func (s *snapshot) machines(ctx context.Context, namespace string) (map[string][]capacity.Need, error) {
-	byCluster := map[string][]capacity.Need{}
+func (s *snapshot) machines(ctx context.Context, namespace string) (map[string][]Need, error) {
+	byCluster := map[string][]Need{}
 	count := 0
-	err := pages(ctx, s.reader, namespace, "Machines", func() *clusterv1.MachineList { return &clusterv1.MachineList{} },
+	err := paging.List(ctx, source(s.reader, namespace, "Machines"),
+		func() *clusterv1.MachineList { return &clusterv1.MachineList{} },
 		func(list *clusterv1.MachineList) int {
 			for i := range list.Items {
 				count++
@@ -182,7 +165,7 @@ func (s *snapshot) machines(ctx context.Context, namespace string) (map[string][
 					continue
 				}
 				byCluster[m.Spec.ClusterName] = append(byCluster[m.Spec.ClusterName],
-					capacity.Need{Zone: m.Spec.FailureDomain, Version: m.Spec.Version, Hosts: 1})
+					Need{Zone: m.Spec.FailureDomain, Version: m.Spec.Version, Hosts: 1})
 			}
 			return count
 		})

@@ -1,4 +1,4 @@
-package extension
+package capacity
 
 import (
 	"strconv"
@@ -7,16 +7,15 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/extension/capacity"
 )
 
-// needs counts the hosts that a Cluster's topology asks for: those of its machines that are Capstan's by its class.
-func needs(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []capacity.Need {
+// needsOf counts the hosts that a Cluster's topology asks for: those of its machines that are Capstan's by its class.
+func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
 	topology := &cluster.Spec.Topology
 	version := topology.Version
-	var needs []capacity.Need
+	var needs []Need
 	if isTemplateOurs(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef) {
-		needs = append(needs, capacity.Need{Version: version, Hosts: replicas(topology.ControlPlane.Replicas, nil)})
+		needs = append(needs, Need{Version: version, Hosts: replicas(topology.ControlPlane.Replicas, nil)})
 	}
 	for _, md := range topology.Workers.MachineDeployments {
 		for _, c := range class.Spec.Workers.MachineDeployments {
@@ -27,7 +26,8 @@ func needs(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []capacity
 			if zone == "" {
 				zone = c.FailureDomain
 			}
-			needs = append(needs, capacity.Need{Zone: zone, Version: version, Hosts: replicas(md.Replicas, md.Metadata.Annotations)})
+			hosts := replicas(md.Replicas, md.Metadata.Annotations)
+			needs = append(needs, Need{Zone: zone, Version: version, Hosts: hosts})
 		}
 	}
 	for _, mp := range topology.Workers.MachinePools {
@@ -39,7 +39,7 @@ func needs(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []capacity
 			if len(zones) == 0 {
 				zones = c.FailureDomains
 			}
-			need := capacity.Need{Version: version, Hosts: replicas(mp.Replicas, mp.Metadata.Annotations)}
+			need := Need{Version: version, Hosts: replicas(mp.Replicas, mp.Metadata.Annotations)}
 			if len(zones) == 1 { // with several, each machine may be in any of them
 				need.Zone = zones[0]
 			}

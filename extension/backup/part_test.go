@@ -1,4 +1,4 @@
-package extension
+package backup
 
 import (
 	"maps"
@@ -7,6 +7,9 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capstan-dev/capstan/extension/part"
+	"github.com/capstan-dev/capstan/extension/part/parttest"
+	"github.com/capstan-dev/capstan/extension/window"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 	"github.com/capstan-dev/capstan/runtime/sample"
@@ -38,18 +41,22 @@ func TestWhatWaitsForABackup(t *testing.T) {
 		"switched off, whatever is written": {true, map[string]string{"backup.keep": "0"}, "disabled", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := Options{Reader: newWorld(2), Bundle: "/bin/true"}
+			options := Options{Reader: parttest.NewWorld(2), Tool: Tool{Path: "/bin/true"}, Now: parttest.Noon}
 			if c.place {
-				options.Backups = t.TempDir()
+				options.Directory = t.TempDir()
 			}
-			e := start(t, options, c.settings)
+			parts, err := New(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := parttest.Serve(t, c.settings, append(parts, window.New(parttest.Noon))...)
 			cluster := *sample.Cluster()
 			if c.label != "" {
 				cluster.Labels = maps.Clone(cluster.Labels)
 				if cluster.Labels == nil {
 					cluster.Labels = map[string]string{}
 				}
-				cluster.Labels[SwitchPrefix+BackupBeforeUpgrade], cluster.Labels[SwitchPrefix+BackupBeforeDelete] = c.label, c.label
+				cluster.Labels[part.Label(BeforeUpgrade)], cluster.Labels[part.Label(BeforeDelete)] = c.label, c.label
 			}
 			upgrade, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "backup-upgrade",
 				&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})

@@ -1,4 +1,4 @@
-package extension
+package window
 
 import (
 	"strings"
@@ -7,12 +7,16 @@ import (
 
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
+	"github.com/capstan-dev/capstan/extension/part"
+	"github.com/capstan-dev/capstan/extension/part/parttest"
+	"github.com/capstan-dev/capstan/extension/setting"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
 func TestMaintenanceWindow(t *testing.T) {
+	noon := parttest.Noon()
 	for name, c := range map[string]struct {
 		setting, annotation string
 		at                  time.Time
@@ -38,10 +42,10 @@ func TestMaintenanceWindow(t *testing.T) {
 			if c.setting != "" {
 				settings["maintenance-window.windows"] = c.setting
 			}
-			e := start(t, Options{Reader: newWorld(2), Now: func() time.Time { return c.at }}, settings)
+			e := parttest.Serve(t, settings, New(func() time.Time { return c.at }))
 			cluster := sample.Cluster()
 			if c.annotation != "" {
-				cluster.Annotations = map[string]string{WindowsAnnotation: c.annotation}
+				cluster.Annotations = map[string]string{Annotation: c.annotation}
 			}
 			response, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "window-upgrade",
 				&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
@@ -60,7 +64,7 @@ func TestMaintenanceWindow(t *testing.T) {
 
 // All three hooks before an upgrade step wait, and each says for what.
 func TestMaintenanceWindowHoldsEachStep(t *testing.T) {
-	e := start(t, Options{Reader: newWorld(2)}, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"})
+	e := parttest.Serve(t, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, New(parttest.Noon))
 	cluster := *sample.Cluster()
 	controlPlane, err := hooktest.CallOne(t, e, hook.BeforeControlPlaneUpgrade, "window-control-plane",
 		&runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
@@ -71,5 +75,41 @@ func TestMaintenanceWindowHoldsEachStep(t *testing.T) {
 		&runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
 	if err != nil || workers.RetryAfterSeconds != 600 || !strings.HasPrefix(workers.Message, "the upgrade of workers to v1.36.3 waits: ") {
 		t.Errorf("got %+v, %v", workers, err)
+	}
+}
+
+// A step of another part waits like an upgrade, and passes where windows are switched off.
+func TestHold(t *testing.T) {
+	closed, open := "Sun 12:00 1h UTC", "Sat 11:00 2h UTC"
+	for name, c := range map[string]struct {
+		windows, enabled, label string
+		reason, want            string
+		fails                   bool
+	}{
+		"closed":               {closed, "true", "", ReasonClosed, "the backup waits: outside of the maintenance windows", false},
+		"open":                 {open, "true", "", ReasonOpen, "the maintenance window is open until", false},
+		"none":                 {"", "true", "", ReasonNoWindows, "", false},
+		"off":                  {closed, "false", "", "", "", false},
+		"off by the label":     {closed, "true", "disabled", "", "", false},
+		"on by the label":      {closed, "false", "enabled", ReasonClosed, "the backup waits: outside of the maintenance windows", false},
+		"a label that is none": {closed, "true", "no", "", "must be enabled or disabled", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := sample.Cluster()
+			if c.label != "" {
+				cluster.Labels = map[string]string{part.Label(Name): c.label}
+			}
+			answer, err := Hold(cluster, setting.Values{windowsSetting: c.windows, Name + ".enabled": c.enabled}, "the backup", parttest.Noon())
+			if c.fails {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error is %v, want %s", err, c.want)
+				}
+				return
+			}
+			if err != nil || answer.Reason != c.reason || !strings.HasPrefix(answer.Message, c.want) || c.want == "" && answer.Message != "" ||
+				(answer.RetryAfter > 0) != (c.reason == ReasonClosed) {
+				t.Errorf("got %+v, %v", answer, err)
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package extension
+package capacity
 
 import (
 	"errors"
@@ -8,18 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/extension/part/parttest"
+	"github.com/capstan-dev/capstan/extension/workload"
 )
 
 // surging is an existing Cluster, all of whose machines have hosts.
-func surging(w *world, claimed int) clusterv1.Cluster {
-	cluster := newCluster("mine", 1, 2)
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlPlaneGroup, Kind: "KubeadmControlPlane", Name: "mine"}
-	w.clusters = append(w.clusters, cluster)
+func surging(w *parttest.World, claimed int) clusterv1.Cluster {
+	cluster := parttest.NewCluster("mine", 1, 2)
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: workload.KubeadmControlPlane.Group, Kind: "KubeadmControlPlane", Name: "mine"}
+	w.Clusters = append(w.Clusters, cluster)
 	for i := range claimed {
-		w.hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: "mine"}
+		w.Hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: "mine"}
 	}
 	return cluster
 }
@@ -42,40 +43,37 @@ func TestSurgeOfTheControlPlane(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		hosts  int
-		change func(*world, *clusterv1.Cluster)
+		change func(*parttest.World, *clusterv1.Cluster)
 		want   string
 	}{
 		"a host is free":            {4, nil, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
 		"no host is free":           {3, nil, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
-		"no surge":                  {3, func(w *world, _ *clusterv1.Cluster) { w.controlPlane = controlPlane(int64(0)) }, "passes: "},
-		"a surge of one, as text":   {3, func(w *world, _ *clusterv1.Cluster) { w.controlPlane = controlPlane("1") }, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
-		"another sort":              {4, func(_ *world, c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
-		"machines of somebody else": {3, func(_ *world, c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
-		"it can't be read":          {4, func(w *world, _ *clusterv1.Cluster) { w.fail["ControlPlane"] = errors.New("forbidden") }, "reading KubeadmControlPlane mine: forbidden"},
-		"hosts can't be listed":     {4, func(w *world, _ *clusterv1.Cluster) { w.fail["CapstanHost"] = errors.New("forbidden") }, "listing CapstanHosts: forbidden"},
-		"the last one is promised": {4, func(w *world, _ *clusterv1.Cluster) {
-			other := newCluster("other", 1, 0)
+		"no surge":                  {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane(int64(0)) }, "passes: "},
+		"a surge of one, as text":   {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane("1") }, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
+		"another sort":              {4, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
+		"machines of somebody else": {3, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
+		"it can't be read":          {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["ControlPlane"] = errors.New("forbidden") }, "reading KubeadmControlPlane mine: forbidden"},
+		"hosts can't be listed":     {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["CapstanHost"] = errors.New("forbidden") }, "listing CapstanHosts: forbidden"},
+		"the last one is promised": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
+			other := parttest.NewCluster("other", 1, 0)
 			other.Spec.ControlPlaneRef.Name, other.Spec.ControlPlaneRef.APIGroup, other.Spec.ControlPlaneRef.Kind = "o", "g", "K"
-			w.clusters = append(w.clusters, other)
+			w.Clusters = append(w.Clusters, other)
 		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to machines that wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
-		"the free one is for a machine of its own": {3, func(w *world, _ *clusterv1.Cluster) { w.hosts[2].Spec.Claim = nil },
+		"the free one is for a machine of its own": {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
 			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (2 claimed, 1 promised to machines that wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
-		"one of two that are free is": {4, func(w *world, _ *clusterv1.Cluster) { w.hosts[2].Spec.Claim = nil },
+		"one of two that are free is": {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
 			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (2 claimed, 1 promised to machines that wait for theirs)"},
-		"it goes before one to come": {4, func(w *world, _ *clusterv1.Cluster) { w.clusters = append(w.clusters, newCluster("a", 1, 0)) }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
+		"it goes before one to come": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
+			w.Clusters = append(w.Clusters, parttest.NewCluster("a", 1, 0))
+		}, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(c.hosts)
+			w := parttest.NewWorld(c.hosts)
 			cluster := surging(w, 3)
 			if c.change != nil {
 				c.change(w, &cluster)
 			}
-			response := &runtimehooksv1.BeforeControlPlaneUpgradeResponse{}
-			err := NewGate(w).BeforeControlPlaneUpgrade(t.Context(), &runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster, ToKubernetesVersion: "v1.36.3"}, response)
-			got := "passes: " + response.Message
-			if err != nil {
-				got = err.Error()
-			}
+			got := said(t)(newGate(w).upgradeControlPlane(t.Context(), &cluster, "v1.36.3"))
 			if got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
@@ -114,18 +112,13 @@ func TestSurgeOfWorkers(t *testing.T) {
 		"no host in the zone of the next": {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "zone-b", 2, "")}, "", "wait 5s: upgrade of workers needs 1 host in zone-b, there are none: add hosts there, or change the failure domains"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(c.hosts)
+			w := parttest.NewWorld(c.hosts)
 			cluster := surging(w, 3)
-			w.deployments = c.deployments
+			w.Deployments = c.deployments
 			if c.atOnce != "" {
 				cluster.Annotations = map[string]string{clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation: c.atOnce}
 			}
-			response := &runtimehooksv1.BeforeWorkersUpgradeResponse{}
-			err := NewGate(w).BeforeWorkersUpgrade(t.Context(), &runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster, ToKubernetesVersion: "v1.36.3"}, response)
-			got := "passes: " + response.Message
-			if err != nil {
-				got = err.Error()
-			}
+			got := said(t)(newGate(w).upgradeWorkers(t.Context(), &cluster, "v1.36.3"))
 			if got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}

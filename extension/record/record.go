@@ -1,4 +1,6 @@
-package extension
+// Package record logs what the moments of a Cluster's life announce that no part answers. It holds nothing back, so it
+// can't be switched off.
+package record
 
 import (
 	"context"
@@ -6,9 +8,25 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// recorder lets hooks through and logs what they announce; that they were called is logged by the server.
+// Handlers returns handlers that let hooks through and log what they announce; that they were called is logged by the
+// server.
+func Handlers(log *slog.Logger) []server.Handler {
+	r := recorder{log: log}
+	return []server.Handler{
+		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", r.afterControlPlaneInitialized,
+			server.IgnoreFailures()),
+		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", r.afterControlPlaneUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.AfterWorkersUpgrade, "record-workers", r.afterWorkersUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.AfterClusterUpgrade, "record-upgrade", r.afterClusterUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.BeforeClusterDelete, "record-delete", r.beforeClusterDelete, server.IgnoreFailures()),
+	}
+}
+
 type recorder struct {
 	log *slog.Logger
 }

@@ -1,17 +1,14 @@
-package extension
+package capacity
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-dev/capstan/extension/capacity"
-	"github.com/capstan-dev/capstan/runtime/server"
+	"github.com/capstan-dev/capstan/extension/part"
 )
 
 const (
@@ -22,7 +19,7 @@ const (
 	admittedFor = time.Minute
 )
 
-// Gate is the capacity gate of new Clusters, and of rollouts that need more hosts than before for a while. Make it with [NewGate].
+// gate is the capacity gate of new Clusters, and of rollouts that need more hosts than before for a while.
 //
 // It lists what it needs at each call, from the API server and not from a cache: the answer has to take into account which
 // hosts were claimed and which Clusters were let through a moment ago, and a cache may lag behind just that. Calls are rare: one for each
@@ -30,7 +27,7 @@ const (
 //
 // Calls are decided one after the other, and whom the gate lets through it remembers until that shows on the Cluster, so
 // that two Clusters created at once do not both get the same hosts.
-type Gate struct {
+type gate struct {
 	reader   client.Reader
 	now      func() time.Time
 	turn     chan struct{}            // held while deciding
@@ -47,45 +44,42 @@ func keyOf(cluster *clusterv1.Cluster) clusterKey {
 	return clusterKey{name: client.ObjectKeyFromObject(cluster), uid: string(cluster.UID)}
 }
 
-// NewGate makes a gate.
-func NewGate(reader client.Reader) *Gate {
-	return &Gate{reader: reader, now: time.Now, turn: make(chan struct{}, 1), admitted: map[clusterKey]time.Time{}}
+func newGate(reader client.Reader) *gate {
+	return &gate{reader: reader, now: time.Now, turn: make(chan struct{}, 1), admitted: map[clusterKey]time.Time{}}
 }
 
-// BeforeClusterCreate lets a Cluster through if the hosts of its namespace can hold it, and blocks it otherwise. Clusters whose
+// create lets a Cluster through if the hosts of its namespace can hold it, and holds it otherwise. Clusters whose
 // machines are not Capstan's pass.
-func (g *Gate) BeforeClusterCreate(ctx context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
+func (g *gate) create(ctx context.Context, cluster *clusterv1.Cluster) (answer part.Answer, err error) {
 	if err := g.begin(ctx); err != nil {
-		return err
+		return answer, err
 	}
 	defer g.end()
-	cluster := &request.Cluster
 	snapshot, err := read(ctx, g.reader, cluster.Namespace)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	wanted, ours, err := snapshot.wanted(ctx, cluster)
 	if err != nil || !ours {
-		return err
+		return answer, err
 	}
 	g.forget()
 	wanted.Admitted = g.isAdmitted(cluster)
 	others, err := snapshot.others(ctx, cluster, g.isAdmitted)
 	if err != nil {
-		return err
+		return answer, err
 	}
-	decision := capacity.Decide(snapshot.hosts, others, wanted)
+	decision := Decide(snapshot.hosts, others, wanted)
 	if !decision.Fits {
 		delete(g.admitted, keyOf(cluster))
-		return server.Wait(retryAfter, decision.Message)
+		return part.Hold(retryAfter, decision.Finding), nil
 	}
 	g.admitted[keyOf(cluster)] = g.now()
-	response.Message = decision.Message
-	return nil
+	return part.Pass(decision.Finding), nil
 }
 
 // begin waits until no other call is decided; end must be called then.
-func (g *Gate) begin(ctx context.Context) error {
+func (g *gate) begin(ctx context.Context) error {
 	select {
 	case g.turn <- struct{}{}:
 		return nil
@@ -94,22 +88,17 @@ func (g *Gate) begin(ctx context.Context) error {
 	}
 }
 
-func (g *Gate) end() { <-g.turn }
+func (g *gate) end() { <-g.turn }
 
-func (g *Gate) isAdmitted(cluster *clusterv1.Cluster) bool {
+func (g *gate) isAdmitted(cluster *clusterv1.Cluster) bool {
 	_, ok := g.admitted[keyOf(cluster)]
 	return ok
 }
 
-func (g *Gate) forget() {
+func (g *gate) forget() {
 	for key, since := range g.admitted {
 		if g.now().Sub(since) > admittedFor {
 			delete(g.admitted, key)
 		}
 	}
-}
-
-// errTooMany says that a list is longer than the gate reads.
-func errTooMany(what string) error {
-	return fmt.Errorf("the namespace has more than %d %s: the capacity gate counts no more than that", maxObjects, what)
 }

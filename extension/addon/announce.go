@@ -1,4 +1,4 @@
-package extension
+package addon
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/extension/finding"
 )
 
 // announcer makes Events of Clusters. An Event that can't be made is logged: what it is about is in the answer, too.
@@ -22,17 +24,19 @@ type announcer struct {
 }
 
 // again makes an Event each time.
-func (a announcer) again(ctx context.Context, cluster *clusterv1.Cluster, reason, message string) bool {
-	return a.make(ctx, cluster, metav1.ObjectMeta{GenerateName: cluster.Name + "."}, reason, message)
+func (a announcer) again(ctx context.Context, cluster *clusterv1.Cluster, found finding.Finding) bool {
+	return a.make(ctx, cluster, metav1.ObjectMeta{GenerateName: cluster.Name + "."}, found)
 }
 
 // once makes an Event, unless there is one that says the same: of what stays as it is while a Cluster is asked about again and again. It is false if there is.
-func (a announcer) once(ctx context.Context, cluster *clusterv1.Cluster, reason, message string) bool {
-	sum := sha256.Sum256([]byte(string(cluster.UID) + "/" + reason + "/" + message))
-	return a.make(ctx, cluster, metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", cluster.Name, sum[:8])}, reason, message)
+func (a announcer) once(ctx context.Context, cluster *clusterv1.Cluster, found finding.Finding) bool {
+	sum := sha256.Sum256([]byte(string(cluster.UID) + "/" + found.Reason + "/" + found.Message))
+	return a.make(ctx, cluster, metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", cluster.Name, sum[:8])}, found)
 }
 
-func (a announcer) make(ctx context.Context, cluster *clusterv1.Cluster, name metav1.ObjectMeta, reason, message string) (isNew bool) {
+func (a announcer) make(
+	ctx context.Context, cluster *clusterv1.Cluster, name metav1.ObjectMeta, found finding.Finding,
+) (isNew bool) {
 	if a.writer == nil {
 		return true
 	}
@@ -43,7 +47,7 @@ func (a announcer) make(ctx context.Context, cluster *clusterv1.Cluster, name me
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID,
 		},
-		Type: corev1.EventTypeWarning, Reason: reason, Message: message,
+		Type: corev1.EventTypeWarning, Reason: found.Reason, Message: found.Message,
 		Source: corev1.EventSource{Component: "capstan-extension"}, ReportingController: "capstan.dev/extension",
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	})
@@ -51,7 +55,8 @@ func (a announcer) make(ctx context.Context, cluster *clusterv1.Cluster, name me
 		return false
 	}
 	if err != nil {
-		a.log.WarnContext(ctx, "An Event could not be made", "cluster", cluster.Namespace+"/"+cluster.Name, "reason", reason, "error", err)
+		a.log.WarnContext(ctx, "An Event could not be made",
+			"cluster", cluster.Namespace+"/"+cluster.Name, "reason", found.Reason, "error", err)
 	}
 	return true
 }

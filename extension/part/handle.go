@@ -1,0 +1,112 @@
+package part
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/capstan-dev/capstan/extension/setting"
+	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/server"
+)
+
+// answerMargin is how much earlier than its caller's patience a part has to be done: it then still says what it waits
+// for. An answer that comes too late is none, and after a few of them callers leave the whole extension alone for a
+// while, also for clusters that answer.
+const answerMargin = 2 * time.Second
+
+// Handler is one handler of a part. Make it with [Handle].
+type Handler struct {
+	of func(frame) server.Handler
+}
+
+// frame is what a handler gets when its part is composed with others.
+type frame struct {
+	part     string
+	settings *setting.Table
+	log      *slog.Logger
+}
+
+// Handle makes a handler. It passes at once for Clusters that the part is switched off for: by their label, even if the
+// settings are wrong, which is the way out if nobody may mend those; else by the settings.
+func Handle[Req, Resp any, PReq interface {
+	*Req
+	runtimehooksv1.RequestObject
+}, PResp interface {
+	*Resp
+	runtimehooksv1.ResponseObject
+}](of hook.Hook[Req, Resp], name string, function Func[Req], options ...server.Option) Handler {
+	return Handler{of: func(f frame) server.Handler {
+		return server.Handle(of, name, func(ctx context.Context, request *Req, response *Resp) error {
+			cluster, err := clusterOf(PReq(request))
+			if err != nil {
+				return err
+			}
+			on, decided, err := byLabel(f.part, cluster)
+			if err != nil || !on {
+				return err
+			}
+			settings, err := f.settings.Read(PReq(request).GetSettings())
+			if err != nil {
+				return err
+			}
+			if !decided && settings[enabledSetting(f.part)] != "true" {
+				return nil
+			}
+			ctx, cancel := early(ctx)
+			defer cancel()
+			answer, err := function(ctx, settings, request)
+			if err != nil {
+				return err
+			}
+			if err := answer.Err(); err != nil {
+				f.log.InfoContext(ctx, "A Cluster is held", "handler", name,
+					"cluster", cluster.Namespace+"/"+cluster.Name, "reason", answer.Reason)
+				return err
+			}
+			PResp(response).SetMessage(answer.Message)
+			return nil
+		}, options...)
+	}}
+}
+
+// early returns a context that ends [answerMargin] before the caller gives up, or when a tenth of what is left is left,
+// whichever is later.
+func early(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/10)))
+}
+
+// clusterOf returns the Cluster that a lifecycle hook is about.
+func clusterOf(request runtime.Object) (*clusterv1.Cluster, error) {
+	switch r := request.(type) {
+	case *runtimehooksv1.BeforeClusterCreateRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.AfterControlPlaneInitializedRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.BeforeClusterUpgradeRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.BeforeControlPlaneUpgradeRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.AfterControlPlaneUpgradeRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.BeforeWorkersUpgradeRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.AfterWorkersUpgradeRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.AfterClusterUpgradeRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.BeforeClusterDeleteRequest:
+		return &r.Cluster, nil
+	}
+	return nil, fmt.Errorf("a request of type %s is about no Cluster", strings.TrimPrefix(fmt.Sprintf("%T", request), "*"))
+}
