@@ -1,21 +1,22 @@
 // Package member replaces the data of the etcd member on a control plane host that kubeadm has set up.
 //
-// The host's kubelet runs etcd and the API server as static pods. [Member.Stop] takes their manifests away and waits until nobody has the
-// data open any more, [Member.Replace] puts other data in its place and keeps the old beside it, [Member.Start] gives the manifests back. Each can be
-// repeated, also by a process that comes after one that was killed.
+// The host's kubelet runs etcd and the API server as static pods. [Member.Stop] takes their manifests away and waits until
+// nobody has the data open any more, [Member.Replace] puts other data in its place and keeps the old beside it,
+// [Member.Start] puts the manifests back. Each can be repeated, also by a process that comes after one that was killed.
 package member
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -34,41 +35,74 @@ var ErrNone = errors.New("there is no etcd on the host")
 // pods are the static pods that must not run while the data is replaced, in the order in which they are given back.
 var pods = []string{"etcd.yaml", "kube-apiserver.yaml"}
 
-// Member is the etcd member of one host.
+// Member is the etcd member of one host. Everything on the host is reached below its root directory: neither links nor ".."
+// in what a tenant wrote there lead out of it.
 type Member struct {
 	// Name is its name in the etcd cluster, PeerURL where other members reach it.
 	Name, PeerURL string
 
 	root string // of the host's files
-	data string // absolute path of the data directory on the host
+	data string // path of the data directory on the host, without the leading slash
 }
 
-// Read finds the member of the host whose root directory this is; it is "/" on the host itself. Without one the error is [ErrNone].
+// Read finds the member of the host whose root directory this is. Without one the error is [ErrNone].
 func Read(root string) (*Member, error) {
+	host, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of etcd: %w", err)
+	}
+	defer host.Close()
 	for _, directory := range []string{manifests, aside} {
-		path := filepath.Join(root, directory, "etcd.yaml")
-		info, err := os.Stat(path)
+		path := filepath.Join(directory, "etcd.yaml")
+		data, err := readFile(host, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && info.Size() > maxManifest {
-			err = errors.New("it is far too large")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the manifest of etcd: %s: %w", path, err)
-		}
-		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("reading the manifest of etcd: %w", err)
 		}
 		m, err := parse(data)
 		if err != nil {
-			return nil, fmt.Errorf("reading the manifest of etcd %s: %w", path, err)
+			return nil, fmt.Errorf("reading the manifest of etcd %s: %w", filepath.Join(root, path), err)
 		}
 		m.root = root
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: it has no %s/etcd.yaml", ErrNone, manifests)
+}
+
+// readFile reads a manifest; it refuses what is not a regular file, and what is too large for one.
+func readFile(host *os.Root, path string) ([]byte, error) {
+	file, err := openRegular(host, path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxManifest {
+		return nil, fmt.Errorf("%s: it is far too large", path)
+	}
+	return data, nil
+}
+
+// openRegular opens a file of the host for reading. It does not wait for the writer of a pipe.
+func openRegular(host *os.Root, path string) (*os.File, error) {
+	file, err := host.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: it is not a regular file", path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // parse reads the flags of etcd in its static pod.
@@ -94,30 +128,41 @@ func parse(data []byte) (*Member, error) {
 	if m.Name == "" || m.PeerURL == "" || !filepath.IsAbs(m.data) {
 		return nil, errors.New("it does not give etcd the flags --name, --initial-advertise-peer-urls and --data-dir")
 	}
+	if filepath.Clean(m.data) != m.data || m.data == "/" {
+		return nil, fmt.Errorf("--data-dir=%s is not the path of a directory without detours", m.data)
+	}
+	m.data = strings.TrimPrefix(m.data, "/")
 	return m, nil
 }
 
-// Stop ends etcd and the API server and returns when the data is nobody's. ctx bounds it; after an error [Member.Start] undoes it.
+// Stop stops etcd and the API server and returns when nobody has the data open. ctx bounds it; after an error
+// [Member.Start] undoes it.
 func (m *Member) Stop(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Join(m.root, aside), 0o700); err != nil {
+	host, err := os.OpenRoot(m.root)
+	if err != nil {
+		return fmt.Errorf("stopping etcd: %w", err)
+	}
+	defer host.Close()
+	if err := host.MkdirAll(aside, 0o700); err != nil {
 		return fmt.Errorf("stopping etcd: %w", err)
 	}
 	for _, pod := range pods {
-		if err := move(filepath.Join(m.root, manifests, pod), filepath.Join(m.root, aside, pod)); err != nil {
+		if err := move(host, filepath.Join(manifests, pod), filepath.Join(aside, pod)); err != nil {
 			return fmt.Errorf("stopping etcd: %w", err)
 		}
 	}
 	for {
-		open, err := isOpen(filepath.Join(m.directory(), "member", "snap", "db"))
+		open, err := isOpen(host, filepath.Join(m.data, "member", "snap", "db"))
 		if err != nil {
-			return fmt.Errorf("looking whether etcd has ended: %w", err)
+			return fmt.Errorf("looking whether etcd has stopped: %w", err)
 		}
 		if !open {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for etcd on the host to end: its data is still open (does the kubelet run there?): %w", context.Cause(ctx))
+			return fmt.Errorf("waiting for etcd on the host to stop: its data is still open (does the kubelet run there?): %w",
+				context.Cause(ctx))
 		case <-time.After(pollPause):
 		}
 	}
@@ -126,62 +171,88 @@ func (m *Member) Stop(ctx context.Context) error {
 // ErrWithoutData says that a member has neither its old data nor other data in place: it must not run.
 var ErrWithoutData = errors.New("the member has no data in place")
 
-// Replace puts data in place that make makes in a directory, which does not exist yet. It gives the path on the host where the old data is kept.
-// The member must be stopped. After an error it has its old data, unless the error is [ErrWithoutData].
+// Replace puts data in place that make makes in a directory, which does not exist yet and which the host can't see. It
+// returns the path on the host where the old data is kept. The member must be stopped. After an error it has its old data,
+// unless the error is [ErrWithoutData].
 func (m *Member) Replace(make func(directory string) error, now time.Time) (kept string, err error) {
-	fresh := m.directory() + ".restoring"
+	host, err := os.OpenRoot(m.root)
+	if err != nil {
+		return "", fmt.Errorf("replacing the data: %w", err)
+	}
+	defer host.Close()
+	// Beside the host's files, not among them: programs that follow links work there.
+	fresh := filepath.Join(filepath.Dir(filepath.Clean(m.root)), "restoring")
 	if err := os.RemoveAll(fresh); err != nil {
 		return "", fmt.Errorf("removing what an earlier try has left: %w", err)
 	}
+	defer os.RemoveAll(fresh) // after a crash the next one removes it
 	if err := make(fresh); err != nil {
-		return "", errors.Join(err, os.RemoveAll(fresh))
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(fresh, "member")); err != nil {
+		return "", fmt.Errorf("looking at the restored data: %w", err)
 	}
 	kept = m.data + ".before-" + now.UTC().Format("20060102T150405Z")
 	// Only what is in the directory moves: the directory itself may be a mount.
-	if err := os.MkdirAll(filepath.Join(m.root, kept), 0o700); err != nil {
+	if err := host.MkdirAll(kept, 0o700); err != nil {
 		return "", fmt.Errorf("keeping the old data: %w", err)
 	}
-	if err := move(filepath.Join(m.directory(), "member"), filepath.Join(m.root, kept, "member")); err != nil {
+	if err := move(host, filepath.Join(m.data, "member"), filepath.Join(kept, "member")); err != nil {
 		return "", fmt.Errorf("keeping the old data: %w", err)
 	}
-	if err := os.Rename(filepath.Join(fresh, "member"), filepath.Join(m.directory(), "member")); err != nil {
+	if err := moveIn(host, filepath.Join(fresh, "member"), m.data); err != nil {
 		// Without any data etcd would begin an empty cluster.
 		err = fmt.Errorf("putting the restored data in place: %w", err)
-		if back := os.Rename(filepath.Join(m.root, kept, "member"), filepath.Join(m.directory(), "member")); back != nil {
-			return "", fmt.Errorf("%w, the old data is in %s: %w (%w)", ErrWithoutData, kept, err, back)
+		if back := host.Rename(filepath.Join(kept, "member"), filepath.Join(m.data, "member")); back != nil {
+			return "", fmt.Errorf("%w, the old data is in /%s: %w (%w)", ErrWithoutData, kept, err, back)
 		}
 		return "", err
 	}
-	_ = os.RemoveAll(fresh) // the next one removes it
-	return kept, nil
+	return "/" + kept, nil
 }
 
 // Start lets the kubelet run etcd and the API server again. It does not wait for them.
 func (m *Member) Start() error {
+	host, err := os.OpenRoot(m.root)
+	if err != nil {
+		return fmt.Errorf("starting etcd again: %w", err)
+	}
+	defer host.Close()
 	for _, pod := range pods {
-		if err := move(filepath.Join(m.root, aside, pod), filepath.Join(m.root, manifests, pod)); err != nil {
+		if err := move(host, filepath.Join(aside, pod), filepath.Join(manifests, pod)); err != nil {
 			return fmt.Errorf("starting etcd again: %w", err)
 		}
 	}
-	if err := os.Remove(filepath.Join(m.root, aside)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := host.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("starting etcd again: %w", err)
 	}
 	return nil
 }
 
-func (m *Member) directory() string { return filepath.Join(m.root, m.data) }
-
-// move renames a file. One that is not there was moved before.
-func move(from, to string) error {
-	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// move renames a file of the host. One that is not there was moved before.
+func move(host *os.Root, from, to string) error {
+	if err := host.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// isOpen tells whether an etcd has its database open: it holds a lock on it then.
-func isOpen(path string) (bool, error) {
-	file, err := os.Open(path)
+// moveIn moves a directory from outside into a directory of the host, under the same name.
+func moveIn(host *os.Root, from, directory string) error {
+	to, err := host.OpenFile(directory, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := unix.Renameat(unix.AT_FDCWD, from, int(to.Fd()), filepath.Base(from)); err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: directory, Err: err}
+	}
+	return nil
+}
+
+// isOpen reports whether an etcd has its database open: it holds a lock on it then.
+func isOpen(host *os.Root, path string) (bool, error) {
+	file, err := openRegular(host, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -189,8 +260,8 @@ func isOpen(path string) (bool, error) {
 		return false, err
 	}
 	defer file.Close()
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
 		return true, nil
 	}
 	return false, err

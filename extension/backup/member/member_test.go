@@ -3,8 +3,10 @@ package member
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,11 +21,13 @@ func TestParse(t *testing.T) {
 		"not YAML":                  {"{", "did not find"},
 		"another program":           {`{"spec":{"containers":[{"command":["sleep"]}]}}`, "--data-dir"},
 		"a relative data directory": {strings.Replace(pod, "/var/lib/etcd", "etcd", 1), "--data-dir"},
+		"a way out of the root":     {strings.Replace(pod, "/var/lib/etcd", "/var/lib/../../../../etc", 1), "detours"},
+		"the root itself":           {strings.Replace(pod, "/var/lib/etcd", "/", 1), "detours"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := parse([]byte(c.data))
 			switch {
-			case c.want == "" && (err != nil || m.Name != "n1" || m.PeerURL != "https://10.0.0.1:2380" || m.data != "/var/lib/etcd"):
+			case c.want == "" && (err != nil || m.Name != "n1" || m.PeerURL != "https://10.0.0.1:2380" || m.data != "var/lib/etcd"):
 				t.Errorf("got %+v, %v", m, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("error %v, want one with %q", err, c.want)
@@ -35,7 +39,7 @@ func TestParse(t *testing.T) {
 // host makes the files of a host with a member whose database holds this text.
 func host(t *testing.T, text string) (root string) {
 	t.Helper()
-	root = t.TempDir()
+	root = filepath.Join(t.TempDir(), "root")
 	for path, data := range map[string]string{
 		manifests + "/etcd.yaml": pod, manifests + "/kube-apiserver.yaml": "{}", "var/lib/etcd/member/snap/db": text,
 	} {
@@ -148,4 +152,85 @@ func TestReplaceFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAHostCannotLeadOutOfItsRoot: what a tenant puts in the way on the host changes nothing outside, and hangs nothing.
+func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
+	for name, attack := range map[string]func(root, outside string) error{
+		"the data directory is a link": func(root, outside string) error {
+			return replaceByLink(filepath.Join(root, "var/lib/etcd"), outside)
+		},
+		"a directory above is a link": func(root, outside string) error {
+			return replaceByLink(filepath.Join(root, "var/lib"), filepath.Dir(outside))
+		},
+		"a relative link": func(root, outside string) error {
+			relative, err := filepath.Rel(filepath.Join(root, "var/lib"), outside)
+			return errors.Join(err, replaceByLink(filepath.Join(root, "var/lib/etcd"), relative))
+		},
+		"the manifests are elsewhere": func(root, outside string) error {
+			return replaceByLink(filepath.Join(root, "etc/kubernetes/manifests"), outside)
+		},
+		"manifests wait elsewhere": func(root, outside string) error {
+			return os.Symlink(outside, filepath.Join(root, aside))
+		},
+		"the manifest is a pipe": func(root, _ string) error {
+			path := filepath.Join(root, manifests, "etcd.yaml")
+			return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600))
+		},
+		"the database is a pipe": func(root, _ string) error {
+			path := filepath.Join(root, "var/lib/etcd/member/snap/db")
+			return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600))
+		},
+		"--data-dir leads out": func(root, outside string) error {
+			out := "/../" + filepath.Base(outside)
+			return os.WriteFile(filepath.Join(root, manifests, "etcd.yaml"), []byte(strings.Replace(pod, "/var/lib/etcd", out, 1)), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := host(t, "old")
+			outside := filepath.Join(filepath.Dir(root), "etcd") // of the name that a link above would find
+			for path, text := range map[string]string{"member/snap/db": "machine", "etcd.yaml": pod, "kube-apiserver.yaml": "{}"} {
+				path = filepath.Join(outside, path)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := attack(root, outside); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			m, err := Read(root)
+			if err == nil {
+				err = m.Stop(ctx)
+			}
+			if err == nil {
+				_, err = m.Replace(write("new"), time.Now())
+			}
+			if err == nil || ctx.Err() != nil {
+				t.Errorf("error %v, context %v: it was not refused", err, ctx.Err())
+			}
+			var left []string
+			err = filepath.WalkDir(outside, func(path string, d fs.DirEntry, err error) error {
+				if !d.IsDir() {
+					left = append(left, strings.TrimPrefix(path, outside+"/"))
+				}
+				return err
+			})
+			if want := []string{"etcd.yaml", "kube-apiserver.yaml", "member/snap/db"}; err != nil || !slices.Equal(left, want) {
+				t.Errorf("outside there is %v now, %v", left, err)
+			}
+			if got, _ := os.ReadFile(filepath.Join(outside, "member/snap/db")); string(got) != "machine" {
+				t.Errorf("data outside is %q", got)
+			}
+			if entries, _ := os.ReadDir(filepath.Dir(root)); len(entries) != 2 {
+				t.Errorf("beside the root there is %v", entries)
+			}
+		})
+	}
+}
+
+// replaceByLink puts a link where a directory was.
+func replaceByLink(path, target string) error {
+	return errors.Join(os.Rename(path, path+".real"), os.Symlink(target, path))
 }
