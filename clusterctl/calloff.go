@@ -18,9 +18,10 @@ import (
 	"github.com/capstan-dev/capstan/provider/handover"
 )
 
-// CallOff takes back what HandOver has offered to the agents of a namespace, waits until they have forgotten it, and returns to how many. What was made for them in the target is removed,
-// unless the host has arrived there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
-func (c *Client) CallOff(ctx context.Context, h HandOver) (taken int, err error) {
+// CallOff calls off the offers that HandOver has made to the agents of a namespace, waits until the agents have forgotten
+// them, and returns how many there were. It removes what was made for them in the target, unless the host has arrived
+// there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
+func (c *Client) CallOff(ctx context.Context, h HandOver) (offers int, err error) {
 	if h.Namespace == "" {
 		return 0, errNoNamespace
 	}
@@ -31,7 +32,7 @@ func (c *Client) CallOff(ctx context.Context, h HandOver) (taken int, err error)
 	return s.callOff(ctx, h)
 }
 
-func (s *sides) callOff(ctx context.Context, h HandOver) (taken int, err error) {
+func (s *sides) callOff(ctx context.Context, h HandOver) (offers int, err error) {
 	hosts := &infrav1.CapstanHostList{}
 	if err := s.from.List(ctx, hosts, client.InNamespace(h.Namespace)); err != nil {
 		if noMatch(err) {
@@ -49,24 +50,27 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (taken int, err error) 
 		host := &hosts.Items[i]
 		offered, err := s.offered(ctx, host)
 		if err != nil {
-			return taken, err
+			return offers, err
 		}
 		if !offered {
 			continue
 		}
-		h.tell("taking back the offer to the agent of host " + host.Name)
-		if err := s.withdraw(ctx, host); err != nil {
-			return taken, fmt.Errorf("taking back the offer to the agent of host %s: %w", host.Name, err)
+		h.tell("calling off the offer to the agent of host " + host.Name)
+		if err := s.callOffHost(ctx, host); err != nil {
+			return offers, fmt.Errorf("calling off the offer to the agent of host %s: %w", host.Name, err)
 		}
-		taken++
+		offers++
 	}
 	if h.Timeout <= 0 {
 		h.Timeout = acceptTimeout
 	}
-	return taken, s.wait(ctx, h.Namespace, h.Timeout, func(hosts []infrav1.CapstanHost) error { return forgotten(hosts, h.Timeout) })
+	return offers, s.wait(ctx, h.Namespace, h.Timeout, func(hosts []infrav1.CapstanHost) error {
+		return forgotten(hosts, h.Timeout)
+	})
 }
 
-// offered reports whether there is something to take back: the host knows of an offer, or there is the Secret of one of this target that was not made, or not taken back, to the end.
+// offered reports whether there is something to call off: the host has an offer, or there is the Secret of an offer of
+// this target that was not made, or not called off, to the end.
 func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, error) {
 	if host.Annotations[infrav1.OfferAnnotation] != "" {
 		return true, nil
@@ -90,11 +94,13 @@ func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the offers are taken back, but the agents of these hosts have not taken note within %s: %s; they do as soon as they are back", limit, strings.Join(names, ", "))
+	return fmt.Errorf("the offers are called off, but the agents of these hosts have not taken note within %s: %s; they do as soon as they are back",
+		limit, strings.Join(names, ", "))
 }
 
-// withdraw takes back the offer of one host. Each step can be repeated; the Secret goes last, as long as it is there something is left to do.
-func (s *sides) withdraw(ctx context.Context, host *infrav1.CapstanHost) error {
+// callOffHost calls off the offer of one host. Each step can be repeated. The Secret goes last: as long as it is there,
+// something is left to do.
+func (s *sides) callOffHost(ctx context.Context, host *infrav1.CapstanHost) error {
 	err := s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
 		if handover.Leaving(now) {
 			return errors.New("it is on its way to the target: run capstan clusterctl move again, which finishes the move")

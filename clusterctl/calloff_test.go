@@ -18,7 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestCallOffCleansUp: wherever making an offer or taking it back has ended, taking it back once more leaves nothing of it on either side.
+// TestCallOffCleansUp: wherever making an offer or calling it off has ended, calling it off once more leaves nothing of it
+// on either side.
 func TestCallOffCleansUp(t *testing.T) {
 	left := new(int) // writes until one fails
 	s := &sides{from: &failing{apiServer(t), left}, to: &failing{apiServer(t), left}, target: "there"}
@@ -40,7 +41,7 @@ func TestCallOffCleansUp(t *testing.T) {
 	must(s.from.Create(t.Context(), host))
 	h := HandOver{Namespace: "blue", Timeout: time.Minute}
 	offer := func() error { return s.offer(t.Context(), host, "https://there", []byte("ca")) }
-	takeBack := func() error { _, err := s.callOff(t.Context(), h); return err }
+	callOff := func() error { _, err := s.callOff(t.Context(), h); return err }
 
 	// rounds ends an offer at each write of an operation in turn, and returns how many there are.
 	rounds := func(operation string, prepare, run func() error) (n int) {
@@ -56,9 +57,9 @@ func TestCallOffCleansUp(t *testing.T) {
 			if !errors.Is(err, errFailing) {
 				t.Fatalf("%s failed at write %d: %v", operation, n, err)
 			}
-			must(takeBack())
+			must(callOff())
 			if rest := s.rest(t, host); len(rest) > 0 {
-				t.Errorf("after %s ended at write %d and was taken back, there is %v", operation, n, rest)
+				t.Errorf("after %s ended at write %d and was called off, there is %v", operation, n, rest)
 			}
 		}
 		return n
@@ -66,7 +67,7 @@ func TestCallOffCleansUp(t *testing.T) {
 	if n := rounds("an offer", func() error { return nil }, offer); n < 7 {
 		t.Errorf("an offer has %d writes", n)
 	}
-	if n := rounds("a call-off", offer, takeBack); n < 6 {
+	if n := rounds("a call-off", offer, callOff); n < 6 {
 		t.Errorf("a call-off has %d writes", n)
 	}
 	if rest := s.rest(t, host); len(rest) > 0 {
@@ -74,8 +75,8 @@ func TestCallOffCleansUp(t *testing.T) {
 	}
 	must(offer())
 	for _, want := range []int{1, 0} {
-		if taken, err := s.callOff(t.Context(), h); err != nil || taken != want {
-			t.Errorf("%d offers were taken back, want %d: %v", taken, want, err)
+		if offers, err := s.callOff(t.Context(), h); err != nil || offers != want {
+			t.Errorf("%d offers were called off, want %d: %v", offers, want, err)
 		}
 	}
 }

@@ -36,7 +36,7 @@ const (
 	acceptPause = 200 * time.Millisecond
 )
 
-// HandOver says which agents are handed over to which management cluster.
+// HandOver says which agents are handed over to which management cluster, the target.
 type HandOver struct {
 	// Namespace of the hosts. Required.
 	Namespace string
@@ -83,8 +83,8 @@ func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, 
 	return &sides{from: from, to: to, target: string(toID)}, nil
 }
 
-// HandOver offers the target to the agent of each claimed host, and waits until all have accepted it (docs/adr/0019). It may be repeated; agents that have accepted this target
-// already, or that somebody vouched for, are left alone.
+// HandOver offers the target to the agent of each claimed host, and waits until all are handed over (docs/moving.md). It
+// may be repeated: it leaves agents alone that have accepted this target already, or that somebody vouches for.
 func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 	if h.Namespace == "" {
 		return errNoNamespace
@@ -161,7 +161,8 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	return server, ca, nil
 }
 
-// wants reports whether the agent of a host is to get an offer: not where nothing moves, where somebody vouched for the agent, and where it may have gone ahead.
+// wants reports whether the agent of a host gets an offer: not where nothing moves, where somebody vouches for the agent,
+// and where the agent may have changed sides.
 func wants(host *infrav1.CapstanHost) bool {
 	vouched := handover.HandedOver(host) && host.Offer() == ""
 	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !handover.Leaving(host)
@@ -173,8 +174,8 @@ func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server s
 		string(offer[infrav1.OfferServerKey]) == server && bytes.Equal(offer[infrav1.OfferCAKey], ca)
 }
 
-// offer makes the agent's account in the target, and tells the agent of it. Each step can be repeated. The Secret comes first: whatever is made after it is found and removed when the offer is
-// taken back.
+// offer makes the agent's account in the target, and an offer of it to the agent. Each step can be repeated. The Secret
+// comes first: by it a call-off finds and removes whatever is made after it.
 func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server string, ca []byte) error {
 	there, err := s.arrival(ctx, host)
 	if err != nil {
@@ -276,7 +277,7 @@ func (s *sides) accepted(ctx context.Context, h HandOver) error {
 			return nil
 		}
 		text := fmt.Sprintf("agents have not accepted the target within %s:\n  %s", h.Timeout, strings.Join(why, "\n  "))
-		if commands := held(hosts); len(commands) > 0 {
+		if commands := vouch(hosts); len(commands) > 0 {
 			text += "\nWhere you see to the agent yourself (docs/clusterctl.md), say so:\n  " + strings.Join(commands, "\n  ")
 		}
 		return errors.New(text)

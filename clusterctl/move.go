@@ -69,8 +69,8 @@ func local(hosts []infrav1.CapstanHost) error {
 	return nil
 }
 
-// held has the commands by which somebody vouches for the agents of hosts that hold the move.
-func held(hosts []infrav1.CapstanHost) []string {
+// vouch returns the commands by which somebody vouches for the agents of hosts that hold the move.
+func vouch(hosts []infrav1.CapstanHost) []string {
 	var commands []string
 	for i := range hosts {
 		if h := &hosts[i]; h.Spec.Claim != nil && !handover.HandedOver(h) && !handover.Leaving(h) {

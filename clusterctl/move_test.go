@@ -43,7 +43,7 @@ func TestHostsThatKeepAMoveFromStarting(t *testing.T) {
 			}
 			check(local(c.hosts), c.local)
 			if c.local == "" {
-				if got := strings.Join(held(c.hosts), "\n"); (got != "") != (c.held != "") || !strings.Contains(got, c.held) {
+				if got := strings.Join(vouch(c.hosts), "\n"); (got != "") != (c.held != "") || !strings.Contains(got, c.held) {
 					t.Errorf("got %q, want %q", got, c.held)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 // pausedAdvice is what to do when an operation on all clusters of a namespace has stopped half way.
 const pausedAdvice = "clusters and their classes may be paused now"
 
-// MoveClusters moves the clusters of a namespace, after the agents of their hosts have accepted the target. A dry run
+// MoveClusters moves the clusters of a namespace, after the agents of their hosts are handed over. A dry run
 // needs no target, and finds out what would move.
 func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) error {
 	if dryRun {
@@ -37,20 +37,20 @@ func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) erro
 	return nil
 }
 
-// PrepareMove hands the agents of the hosts of a namespace over, for a move by whatever program.
+// PrepareMove hands over the agents of the hosts of a namespace, for a move by any program.
 func (c *Client) PrepareMove(ctx context.Context, h HandOver) error {
 	if err := c.MayMove(ctx, h.Namespace, h.To); err != nil {
 		return err
 	}
 	if err := c.HandOver(ctx, h); err != nil {
-		return hint.Errorf("nothing has moved; take the offers back with: "+c.CallOffCommand(h),
+		return hint.Errorf("nothing has moved; call the offers off with: "+c.CallOffCommand(h),
 			"handing agents over: %w", err)
 	}
 	return nil
 }
 
 // SaveClusters saves the clusters of a namespace to a directory, with their credentials, and leaves them where they
-// are. Nobody tells the agents.
+// are. Agents get no offer.
 func (c *Client) SaveClusters(ctx context.Context, namespace, directory string) error {
 	if err := isDirectory(directory); err != nil {
 		return err
@@ -95,7 +95,7 @@ func isDirectory(path string) error {
 	return nil
 }
 
-// CallOffCommand returns the command that takes back what was offered.
+// CallOffCommand returns the command that calls the offers off.
 func (c *Client) CallOffCommand(h HandOver) string {
 	return "capstan clusterctl move call-off" + moveFlags(h.Namespace, c.named, h.To)
 }

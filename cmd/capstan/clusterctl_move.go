@@ -42,7 +42,7 @@ func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 		Use: "move", Short: "Move the clusters of a namespace to another management cluster", Args: cobra.NoArgs,
 		Long: `Move the clusters of a namespace, with all that belongs to them, to another management cluster that has the same providers.
 
-The agents of the hosts are told first, and go along; the machines on the hosts don't notice. Local hosts can't move: they are processes of this plane.`,
+The agents of the hosts are handed over first, and go along; the machines on the hosts don't notice. Local hosts can't move: they are processes of this plane.`,
 		Example: `  capstan clusterctl move --to-kubeconfig other.kubeconfig --dry-run -v 1
   capstan clusterctl move --to-kubeconfig other.kubeconfig
   capstan clusterctl move --to-directory saved`,
@@ -118,8 +118,9 @@ func (a *app) openMove(cmd *cobra.Command, t *target, d *destination) (*clusterc
 
 func (a *app) clusterctlMovePrepareCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
-		Use: "prepare", Short: "Hand the agents of the hosts over, for a move by clusterctl itself", Args: cobra.NoArgs,
-		Long: `Tell the agents of the claimed hosts of a namespace about the management cluster that their clusters are going to move to, and wait until each has proved that it can work there.
+		Use: "prepare", Short: "Hand over the agents of the hosts, for a move by clusterctl itself", Args: cobra.NoArgs,
+		Long: `Offer the management cluster that the clusters of a namespace are going to move to, to the agents of the claimed
+hosts, and wait until each has proved that it can work there.
 Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doesn't.`,
 		Example: `  capstan clusterctl move prepare --to-kubeconfig other.kubeconfig && clusterctl move --to-kubeconfig other.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -138,18 +139,19 @@ Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doe
 
 func (a *app) clusterctlMoveCallOffCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
-		Use: "call-off", Short: "Take back what agents were told about a move", Args: cobra.NoArgs,
-		Long: `Take back what the agents of the hosts of a namespace were told about another management cluster, remove what was made for them there, and wait until they have forgotten it.`,
+		Use: "call-off", Short: "Call off the hand-over of the agents of the hosts", Args: cobra.NoArgs,
+		Long: `Call off the offers to the agents of the hosts of a namespace, remove what was made for them in the target, and wait
+until they have forgotten it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, h, err := a.openMove(cmd, t, d)
 			if err != nil {
 				return err
 			}
-			taken, err := c.CallOff(cmd.Context(), h)
+			offers, err := c.CallOff(cmd.Context(), h)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "Offers taken back in namespace %s: %d.\n", a.namespace, taken)
+			fmt.Fprintf(a.err, "Offers called off in namespace %s: %d.\n", a.namespace, offers)
 			return nil
 		},
 	}

@@ -66,10 +66,10 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	}
 
 	// Called off, and handed over again.
-	taken, err := capstan.CallOff(t.Context(), handOver)
+	offers, err := capstan.CallOff(t.Context(), handOver)
 	from.must(err)
-	if taken != 1 {
-		t.Errorf("%d offers were taken back", taken)
+	if offers != 1 {
+		t.Errorf("%d offers were called off", offers)
 	}
 	if _, err := os.Stat(c.path("var/lib/capstan/next.yaml")); err == nil || to.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) {
 		t.Error("something is left of a hand-over that was called off")
