@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-dev/capstan/dock"
 )
@@ -75,6 +76,53 @@ func TestReachExtensionsUndoesWhatItDid(t *testing.T) {
 	const want = "reaching the extension b in the dock: no port is free"
 	if err == nil || !strings.Contains(err.Error(), want) || len(relays.made) > 0 {
 		t.Errorf("got %v; relays that are left: %v", err, relays.made)
+	}
+}
+
+// registered is a plane in which these extensions are installed.
+type registered struct {
+	client.Reader
+	all   []runtimev1.ExtensionConfig
+	fails error
+}
+
+func (r registered) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*runtimev1.ExtensionConfigList).Items = r.all
+	return r.fails
+}
+
+func TestReachInstalled(t *testing.T) {
+	elsewhere := extensionAt("a", "https://10.0.0.1:9443")
+	inside := extensionAt("b", "https://127.0.0.1:9443")
+	for name, c := range map[string]struct {
+		plane registered
+		want  int
+		err   string
+	}{
+		"none":                               {registered{}, 0, ""},
+		"one that is reached without a dock": {registered{all: []runtimev1.ExtensionConfig{elsewhere}}, 1, ""},
+		"one in a dock that does not run": {
+			registered{all: []runtimev1.ExtensionConfig{elsewhere, inside}}, 0, "reaching the extension b",
+		},
+		"a plane that does not answer": {
+			registered{fails: errors.New("no route")}, 0, "listing ExtensionConfigs: no route",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reached, release, err := ReachInstalled(t.Context(), t.TempDir(), c.plane)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Fatalf("got %v", err)
+			}
+			if err == nil && len(reached) != c.want {
+				t.Errorf("reached %v", reached)
+			}
+			if err != nil {
+				return
+			}
+			if err := release(); err != nil {
+				t.Errorf("releasing: %v", err)
+			}
+		})
 	}
 }
 
