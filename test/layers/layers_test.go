@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"release":    {"templates"},
 	"topology":   {"api", "internal"},
 	"describe":   {"api", "runtime", "topology", "internal"},
-	"clusterctl": {"api", "templates", "provider", "describe"},
+	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
 	"local":      {"plane", "dock", "provider", "extension", "clusterctl", "runtime", "api", "templates", "internal"},
 	"cmd":        {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"test":       {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
