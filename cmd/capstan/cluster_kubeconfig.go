@@ -7,10 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/local"
 )
 
 func (a *app) clusterKubeconfigCommand() *cobra.Command {
@@ -33,8 +31,7 @@ func (a *app) clusterKubeconfigCommand() *cobra.Command {
 	}
 }
 
-// clusterKubeconfig writes the kubeconfig of a cluster into the home directory and returns its path. The server is a relay on
-// loopback, because the cluster's own address is reachable only inside the dock.
+// clusterKubeconfig writes the kubeconfig with which this machine reaches a cluster, and returns its path.
 func (a *app) clusterKubeconfig(ctx context.Context, name string) (string, error) {
 	c, err := a.client()
 	if err != nil {
@@ -44,36 +41,7 @@ func (a *app) clusterKubeconfig(ctx context.Context, name string) (string, error
 	if err != nil {
 		return "", err
 	}
-	secret := &corev1.Secret{}
-	err = c.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name + "-kubeconfig"}, secret)
-	if apierrors.IsNotFound(err) || (err == nil && cluster.Spec.ControlPlaneEndpoint.IsZero()) {
-		return "", hint("see how far it is: capstan cluster describe "+name, "cluster %s has no kubeconfig yet", name)
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
-	}
-	config, err := clientcmd.Load(secret.Data["value"])
-	if err != nil {
-		return "", fmt.Errorf("parsing the kubeconfig of cluster %s: %w", name, err)
-	}
-	endpoint := cluster.Spec.ControlPlaneEndpoint
-	relay, err := a.dock().EnsureRelay(ctx, relayName(a.namespace, name), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port))
-	if err != nil {
-		return "", hint("run: capstan up", "opening a way to cluster %s: %w", name, err)
-	}
-	for _, server := range config.Clusters {
-		// The certificate is for the endpoint, not for the relay.
-		server.Server, server.TLSServerName = "https://"+relay, endpoint.Host
-	}
-	data, err := clientcmd.Write(*config)
-	if err != nil {
-		return "", fmt.Errorf("encoding the kubeconfig of cluster %s: %w", name, err)
-	}
-	path := a.home.ClusterKubeconfig(a.namespace, name)
-	if err := writeSecret(path, data); err != nil {
-		return "", fmt.Errorf("writing the kubeconfig of cluster %s: %w", name, err)
-	}
-	return path, nil
+	return local.ClusterKubeconfig(ctx, string(a.home), c, cluster)
 }
 
 // newPrefix begins the names of files that are being written.

@@ -1,0 +1,69 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster on local hosts into the home directory, and
+// returns its path. Its server is a relay on loopback, because the cluster's own address is reachable only inside the dock. c is a client
+// of the plane.
+func ClusterKubeconfig(ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster) (path string, err error) {
+	dir, err := homeDir(homePath)
+	if err != nil {
+		return "", err
+	}
+	name, endpoint := cluster.Name, cluster.Spec.ControlPlaneEndpoint
+	secret := &corev1.Secret{}
+	err = c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name + "-kubeconfig"}, secret)
+	if apierrors.IsNotFound(err) || (err == nil && endpoint.IsZero()) {
+		return "", hint.Errorf("see how far it is: capstan cluster describe "+name, "cluster %s has no kubeconfig yet", name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
+	}
+	relay, err := dock.Connect(string(dir)).EnsureRelay(ctx, RelayName(cluster.Namespace, name), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port))
+	if err != nil {
+		return "", hint.Errorf("run: capstan up", "opening a way to cluster %s: %w", name, err)
+	}
+	data, err := throughRelay(secret.Data["value"], relay, endpoint.Host)
+	if err != nil {
+		return "", fmt.Errorf("the kubeconfig of cluster %s: %w", name, err)
+	}
+	path = dir.ClusterKubeconfig(cluster.Namespace, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("writing the kubeconfig of cluster %s: %w", name, err)
+	}
+	if err := atomicfile.Write(path, data, 0o600); err != nil {
+		return "", fmt.Errorf("writing the kubeconfig of cluster %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not for the relay.
+func throughRelay(kubeconfig []byte, relay, host string) ([]byte, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("parsing it: %w", err)
+	}
+	for _, server := range config.Clusters {
+		server.Server, server.TLSServerName = "https://"+relay, host
+	}
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding it: %w", err)
+	}
+	return data, nil
+}

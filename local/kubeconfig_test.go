@@ -1,0 +1,61 @@
+package local
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+const kubeconfig = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://10.231.16.1:6443"}}]}`
+
+func TestThroughRelay(t *testing.T) {
+	data, err := throughRelay([]byte(kubeconfig), "127.0.0.1:41000", "10.231.16.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := config.Clusters["c"]; c.Server != "https://127.0.0.1:41000" || c.TLSServerName != "10.231.16.1" {
+		t.Errorf("got %s with the name %s", c.Server, c.TLSServerName)
+	}
+	if _, err := throughRelay([]byte("{"), "127.0.0.1:41000", "10.231.16.1"); err == nil || !strings.Contains(err.Error(), "parsing it") {
+		t.Errorf("half a kubeconfig: %v", err)
+	}
+}
+
+// TestClusterKubeconfigNeedsACluster: what is missing is said, with what to do.
+func TestClusterKubeconfigNeedsACluster(t *testing.T) {
+	cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(kubeconfig)}}
+	cluster.Namespace, cluster.Name = "default", "blue"
+	secret.Namespace, secret.Name = "default", "blue-kubeconfig"
+	ready := cluster.DeepCopy()
+	ready.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}
+	for name, c := range map[string]struct {
+		cluster          *clusterv1.Cluster
+		secret           bool
+		want, wantedHint string
+	}{
+		"no Secret yet":   {ready, false, "cluster blue has no kubeconfig yet", "capstan cluster describe blue"},
+		"no endpoint yet": {cluster, true, "cluster blue has no kubeconfig yet", "capstan cluster describe blue"},
+		"no dock":         {ready, true, "opening a way to cluster blue", "run: capstan up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(NewScheme())
+			if c.secret {
+				builder = builder.WithObjects(secret.DeepCopy())
+			}
+			_, err := ClusterKubeconfig(t.Context(), t.TempDir(), builder.Build(), c.cluster)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(hint.Of(err), c.wantedHint) {
+				t.Errorf("got %v with hint %q", err, hint.Of(err))
+			}
+		})
+	}
+}
