@@ -64,7 +64,7 @@ type CapstanClusterStatus struct {
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are Ready, EndpointReady and Paused (IC-25, IC-26).
+	// conditions are Ready, EndpointReady, Paused (IC-25, IC-26), and Reconciled while that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -51,7 +51,7 @@ type CapstanMachineStatus struct {
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline and Paused (IM-29).
+	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29), and Reconciled while that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -19,6 +19,8 @@ var severities = map[string]clusterv1beta1.ConditionSeverity{
 	v1beta2.EndpointMovedReason:   clusterv1beta1.ConditionSeverityError,
 	v1beta2.HostOfflineReason:     clusterv1beta1.ConditionSeverityWarning,
 	v1beta2.NoHostMatchesReason:   clusterv1beta1.ConditionSeverityWarning,
+	v1beta2.StepFailedReason:      clusterv1beta1.ConditionSeverityWarning,
+	v1beta2.AccessDeniedReason:    clusterv1beta1.ConditionSeverityWarning,
 }
 
 // severity is set for status False only, as Cluster API demands.

@@ -56,7 +56,7 @@ type CapstanClusterInitialization struct {
 // CapstanClusterStatus is the observed state of a CapstanCluster.
 // +kubebuilder:validation:MinProperties=1
 type CapstanClusterStatus struct {
-	// conditions are Ready, EndpointReady, Paused (IC-25).
+	// conditions are Ready, EndpointReady, Paused (IC-25), and Reconciled while that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -275,7 +275,7 @@ type AgentReport struct {
 // CapstanHostStatus is the observed state of a CapstanHost.
 // +kubebuilder:validation:MinProperties=1
 type CapstanHostStatus struct {
-	// conditions are Ready, HostOnline, Clean.
+	// conditions are Ready, HostOnline, Clean, Paused, and Reconciled while that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

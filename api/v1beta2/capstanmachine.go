@@ -33,7 +33,7 @@ type CapstanMachineInitialization struct {
 // CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
 // +kubebuilder:validation:MinProperties=1
 type CapstanMachineStatus struct {
-	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29).
+	// conditions are Ready, HostClaimed, Bootstrapped, HostOnline, Paused (IM-29), and Reconciled while that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -22,6 +22,10 @@ const (
 
 	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
 	CleanCondition = "Clean"
+
+	// ReconciledCondition is False while the controller's passes over the object fail; the message says in what and what to
+	// do. It is absent while they succeed.
+	ReconciledCondition = "Reconciled"
 )
 
 // Reasons of conditions.
@@ -99,6 +103,12 @@ const (
 
 	// NoReasonReportedReason stands for the reason of a condition that was written without one, which only v1beta1 allows.
 	NoReasonReportedReason = "NoReasonReported"
+
+	// StepFailedReason: a step of the controller fails and is tried again; the message names the step and its error.
+	StepFailedReason = "StepFailed"
+
+	// AccessDeniedReason: the API server refuses the controller what a step needs; the message names the step and the right.
+	AccessDeniedReason = "AccessDenied"
 
 	// DeletingReason: the object is being deleted.
 	DeletingReason = "Deleting"

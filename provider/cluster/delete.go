@@ -35,7 +35,7 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 		return step.Answer{}, fmt.Errorf("listing machines: %w", err)
 	}
 	if n := len(machines.Items); n > 0 {
-		s.leaving = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first", n, machines.Items[0].Name)
+		s.waiting = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first", n, machines.Items[0].Name)
 		return step.Stop(), nil
 	}
 	return step.Next(), nil
@@ -47,7 +47,7 @@ func (r *Reconciler) deleteBalancer(ctx context.Context, s *scope) (step.Answer,
 		return step.Next(), nil
 	}
 	if err := r.Backends.Delete(ctx, s.name); err != nil {
-		s.problem = &problem{infrav1.EndpointFailedReason, err.Error()}
+		s.obstacle = endpointFailed(s, err)
 		return step.Answer{}, err
 	}
 	return step.Next(), nil

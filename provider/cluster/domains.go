@@ -43,7 +43,7 @@ func planDomains(hosts []infrav1.CapstanHost) []clusterv1.FailureDomain {
 	return domains
 }
 
-// domainsOf gives the failure domains of the inventory of a namespace.
+// domainsOf returns the failure domains of the inventory of a namespace.
 func (r *Reconciler) domainsOf(ctx context.Context, namespace string) ([]clusterv1.FailureDomain, error) {
 	hosts := &infrav1.CapstanHostList{}
 	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace)); err != nil {
@@ -52,7 +52,7 @@ func (r *Reconciler) domainsOf(ctx context.Context, namespace string) ([]cluster
 	return planDomains(slices.DeleteFunc(hosts.Items, func(h infrav1.CapstanHost) bool { return !r.Filter.Matches(&h) })), nil
 }
 
-// provisioned lets the status say so (IC-50), with the failure domains in the same patch (IC-51): see conclude.
+// provisioned lets the status say so (IC-50), with the failure domains in the same patch (IC-51): see setStatus.
 func (r *Reconciler) provisioned(_ context.Context, s *scope) (step.Answer, error) {
 	s.done = true
 	return step.Stop(), nil

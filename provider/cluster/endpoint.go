@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -18,23 +20,25 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 		if s.capstan.Spec.ControlPlaneEndpoint.IsValid() || s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 			return step.Next(), nil
 		}
-		s.problem = &problem{infrav1.WaitingForEndpointReason, fmt.Sprintf(
+		s.obstacle = &step.Obstacle{Reason: infrav1.WaitingForEndpointReason, Message: fmt.Sprintf(
 			"set spec.controlPlaneEndpoint on Cluster %s, or here, to the load balancer or virtual address of the control plane", s.name.Name)}
 		return step.Stop(), nil
 	}
 	if r.Backends.Balancer == nil {
-		s.problem = &problem{infrav1.EndpointFailedReason,
-			"there are no local balancers here: make the cluster with loadBalancer.type: External"}
+		s.obstacle = &step.Obstacle{
+			Reason:  infrav1.EndpointFailedReason,
+			Message: "there are no local balancers here: make the cluster with loadBalancer.type: External",
+		}
 		return step.Stop(), nil
 	}
 	host, port, err := r.Backends.Ensure(ctx, s.name)
 	if err != nil {
-		s.problem = &problem{infrav1.EndpointFailedReason, err.Error()}
+		s.obstacle = endpointFailed(s, err)
 		return step.Answer{}, err
 	}
 	has, want := s.capstan.Spec.ControlPlaneEndpoint, clusterv1.APIEndpoint{Host: host, Port: port}
 	if !has.IsZero() && has != want {
-		s.problem = &problem{infrav1.EndpointMovedReason, fmt.Sprintf(
+		s.obstacle = &step.Obstacle{Reason: infrav1.EndpointMovedReason, Message: fmt.Sprintf(
 			"the balancer listens on %s port %d, but the machines know %s port %d: recreate the cluster", host, port, has.Host, has.Port)}
 		return step.Stop(), nil
 	}
@@ -49,10 +53,17 @@ func (r *Reconciler) backends(ctx context.Context, s *scope) (step.Answer, error
 		return step.Next(), nil
 	}
 	if err := r.Backends.Sync(ctx, s.name, s.cluster.Spec.ClusterNetwork.APIServerPort); err != nil {
-		s.problem = &problem{infrav1.EndpointFailedReason, err.Error()}
+		s.obstacle = endpointFailed(s, err)
 		return step.Answer{}, err
 	}
 	return step.Next(), nil
+}
+
+// endpointFailed is the obstacle of a balancer that can't be made, changed or removed; it is tried again.
+func endpointFailed(s *scope, err error) *step.Obstacle {
+	const reason = infrav1.EndpointFailedReason
+	has := conditions.Get(s.capstan, infrav1.EndpointReadyCondition)
+	return &step.Obstacle{Reason: reason, Message: failure.Same(has, reason, failure.Text(err))}
 }
 
 func local(c *infrav1.CapstanCluster) bool {

@@ -26,8 +26,9 @@ func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 			s.silent = true
 			return step.StopFor(step.Settle), nil
 		}
-		s.problem = &problem{
-			infrav1.WaitingForOwnerReason, "no Cluster owns this object yet: Cluster API sets the owner when a Cluster refers to it",
+		s.obstacle = &step.Obstacle{
+			Reason:  infrav1.WaitingForOwnerReason,
+			Message: "no Cluster owns this object yet: Cluster API sets the owner when a Cluster refers to it",
 		}
 		return step.Stop(), nil
 	}
@@ -66,6 +67,7 @@ func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
 	if s.paused = pause.Why(s.cluster, s.capstan); s.paused != "" {
 		return step.Stop(), nil
 	}
+	s.running = true
 	return step.Next(), nil
 }
 

@@ -5,23 +5,21 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
-	"github.com/capstan-dev/capstan/provider/patch"
+	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/pause"
-	"github.com/capstan-dev/capstan/provider/readyevent"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
@@ -38,6 +36,9 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// Filter limits the CapstanClusters and CapstanHosts that this reconciler works on.
 	Filter watchfilter.Filter
+
+	// failures knows which clusters can't be brought further, and since when.
+	failures failure.Streaks
 }
 
 // scope holds what one pass over one CapstanCluster has found out.
@@ -48,22 +49,26 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// name of the Cluster; set by owner. The balancer is known by it.
 	name types.NamespacedName
-	// paused says why nothing is done; set by pause. Empty: not paused.
+	// paused says why nothing is done. It begins with what the object's own annotation says; set by pause. Empty: not paused.
 	paused string
-	// problem says why the endpoint isn't there.
-	problem *problem
+	// running is true when it is known that nothing is paused; set by pause.
+	running bool
+	// obstacle says why the endpoint isn't there.
+	obstacle *step.Obstacle
 	// domains are the failure domains; set by failureDomains.
 	domains []clusterv1.FailureDomain
 	// done is true when endpoint and failure domains are known.
 	done bool
-	// leaving says what a deletion waits for.
-	leaving string
+	// waiting says what a deletion waits for; set by machinesGone.
+	waiting string
+	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
+	failed *metav1.Condition
 	// silent is true when there is no status to write: our finalizer is removed, or the object is so young that a wait isn't worth a note.
 	silent bool
 }
 
-// problem is a reason and message for condition EndpointReady.
-type problem struct{ reason, message string }
+// leaving reports whether the cluster is being deleted.
+func leaving(s *scope) bool { return !s.capstan.DeletionTimestamp.IsZero() }
 
 // RB-01 and RB-02 ask for more on the provider's own types than is used.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=get;list;watch;create;update;patch;delete
@@ -76,49 +81,32 @@ type problem struct{ reason, message string }
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	c := &infrav1.CapstanCluster{}
 	if err := r.Client.Get(ctx, request.NamespacedName, c); err != nil {
+		r.failures.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	// What was ours before somebody else took it over is cleaned up by us: our finalizer is on it, and the balancer is ours.
-	leaving := !c.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer)
-	if !r.Filter.Matches(c) || externallyManaged(c) && !leaving {
+	s := &scope{capstan: c, paused: pause.Why(nil, c)}
+	ours := leaving(s) && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer)
+	if !r.Filter.Matches(c) || externallyManaged(c) && !ours {
 		return reconcile.Result{}, nil
 	}
-	s := &scope{capstan: c}
-	steps := r.normal()
-	if !c.DeletionTimestamp.IsZero() {
-		steps = r.deletion()
-	}
-	result, err := step.Run(ctx, s, steps)
-	if err == nil || s.problem != nil {
-		if statusErr := r.writeStatus(ctx, s); statusErr != nil && err == nil {
-			err = fmt.Errorf("write status: %w", statusErr)
-		}
-	}
-	return step.Finish(result, err)
-}
-
-func (r *Reconciler) normal() []step.Step[*scope] {
-	return []step.Step[*scope]{
+	result, err := step.Run(ctx, s, []step.Step[*scope]{
+		{Name: "held by us", Run: r.heldByUs, When: leaving},
 		{Name: "owner", Run: r.owner},
-		{Name: "pause", Run: r.pause},                    // IC-42
+		{Name: "pause", Run: r.pause}, // IC-42; before anything is deleted: D-39
+
+		{Name: "machines", Run: r.machinesGone, When: leaving},
+		{Name: "delete the balancer", Run: r.deleteBalancer, When: leaving},   // IC-53, IC-54
+		{Name: "remove the finalizer", Run: r.removeFinalizer, When: leaving}, // IC-55, IC-56; the last step of a deletion
+
 		{Name: "owned", Run: r.owned},                    // IC-46
 		{Name: "finalizer", Run: r.finalizer},            // IC-47
 		{Name: "endpoint", Run: r.endpoint},              // IC-48, IC-49, IC-18
 		{Name: "backends", Run: r.backends},              // IM-51
 		{Name: "failure domains", Run: r.failureDomains}, // IC-51
 		{Name: "provisioned", Run: r.provisioned},        // IC-50
-	}
-}
-
-func (r *Reconciler) deletion() []step.Step[*scope] {
-	return []step.Step[*scope]{
-		{Name: "held by us", Run: r.heldByUs},
-		{Name: "owner", Run: r.owner},
-		{Name: "pause", Run: r.pause}, // before anything is deleted: D-39
-		{Name: "machines", Run: r.machinesGone},
-		{Name: "delete the balancer", Run: r.deleteBalancer},   // IC-53, IC-54
-		{Name: "remove the finalizer", Run: r.removeFinalizer}, // IC-55, IC-56
-	}
+	})
+	return step.Finish(result, err, r.writeStatus(ctx, s, err))
 }
 
 // externallyManaged reports whether somebody else fills in the object. The annotation is what core looks at, the label is what the contract's
@@ -126,22 +114,4 @@ func (r *Reconciler) deletion() []step.Step[*scope] {
 func externallyManaged(c *infrav1.CapstanCluster) bool {
 	_, label := c.Labels[clusterv1.ManagedByAnnotation]
 	return label || annotations.IsExternallyManaged(c)
-}
-
-// writeStatus writes the whole status once, in one patch, if it differs (IC-52).
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	if s.silent {
-		return nil
-	}
-	before := s.capstan.DeepCopy()
-	if s.paused != "" {
-		conditions.Set(s.capstan, pause.Condition(s.paused))
-	} else {
-		conclude(s)
-	}
-	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	readyevent.Record(r.Recorder, before, s.capstan)
-	return nil
 }

@@ -31,7 +31,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 			return step.Next(), nil // its status changes when there is more to know
 		}
 	case !r.supplies(s.host):
-		s.trouble = r.noSupplier(s.host)
+		s.obstacle = r.noSupplier(s.host)
 		return step.Next(), nil
 	default:
 		if err := r.destroy(ctx, s); err != nil {

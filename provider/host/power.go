@@ -12,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
 )
@@ -44,7 +46,7 @@ func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 		return step.Next(), nil
 	}
 	if !r.supplies(s.host) {
-		s.trouble = r.noSupplier(s.host)
+		s.obstacle = r.noSupplier(s.host)
 		return step.Next(), nil
 	}
 	last := r.lastPower(s.host)
@@ -63,7 +65,7 @@ func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
 	defer func() {
 		if err != nil {
-			s.trouble = &trouble{infrav1.HostStartingReason, "powering on failed and is tried again: " + err.Error()}
+			s.obstacle = triedAgain(s, infrav1.HostStartingReason, "powering on", err)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
@@ -103,7 +105,7 @@ func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (stri
 func (r *Reconciler) destroy(ctx context.Context, s *scope) (err error) {
 	defer func() {
 		if err != nil {
-			s.trouble = &trouble{infrav1.CleaningReason, "destroying failed and is tried again: " + err.Error()}
+			s.obstacle = triedAgain(s, infrav1.CleaningReason, "destroying", err)
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
@@ -123,6 +125,13 @@ func (r *Reconciler) destroy(ctx context.Context, s *scope) (err error) {
 	return nil
 }
 
+// triedAgain is the obstacle of a supplier that can't do something.
+func triedAgain(s *scope, reason, doing string, err error) *step.Obstacle {
+	has := conditions.Get(s.host, infrav1.ReadyCondition)
+	message := doing + " failed and is tried again: " + failure.Text(err)
+	return &step.Obstacle{Reason: reason, Message: failure.Same(has, reason, message)}
+}
+
 // lastPower returns what this process did last with the host's power; the zero value: nothing yet.
 func (r *Reconciler) lastPower(host *infrav1.CapstanHost) power {
 	r.mu.Lock()
@@ -136,11 +145,11 @@ func (r *Reconciler) setPower(host *infrav1.CapstanHost, p power) {
 	r.powered[host.UID] = p
 }
 
-func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *trouble {
+func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *step.Obstacle {
 	if r.Supplier != nil {
-		return &trouble{infrav1.SupplierMissingReason, fmt.Sprintf(
+		return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
 			"supplier %s makes hosts in namespace %s only: delete this CapstanHost", host.Spec.Supplier, r.SupplyNamespace)}
 	}
-	return &trouble{infrav1.SupplierMissingReason, fmt.Sprintf(
+	return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
 		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost", host.Spec.Supplier)}
 }

@@ -4,23 +4,17 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/patch"
-	"github.com/capstan-dev/capstan/provider/pause"
-	"github.com/capstan-dev/capstan/provider/readyevent"
+	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
@@ -30,6 +24,8 @@ import (
 type Reconciler struct {
 	Options
 	beats *heartbeats
+	// failures knows which hosts can't be brought further, and since when.
+	failures failure.Streaks
 
 	mu sync.Mutex
 	// identities holds how much of each host's identity was applied by this process, by uid of the host.
@@ -80,16 +76,15 @@ type scope struct {
 	live liveness
 	// again is when liveness can change without an event; set by heartbeat.
 	again time.Duration
-	// trouble says why a supplied host can't be powered on or destroyed.
-	trouble *trouble
+	// obstacle says why a supplied host can't be powered on or destroyed; it goes into condition Ready.
+	obstacle *step.Obstacle
 	// orphaned is true if the machine that claims the host doesn't exist.
 	orphaned bool
+	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
+	failed *metav1.Condition
 	// gone is true when our finalizer is removed: there is no status to write any more.
 	gone bool
 }
-
-// trouble is a reason and message for condition Ready.
-type trouble struct{ reason, message string }
 
 // The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself: that is why there are rights
 // here that the controller itself does not use.
@@ -107,25 +102,15 @@ type trouble struct{ reason, message string }
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	h := &infrav1.CapstanHost{}
 	if err := r.Client.Get(ctx, request.NamespacedName, h); err != nil {
+		r.failures.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.Filter.Matches(h) {
 		return reconcile.Result{}, nil
 	}
 	s := &scope{host: h}
-	result, err := step.Run(ctx, s, r.steps())
-	if err == nil || s.trouble != nil {
-		if statusErr := r.writeStatus(ctx, s); statusErr != nil && err == nil {
-			err = fmt.Errorf("write status: %w", statusErr)
-		}
-		result = step.Sooner(result, s.again)
-	}
-	return step.Finish(result, err)
-}
-
-// steps are the same for a host that is being deleted: it is worked for until its claim is cleared.
-func (r *Reconciler) steps() []step.Step[*scope] {
-	return []step.Step[*scope]{
+	// The steps are the same for a host that is being deleted: it is worked for until its claim is cleared.
+	result, err := step.Run(ctx, s, []step.Step[*scope]{
 		{Name: "pause", Run: r.pause},
 		{Name: "finalizer", Run: r.finalizer},
 		{Name: "identity", Run: r.identity},
@@ -135,54 +120,12 @@ func (r *Reconciler) steps() []step.Step[*scope] {
 		{Name: "power", Run: r.power},
 		{Name: "claimant", Run: r.claimant},
 		{Name: "delete", Run: r.delete},
-	}
-}
-
-// pause stops at a host with the annotation cluster.x-k8s.io/paused. Clusters that are paused don't pause hosts: a host belongs to nobody.
-func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
-	if annotations.HasPaused(s.host) {
-		s.paused = pause.Why(nil, s.host)
-		return step.Stop(), nil
-	}
-	return step.Next(), nil
-}
-
-// writeStatus writes what this controller concludes, in one patch, if it differs.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) error {
-	if s.gone {
-		return nil
-	}
-	before := s.host.DeepCopy()
-	if s.paused != "" {
-		conditions.Set(s.host, pause.Condition(s.paused))
-	} else {
-		conditions.Delete(s.host, clusterv1.PausedCondition)
-		conclude(s.host, r.facts(s))
-	}
-	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	readyevent.Record(r.Recorder, before, s.host)
-	return nil
-}
-
-func (r *Reconciler) facts(s *scope) facts {
-	f := facts{live: s.live, orphaned: s.orphaned, trouble: s.trouble, timeout: r.HeartbeatTimeout}
-	if r.supplies(s.host) {
-		f.versions = r.Supplier.Versions()
-	}
-	return f
+	})
+	statusErr := r.writeStatus(ctx, s, err)
+	return step.Finish(step.Sooner(result, s.again), err, statusErr)
 }
 
 // supplies reports whether our supplier makes the host.
 func (r *Reconciler) supplies(host *infrav1.CapstanHost) bool {
 	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace
-}
-
-func yes(kind, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
-}
-
-func no(kind, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

@@ -18,7 +18,7 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Locked)
 }
 
-// heldByUs stops a deletion in which we have no part, or no more.
+// heldByUs stops a deletion in which we have no part, or no more. It comes first: such an object gets no status either.
 func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
 	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.MachineFinalizer) {
 		s.gone = true

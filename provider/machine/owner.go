@@ -17,10 +17,10 @@ import (
 // owned stops while no Machine owns the object (IM-41). It comes after pause: an object with the annotation is paused before it has an owner.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine == nil {
-		s.wait = &wait{
-			reason:  infrav1.WaitingForOwnerReason,
-			message: "no Machine owns this object yet: Cluster API sets the owner when a Machine refers to it",
-			short:   true,
+		s.obstacle = &step.Obstacle{
+			Reason:  infrav1.WaitingForOwnerReason,
+			Message: "no Machine owns this object yet: Cluster API sets the owner when a Machine refers to it",
+			Brief:   true,
 		}
 		return step.Stop(), nil
 	}

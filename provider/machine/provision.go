@@ -15,6 +15,7 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 	before := s.capstan.DeepCopy()
 	s.capstan.Spec.ProviderID = s.host.Spec.Claim.ProviderID
 	if err := patch.Object(ctx, r.Client, before, s.capstan, patch.Unlocked); err != nil {
+		s.capstan.Spec.ProviderID = "" // the status must not build on it
 		return step.Answer{}, err
 	}
 	r.Recorder.Eventf(s.capstan, s.host, "Normal", "Bootstrapped", "Bootstrap", "host %s ran the bootstrap data", s.host.Name)
@@ -22,7 +23,7 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 }
 
 // provisioned lets the status say that the machine is provisioned (IM-53), with addresses (IM-54) and failure domain (IM-55) in the
-// same patch: see conclude.
+// same patch: see setStatus.
 func (r *Reconciler) provisioned(_ context.Context, s *scope) (step.Answer, error) {
 	s.done = true
 	return step.Stop(), nil

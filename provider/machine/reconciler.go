@@ -7,21 +7,17 @@ package machine
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
-	"github.com/capstan-dev/capstan/provider/patch"
+	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/pause"
-	"github.com/capstan-dev/capstan/provider/readyevent"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
@@ -43,6 +39,8 @@ type Reconciler struct {
 
 	// claiming is held while a host is picked and claimed, so that machines that wait together don't all run for the same host.
 	claiming sync.Mutex
+	// failures knows which machines can't be brought further, and since when.
+	failures failure.Streaks
 }
 
 // Everything is written with patches. RB-01 and RB-02 ask for more on the provider's own types than is used. Secrets are read and written one
@@ -60,74 +58,39 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	m := &infrav1.CapstanMachine{}
 	if err := r.Client.Get(ctx, request.NamespacedName, m); err != nil {
+		r.failures.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.Filter.Matches(m) {
 		return reconcile.Result{}, nil
 	}
-	s := &scope{capstan: m}
-	steps := r.normal()
-	if !m.DeletionTimestamp.IsZero() {
-		steps = r.deletion()
-	}
-	result, err := step.Run(ctx, s, steps)
-	if err == nil || s.wait != nil {
-		after, statusErr := r.writeStatus(ctx, s)
-		result = step.Sooner(result, after)
-		if statusErr != nil {
-			err = fmt.Errorf("write status: %w", statusErr)
-		}
-	}
-	return step.Finish(result, err)
-}
-
-func (r *Reconciler) normal() []step.Step[*scope] {
-	return []step.Step[*scope]{
+	s := &scope{capstan: m, paused: pause.Why(nil, m)}
+	result, err := step.Run(ctx, s, []step.Step[*scope]{
+		{Name: "held by us", Run: r.heldByUs, When: leaving},
 		{Name: "owner", Run: r.owner},
-		{Name: "pause", Run: r.pause},                                  // IM-64
+		{Name: "pause", Run: r.pause}, // IM-64; before anything is deleted: D-39
+
+		{Name: "find the claim", Run: r.find, When: leaving},
+		{Name: "deregister", Run: r.deregister, When: leaving},                // IM-58
+		{Name: "release the host", Run: r.release, When: leaving},             // IM-57, IM-59
+		{Name: "remove the finalizer", Run: r.removeFinalizer, When: leaving}, // IM-60 to IM-62; the last step of a deletion
+
 		{Name: "owned", Run: r.owned},                                  // IM-41
 		{Name: "reported failure", Run: r.reportedFailure},             // IM-42
 		{Name: "cluster", Run: r.cluster},                              // IM-43
 		{Name: "finalizer", Run: r.finalizer},                          // IM-44
 		{Name: "cluster infrastructure", Run: r.clusterInfrastructure}, // IM-45
-		{Name: "bootstrap data", Run: r.bootstrapData},                 // IM-48
-		{Name: "claim a host", Run: r.claimHost},                       // IM-49
-		{Name: "deliver bootstrap data", Run: r.deliver},               // IM-49
-		{Name: "bootstrap report", Run: r.report},                      // IM-49
-		{Name: "provider id", Run: r.providerID},                       // IM-52
-		{Name: "provisioned", Run: r.provisioned},                      // IM-53 to IM-55
-	}
-}
-
-func (r *Reconciler) deletion() []step.Step[*scope] {
-	return []step.Step[*scope]{
-		{Name: "held by us", Run: r.heldByUs},
-		{Name: "owner", Run: r.owner},
-		{Name: "pause", Run: r.pause}, // before anything is deleted: D-39
-		{Name: "find the claim", Run: r.findClaim},
-		{Name: "deregister", Run: r.deregister},                // IM-58
-		{Name: "release the host", Run: r.release},             // IM-57, IM-59
-		{Name: "remove the finalizer", Run: r.removeFinalizer}, // IM-60 to IM-62
-	}
-}
-
-// writeStatus writes the whole status once, in one patch, if it differs (IM-56). It returns when to look again.
-func (r *Reconciler) writeStatus(ctx context.Context, s *scope) (time.Duration, error) {
-	if s.gone {
-		return 0, nil
-	}
-	before := s.capstan.DeepCopy()
-	switch {
-	case s.paused != "":
-		conditions.Set(s.capstan, pause.Condition(s.paused)) // and nothing else: IM-64
-	case s.wait != nil && s.wait.short && step.Fresh(s.capstan, r.Clock.Now()):
-		return step.Settle, nil
-	default:
-		conclude(s)
-	}
-	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
-		return 0, client.IgnoreNotFound(err)
-	}
-	readyevent.Record(r.Recorder, before, s.capstan)
-	return 0, nil
+		{Name: "bootstrap data", Run: r.dataNamed},                     // IM-48
+		{Name: "find the host", Run: r.find},
+		{Name: "place", Run: r.place}, // IM-17
+		{Name: "read the bootstrap data", Run: r.readData},
+		{Name: "claim a host", Run: r.claimHost}, // IM-49
+		{Name: "keep one host", Run: r.keep},
+		{Name: "deliver the bootstrap data", Run: r.deliver}, // IM-49
+		{Name: "bootstrap report", Run: r.report},            // IM-49, IM-50
+		{Name: "provider id", Run: r.providerID},             // IM-52
+		{Name: "provisioned", Run: r.provisioned},            // IM-53 to IM-55
+	})
+	after, statusErr := r.writeStatus(ctx, s, err)
+	return step.Finish(step.Sooner(result, after), err, statusErr)
 }

@@ -14,9 +14,11 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// troubles are the reasons of Ready that somebody may have to do something about. All others are steps on the way, which conditions show.
-var troubles = map[string]bool{
+// obstacles are the reasons of Ready that somebody may have to do something about. All others are steps on the way, which
+// conditions show.
+var obstacles = map[string]bool{
 	infrav1.AbandonedReason:          true,
+	infrav1.AccessDeniedReason:       true,
 	infrav1.EndpointFailedReason:     true,
 	infrav1.EndpointMovedReason:      true,
 	infrav1.HostGoneReason:           true,
@@ -24,6 +26,7 @@ var troubles = map[string]bool{
 	infrav1.LeftoversFoundReason:     true,
 	infrav1.MachineGoneReason:        true,
 	infrav1.NoHostMatchesReason:      true,
+	infrav1.StepFailedReason:         true,
 	infrav1.SupplierMissingReason:    true,
 	infrav1.WaitingForEndpointReason: true,
 }
@@ -61,9 +64,9 @@ func decide(before, after *metav1.Condition) (kind, reason, note string) {
 	switch {
 	case after == nil || before.Reason == after.Reason:
 		return "", "", ""
-	case troubles[after.Reason] && after.Status != metav1.ConditionTrue:
+	case obstacles[after.Reason] && after.Status != metav1.ConditionTrue:
 		return corev1.EventTypeWarning, after.Reason, after.Message
-	case troubles[before.Reason] && after.Status == metav1.ConditionTrue:
+	case obstacles[before.Reason] && after.Status == metav1.ConditionTrue:
 		return corev1.EventTypeNormal, infrav1.ReadyReason, "ready again after " + before.Reason
 	default:
 		return "", "", ""

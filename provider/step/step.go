@@ -6,6 +6,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,13 +39,18 @@ func (a Answer) Stopped() bool { return a.stop }
 type Step[S any] struct {
 	// Name is said in errors, for example "claim a host".
 	Name string
+	// When reports whether the step applies. Nil: it always does.
+	When func(S) bool
 	// Run does the step. It must be safe to run again at any time.
 	Run func(context.Context, S) (Answer, error)
 }
 
-// Run runs the steps in order until one stops or fails. The error names the step.
+// Run runs the steps that apply in order until one stops or fails. The error names the step.
 func Run[S any](ctx context.Context, scope S, steps []Step[S]) (reconcile.Result, error) {
 	for _, s := range steps {
+		if s.When != nil && !s.When(scope) {
+			continue
+		}
 		answer, err := s.Run(ctx, scope)
 		if err != nil {
 			return reconcile.Result{}, fmt.Errorf("%s: %w", s.Name, err)
@@ -56,13 +62,22 @@ func Run[S any](ctx context.Context, scope S, steps []Step[S]) (reconcile.Result
 	return reconcile.Result{}, nil
 }
 
-// Finish turns an update conflict into a short pause: it says that the object was changed in between, which is no error, and
-// the next pass works with the newer one.
-func Finish(result reconcile.Result, err error) (reconcile.Result, error) {
-	if apierrors.IsConflict(err) {
-		return reconcile.Result{RequeueAfter: conflictPause}, nil
+// Finish returns how a pass ended, from the result and error of its steps and the error of writing the status.
+//
+// An update conflict becomes a short pause: the object was changed in between, and the next pass works with the newer
+// one. When a step failed, a conflict of the status changes nothing: the step's error decides when to try again.
+func Finish(result reconcile.Result, err, statusErr error) (reconcile.Result, error) {
+	if statusErr != nil && (err == nil || !apierrors.IsConflict(statusErr)) {
+		err = errors.Join(err, fmt.Errorf("write status: %w", statusErr))
 	}
-	return result, err
+	switch {
+	case err == nil:
+		return result, nil
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictPause}, nil
+	default:
+		return reconcile.Result{}, err
+	}
 }
 
 // Sooner returns the result that asks for another pass earlier.

@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var ran []string
 			say := func(what string, a Answer, err error) Step[*[]string] {
-				return Step[*[]string]{what, func(_ context.Context, log *[]string) (Answer, error) {
+				return Step[*[]string]{Name: what, Run: func(_ context.Context, log *[]string) (Answer, error) {
 					*log = append(*log, what)
 					return a, err
 				}}
@@ -48,14 +48,54 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestFinish(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "capstanhosts"}, "host-01", errors.New("newer"))
-	if result, err := Finish(reconcile.Result{}, errors.Join(errors.New("x"), conflict)); err != nil || result.RequeueAfter == 0 {
-		t.Errorf("a conflict gave %v, %v; want a pause and no error", result, err)
+func TestRunSkipsStepsThatDoNotApply(t *testing.T) {
+	var ran []string
+	say := func(what string, when func(*[]string) bool) Step[*[]string] {
+		return Step[*[]string]{Name: what, When: when, Run: func(_ context.Context, log *[]string) (Answer, error) {
+			*log = append(*log, what)
+			return Next(), nil
+		}}
 	}
-	other := errors.New("other")
-	if _, err := Finish(reconcile.Result{}, other); !errors.Is(err, other) {
-		t.Errorf("an error that is no conflict gave %v", err)
+	afterFirst := func(log *[]string) bool { return slices.Contains(*log, "first") }
+	never := func(*[]string) bool { return false }
+	if _, err := Run(t.Context(), &ran, []Step[*[]string]{
+		say("too early", afterFirst), say("first", nil), say("never", never), say("second", afterFirst),
+	}); err != nil || !slices.Equal(ran, []string{"first", "second"}) {
+		t.Errorf("ran %v, error %v", ran, err)
+	}
+}
+
+func TestFinish(t *testing.T) {
+	resource := schema.GroupResource{Resource: "capstanhosts"}
+	conflict := apierrors.NewConflict(resource, "host-01", errors.New("newer"))
+	other, refused := errors.New("other"), errors.New("refused")
+	minute := reconcile.Result{RequeueAfter: time.Minute}
+	for name, c := range map[string]struct {
+		err, status error
+		after       time.Duration
+		want        []error
+	}{
+		"all is well":                        {after: time.Minute},
+		"a conflict becomes a pause":         {err: errors.Join(errors.New("x"), conflict), after: conflictPause},
+		"a conflict of the status":           {status: conflict, after: conflictPause},
+		"a step fails":                       {err: other, want: []error{other}},
+		"the status fails":                   {status: refused, want: []error{refused}},
+		"both fail":                          {err: other, status: refused, want: []error{other, refused}},
+		"a step fails, the status conflicts": {err: other, status: conflict, want: []error{other}},
+		"a step conflicts, the status too":   {err: conflict, status: conflict, after: conflictPause},
+		"a step conflicts, the status fails": {err: conflict, status: refused, after: conflictPause},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, err := Finish(minute, c.err, c.status)
+			if result.RequeueAfter != c.after || (err == nil) != (len(c.want) == 0) {
+				t.Errorf("again after %v, error %v; want %v", result.RequeueAfter, err, c.after)
+			}
+			for _, want := range c.want {
+				if !errors.Is(err, want) {
+					t.Errorf("the error %v does not hold %v", err, want)
+				}
+			}
+		})
 	}
 }
 

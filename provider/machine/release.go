@@ -5,49 +5,13 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
-
-// findClaim finds the host that the machine holds. That there is none is taken from the API server only: after it, the finalizer goes.
-func (r *Reconciler) findClaim(ctx context.Context, s *scope) (step.Answer, error) {
-	for _, reader := range []client.Reader{r.Client, r.Reader} {
-		hosts, err := r.hosts(ctx, reader, s)
-		if err != nil {
-			return step.Answer{}, err
-		}
-		if held := claim.Held(hosts, s.capstan); len(held) > 0 {
-			s.host = held[0]
-			return step.Next(), nil
-		}
-	}
-	return step.Next(), nil
-}
-
-// deregister takes a control plane machine out of the balancer before its host goes away (IM-58).
-func (r *Reconciler) deregister(ctx context.Context, s *scope) (step.Answer, error) {
-	if s.host == nil || !s.host.Spec.Claim.ControlPlane || s.owningCluster == nil || r.Backends.Balancer == nil {
-		return step.Next(), nil
-	}
-	ref := s.owningCluster.Spec.InfrastructureRef
-	if ref.Kind != "CapstanCluster" || ref.APIGroup != infrav1.GroupVersion.Group {
-		return step.Next(), nil
-	}
-	cluster := &infrav1.CapstanCluster{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.capstan.Namespace, Name: ref.Name}, cluster); err != nil {
-		return step.Next(), client.IgnoreNotFound(err)
-	}
-	if cluster.Spec.LoadBalancer.Type != infrav1.LoadBalancerLocal {
-		return step.Next(), nil
-	}
-	return step.Next(), r.Backends.Sync(ctx, client.ObjectKeyFromObject(s.owningCluster), s.owningCluster.Spec.ClusterNetwork.APIServerPort)
-}
 
 // release marks the claim released, and waits until the host is clean and the claim cleared (IM-57), or an administrator has given that up.
 //
@@ -71,7 +35,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name, infrav1.AbandonAnnotation)
 		return step.Next(), nil
 	}
-	s.leaving = leavingMessage(s.host)
+	s.waiting = waitingMessage(s.host)
 	return step.Stop(), nil
 }
 
@@ -93,8 +57,8 @@ func wayOut(host *infrav1.CapstanHost) string {
 		host.Namespace, host.Name, infrav1.AbandonAnnotation, host.Spec.Claim.ProviderID)
 }
 
-// leavingMessage says what a deletion waits for.
-func leavingMessage(host *infrav1.CapstanHost) string {
+// waitingMessage says what a deletion waits for.
+func waitingMessage(host *infrav1.CapstanHost) string {
 	if c := conditions.Get(host, infrav1.CleanCondition); c != nil && c.Reason == infrav1.LeftoversFoundReason {
 		return fmt.Sprintf("host %s is quarantined: %s; %s", host.Name, c.Message, wayOut(host))
 	}

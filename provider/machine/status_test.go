@@ -10,9 +10,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
 )
 
-func TestConclude(t *testing.T) {
+func TestSetStatus(t *testing.T) {
 	host := func(online metav1.ConditionStatus, phase infrav1.BootstrapPhase) *infrav1.CapstanHost {
 		h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Name: "host-01"}}
 		h.Spec = infrav1.CapstanHostSpec{Zone: "zone-a", Claim: &infrav1.HostClaim{ProviderID: "p", Hostname: "demo-abc"}}
@@ -44,11 +45,11 @@ func TestConclude(t *testing.T) {
 		provisioned                  bool
 	}{
 		"waiting for the owner (IM-41)": {
-			scope: scope{wait: &wait{reason: infrav1.WaitingForOwnerReason, message: "no owner"}},
+			scope: scope{obstacle: &step.Obstacle{Reason: infrav1.WaitingForOwnerReason, Message: "no owner"}},
 			ready: "False WaitingForOwner", claimed: "False WaitingForOwner", message: "no owner",
 		},
 		"no host fits": {
-			scope: scope{wait: &wait{reason: infrav1.NoHostMatchesReason, message: "0 of 1 host fits"}},
+			scope: scope{obstacle: &step.Obstacle{Reason: infrav1.NoHostMatchesReason, Message: "0 of 1 host fits"}},
 			ready: "False NoHostMatches", claimed: "False NoHostMatches", message: "0 of 1 host fits",
 		},
 		"the host starts": {
@@ -95,7 +96,7 @@ func TestConclude(t *testing.T) {
 			scope: scope{lost: "no host has the claim"}, id: "p", ready: "False HostGone", claimed: "False HostGone", message: "no host has the claim",
 		},
 		"being deleted (IM-30)": {
-			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), leaving: "host host-01 is being cleaned"}, id: "p", deleting: true,
+			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), waiting: "host host-01 is being cleaned"}, id: "p", deleting: true,
 			ready: "False Deleting", message: "is being cleaned",
 		},
 	} {
@@ -104,12 +105,12 @@ func TestConclude(t *testing.T) {
 			if c.deleting {
 				m.DeletionTimestamp = &now
 			}
-			c.scope.capstan = m
-			conclude(&c.scope)
+			c.scope.capstan, c.scope.running = m, true
+			setStatus(&c.scope)
 			once := m.DeepCopy()
-			conclude(&c.scope)
+			setStatus(&c.scope)
 			if !reflect.DeepEqual(once, m) {
-				t.Errorf("concluding again gives something else:\n%+v\n%+v", once.Status, m.Status)
+				t.Errorf("setting it again gives something else:\n%+v\n%+v", once.Status, m.Status)
 			}
 			got := func(kind string) string {
 				condition := conditions.Get(m, kind)
@@ -140,7 +141,7 @@ func TestProvisionedStays(t *testing.T) {
 	m := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}
 	m.Status = infrav1.CapstanMachineStatus{Host: "host-01", FailureDomain: "zone-a"}
 	m.Status.Initialization.Provisioned = ptr.To(true)
-	conclude(&scope{capstan: m, lost: "gone"})
+	setStatus(&scope{capstan: m, lost: "gone"})
 	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host != "host-01" || m.Status.FailureDomain != "zone-a" {
 		t.Errorf("something was taken back: %+v", m.Status)
 	}

@@ -1,30 +1,69 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/readyevent"
+	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// conclude brings the status up to what the pass found out. It is rebuilt from the specs and the host, but two things stay once they are
-// true: provisioned (IM-20), and the addresses and the zone of a host that is gone.
-func conclude(s *scope) {
+// writeStatus writes the whole status once, in one patch, if it differs (IM-56). err is the error of the steps; it is shown once it has
+// lasted. writeStatus returns when to look again.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time.Duration, error) {
+	if s.gone {
+		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
+		return 0, nil
+	}
+	before := s.capstan.DeepCopy()
+	if s.obstacle != nil {
+		err = nil // the step that failed has said why, in words of its own
+	}
+	failed, write := r.failures.Judge(r.Clock, s.capstan, err)
+	s.failed = failed
+	switch {
+	case s.paused != "":
+		conditions.Set(s.capstan, pause.Condition(s.paused)) // and nothing else: IM-64
+	case !write:
+		return 0, nil
+	case s.obstacle != nil && s.obstacle.Brief && step.Fresh(s.capstan, r.Clock.Now()):
+		return step.Settle, nil
+	default:
+		setStatus(s)
+	}
+	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	readyevent.Record(r.Recorder, before, s.capstan)
+	return 0, nil
+}
+
+// setStatus brings the status up to what the pass found out. It is rebuilt from the specs and the host, but two things stay once they
+// are true: provisioned (IM-20), and the addresses and the zone of a host that is gone.
+func setStatus(s *scope) {
 	status := &s.capstan.Status
-	conditions.Set(s.capstan, pause.Condition(""))
-	judged := judge(s)
-	for _, c := range judged {
+	if s.running {
+		conditions.Set(s.capstan, pause.Condition(""))
+	}
+	decided := decide(s)
+	for _, c := range decided {
 		conditions.Set(s.capstan, c)
 	}
-	if s.host != nil && !slices.ContainsFunc(judged, func(c metav1.Condition) bool { return c.Type == infrav1.HostOnlineCondition }) &&
-		s.capstan.DeletionTimestamp.IsZero() {
+	failure.Set(s.capstan, s.failed)
+	if s.host != nil && !leaving(s) && !slices.ContainsFunc(decided, isOnline) {
 		conditions.Delete(s.capstan, infrav1.HostOnlineCondition)
 	}
 	if s.host != nil {
@@ -42,27 +81,50 @@ func conclude(s *scope) {
 	}
 }
 
-// judge returns the conditions of the machine.
-func judge(s *scope) []metav1.Condition {
-	if !s.capstan.DeletionTimestamp.IsZero() {
-		return []metav1.Condition{no(infrav1.ReadyCondition, infrav1.DeletingReason, s.leaving)}
+// decide returns the conditions of the machine, without Paused and Reconciled. What is not among them stays as it is.
+func decide(s *scope) []metav1.Condition {
+	if leaving(s) {
+		ready := no(infrav1.ReadyCondition, infrav1.DeletingReason, s.waiting)
+		if s.failed != nil {
+			ready.Message = s.failed.Message
+		}
+		return []metav1.Condition{ready}
 	}
 	var found []metav1.Condition
 	switch {
 	case s.host != nil:
-		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason), bootstrapped(s))
+		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason))
+		if s.failed == nil || s.capstan.Spec.ProviderID != "" { // else a step may have failed to act on what the agent reported
+			found = append(found, bootstrapped(s))
+		}
 		if c := online(s); c != nil {
 			found = append(found, *c)
 		}
 	case s.lost != "":
 		found = append(found,
 			no(infrav1.HostClaimedCondition, infrav1.HostGoneReason, s.lost), no(infrav1.HostOnlineCondition, infrav1.HostGoneReason, s.lost))
-	case s.wait != nil:
-		found = append(found, no(infrav1.HostClaimedCondition, s.wait.reason, s.wait.message))
-	default:
+	case s.obstacle != nil:
+		found = append(found, no(infrav1.HostClaimedCondition, s.obstacle.Reason, s.obstacle.Message))
+	case s.failed == nil:
 		return nil // the pass ended before it knew
+	case hadHost(s.capstan) == "":
+		found = append(found, no(infrav1.HostClaimedCondition, s.failed.Reason, s.failed.Message))
 	}
-	return append(found, summary(found))
+	return append(found, ready(s, found)...)
+}
+
+// ready returns Ready, which sums up the other conditions and says why a pass failed. An instance works whatever its controller ran
+// into, so a failed pass changes Ready only until there is one.
+func ready(s *scope, found []metav1.Condition) []metav1.Condition {
+	instance := s.capstan.Spec.ProviderID != ""
+	switch {
+	case s.failed == nil, instance && s.host != nil:
+		return []metav1.Condition{summary(found)}
+	case instance && conditions.Has(s.capstan, infrav1.ReadyCondition):
+		return nil
+	default:
+		return []metav1.Condition{no(infrav1.ReadyCondition, s.failed.Reason, s.failed.Message)}
+	}
 }
 
 // summary is Ready: the first condition that isn't True says why not (IM-30, IM-31).
@@ -84,7 +146,7 @@ func bootstrapped(s *scope) metav1.Condition {
 	case s.capstan.Spec.ProviderID != "":
 		return yes(infrav1.BootstrappedCondition, infrav1.BootstrapSucceededReason)
 	case report != nil && report.Phase == infrav1.BootstrapFailed:
-		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, failure(host, report))
+		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, bootstrapFailure(host, report))
 	default:
 		// How far it is isn't said here: each step would cost a write. It is in the host's phase, conditions and status.agent.bootstrap.
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason,
@@ -92,8 +154,8 @@ func bootstrapped(s *scope) metav1.Condition {
 	}
 }
 
-// failure is the text about a failed bootstrap.
-func failure(host string, report *infrav1.BootstrapReport) string {
+// bootstrapFailure is the text about a failed bootstrap.
+func bootstrapFailure(host string, report *infrav1.BootstrapReport) string {
 	where := ""
 	if report.Step != "" {
 		where = " at " + report.Step
@@ -131,6 +193,8 @@ func succeeded(host *infrav1.CapstanHost) bool {
 	report := claim.Bootstrap(host)
 	return report != nil && report.Phase == infrav1.BootstrapSucceeded
 }
+
+func isOnline(c metav1.Condition) bool { return c.Type == infrav1.HostOnlineCondition }
 
 func yes(kind, reason string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason}

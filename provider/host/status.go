@@ -1,33 +1,89 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/patch"
+	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/readyevent"
+	"github.com/capstan-dev/capstan/provider/step"
 )
 
 // facts are what a pass found out beside the host itself.
 type facts struct {
 	live     liveness
 	orphaned bool
-	trouble  *trouble
+	obstacle *step.Obstacle
 	// versions that the supplier offers.
 	versions []string
 	timeout  time.Duration
 }
 
+// writeStatus writes what this controller decides, in one patch, if it differs. err is the error of the steps; it is shown once it has
+// lasted.
+func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
+	if s.gone {
+		r.failures.Forget(client.ObjectKeyFromObject(s.host))
+		return nil
+	}
+	before := s.host.DeepCopy()
+	if s.obstacle != nil {
+		err = nil // the step that failed has said why, in words of its own
+	}
+	failed, write := r.failures.Judge(r.Clock, s.host, err)
+	s.failed = failed
+	switch {
+	case s.paused != "":
+		conditions.Set(s.host, pause.Condition(s.paused))
+	case !write:
+		return nil
+	case s.failed != nil:
+		setFailed(s)
+	default:
+		conditions.Delete(s.host, clusterv1.PausedCondition)
+		failure.Set(s.host, nil)
+		setStatus(s.host, r.facts(s))
+	}
+	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	readyevent.Record(r.Recorder, before, s.host)
+	return nil
+}
+
+// setFailed shows a pass that failed. It does not know enough to decide anything else; Ready says why it isn't True.
+func setFailed(s *scope) {
+	failure.Set(s.host, s.failed)
+	if !conditions.IsTrue(s.host, infrav1.ReadyCondition) {
+		conditions.Set(s.host, no(infrav1.ReadyCondition, s.failed.Reason, s.failed.Message))
+	}
+}
+
+func (r *Reconciler) facts(s *scope) facts {
+	f := facts{live: s.live, orphaned: s.orphaned, obstacle: s.obstacle, timeout: r.HeartbeatTimeout}
+	if r.supplies(s.host) {
+		f.versions = r.Supplier.Versions()
+	}
+	return f
+}
+
 // maxVersions is the limit of status.kubernetesVersions.
 const maxVersions = 64
 
-// conclude writes into the host's status what this controller concludes: phase, versions, conditions HostOnline, Clean, Ready. A pure
+// setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean, Ready. A pure
 // function of the host and the facts. What the agent of a supplied host said is dropped when the host is off: that computer is gone.
-func conclude(host *infrav1.CapstanHost, f facts) {
+func setStatus(host *infrav1.CapstanHost, f facts) {
 	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
 	if off {
 		host.Status.Agent = nil
@@ -99,8 +155,8 @@ func shorten(leftovers []string) string {
 func judgeReady(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition, f facts) (infrav1.HostPhase, metav1.Condition) {
 	phase, ready := phaseOf(host, off, online, clean)
 	switch {
-	case f.trouble != nil:
-		ready = no(infrav1.ReadyCondition, f.trouble.reason, f.trouble.message)
+	case f.obstacle != nil:
+		ready = no(infrav1.ReadyCondition, f.obstacle.Reason, f.obstacle.Message)
 	case f.orphaned:
 		ready = no(infrav1.ReadyCondition, infrav1.MachineGoneReason, fmt.Sprintf(
 			"CapstanMachine %s, which claims the host, doesn't exist; if it is gone for good, set spec.claim.released: true", host.Spec.Claim.Machine))
@@ -140,4 +196,12 @@ func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition
 	default:
 		return infrav1.HostBootstrapping, notReady(infrav1.BootstrappingReason, fmt.Sprintf("runs the bootstrap data of machine %s", c.Machine))
 	}
+}
+
+func yes(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+func no(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

@@ -11,9 +11,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
 )
 
-func TestConclude(t *testing.T) {
+func TestSetStatus(t *testing.T) {
 	claimed := func(edits ...func(*infrav1.HostClaim)) *infrav1.HostClaim {
 		c := &infrav1.HostClaim{Machine: "m", ProviderID: "p"}
 		for _, e := range edits {
@@ -50,11 +51,11 @@ func TestConclude(t *testing.T) {
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "False HostStarting", clean: "False InUse",
 		},
 		"a supplied host that can't be powered on": {
-			supplier: "dock", claim: claimed(), facts: facts{trouble: &trouble{infrav1.HostStartingReason, "no space left"}},
+			supplier: "dock", claim: claimed(), facts: facts{obstacle: &step.Obstacle{Reason: infrav1.HostStartingReason, Message: "no space left"}},
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "False HostStarting", clean: "False InUse", message: "no space left",
 		},
 		"a supplied host without its supplier is not ready": {
-			supplier: "dock", facts: facts{trouble: &trouble{infrav1.SupplierMissingReason, "no dock"}},
+			supplier: "dock", facts: facts{obstacle: &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: "no dock"}},
 			phase: infrav1.HostOff, ready: "False SupplierMissing", online: "False HostOff", clean: "True Clean", message: "no dock",
 		},
 		"an owned host whose agent never came": {
@@ -142,11 +143,11 @@ func TestConclude(t *testing.T) {
 				conditions.Set(h, metav1.Condition{Type: infrav1.HostOnlineCondition, Status: status, Reason: c.before})
 			}
 			c.facts.timeout = 40 * time.Second
-			conclude(h, c.facts)
+			setStatus(h, c.facts)
 			once := h.DeepCopy()
-			conclude(h, c.facts)
+			setStatus(h, c.facts)
 			if !reflect.DeepEqual(once, h) {
-				t.Errorf("concluding again gives something else:\n%+v\n%+v", once.Status, h.Status)
+				t.Errorf("setting it again gives something else:\n%+v\n%+v", once.Status, h.Status)
 			}
 			got := func(kind string) string {
 				condition := conditions.Get(h, kind)

@@ -1,0 +1,118 @@
+// Package failure shows on an object that the controller's passes over it fail: as the condition Reconciled, with the step, the
+// error and what to do.
+//
+// A written status starts another pass at once. So what is shown must not change from pass to pass while the cause stays, or the
+// controller would write without end: Streaks waits until a failure has lasted, keeps a message that differs in numbers only, and
+// replaces others not too often.
+package failure
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// replaceAfter is how long a message stays before another error of the same streak may replace it.
+const replaceAfter = 10 * time.Second
+
+// Streaks knows since when the passes over each object fail. The zero value is ready to use.
+type Streaks struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]streak
+}
+
+// streak is a row of passes that failed.
+type streak struct {
+	since time.Time // the first failure
+	shown time.Time // the last change of the message; zero: none by this process
+}
+
+// Judge takes note of how a pass over an object ended, and returns what its condition Reconciled should be; nil: absent. It reports
+// false if the status must not be written now: the error is a conflict or the end of the context, or it is younger than step.Settle.
+// Many errors pass by then, as short waits do.
+func (s *Streaks) Judge(clock clock.PassiveClock, object Object, err error) (*metav1.Condition, bool) {
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	switch {
+	case err == nil:
+		s.Forget(key)
+		return nil, true
+	case passing(err):
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock.Now()
+	row, failing := s.all[key]
+	if !failing {
+		row.since = now
+	}
+	shows := conditions.Get(object, infrav1.ReconciledCondition)
+	wants := condition(err)
+	switch {
+	case now.Sub(row.since) < step.Settle:
+		s.set(key, row)
+		return nil, false
+	case shows == nil, !alike(shows, wants) && now.Sub(row.shown) >= replaceAfter:
+		row.shown = now
+		s.set(key, row)
+		return wants, true
+	default:
+		s.set(key, row)
+		return &metav1.Condition{Type: shows.Type, Status: shows.Status, Reason: shows.Reason, Message: shows.Message}, true
+	}
+}
+
+// Forget ends the streak of an object that works, or is gone.
+func (s *Streaks) Forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, key)
+}
+
+func (s *Streaks) set(key types.NamespacedName, row streak) {
+	if s.all == nil {
+		s.all = map[types.NamespacedName]streak{}
+	}
+	s.all[key] = row
+}
+
+// Object has a name and conditions.
+type Object interface {
+	metav1.Object
+	conditions.Setter
+}
+
+// Set writes the answer of Judge into the object's conditions.
+func Set(object Object, reconciled *metav1.Condition) {
+	switch {
+	case reconciled != nil:
+		conditions.Set(object, *reconciled)
+	case conditions.Get(object, infrav1.ReconciledCondition) != nil:
+		conditions.Delete(object, infrav1.ReconciledCondition)
+	}
+}
+
+// passing reports whether an error is part of ordinary work: somebody changed an object in between, or the controller stops.
+func passing(err error) bool {
+	return apierrors.IsConflict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func condition(err error) *metav1.Condition {
+	reason, action := infrav1.StepFailedReason, "it is tried again: if this lasts, remove the cause that is named here"
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		reason, action = infrav1.AccessDeniedReason, "grant the controller this right, or change what refuses it: it is tried again"
+	}
+	return &metav1.Condition{
+		Type: infrav1.ReconciledCondition, Status: metav1.ConditionFalse, Reason: reason, Message: Text(err) + "; " + action,
+	}
+}

@@ -1,0 +1,19 @@
+package host
+
+import (
+	"context"
+
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// pause stops at a host with the annotation cluster.x-k8s.io/paused. Clusters that are paused don't pause hosts: a host belongs to nobody.
+func (r *Reconciler) pause(_ context.Context, s *scope) (step.Answer, error) {
+	if annotations.HasPaused(s.host) {
+		s.paused = pause.Why(nil, s.host)
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}

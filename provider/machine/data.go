@@ -1,0 +1,51 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/bootstrapdata"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// dataNamed stops while Cluster API has not said where the bootstrap data is (IM-48).
+func (r *Reconciler) dataNamed(_ context.Context, s *scope) (step.Answer, error) {
+	if s.machine.Spec.Bootstrap.DataSecretName == nil {
+		s.obstacle = &step.Obstacle{
+			Reason:  infrav1.WaitingForBootstrapDataReason,
+			Message: fmt.Sprintf("the bootstrap data of Machine %s is not made yet", s.machine.Name),
+			Brief:   true,
+		}
+		return step.Stop(), nil
+	}
+	return step.Next(), nil
+}
+
+// readData reads the bootstrap data before a host is claimed: no host is held for data that isn't there.
+func (r *Reconciler) readData(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.host != nil || hadHost(s.capstan) != "" {
+		return step.Next(), nil
+	}
+	err := r.loadData(ctx, s)
+	if apierrors.IsNotFound(err) {
+		s.obstacle = &step.Obstacle{
+			Reason:  infrav1.WaitingForBootstrapDataReason,
+			Message: fmt.Sprintf("Secret %s with the bootstrap data doesn't exist", *s.machine.Spec.Bootstrap.DataSecretName),
+		}
+	}
+	return step.Next(), err
+}
+
+// loadData reads the bootstrap data, once in a pass.
+func (r *Reconciler) loadData(ctx context.Context, s *scope) (err error) {
+	if s.data == nil {
+		s.data, err = bootstrapdata.Read(ctx, r.Reader, types.NamespacedName{
+			Namespace: s.capstan.Namespace, Name: *s.machine.Spec.Bootstrap.DataSecretName,
+		})
+	}
+	return err
+}

@@ -1,0 +1,30 @@
+package machine
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// deregister takes a control plane machine out of the balancer before its host goes away (IM-58).
+func (r *Reconciler) deregister(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.host == nil || !s.host.Spec.Claim.ControlPlane || s.owningCluster == nil || r.Backends.Balancer == nil {
+		return step.Next(), nil
+	}
+	ref := s.owningCluster.Spec.InfrastructureRef
+	if ref.Kind != "CapstanCluster" || ref.APIGroup != infrav1.GroupVersion.Group {
+		return step.Next(), nil
+	}
+	cluster := &infrav1.CapstanCluster{}
+	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.capstan.Namespace, Name: ref.Name}, cluster); err != nil {
+		return step.Next(), client.IgnoreNotFound(err)
+	}
+	if cluster.Spec.LoadBalancer.Type != infrav1.LoadBalancerLocal {
+		return step.Next(), nil
+	}
+	return step.Next(), r.Backends.Sync(ctx, client.ObjectKeyFromObject(s.owningCluster), s.owningCluster.Spec.ClusterNetwork.APIServerPort)
+}

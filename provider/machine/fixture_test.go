@@ -1,0 +1,383 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/backend"
+	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+const ns = "default"
+
+var errInjected = errors.New("injected")
+
+// fixture is a reconciler over an API server in memory, each of whose calls can be made to fail.
+type fixture struct {
+	*Reconciler
+	t     *testing.T
+	api   client.WithWatch // without faults
+	clock *clocktesting.FakePassiveClock
+	calls []string // what the reconciler called, by name
+
+	// fault decides what happens to a call, by its number, which begins at 1, and its name. Nil: all work.
+	fault func(n int, name string) fault
+	// stale changes what the cache shows of the hosts. Nil: all as it is.
+	stale func(*infrav1.CapstanHostList)
+}
+
+// fault is what happens to a call: an error, and whether the call has its effect all the same.
+type fault struct {
+	err    error
+	effect bool
+}
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(infrav1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	f.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&infrav1.CapstanMachine{}, &infrav1.CapstanHost{}, &clusterv1.Cluster{}).Build()
+	cached := interceptor.NewClient(f.api, f.funcs(true))
+	f.Reconciler = &Reconciler{
+		Client: cached, Reader: interceptor.NewClient(f.api, f.funcs(false)), Recorder: events.NewFakeRecorder(1000), Clock: f.clock,
+		Backends: &backend.Keeper{Reader: cached, Balancer: balancer{f}},
+	}
+	return f
+}
+
+// call notes a call and does it, unless it fails.
+func (f *fixture) call(name string, do func() error) error {
+	f.calls = append(f.calls, name)
+	var fault fault
+	if f.fault != nil {
+		fault = f.fault(len(f.calls), name)
+	}
+	if fault.err == nil {
+		return do()
+	}
+	if fault.effect {
+		_ = do() // the answer is lost
+	}
+	return fault.err
+}
+
+func (f *fixture) funcs(cached bool) interceptor.Funcs {
+	kind := func(o runtime.Object) string {
+		name := fmt.Sprintf("%T", o)
+		return name[strings.LastIndex(name, ".")+1:]
+	}
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return f.call("get "+kind(o), func() error { return c.Get(ctx, key, o, opts...) })
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			return f.call("list "+kind(l), func() error {
+				err := c.List(ctx, l, opts...)
+				if hosts, ok := l.(*infrav1.CapstanHostList); ok && cached && f.stale != nil {
+					f.stale(hosts)
+				}
+				return err
+			})
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return f.call("create "+kind(o), func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return f.call("update "+kind(o), func() error { return c.Update(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return f.call("delete "+kind(o), func() error { return c.Delete(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return f.call("patch "+kind(o), func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
+			return f.call("patch "+sub+" "+kind(o), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	}
+}
+
+// balancer notes what it is told.
+type balancer struct{ f *fixture }
+
+func (b balancer) Ensure(context.Context, types.NamespacedName) (string, int32, error) {
+	return "10.231.16.1", 6443, nil
+}
+
+func (b balancer) SetBackends(_ context.Context, _ types.NamespacedName, addresses []string) error {
+	return b.f.call(fmt.Sprintf("set backends %v", addresses), func() error { return nil })
+}
+
+func (b balancer) Delete(context.Context, types.NamespacedName) error { return nil }
+
+// get reads an object; it returns nil if there is none.
+func get[O client.Object](f *fixture, name string, o O) (found O) {
+	f.t.Helper()
+	switch err := f.api.Get(f.t.Context(), types.NamespacedName{Namespace: ns, Name: name}, o); {
+	case apierrors.IsNotFound(err):
+		return found
+	case err != nil:
+		f.t.Fatal(err)
+	}
+	return o
+}
+
+func (f *fixture) machine(name string) *infrav1.CapstanMachine {
+	return get(f, name, &infrav1.CapstanMachine{})
+}
+
+func (f *fixture) host(name string) *infrav1.CapstanHost { return get(f, name, &infrav1.CapstanHost{}) }
+
+// scope returns what the earlier steps find out about machine w1, as it is now.
+func (f *fixture) scope() *scope {
+	f.t.Helper()
+	s := &scope{
+		capstan: f.machine("w1"), machine: get(f, "w1", &clusterv1.Machine{}), owningCluster: get(f, "demo", &clusterv1.Cluster{}), running: true,
+	}
+	if s.capstan == nil {
+		return nil
+	}
+	s.owned = hasMachineOwner(s.capstan)
+	list := &infrav1.CapstanHostList{}
+	if err := f.api.List(f.t.Context(), list, client.InNamespace(ns)); err != nil {
+		f.t.Fatal(err)
+	}
+	s.hosts = list.Items
+	s.hold(claim.Held(list.Items, s.capstan))
+	return s
+}
+
+// trial is a step and the world that it works in.
+type trial struct {
+	// objects makes the world anew.
+	objects func() []client.Object
+	// prepare changes the fixture before the step. May be nil.
+	prepare func(*fixture)
+	// with changes the scope that the world gives. May be nil.
+	with func(*scope)
+	run  func(*Reconciler, context.Context, *scope) (step.Answer, error)
+	// check looks at the world after the step, and at its scope.
+	check func(t *testing.T, f *fixture, s *scope, answer step.Answer)
+	// calls are what the step calls when nothing fails.
+	calls []string
+}
+
+// do runs the step once, checks its calls, and then lets each of them fail in turn, without effect, with its answer lost, and with a
+// conflict. Trying again must always lead to the same end.
+func (c trial) do(t *testing.T) {
+	t.Helper()
+	f := c.begin(t)
+	s, answer, err := c.once(f)
+	if err != nil {
+		t.Fatalf("without a fault: %v", err)
+	}
+	c.check(t, f, s, answer)
+	if !slices.Equal(f.calls, c.calls) {
+		t.Errorf("calls %q, want %q", f.calls, c.calls)
+	}
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "x"}, "x", errInjected)
+	for n, name := range f.calls {
+		for how, fault := range map[string]fault{
+			"fails": {err: errInjected}, "loses its answer": {err: errInjected, effect: true}, "conflicts": {err: conflict},
+		} {
+			t.Run(fmt.Sprintf("call %d, %s, %s", n+1, name, how), func(t *testing.T) {
+				f := c.begin(t)
+				f.fault = onCall(n+1, fault)
+				if _, _, err := c.once(f); err == nil && how != "conflicts" {
+					t.Fatal("the step says nothing of the failure")
+				}
+				f.fault = nil
+				s, answer, err := c.once(f)
+				if err != nil {
+					t.Fatalf("the next try: %v", err)
+				}
+				if s != nil {
+					c.check(t, f, s, answer)
+				}
+			})
+		}
+	}
+}
+
+func (c trial) begin(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t, c.objects()...)
+	if c.prepare != nil {
+		c.prepare(f)
+	}
+	return f
+}
+
+// once runs the step in the world as it is. A nil scope: the machine is gone.
+func (c trial) once(f *fixture) (*scope, step.Answer, error) {
+	s := f.scope()
+	if s == nil {
+		return nil, step.Stop(), nil
+	}
+	if c.with != nil {
+		c.with(s)
+	}
+	answer, err := c.run(f.Reconciler, f.t.Context(), s)
+	return s, answer, err
+}
+
+// onCall lets one call fail.
+func onCall(number int, what fault) func(int, string) fault {
+	return func(n int, _ string) fault {
+		if n == number {
+			return what
+		}
+		return fault{}
+	}
+}
+
+// named lets the calls of a name fail without effect.
+func named(name string, err error) func(int, string) fault {
+	return func(_ int, called string) fault {
+		if called == name {
+			return fault{err: err}
+		}
+		return fault{}
+	}
+}
+
+// world returns what Cluster API has made for machine w1 of cluster demo, and two free hosts, all edited.
+func world(edits ...func(map[string]client.Object)) []client.Object {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-of-" + name)}
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: meta("demo"), Spec: clusterv1.ClusterSpec{
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanCluster", Name: "demo-infra",
+		},
+	}}
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	owner := &clusterv1.Machine{ObjectMeta: meta("w1"), Spec: clusterv1.MachineSpec{
+		ClusterName: "demo", Version: "v1.36.3", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("w1-data")},
+	}}
+	capstan := &infrav1.CapstanMachine{ObjectMeta: meta("w1")}
+	capstan.Labels = map[string]string{clusterv1.ClusterNameLabel: "demo"}
+	capstan.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: owner.UID, Controller: ptr.To(true),
+	}}
+	all := map[string]client.Object{
+		"cluster": cluster, "owner": owner, "machine": capstan,
+		"infra": &infrav1.CapstanCluster{ObjectMeta: meta("demo-infra"), Spec: infrav1.CapstanClusterSpec{
+			LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal},
+		}},
+		"data": &corev1.Secret{ObjectMeta: meta("w1-data"), Data: map[string][]byte{"value": []byte("data")}},
+	}
+	for _, name := range []string{"host-01", "host-02"} {
+		host := &infrav1.CapstanHost{ObjectMeta: meta(name), Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}}
+		host.Status.Conditions = []metav1.Condition{{
+			Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason, LastTransitionTime: metav1.Now(),
+		}}
+		all[name] = host
+	}
+	for _, edit := range edits {
+		edit(all)
+	}
+	var out []client.Object
+	for _, o := range all {
+		if o != nil {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// worldOf returns a maker of worlds.
+func worldOf(edits ...func(map[string]client.Object)) func() []client.Object {
+	return func() []client.Object { return world(edits...) }
+}
+
+// on returns an edit of one object of the world.
+func on[O client.Object](name string, edit func(O)) func(map[string]client.Object) {
+	return func(all map[string]client.Object) { edit(all[name].(O)) }
+}
+
+func machineIs(edit func(*infrav1.CapstanMachine)) func(map[string]client.Object) {
+	return on("machine", edit)
+}
+
+// claimed lets w1 hold a host.
+func claimed(host string, edits ...func(*infrav1.CapstanHost)) func(map[string]client.Object) {
+	return func(all map[string]client.Object) {
+		h := all[host].(*infrav1.CapstanHost)
+		h.Spec.Claim = claim.New(h, all["machine"].(*infrav1.CapstanMachine), all["owner"].(*clusterv1.Machine))
+		for _, edit := range edits {
+			edit(h)
+		}
+	}
+}
+
+// reported lets the agent report a phase of the bootstrap.
+func reported(phase infrav1.BootstrapPhase) func(*infrav1.CapstanHost) {
+	return func(h *infrav1.CapstanHost) {
+		h.Status.Agent = &infrav1.AgentReport{Address: "10.231.1.1", Bootstrap: &infrav1.BootstrapReport{
+			ProviderID: h.Spec.Claim.ProviderID, Phase: phase, Step: "runcmd 1/2", Message: "exit code 1",
+		}}
+	}
+}
+
+// deliveredTo puts the bootstrap data of w1 into a host's Secret.
+func deliveredTo(host string) func(map[string]client.Object) {
+	return func(all map[string]client.Object) {
+		h := all[host].(*infrav1.CapstanHost)
+		all["delivered"] = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix, UID: "delivered", Annotations: map[string]string{
+				"infrastructure.capstan.dev/provider-id": h.Spec.Claim.ProviderID,
+			}},
+			Data: map[string][]byte{"value": []byte("data")},
+		}
+	}
+}
+
+// deleted lets the machine be in deletion, held by our finalizer.
+func deleted(all map[string]client.Object) {
+	m := all["machine"].(*infrav1.CapstanMachine)
+	m.Finalizers, m.DeletionTimestamp = []string{infrav1.MachineFinalizer}, ptr.To(metav1.Now())
+}
+
+// decides runs a step that calls nothing, and compares its obstacle, whose message must begin as the wanted one does. Nil: it goes on.
+func decides(t *testing.T, run func(*Reconciler, context.Context, *scope) (step.Answer, error), s *scope, want *step.Obstacle) {
+	t.Helper()
+	answer, err := run(&Reconciler{}, t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.obstacle
+	if (got == nil) != (want == nil) || answer.Stopped() != (want != nil) {
+		t.Fatalf("obstacle %+v, stopped %t; want %+v", got, answer.Stopped(), want)
+	}
+	if want != nil && (got.Reason != want.Reason || got.Brief != want.Brief || !strings.HasPrefix(got.Message, want.Message)) {
+		t.Errorf("obstacle %+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,83 @@
+package machine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func TestPlanClaim(t *testing.T) {
+	zoneB := on("host-02", func(h *infrav1.CapstanHost) { h.Spec.Zone = "zone-b" })
+	ssd := on("host-02", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{"disk": "ssd"} })
+	inDomain := on("owner", func(m *clusterv1.Machine) { m.Spec.FailureDomain = "zone-b" })
+	leaving := on("owner", func(m *clusterv1.Machine) { m.DeletionTimestamp, m.Finalizers = ptr.To(metav1.Now()), []string{"x/y"} })
+	selects := func(selector metav1.LabelSelector) func(map[string]client.Object) {
+		return machineIs(func(m *infrav1.CapstanMachine) { m.Spec.HostSelector = &selector })
+	}
+	for name, c := range map[string]struct {
+		edits                 []func(map[string]client.Object)
+		host, reason, message string
+	}{
+		"any host":                        {host: "host-01"},
+		"a host of the failure domain":    {edits: []func(map[string]client.Object){zoneB, inDomain}, host: "host-02"},
+		"a host with the selected labels": {edits: []func(map[string]client.Object){ssd, selects(metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}})}, host: "host-02"},
+		"no host is in the failure domain (IM-17)": {
+			edits: []func(map[string]client.Object){inDomain}, reason: infrav1.NoHostMatchesReason,
+			message: "0 of 2 hosts fit: 2 in another zone; add hosts or free some",
+		},
+		"a selector that can't be used": {
+			edits: []func(map[string]client.Object){selects(metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Nonsense"}},
+			})},
+			reason: infrav1.NoHostMatchesReason, message: "correct the CapstanMachineTemplate",
+		},
+		"the Machine is being deleted": {
+			edits: []func(map[string]client.Object){leaving}, reason: infrav1.DeletingReason, message: "no host is claimed any more",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, world(c.edits...)...).scope()
+			host, obstacle := planClaim(s, s.hosts)
+			if c.reason != "" {
+				if host != nil || obstacle == nil || obstacle.Reason != c.reason || !strings.Contains(obstacle.Message, c.message) {
+					t.Errorf("host %v, obstacle %+v", host, obstacle)
+				}
+				return
+			}
+			if obstacle != nil || host == nil || host.Name != c.host {
+				t.Errorf("host %v, obstacle %+v", host, obstacle)
+			}
+		})
+	}
+}
+
+// TestPlace: a machine that waits costs no call.
+func TestPlace(t *testing.T) {
+	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" })
+	noHosts := func(all map[string]client.Object) { delete(all, "host-01"); delete(all, "host-02") }
+	for name, c := range map[string]struct {
+		edits []func(map[string]client.Object)
+		stops bool
+	}{
+		"a host fits":               {},
+		"no host fits":              {edits: []func(map[string]client.Object){noHosts}, stops: true},
+		"it holds one":              {edits: []func(map[string]client.Object){claimed("host-01")}},
+		"it had one, which is gone": {edits: []func(map[string]client.Object){had, noHosts}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, world(c.edits...)...)
+			s := f.scope()
+			answer, err := f.place(context.Background(), s)
+			if err != nil || answer.Stopped() != c.stops || (s.obstacle != nil) != c.stops || len(f.calls) != 0 {
+				t.Errorf("stopped %t, obstacle %+v, error %v, calls %v", answer.Stopped(), s.obstacle, err, f.calls)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+func TestRelease(t *testing.T) { // IM-57, IM-59
+	released := func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true }
+	abandoned := func(h *infrav1.CapstanHost) {
+		released(h)
+		h.Annotations = map[string]string{infrav1.AbandonAnnotation: h.Spec.Claim.ProviderID}
+	}
+	orphan := machineIs(func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })
+	writes := []string{"patch CapstanHost"}
+	for name, c := range map[string]struct {
+		edits []func(map[string]client.Object)
+		waits bool
+		free  bool // no host is claimed
+		calls []string
+	}{
+		"a host in use":                   {edits: []func(map[string]client.Object){claimed("host-01")}, waits: true, calls: writes},
+		"a host that is released already": {edits: []func(map[string]client.Object){claimed("host-01", released)}, waits: true},
+		"a host that was given up":        {edits: []func(map[string]client.Object){claimed("host-01", abandoned)}},
+		"no host":                         {free: true},
+		"without owner it is not waited for (IM-62, D-09)": {
+			edits: []func(map[string]client.Object){claimed("host-01"), orphan}, calls: writes,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial{
+				objects: worldOf(append(c.edits, deleted)...), run: (*Reconciler).release, calls: c.calls,
+				check: func(t *testing.T, f *fixture, s *scope, answer step.Answer) {
+					if answer.Stopped() != c.waits || (s.waiting != "") != c.waits {
+						t.Errorf("stopped %t, waiting for %q", answer.Stopped(), s.waiting)
+					}
+					claim := f.host("host-01").Spec.Claim
+					if (claim == nil) != c.free || claim != nil && !claim.Released {
+						t.Errorf("claim %+v", claim)
+					}
+				},
+			}.do(t)
+		})
+	}
+}
+
+func TestWaitingMessage(t *testing.T) {
+	host := func(supplier string, all ...metav1.Condition) *infrav1.CapstanHost {
+		h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "host-01"}}
+		h.Spec = infrav1.CapstanHostSpec{Supplier: supplier, Claim: &infrav1.HostClaim{ProviderID: "p"}}
+		for _, c := range all {
+			conditions.Set(h, c)
+		}
+		return h
+	}
+	left := no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "a mount is left")
+	offline := no(infrav1.HostOnlineCondition, infrav1.HostOfflineReason, "")
+	giveUp := infrav1.AbandonAnnotation + `=p" lets the machine go`
+	for name, c := range map[string]struct {
+		host *infrav1.CapstanHost
+		want []string
+	}{
+		"it is being cleaned":          {host(""), []string{"host host-01 is being cleaned"}},
+		"something is left":            {host("", left), []string{"quarantined: a mount is left", giveUp}},
+		"something is left, supplied":  {host("dock", left), []string{"it is destroyed and made again"}},
+		"it is offline":                {host("", offline), []string{"its agent cleans it when it is back", giveUp}},
+		"it is off because it is gone": {host("dock", offline), []string{"host host-01 is being cleaned"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, want := range c.want {
+				if got := waitingMessage(c.host); !strings.Contains(got, want) {
+					t.Errorf("%q does not say %q", got, want)
+				}
+			}
+		})
+	}
+}
