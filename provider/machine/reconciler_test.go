@@ -1,0 +1,235 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// pass reconciles w1, whose time then goes on by a second.
+func (f *fixture) pass() error {
+	f.t.Helper()
+	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: "w1"}})
+	f.clock.SetTime(f.clock.Now().Add(time.Second))
+	return err
+}
+
+// passes reconciles w1 often, and returns the last error and how often its status was written.
+func (f *fixture) passes(n int) (err error, writes int) {
+	f.t.Helper()
+	f.calls = nil
+	for range n {
+		err = f.pass()
+	}
+	for _, call := range f.calls {
+		if call == statusWrite {
+			writes++
+		}
+	}
+	return err, writes
+}
+
+const statusWrite = "patch status CapstanMachine"
+
+// is returns status, reason and message of a condition of w1.
+func (f *fixture) is(kind string) string {
+	f.t.Helper()
+	c := conditions.Get(f.machine("w1"), kind)
+	if c == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(c.Status) + " " + c.Reason + " " + c.Message)
+}
+
+func forbidden() error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "w1-data", errors.New(`User "capstan" cannot get it`))
+}
+
+// TestARefusedRightIsShown: what a user sees when the controller may not do what it must, and that it is over when it may.
+func TestARefusedRightIsShown(t *testing.T) {
+	f := newFixture(t, world()...)
+	f.fault = named("get Secret", forbidden())
+	err, writes := f.passes(20)
+	if !apierrors.IsForbidden(err) || writes != 1 {
+		t.Errorf("error %v; the status was written %d times, want once", err, writes)
+	}
+	const want = `False AccessDenied read the bootstrap data: reading the bootstrap data in Secret default/w1-data: ` +
+		`secrets "w1-data" is forbidden: User "capstan" cannot get it; grant the controller this right`
+	for _, kind := range []string{infrav1.ReconciledCondition, infrav1.ReadyCondition, infrav1.HostClaimedCondition} {
+		if got := f.is(kind); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is\n%s, want\n%s", kind, got, want)
+		}
+	}
+	if got := said(f); strings.Count(got, "AccessDenied") != 1 {
+		t.Errorf("events %q, want one", got)
+	}
+	f.fault = nil
+	if err, writes := f.passes(5); err != nil || writes != 1 {
+		t.Errorf("afterwards: error %v, %d writes of the status", err, writes)
+	}
+	if got := f.is(infrav1.ReconciledCondition); got != "" || f.is(infrav1.HostClaimedCondition) != "True HostClaimed" {
+		t.Errorf("afterwards Reconciled is %q, HostClaimed %q", got, f.is(infrav1.HostClaimedCondition))
+	}
+}
+
+// TestEveryStepThatFailsIsShown lets each kind of call fail for good, and looks at the object.
+func TestEveryStepThatFailsIsShown(t *testing.T) {
+	succeeded := claimed("host-01", reported(infrav1.BootstrapSucceeded))
+	hasFinalizer := machineIs(func(m *infrav1.CapstanMachine) { m.Finalizers = []string{infrav1.MachineFinalizer} })
+	all := func(edits ...func(map[string]client.Object)) []func(map[string]client.Object) { return edits }
+	for call, c := range map[string]struct {
+		edits []func(map[string]client.Object)
+		step  string
+	}{
+		"get Machine":          {step: "owner"},
+		"get Cluster":          {step: "pause"},
+		"patch CapstanMachine": {step: "finalizer"},
+		"list CapstanHostList": {edits: all(hasFinalizer), step: "find the host"},
+		"patch CapstanHost":    {step: "claim a host"},
+		"create Secret":        {step: "deliver the bootstrap data"},
+		"delete Secret":        {edits: all(succeeded, deliveredTo("host-01")), step: "bootstrap report"},
+	} {
+		t.Run(call, func(t *testing.T) {
+			f := newFixture(t, world(c.edits...)...)
+			f.fault = named(call, errInjected)
+			err, writes := f.passes(30)
+			if !errors.Is(err, errInjected) || writes != 1 {
+				t.Errorf("error %v, %d writes of the status", err, writes)
+			}
+			for _, kind := range []string{infrav1.ReconciledCondition, infrav1.ReadyCondition} {
+				if got := f.is(kind); !strings.HasPrefix(got, "False StepFailed "+c.step+": ") {
+					t.Errorf("%s is %q, want step %q", kind, got, c.step)
+				}
+			}
+			if ptr.Deref(f.machine("w1").Status.Initialization.Provisioned, false) {
+				t.Error("it is provisioned all the same (IM-49)")
+			}
+			f.fault = nil
+			if err, _ := f.passes(2); err != nil || f.is(infrav1.ReconciledCondition) != "" {
+				t.Errorf("afterwards: error %v, Reconciled %q", err, f.is(infrav1.ReconciledCondition))
+			}
+		})
+	}
+}
+
+// TestAFailedBootstrapIsNotMissed: a pass that could not take back the data must not say that the bootstrap failed, or the next one would
+// take that as done.
+func TestAFailedBootstrapIsNotMissed(t *testing.T) {
+	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapFailed)), deliveredTo("host-01"))...)
+	f.fault = named("delete Secret", errInjected)
+	f.passes(10)
+	if got := f.is(infrav1.BootstrappedCondition); strings.Contains(got, infrav1.BootstrapFailedReason) {
+		t.Errorf("Bootstrapped is %q", got)
+	}
+	f.fault = nil
+	f.passes(1)
+	if !slices.Contains(f.calls, "delete Secret") || !strings.HasPrefix(f.is(infrav1.BootstrappedCondition), "False BootstrapFailed") {
+		t.Errorf("calls %v, Bootstrapped is %q", f.calls, f.is(infrav1.BootstrappedCondition))
+	}
+}
+
+func TestWhatIsNotShown(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "capstanmachines"}, "w1", errInjected)
+	for name, c := range map[string]struct {
+		err    error
+		passes int
+	}{
+		"a conflict":                    {fmt.Errorf("x: %w", conflict), 10},
+		"a failure that has just begun": {errInjected, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, world()...)
+			f.fault = named("patch CapstanMachine", c.err)
+			if _, writes := f.passes(c.passes); writes != 0 || len(f.machine("w1").Status.Conditions) != 0 {
+				t.Errorf("%d writes, conditions %+v", writes, f.machine("w1").Status.Conditions)
+			}
+		})
+	}
+}
+
+// TestAMachineThatWorksStaysReady: it is its controller that fails.
+func TestAMachineThatWorksStaysReady(t *testing.T) {
+	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapSucceeded)))...)
+	if err, _ := f.passes(2); err != nil || f.is(infrav1.ReadyCondition) != "True Ready" {
+		t.Fatalf("error %v, Ready %q", err, f.is(infrav1.ReadyCondition))
+	}
+	f.fault = named("list CapstanHostList", errInjected)
+	_, writes := f.passes(30)
+	m := f.machine("w1")
+	if writes != 1 || f.is(infrav1.ReadyCondition) != "True Ready" || !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host == "" {
+		t.Errorf("%d writes, Ready %q, status %+v", writes, f.is(infrav1.ReadyCondition), m.Status)
+	}
+	if got := f.is(infrav1.ReconciledCondition); !strings.HasPrefix(got, "False StepFailed find the host: listing hosts") {
+		t.Errorf("Reconciled is %q", got)
+	}
+}
+
+func TestADeletionThatFailsIsShown(t *testing.T) { // IM-30, IM-59
+	f := newFixture(t, world(claimed("host-01"), deleted)...)
+	f.fault = named("patch CapstanHost", errInjected)
+	_, writes := f.passes(30)
+	if got := f.is(infrav1.ReadyCondition); writes != 1 || !strings.HasPrefix(got, "False Deleting release the host: ") {
+		t.Errorf("%d writes, Ready %q", writes, got)
+	}
+	if m := f.machine("w1"); !slices.Contains(m.Finalizers, infrav1.MachineFinalizer) {
+		t.Error("the finalizer is gone")
+	}
+}
+
+// TestPausedObjectsSayNothingElse: what fails before it is known whether the Cluster is paused is shown; on an object that is paused by
+// itself it is not (IM-64).
+func TestPausedObjectsSayNothingElse(t *testing.T) {
+	annotated := machineIs(func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	f := newFixture(t, world(annotated)...)
+	f.fault = named("get Cluster", errInjected)
+	f.passes(10)
+	if got := f.machine("w1").Status.Conditions; len(got) != 1 || got[0].Type != clusterv1.PausedCondition || got[0].Status != metav1.ConditionTrue {
+		t.Errorf("conditions %+v", got)
+	}
+	f = newFixture(t, world()...)
+	f.fault = named("get Cluster", errInjected)
+	f.passes(10)
+	if f.is(clusterv1.PausedCondition) != "" || f.is(infrav1.ReconciledCondition) == "" {
+		t.Errorf("conditions %+v", f.machine("w1").Status.Conditions)
+	}
+}
+
+// TestFailuresAreForgotten: a machine that is gone leaves nothing behind.
+func TestFailuresAreForgotten(t *testing.T) {
+	f := newFixture(t, world()...)
+	f.fault = named("get Cluster", errInjected)
+	f.passes(5)
+	f.fault = nil
+	if err := f.api.Delete(t.Context(), f.machine("w1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.pass(); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range world() {
+		if _, ok := o.(*infrav1.CapstanMachine); ok {
+			if err := f.api.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.fault = named("get Cluster", errInjected)
+	if _, writes := f.passes(2); writes != 0 {
+		t.Errorf("a new machine of the same name goes on with the failures of the old one: %d writes", writes)
+	}
+}
