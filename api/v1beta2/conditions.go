@@ -23,8 +23,8 @@ const (
 	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
 	CleanCondition = "Clean"
 
-	// ReconciledCondition is False while the controller's passes over the object fail; the message says in what and what to
-	// do. It is absent while they succeed.
+	// ReconciledCondition is False while the controller's passes over the object fail; the message says in what and
+	// what to do. It is absent while they succeed.
 	ReconciledCondition = "Reconciled"
 )
 
@@ -107,7 +107,8 @@ const (
 	// StepFailedReason: a step of the controller fails and is tried again; the message names the step and its error.
 	StepFailedReason = "StepFailed"
 
-	// AccessDeniedReason: the API server refuses the controller what a step needs; the message names the step and the right.
+	// AccessDeniedReason: the API server refuses the controller what a step needs; the message names the step and the
+	// right.
 	AccessDeniedReason = "AccessDenied"
 
 	// DeletingReason: the object is being deleted.

@@ -49,7 +49,8 @@ type scope struct {
 	cluster *clusterv1.Cluster
 	// name of the Cluster; set by owner. The balancer is known by it.
 	name types.NamespacedName
-	// paused says why nothing is done. It begins with what the object's own annotation says; set by pause. Empty: not paused.
+	// paused says why nothing is done. It begins with what the object's own annotation says; set by pause. Empty: not
+	// paused.
 	paused string
 	// running is true when it is known that nothing is paused; set by pause.
 	running bool

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/readyevent"
 )
 
-// writeStatus writes the whole status once, in one patch, if it differs (IC-52). err is the error of the steps; it is shown once it has
-// lasted.
+// writeStatus writes the whole status once, in one patch, if it differs (IC-52). err is the error of the steps; it is
+// shown once it has lasted.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
 	if s.silent {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -59,7 +59,8 @@ func setStatus(s *scope) {
 	}
 }
 
-// decide returns EndpointReady, and Ready, which says the same until the deletion starts (IC-28). What is not among them stays as it is.
+// decide returns EndpointReady, and Ready, which says the same until the deletion starts (IC-28). What is not among
+// them stays as it is.
 func decide(s *scope) []metav1.Condition {
 	var endpoint []metav1.Condition
 	switch {
@@ -73,7 +74,8 @@ func decide(s *scope) []metav1.Condition {
 	return append(endpoint, ready(s, endpoint)...)
 }
 
-// ready returns Ready. A failed pass changes it only until the cluster is provisioned: the endpoint works on without its controller.
+// ready returns Ready. A failed pass changes it only until the cluster is provisioned: the endpoint works on without
+// its controller.
 func ready(s *scope, endpoint []metav1.Condition) []metav1.Condition {
 	switch {
 	case !s.capstan.DeletionTimestamp.IsZero():

@@ -1,9 +1,9 @@
-// Package failure shows on an object that the controller's passes over it fail: as the condition Reconciled, with the step, the
-// error and what to do.
+// Package failure shows on an object that the controller's passes over it fail: as the condition Reconciled, with the
+// step, the error and what to do.
 //
-// A written status starts another pass at once. So what is shown must not change from pass to pass while the cause stays, or the
-// controller would write without end: Streaks waits until a failure has lasted, keeps a message that differs in numbers only, and
-// replaces others not too often.
+// A written status starts another pass at once. So what is shown must not change from pass to pass while the cause
+// stays, or the controller would write without end: Streaks waits until a failure has lasted, keeps a message that
+// differs in numbers only, and replaces others not too often.
 package failure
 
 import (
@@ -37,9 +37,9 @@ type streak struct {
 	shown time.Time // the last change of the message; zero: none by this process
 }
 
-// Judge takes note of how a pass over an object ended, and returns what its condition Reconciled should be; nil: absent. It reports
-// false if the status must not be written now: the error is a conflict or the end of the context, or it is younger than step.Settle.
-// Many errors pass by then, as short waits do.
+// Judge takes note of how a pass over an object ended, and returns what its condition Reconciled should be; nil:
+// absent. It reports false if the status must not be written now: the error is a conflict or the end of the context, or
+// it is younger than step.Settle. Many errors pass by then, as short waits do.
 func (s *Streaks) Judge(clock clock.PassiveClock, object Object, err error) (*metav1.Condition, bool) {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	switch {
@@ -102,7 +102,8 @@ func Set(object Object, reconciled *metav1.Condition) {
 	}
 }
 
-// passing reports whether an error is part of ordinary work: somebody changed an object in between, or the controller stops.
+// passing reports whether an error is part of ordinary work: somebody changed an object in between, or the controller
+// stops.
 func passing(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -95,7 +95,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestAFailureIsWrittenOnce: each write starts a pass at once, so a message that changes with each pass would be written without end.
+// TestAFailureIsWrittenOnce: each write starts a pass at once, so a message that changes with each pass would be
+// written without end.
 func TestAFailureIsWrittenOnce(t *testing.T) {
 	const passes = 1000
 	n := 0

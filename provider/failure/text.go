@@ -10,8 +10,8 @@ import (
 // maxText is the longest text of an error in a condition, in bytes. With the next action it fits into an event too.
 const maxText = 800
 
-// secrets match what an error may repeat of a credential. Errors of ours name Secrets and hold none; those of webhooks, suppliers and
-// balancers are somebody else's.
+// secrets match what an error may repeat of a credential. Errors of ours name Secrets and hold none; those of webhooks,
+// suppliers and balancers are somebody else's.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*-----.*?(-----END [A-Z0-9 ]*-----|$)`),
 	regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}`),
@@ -35,8 +35,8 @@ func Text(err error) string {
 	return strings.ToValidUTF8(text[:maxText-len(mark)], "") + mark
 }
 
-// Same returns the message that a condition has if the new one differs from it in numbers only, and the new one otherwise. It keeps a
-// message with the text of an error from being written anew by each pass.
+// Same returns the message that a condition has if the new one differs from it in numbers only, and the new one
+// otherwise. It keeps a message with the text of an error from being written anew by each pass.
 func Same(has *metav1.Condition, reason, message string) string {
 	if has != nil && alike(has, &metav1.Condition{Reason: reason, Message: message}) {
 		return has.Message

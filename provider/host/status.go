@@ -30,8 +30,8 @@ type facts struct {
 	timeout  time.Duration
 }
 
-// writeStatus writes what this controller decides, in one patch, if it differs. err is the error of the steps; it is shown once it has
-// lasted.
+// writeStatus writes what this controller decides, in one patch, if it differs. err is the error of the steps; it is
+// shown once it has lasted.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.host))
@@ -81,8 +81,9 @@ func (r *Reconciler) facts(s *scope) facts {
 // maxVersions is the limit of status.kubernetesVersions.
 const maxVersions = 64
 
-// setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean, Ready. A pure
-// function of the host and the facts. What the agent of a supplied host said is dropped when the host is off: that computer is gone.
+// setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean,
+// Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped when the host is
+// off: that computer is gone.
 func setStatus(host *infrav1.CapstanHost, f facts) {
 	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
 	if off {

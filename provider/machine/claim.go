@@ -17,8 +17,9 @@ const claimTries = 5
 
 // claimHost claims a host for a machine that never had one.
 //
-// A claim is one update of one object that fails if the object changed, so a host has at most one claimant. That a machine has at
-// most one host rests on looking at the API server, not at the cache, for an earlier claim whose answer was lost.
+// A claim is one update of one object that fails if the object changed, so a host has at most one claimant. That a
+// machine has at most one host rests on looking at the API server, not at the cache, for an earlier claim whose answer
+// was lost.
 func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" {
 		return step.Next(), nil

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// find finds the hosts that the machine holds. The cache may not show a claim yet, or not any more: where a wrong answer would cost
-// a host, the API server is asked as well.
+// find finds the hosts that the machine holds. The cache may not show a claim yet, or not any more: where a wrong
+// answer would cost a host, the API server is asked as well.
 func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
 	hosts, err := r.hosts(ctx, r.Client, s)
 	if err != nil {
@@ -30,8 +30,8 @@ func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// mustHold reports whether it has consequences that the machine holds no host: one that is being deleted loses its finalizer, and
-// one that had a host is lost.
+// mustHold reports whether it has consequences that the machine holds no host: one that is being deleted loses its
+// finalizer, and one that had a host is lost.
 func mustHold(capstan *infrav1.CapstanMachine) bool {
 	return !capstan.DeletionTimestamp.IsZero() || hadHost(capstan) != ""
 }

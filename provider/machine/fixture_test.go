@@ -189,8 +189,8 @@ type trial struct {
 	calls []string
 }
 
-// do runs the step once, checks its calls, and then lets each of them fail in turn, without effect, with its answer lost, and with a
-// conflict. Trying again must always lead to the same end.
+// do runs the step once, checks its calls, and then lets each of them fail in turn, without effect, with its answer
+// lost, and with a conflict. Trying again must always lead to the same end.
 func (c trial) do(t *testing.T) {
 	t.Helper()
 	f := c.begin(t)
@@ -366,7 +366,8 @@ func deleted(all map[string]client.Object) {
 	m.Finalizers, m.DeletionTimestamp = []string{infrav1.MachineFinalizer}, ptr.To(metav1.Now())
 }
 
-// decides runs a step that calls nothing, and compares its obstacle, whose message must begin as the wanted one does. Nil: it goes on.
+// decides runs a step that calls nothing, and compares its obstacle, whose message must begin as the wanted one does.
+// Nil: it goes on.
 func decides(t *testing.T, run func(*Reconciler, context.Context, *scope) (step.Answer, error), s *scope, want *step.Obstacle) {
 	t.Helper()
 	answer, err := run(&Reconciler{}, t.Context(), s)

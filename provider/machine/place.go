@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// place stops a machine that has no host and gets none now. It looks at the cache: a crowd of machines that wait must not ask the API
-// server at every change of a host. Which host it will be is decided when it is claimed.
+// place stops a machine that has no host and gets none now. It looks at the cache: a crowd of machines that wait must
+// not ask the API server at every change of a host. Which host it will be is decided when it is claimed.
 func (r *Reconciler) place(_ context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" {
 		return step.Next(), nil

@@ -60,7 +60,8 @@ func forbidden() error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "w1-data", errors.New(`User "capstan" cannot get it`))
 }
 
-// TestARefusedRightIsShown: what a user sees when the controller may not do what it must, and that it is over when it may.
+// TestARefusedRightIsShown: what a user sees when the controller may not do what it must, and that it is over when it
+// may.
 func TestARefusedRightIsShown(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = named("get Secret", forbidden())
@@ -127,8 +128,8 @@ func TestEveryStepThatFailsIsShown(t *testing.T) {
 	}
 }
 
-// TestAFailedBootstrapIsNotMissed: a pass that could not take back the data must not say that the bootstrap failed, or the next one would
-// take that as done.
+// TestAFailedBootstrapIsNotMissed: a pass that could not take back the data must not say that the bootstrap failed, or
+// the next one would take that as done.
 func TestAFailedBootstrapIsNotMissed(t *testing.T) {
 	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapFailed)), deliveredTo("host-01"))...)
 	f.fault = named("delete Secret", errInjected)
@@ -191,8 +192,8 @@ func TestADeletionThatFailsIsShown(t *testing.T) { // IM-30, IM-59
 	}
 }
 
-// TestPausedObjectsSayNothingElse: what fails before it is known whether the Cluster is paused is shown; on an object that is paused by
-// itself it is not (IM-64).
+// TestPausedObjectsSayNothingElse: what fails before it is known whether the Cluster is paused is shown; on an object
+// that is paused by itself it is not (IM-64).
 func TestPausedObjectsSayNothingElse(t *testing.T) {
 	annotated := machineIs(func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
 	f := newFixture(t, world(annotated)...)

@@ -19,7 +19,8 @@ type scope struct {
 	owned bool
 	// owningCluster is the Cluster; set by pause. Nil: there is none.
 	owningCluster *clusterv1.Cluster
-	// paused says why nothing is done. It begins with what the object's own annotation says; set by pause. Empty: not paused.
+	// paused says why nothing is done. It begins with what the object's own annotation says; set by pause. Empty: not
+	// paused.
 	paused string
 	// running is true when it is known that nothing is paused; set by pause.
 	running bool

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// writeStatus writes the whole status once, in one patch, if it differs (IM-56). err is the error of the steps; it is shown once it has
-// lasted. writeStatus returns when to look again.
+// writeStatus writes the whole status once, in one patch, if it differs (IM-56). err is the error of the steps; it is
+// shown once it has lasted. writeStatus returns when to look again.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time.Duration, error) {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -51,8 +51,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 	return 0, nil
 }
 
-// setStatus brings the status up to what the pass found out. It is rebuilt from the specs and the host, but two things stay once they
-// are true: provisioned (IM-20), and the addresses and the zone of a host that is gone.
+// setStatus brings the status up to what the pass found out. It is rebuilt from the specs and the host, but two things
+// stay once they are true: provisioned (IM-20), and the addresses and the zone of a host that is gone.
 func setStatus(s *scope) {
 	status := &s.capstan.Status
 	if s.running {
@@ -113,8 +113,8 @@ func decide(s *scope) []metav1.Condition {
 	return append(found, ready(s, found)...)
 }
 
-// ready returns Ready, which sums up the other conditions and says why a pass failed. An instance works whatever its controller ran
-// into, so a failed pass changes Ready only until there is one.
+// ready returns Ready, which sums up the other conditions and says why a pass failed. An instance works whatever its
+// controller ran into, so a failed pass changes Ready only until there is one.
 func ready(s *scope, found []metav1.Condition) []metav1.Condition {
 	instance := s.capstan.Spec.ProviderID != ""
 	switch {

@@ -14,8 +14,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// obstacles are the reasons of Ready that somebody may have to do something about. All others are steps on the way, which
-// conditions show.
+// obstacles are the reasons of Ready that somebody may have to do something about. All others are steps on the way,
+// which conditions show.
 var obstacles = map[string]bool{
 	infrav1.AbandonedReason:          true,
 	infrav1.AccessDeniedReason:       true,
