@@ -15,8 +15,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestLiveRefusedRight takes the right to Secrets from the controller's role: the machine says so, in one write, and goes on by itself when
-// the right is back.
+// TestLiveRefusedRight takes the right to Secrets from the controller's role: the machine says so, in one write, and
+// goes on by itself when the right is back.
 func TestLiveRefusedRight(t *testing.T) {
 	l := startLive(t, 1)
 	l.cluster()
@@ -30,7 +30,8 @@ func TestLiveRefusedRight(t *testing.T) {
 	})
 	for _, kind := range []string{infrav1.ReconciledCondition, infrav1.ReadyCondition, infrav1.HostClaimedCondition} {
 		c := conditions.Get(m, kind)
-		if c == nil || c.Reason != infrav1.AccessDeniedReason || !strings.Contains(c.Message, `cannot get resource "secrets"`) ||
+		if c == nil || c.Reason != infrav1.AccessDeniedReason ||
+			!strings.Contains(c.Message, `cannot get resource "secrets"`) ||
 			!strings.Contains(c.Message, "grant the controller this right") {
 			t.Errorf("%s is %+v", kind, c)
 		}
@@ -59,7 +60,9 @@ func TestLiveRefusedRight(t *testing.T) {
 func (l *live) withoutSecrets() []rbacv1.PolicyRule {
 	l.Helper()
 	before := l.role().Rules
-	less := slices.DeleteFunc(slices.Clone(before), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "secrets") })
+	less := slices.DeleteFunc(slices.Clone(before), func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Resources, "secrets")
+	})
 	if len(less) == len(before) {
 		l.Fatal("no rule is about Secrets")
 	}

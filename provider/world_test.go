@@ -74,6 +74,7 @@ type world struct {
 	api    client.WithWatch // without faults
 	clock  *clocktesting.FakePassiveClock
 	inject func(call int) fault
+	broken string // the calls of this name are refused
 	calls  int
 	writes []int    // the calls that change something, by their number
 	log    []string // and by their name
@@ -146,6 +147,9 @@ func (w *world) restart() {
 func (w *world) call(name string, changes bool, do func() error) error {
 	w.calls++
 	what := w.inject(w.calls)
+	if name == w.broken {
+		what = refused
+	}
 	if changes {
 		w.log, w.writes = append(w.log, name), append(w.writes, w.calls)
 	}

@@ -35,7 +35,8 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 		return step.Answer{}, fmt.Errorf("listing machines: %w", err)
 	}
 	if n := len(machines.Items); n > 0 {
-		s.waiting = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first", n, machines.Items[0].Name)
+		s.waiting = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first",
+			n, machines.Items[0].Name)
 		return step.Stop(), nil
 	}
 	return step.Next(), nil

@@ -17,6 +17,9 @@ func TestPlanDomains(t *testing.T) {
 		h.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue}}
 		return h
 	}
+	unready := func(zone string) infrav1.CapstanHost {
+		return infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: zone}}
+	}
 	leaving := func(zone string) infrav1.CapstanHost {
 		h := free(zone)
 		h.DeletionTimestamp = &now
@@ -36,7 +39,7 @@ func TestPlanDomains(t *testing.T) {
 		"a host that leaves counts none": {[]infrav1.CapstanHost{leaving("a"), free("b"), leaving("b")}, "b*"},
 		"a full zone offers no more":     {[]infrav1.CapstanHost{taken("a"), taken("b"), free("b"), taken("b")}, "a b*"},
 		"all are full":                   {[]infrav1.CapstanHost{taken("a"), taken("b")}, "a b"},
-		"a host that is not Ready":       {[]infrav1.CapstanHost{{Spec: infrav1.CapstanHostSpec{Zone: "a"}}, free("b")}, "a b*"},
+		"a host that is not Ready":       {[]infrav1.CapstanHost{unready("a"), free("b")}, "a b*"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var names []string

@@ -13,9 +13,16 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
+func blocked(reason, message string) *step.Obstacle {
+	return &step.Obstacle{Reason: reason, Message: message}
+}
+
 func TestSetStatus(t *testing.T) {
 	now := metav1.Now()
 	domains := []clusterv1.FailureDomain{{Name: "a"}}
+	failed := &metav1.Condition{
+		Type: infrav1.ReconciledCondition, Status: metav1.ConditionFalse, Reason: infrav1.StepFailedReason, Message: "boom",
+	}
 	for name, c := range map[string]struct {
 		scope       scope
 		deleting    bool
@@ -23,10 +30,22 @@ func TestSetStatus(t *testing.T) {
 		message     string
 		provisioned bool
 	}{
-		"waiting for the endpoint (IC-18)": {scope: scope{obstacle: &step.Obstacle{Reason: infrav1.WaitingForEndpointReason, Message: "set it"}}, ready: "False WaitingForEndpoint", message: "set it"},
-		"provisioned (IC-50, IC-51)":       {scope: scope{done: true, domains: domains}, ready: "True Ready", provisioned: true},
-		"being deleted (IC-28)":            {scope: scope{waiting: "2 machines are left"}, deleting: true, ready: "False Deleting", message: "2 machines"},
-		"a deletion that fails (IC-54)":    {scope: scope{obstacle: &step.Obstacle{Reason: infrav1.EndpointFailedReason, Message: "dock is down"}}, deleting: true, ready: "False Deleting", message: "dock is down"},
+		"waiting for the endpoint (IC-18)": {
+			scope: scope{obstacle: blocked(infrav1.WaitingForEndpointReason, "set it")},
+			ready: "False WaitingForEndpoint", message: "set it",
+		},
+		"provisioned (IC-50, IC-51)": {scope: scope{done: true, domains: domains}, ready: "True Ready", provisioned: true},
+		"being deleted (IC-28)": {
+			scope: scope{waiting: "2 machines are left"}, deleting: true, ready: "False Deleting", message: "2 machines",
+		},
+		"a deletion that fails (IC-54)": {
+			scope: scope{obstacle: blocked(infrav1.EndpointFailedReason, "dock is down")}, deleting: true,
+			ready: "False Deleting", message: "dock is down",
+		},
+		"a pass that fails": {scope: scope{failed: failed}, ready: "False StepFailed", message: "boom"},
+		"a deletion whose pass fails (IC-54)": {
+			scope: scope{failed: failed}, deleting: true, ready: "False Deleting", message: "boom",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &infrav1.CapstanCluster{}
@@ -39,7 +58,8 @@ func TestSetStatus(t *testing.T) {
 			if ready == nil || string(ready.Status)+" "+ready.Reason != c.ready || !strings.Contains(ready.Message, c.message) {
 				t.Errorf("Ready is %+v", ready)
 			}
-			if ptr.Deref(o.Status.Initialization.Provisioned, false) != c.provisioned || c.provisioned != (len(o.Status.FailureDomains) == 1) {
+			provisioned := ptr.Deref(o.Status.Initialization.Provisioned, false)
+			if provisioned != c.provisioned || c.provisioned != (len(o.Status.FailureDomains) == 1) {
 				t.Errorf("status %+v", o.Status)
 			}
 		})
@@ -49,8 +69,9 @@ func TestSetStatus(t *testing.T) {
 func TestProvisionedStays(t *testing.T) {
 	o := &infrav1.CapstanCluster{}
 	setStatus(&scope{capstan: o, done: true, domains: []clusterv1.FailureDomain{{Name: "a"}}})
-	setStatus(&scope{capstan: o, obstacle: &step.Obstacle{Reason: infrav1.EndpointFailedReason, Message: "dock is down"}})
-	if !ptr.Deref(o.Status.Initialization.Provisioned, false) || len(o.Status.FailureDomains) != 1 || conditions.IsTrue(o, infrav1.ReadyCondition) {
+	setStatus(&scope{capstan: o, obstacle: blocked(infrav1.EndpointFailedReason, "dock is down")})
+	provisioned := ptr.Deref(o.Status.Initialization.Provisioned, false)
+	if !provisioned || len(o.Status.FailureDomains) != 1 || conditions.IsTrue(o, infrav1.ReadyCondition) {
 		t.Errorf("a broken endpoint must show in Ready only (IC-23): %+v", o.Status)
 	}
 }

@@ -111,7 +111,8 @@ func passing(err error) bool {
 func condition(err error) *metav1.Condition {
 	reason, action := infrav1.StepFailedReason, "it is tried again: if this lasts, remove the cause that is named here"
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		reason, action = infrav1.AccessDeniedReason, "grant the controller this right, or change what refuses it: it is tried again"
+		reason = infrav1.AccessDeniedReason
+		action = "grant the controller this right, or change what refuses it: it is tried again"
 	}
 	return &metav1.Condition{
 		Type: infrav1.ReconciledCondition, Status: metav1.ConditionFalse, Reason: reason, Message: Text(err) + "; " + action,

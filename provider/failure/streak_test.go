@@ -58,6 +58,7 @@ func shown(object *infrav1.CapstanMachine) string {
 
 func TestJudge(t *testing.T) {
 	forbidden := apierrors.NewForbidden(secretsResource, "b", errors.New("no rule"))
+	conflict := apierrors.NewConflict(secretsResource, "b", errors.New("newer"))
 	for name, c := range map[string]struct {
 		err  error
 		want string // what is shown after step.Settle
@@ -69,11 +70,11 @@ func TestJudge(t *testing.T) {
 		},
 		"a right is refused": {
 			fmt.Errorf("read: %w", forbidden),
-			`False AccessDenied read: secrets "b" is forbidden: no rule; grant the controller this right, or change what refuses it: ` +
-				"it is tried again",
+			`False AccessDenied read: secrets "b" is forbidden: no rule; ` +
+				"grant the controller this right, or change what refuses it: it is tried again",
 		},
 		"an account that is not known": {apierrors.NewUnauthorized("who"), "False AccessDenied who"},
-		"a conflict is not shown":      {fmt.Errorf("x: %w", apierrors.NewConflict(secretsResource, "b", errors.New("newer"))), ""},
+		"a conflict is not shown":      {fmt.Errorf("x: %w", conflict), ""},
 		"the end of a context":         {fmt.Errorf("x: %w", context.Canceled), ""},
 		"the end of a context's time":  {fmt.Errorf("x: %w", context.DeadlineExceeded), ""},
 	} {
@@ -105,7 +106,7 @@ func TestAFailureIsWrittenOnce(t *testing.T) {
 		max int
 	}{
 		"the same text":          {func() error { return errors.New("boom") }, 1},
-		"only numbers differ":    {func() error { n++; return fmt.Errorf("read tcp 10.0.0.1:%d: reset after %dms", 40000+n, n) }, 1},
+		"only numbers differ":    {func() error { n++; return fmt.Errorf("tcp 10.0.0.1:%d: reset in %dms", 4000+n, n) }, 1},
 		"two errors take turns":  {func() error { n++; return errors.New([]string{"one", "other"}[n%2]) }, 11},
 		"every second one works": {func() error { n++; return []error{nil, errors.New("boom")}[n%2] }, 0},
 		"every text is new":      {func() error { n++; return errors.New(strings.Repeat("x", n)) }, 11},

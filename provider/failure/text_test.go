@@ -15,14 +15,26 @@ func TestText(t *testing.T) {
 			`reading Secret a/b: secrets "b" is forbidden: User "capstan" cannot get resource "secrets"`,
 			`reading Secret a/b: secrets "b" is forbidden: User "capstan" cannot get resource "secrets"`,
 		},
-		"many lines become one":        {"first\n\tsecond\r\n  third", "first second third"},
-		"a text that is not UTF-8":     {"bad \xff byte", "bad ? byte"},
-		"a bearer token":               {"401: Authorization: Bearer abcdefgh12345678 refused", "401: Authorization: [removed] refused"},
-		"a JSON web token":             {"got eyJhbGciOiJSUzI1.eyJpc3MiOi.c2ln-X_ here", "got [removed] here"},
-		"a token of kubeadm":           {"kubeadm join with abcdef.0123456789abcdef failed", "kubeadm join with [removed] failed"},
-		"a password":                   {`password="hunter2" is wrong, token: s3cret too`, `[removed]" is wrong, [removed] too`},
-		"a URL with a password":        {"dial https://me:hunter2@example.com/x", "dial https[removed]example.com/x"},
-		"a private key":                {"bad key -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- here", "bad key [removed] here"},
+		"many lines become one":    {"first\n\tsecond\r\n  third", "first second third"},
+		"a text that is not UTF-8": {"bad \xff byte", "bad ? byte"},
+		"a bearer token": {
+			"401: Authorization: Bearer abcdefgh12345678 refused",
+			"401: Authorization: [removed] refused",
+		},
+		"a JSON web token": {"got eyJhbGciOiJSUzI1.eyJpc3MiOi.c2ln-X_ here", "got [removed] here"},
+		"a token of kubeadm": {
+			"kubeadm join with abcdef.0123456789abcdef failed",
+			"kubeadm join with [removed] failed",
+		},
+		"a password": {
+			`password="hunter2" is wrong, token: s3cret too`,
+			`[removed]" is wrong, [removed] too`,
+		},
+		"a URL with a password": {"dial https://me:hunter2@example.com/x", "dial https[removed]example.com/x"},
+		"a private key": {
+			"bad key -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- here",
+			"bad key [removed] here",
+		},
 		"a private key without an end": {"bad key -----BEGIN PRIVATE KEY-----\nMIIE", "bad key [removed]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,8 +56,11 @@ func TestAlike(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		"the same":         {"reading x", "reading x", true},
-		"another port":     {"read tcp 10.0.0.1:54321->10.0.0.9:6443: reset", "read tcp 10.0.0.1:54399->10.0.0.9:6443: reset", true},
+		"the same": {"reading x", "reading x", true},
+		"another port": {
+			"read tcp 10.0.0.1:54321->10.0.0.9:6443: reset", "read tcp 10.0.0.1:54399->10.0.0.9:6443: reset",
+			true,
+		},
 		"another uid":      {"uid 0f3c-77aa-1b is gone", "uid 9b21-00ff-2c is gone", true},
 		"another duration": {"no answer in 1.204s", "no answer in 998.1ms", true},
 		"another word":     {"reading Secret", "reading Lease", false},

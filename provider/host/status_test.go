@@ -51,7 +51,8 @@ func TestSetStatus(t *testing.T) {
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "False HostStarting", clean: "False InUse",
 		},
 		"a supplied host that can't be powered on": {
-			supplier: "dock", claim: claimed(), facts: facts{obstacle: &step.Obstacle{Reason: infrav1.HostStartingReason, Message: "no space left"}},
+			supplier: "dock", claim: claimed(),
+			facts: facts{obstacle: &step.Obstacle{Reason: infrav1.HostStartingReason, Message: "no space left"}},
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "False HostStarting", clean: "False InUse", message: "no space left",
 		},
 		"a supplied host without its supplier is not ready": {

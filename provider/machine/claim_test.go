@@ -40,7 +40,7 @@ func TestClaimHost(t *testing.T) { // IM-49
 
 // TestClaimIsForMachinesThatNeverHadAHost: a second instance would be one too many (IM-63).
 func TestClaimIsForMachinesThatNeverHadAHost(t *testing.T) {
-	for name, edit := range map[string]func(map[string]client.Object){
+	for name, edit := range map[string]change{
 		"it holds one":         claimed("host-02"),
 		"its status names one": machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" }),
 		"it has a provider id": machineIs(func(m *infrav1.CapstanMachine) { m.Spec.ProviderID = "capstan://a/b/c" }),
@@ -48,7 +48,8 @@ func TestClaimIsForMachinesThatNeverHadAHost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world(edit)...)
 			before := f.held()
-			if answer, err := f.claimHost(t.Context(), f.scope()); err != nil || answer.Stopped() || len(f.calls) != 0 || f.held() != before {
+			answer, err := f.claimHost(t.Context(), f.scope())
+			if err != nil || answer.Stopped() || len(f.calls) != 0 || f.held() != before {
 				t.Errorf("error %v, calls %v, holds %q, held %q", err, f.calls, f.held(), before)
 			}
 		})
@@ -74,15 +75,16 @@ func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
 
 func TestHostThatChangesWhileItIsClaimed(t *testing.T) {
 	resource := schema.GroupResource{Resource: "capstanhosts"}
+	changed := apierrors.NewConflict(resource, "host-01", errInjected)
 	for name, c := range map[string]struct {
 		err   error
 		times int
 		fails bool
 	}{
-		"once":                   {err: apierrors.NewConflict(resource, "host-01", errInjected), times: 1},
+		"once":                   {err: changed, times: 1},
 		"it was deleted":         {err: apierrors.NewNotFound(resource, "host-01"), times: 1},
-		"as often as is allowed": {err: apierrors.NewConflict(resource, "host-01", errInjected), times: claimTries - 1},
-		"too often":              {err: apierrors.NewConflict(resource, "host-01", errInjected), times: claimTries, fails: true},
+		"as often as is allowed": {err: changed, times: claimTries - 1},
+		"too often":              {err: changed, times: claimTries, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world()...)
@@ -110,7 +112,8 @@ func TestClaimDecidesOnWhatIs(t *testing.T) {
 	s := f.scope()
 	blind(&infrav1.CapstanHostList{Items: s.hosts})
 	answer, err := f.claimHost(t.Context(), s)
-	if err != nil || !answer.Stopped() || s.obstacle == nil || s.obstacle.Reason != infrav1.NoHostMatchesReason || s.host != nil {
+	if err != nil || !answer.Stopped() || s.obstacle == nil || s.host != nil ||
+		s.obstacle.Reason != infrav1.NoHostMatchesReason {
 		t.Errorf("error %v, stopped %t, obstacle %+v, host %v", err, answer.Stopped(), s.obstacle, s.host)
 	}
 }

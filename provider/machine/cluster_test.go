@@ -12,14 +12,17 @@ import (
 )
 
 func TestCluster(t *testing.T) { // IM-43
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w1"}, Spec: clusterv1.MachineSpec{ClusterName: "demo"}}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: "w1"}, Spec: clusterv1.MachineSpec{ClusterName: "demo"},
+	}
 	for name, c := range map[string]struct {
 		cluster *clusterv1.Cluster
 		want    *step.Obstacle
 	}{
 		"it exists": {cluster: &clusterv1.Cluster{}},
 		"it does not exist": {want: &step.Obstacle{
-			Reason: infrav1.WaitingForClusterInfrastructureReason, Message: "Cluster demo of Machine w1 doesn't exist", Brief: true,
+			Reason:  infrav1.WaitingForClusterInfrastructureReason,
+			Message: "Cluster demo of Machine w1 doesn't exist", Brief: true,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +33,8 @@ func TestCluster(t *testing.T) { // IM-43
 
 func TestClusterInfrastructure(t *testing.T) { // IM-45
 	waits := &step.Obstacle{
-		Reason: infrav1.WaitingForClusterInfrastructureReason, Message: "the infrastructure of Cluster demo is not provisioned yet", Brief: true,
+		Reason:  infrav1.WaitingForClusterInfrastructureReason,
+		Message: "the infrastructure of Cluster demo is not provisioned yet", Brief: true,
 	}
 	for name, c := range map[string]struct {
 		provisioned *bool

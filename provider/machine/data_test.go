@@ -22,7 +22,8 @@ func TestDataNamed(t *testing.T) { // IM-48
 	}{
 		"Cluster API has named the Secret": {secret: ptr.To("w1-data")},
 		"it has not": {want: &step.Obstacle{
-			Reason: infrav1.WaitingForBootstrapDataReason, Message: "the bootstrap data of Machine w1 is not made yet", Brief: true,
+			Reason:  infrav1.WaitingForBootstrapDataReason,
+			Message: "the bootstrap data of Machine w1 is not made yet", Brief: true,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,19 +47,23 @@ func TestReadData(t *testing.T) {
 	}
 	trial{objects: worldOf(), run: (*Reconciler).readData, check: read, calls: []string{"get Secret"}}.do(t)
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" })
-	t.Run("a machine that has a host", trial{objects: worldOf(claimed("host-01")), run: (*Reconciler).readData, check: unread}.do)
-	t.Run("a machine that had a host", trial{objects: worldOf(had), run: (*Reconciler).readData, check: unread}.do)
+	for name, edit := range map[string]change{
+		"a machine that has a host": claimed("host-01"), "a machine that had a host": had,
+	} {
+		t.Run(name, trial{objects: worldOf(edit), run: (*Reconciler).readData, check: unread}.do)
+	}
 }
 
 func TestDataThatIsNotThere(t *testing.T) {
 	empty := on("data", func(s *corev1.Secret) { s.Data = nil })
 	for name, c := range map[string]struct {
-		edit     func(map[string]client.Object)
+		edit     change
 		obstacle string
 		err      string
 	}{
 		"there is no Secret": {
-			edit: func(all map[string]client.Object) { delete(all, "data") }, obstacle: infrav1.WaitingForBootstrapDataReason, err: "not found",
+			edit:     func(all map[string]client.Object) { delete(all, "data") },
+			obstacle: infrav1.WaitingForBootstrapDataReason, err: "not found",
 		},
 		"the Secret has no data": {edit: empty, err: "check the bootstrap provider"},
 	} {

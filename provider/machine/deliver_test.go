@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -14,39 +15,40 @@ func TestDeliver(t *testing.T) { // IM-49
 	earlier := func(h *infrav1.CapstanHost) { h.Spec.Claim.BootstrapReady = false }
 	oldData := func(all map[string]client.Object) {
 		deliveredTo("host-01")(all)
-		all["delivered"].SetAnnotations(map[string]string{"infrastructure.capstan.dev/provider-id": "an earlier claim"})
+		all["delivered"].SetAnnotations(map[string]string{bootstrapdata.ProviderIDAnnotation: "an earlier claim"})
 	}
 	id := machineIs(func(m *infrav1.CapstanMachine) { m.Spec.ProviderID = "capstan://a/b/c" })
 	const getSecret = "get Secret"
 	for name, c := range map[string]struct {
-		edits     []func(map[string]client.Object)
+		edits     []change
 		delivered bool
 		calls     []string
 	}{
 		"the data is not there": {
-			edits: []func(map[string]client.Object){claimed("host-01")}, delivered: true,
+			edits: []change{claimed("host-01")}, delivered: true,
 			calls: []string{getSecret, getSecret, "create Secret"},
 		},
 		"the data is there": {
-			edits: []func(map[string]client.Object){claimed("host-01"), deliveredTo("host-01")}, delivered: true, calls: []string{getSecret},
+			edits:     []change{claimed("host-01"), deliveredTo("host-01")},
+			delivered: true, calls: []string{getSecret},
 		},
 		"the data of an earlier claim is there": {
-			edits: []func(map[string]client.Object){claimed("host-01"), oldData}, delivered: true,
+			edits: []change{claimed("host-01"), oldData}, delivered: true,
 			calls: []string{getSecret, getSecret, "create Secret", getSecret, "update Secret"},
 		},
 		"the bootstrap runs: the data stays": {
-			edits:     []func(map[string]client.Object){claimed("host-01", reported(infrav1.BootstrapRunning)), deliveredTo("host-01")},
+			edits:     []change{claimed("host-01", reported(infrav1.BootstrapRunning)), deliveredTo("host-01")},
 			delivered: true, calls: []string{getSecret},
 		},
 		"the bootstrap ended: nothing is delivered again": {
-			edits: []func(map[string]client.Object){claimed("host-01", reported(infrav1.BootstrapSucceeded))},
+			edits: []change{claimed("host-01", reported(infrav1.BootstrapSucceeded))},
 		},
 		"the bootstrap failed: nothing is delivered again (IM-50)": {
-			edits: []func(map[string]client.Object){claimed("host-01", reported(infrav1.BootstrapFailed))},
+			edits: []change{claimed("host-01", reported(infrav1.BootstrapFailed))},
 		},
-		"the machine has an instance": {edits: []func(map[string]client.Object){claimed("host-01"), id}},
+		"the machine has an instance": {edits: []change{claimed("host-01"), id}},
 		"a claim of an earlier version lets the agent begin afterwards": {
-			edits: []func(map[string]client.Object){claimed("host-01", earlier)}, delivered: true,
+			edits: []change{claimed("host-01", earlier)}, delivered: true,
 			calls: []string{getSecret, getSecret, "create Secret", "patch CapstanHost"},
 		},
 	} {
@@ -67,7 +69,7 @@ func TestDeliver(t *testing.T) { // IM-49
 					if secret == nil {
 						return
 					}
-					of := secret.Annotations["infrastructure.capstan.dev/provider-id"]
+					of := secret.Annotations[bootstrapdata.ProviderIDAnnotation]
 					if string(secret.Data["value"]) != "data" || of != claim.ProviderID {
 						t.Errorf("the Secret of claim %s holds %q", of, secret.Data["value"])
 					}

@@ -20,11 +20,13 @@ func (r *Reconciler) deregister(ctx context.Context, s *scope) (step.Answer, err
 		return step.Next(), nil
 	}
 	cluster := &infrav1.CapstanCluster{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.capstan.Namespace, Name: ref.Name}, cluster); err != nil {
+	key := types.NamespacedName{Namespace: s.capstan.Namespace, Name: ref.Name}
+	if err := r.Client.Get(ctx, key, cluster); err != nil {
 		return step.Next(), client.IgnoreNotFound(err)
 	}
 	if cluster.Spec.LoadBalancer.Type != infrav1.LoadBalancerLocal {
 		return step.Next(), nil
 	}
-	return step.Next(), r.Backends.Sync(ctx, client.ObjectKeyFromObject(s.owningCluster), s.owningCluster.Spec.ClusterNetwork.APIServerPort)
+	port := s.owningCluster.Spec.ClusterNetwork.APIServerPort
+	return step.Next(), r.Backends.Sync(ctx, client.ObjectKeyFromObject(s.owningCluster), port)
 }

@@ -15,18 +15,18 @@ func TestDeregister(t *testing.T) { // IM-58
 		h.Spec.Claim.ControlPlane = true
 		reported(infrav1.BootstrapSucceeded)(h)
 	}
-	edits := func(all ...func(map[string]client.Object)) []func(map[string]client.Object) {
-		return append([]func(map[string]client.Object){deleted, claimed("host-01", controlPlane)}, all...)
+	edits := func(all ...change) []change {
+		return append([]change{deleted, claimed("host-01", controlPlane)}, all...)
 	}
-	const infra, hosts, machine, set = "get CapstanCluster", "list CapstanHostList", "get CapstanMachine", "set backends []"
+	const infra, hosts, machine = "get CapstanCluster", "list CapstanHostList", "get CapstanMachine"
 	for name, c := range map[string]struct {
-		edits      []func(map[string]client.Object)
+		edits      []change
 		noBalancer bool
 		calls      []string
 	}{
-		"a control plane machine": {edits: edits(), calls: []string{infra, hosts, machine, set}},
-		"a worker":                {edits: []func(map[string]client.Object){deleted, claimed("host-01")}},
-		"a machine without host":  {edits: []func(map[string]client.Object){deleted}},
+		"a control plane machine": {edits: edits(), calls: []string{infra, hosts, machine, "set backends []"}},
+		"a worker":                {edits: []change{deleted, claimed("host-01")}},
+		"a machine without host":  {edits: []change{deleted}},
 		"the Cluster is gone":     {edits: edits(func(all map[string]client.Object) { delete(all, "cluster") })},
 		"the CapstanCluster is gone": {
 			edits: edits(func(all map[string]client.Object) { delete(all, "infra") }), calls: []string{infra},
@@ -35,7 +35,9 @@ func TestDeregister(t *testing.T) { // IM-58
 			edits: edits(on("cluster", func(c *clusterv1.Cluster) { c.Spec.InfrastructureRef.Kind = "OtherCluster" })),
 		},
 		"the endpoint is the user's": {
-			edits: edits(on("infra", func(c *infrav1.CapstanCluster) { c.Spec.LoadBalancer.Type = infrav1.LoadBalancerExternal })),
+			edits: edits(on("infra", func(c *infrav1.CapstanCluster) {
+				c.Spec.LoadBalancer.Type = infrav1.LoadBalancerExternal
+			})),
 			calls: []string{infra},
 		},
 		"there are no balancers here": {edits: edits(), noBalancer: true},

@@ -16,7 +16,8 @@ func TestFinalizer(t *testing.T) { // IM-44
 	}
 	trial{objects: worldOf(), run: (*Reconciler).finalizer, check: isThere, calls: []string{"patch CapstanMachine"}}.do(t)
 	has := machineIs(func(m *infrav1.CapstanMachine) { m.Finalizers = []string{infrav1.MachineFinalizer} })
-	t.Run("one that is there is not written again", trial{objects: worldOf(has), run: (*Reconciler).finalizer, check: isThere}.do)
+	again := trial{objects: worldOf(has), run: (*Reconciler).finalizer, check: isThere}
+	t.Run("one that is there is not written again", again.do)
 }
 
 func TestHeldByUs(t *testing.T) {

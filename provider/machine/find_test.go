@@ -24,28 +24,29 @@ func TestFind(t *testing.T) {
 	}
 	const list = "list CapstanHostList"
 	for name, c := range map[string]struct {
-		edits []func(map[string]client.Object)
+		edits []change
 		blind bool
 		want  string
 		extra int
 		calls []string
 	}{
 		"none, and none is expected": {calls: []string{list}},
-		"one in the cache":           {edits: []func(map[string]client.Object){claimed("host-02")}, want: "host-02", calls: []string{list}},
+		"one in the cache":           {edits: []change{claimed("host-02")}, want: "host-02", calls: []string{list}},
 		"two: controllers ran at once": {
-			edits: []func(map[string]client.Object){claimed("host-02"), claimed("host-01")}, want: "host-01", extra: 1, calls: []string{list},
+			edits: []change{claimed("host-02"), claimed("host-01")},
+			want:  "host-01", extra: 1, calls: []string{list},
 		},
-		"after a move": {edits: []func(map[string]client.Object){claimed("host-02"), moved}, want: "host-02", calls: []string{list}},
+		"after a move": {edits: []change{claimed("host-02"), moved}, want: "host-02", calls: []string{list}},
 		"one that the cache doesn't show, of a machine that had one": {
-			edits: []func(map[string]client.Object){claimed("host-01"), had}, blind: true, want: "host-01", calls: []string{list, list},
+			edits: []change{claimed("host-01"), had}, blind: true, want: "host-01", calls: []string{list, list},
 		},
 		"one that the cache doesn't show, of a machine in deletion": {
-			edits: []func(map[string]client.Object){claimed("host-01"), deleted}, blind: true, want: "host-01", calls: []string{list, list},
+			edits: []change{claimed("host-01"), deleted}, blind: true, want: "host-01", calls: []string{list, list},
 		},
 		"one that the cache doesn't show, of a machine that may never have had one: claiming looks again": {
-			edits: []func(map[string]client.Object){claimed("host-01")}, blind: true, calls: []string{list},
+			edits: []change{claimed("host-01")}, blind: true, calls: []string{list},
 		},
-		"it had one, which is gone": {edits: []func(map[string]client.Object){had}, calls: []string{list, list}},
+		"it had one, which is gone": {edits: []change{had}, calls: []string{list, list}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial{
@@ -62,7 +63,8 @@ func TestFind(t *testing.T) {
 						got = s.host.Name
 					}
 					if got != c.want || len(s.extra) != c.extra || len(s.hosts) != 2 || answer.Stopped() {
-						t.Errorf("host %q, %d further ones, inventory of %d, stopped %t", got, len(s.extra), len(s.hosts), answer.Stopped())
+						t.Errorf("host %q, %d further ones, inventory of %d, stopped %t",
+							got, len(s.extra), len(s.hosts), answer.Stopped())
 					}
 				},
 			}.do(t)

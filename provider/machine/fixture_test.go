@@ -25,6 +25,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
+	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -56,15 +57,18 @@ type fault struct {
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(infrav1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{infrav1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Now())}
 	f.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&infrav1.CapstanMachine{}, &infrav1.CapstanHost{}, &clusterv1.Cluster{}).Build()
 	cached := interceptor.NewClient(f.api, f.funcs(true))
 	f.Reconciler = &Reconciler{
-		Client: cached, Reader: interceptor.NewClient(f.api, f.funcs(false)), Recorder: events.NewFakeRecorder(1000), Clock: f.clock,
+		Client: cached, Reader: interceptor.NewClient(f.api, f.funcs(false)),
+		Recorder: events.NewFakeRecorder(1000), Clock: f.clock,
 		Backends: &backend.Keeper{Reader: cached, Balancer: balancer{f}},
 	}
 	return f
@@ -92,7 +96,9 @@ func (f *fixture) funcs(cached bool) interceptor.Funcs {
 		return name[strings.LastIndex(name, ".")+1:]
 	}
 	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption,
+		) error {
 			return f.call("get "+kind(o), func() error { return c.Get(ctx, key, o, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
@@ -113,11 +119,14 @@ func (f *fixture) funcs(cached bool) interceptor.Funcs {
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return f.call("delete "+kind(o), func() error { return c.Delete(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption,
+		) error {
 			return f.call("patch "+kind(o), func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		SubResourcePatch: func(
-			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
 		) error {
 			return f.call("patch "+sub+" "+kind(o), func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
@@ -159,7 +168,8 @@ func (f *fixture) host(name string) *infrav1.CapstanHost { return get(f, name, &
 func (f *fixture) scope() *scope {
 	f.t.Helper()
 	s := &scope{
-		capstan: f.machine("w1"), machine: get(f, "w1", &clusterv1.Machine{}), owningCluster: get(f, "demo", &clusterv1.Cluster{}), running: true,
+		capstan: f.machine("w1"), machine: get(f, "w1", &clusterv1.Machine{}),
+		owningCluster: get(f, "demo", &clusterv1.Cluster{}), running: true,
 	}
 	if s.capstan == nil {
 		return nil
@@ -174,6 +184,9 @@ func (f *fixture) scope() *scope {
 	return s
 }
 
+// run is a step.
+type run = func(*Reconciler, context.Context, *scope) (step.Answer, error)
+
 // trial is a step and the world that it works in.
 type trial struct {
 	// objects makes the world anew.
@@ -182,7 +195,7 @@ type trial struct {
 	prepare func(*fixture)
 	// with changes the scope that the world gives. May be nil.
 	with func(*scope)
-	run  func(*Reconciler, context.Context, *scope) (step.Answer, error)
+	run  run
 	// check looks at the world after the step, and at its scope.
 	check func(t *testing.T, f *fixture, s *scope, answer step.Answer)
 	// calls are what the step calls when nothing fails.
@@ -268,8 +281,11 @@ func named(name string, err error) func(int, string) fault {
 	}
 }
 
+// change changes a world before it begins.
+type change = func(map[string]client.Object)
+
 // world returns what Cluster API has made for machine w1 of cluster demo, and two free hosts, all edited.
-func world(edits ...func(map[string]client.Object)) []client.Object {
+func world(edits ...change) []client.Object {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-of-" + name)}
 	}
@@ -297,7 +313,8 @@ func world(edits ...func(map[string]client.Object)) []client.Object {
 	for _, name := range []string{"host-01", "host-02"} {
 		host := &infrav1.CapstanHost{ObjectMeta: meta(name), Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}}
 		host.Status.Conditions = []metav1.Condition{{
-			Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason, LastTransitionTime: metav1.Now(),
+			Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue, Reason: infrav1.ReadyReason,
+			LastTransitionTime: metav1.Now(),
 		}}
 		all[name] = host
 	}
@@ -314,21 +331,21 @@ func world(edits ...func(map[string]client.Object)) []client.Object {
 }
 
 // worldOf returns a maker of worlds.
-func worldOf(edits ...func(map[string]client.Object)) func() []client.Object {
+func worldOf(edits ...change) func() []client.Object {
 	return func() []client.Object { return world(edits...) }
 }
 
 // on returns an edit of one object of the world.
-func on[O client.Object](name string, edit func(O)) func(map[string]client.Object) {
+func on[O client.Object](name string, edit func(O)) change {
 	return func(all map[string]client.Object) { edit(all[name].(O)) }
 }
 
-func machineIs(edit func(*infrav1.CapstanMachine)) func(map[string]client.Object) {
+func machineIs(edit func(*infrav1.CapstanMachine)) change {
 	return on("machine", edit)
 }
 
 // claimed lets w1 hold a host.
-func claimed(host string, edits ...func(*infrav1.CapstanHost)) func(map[string]client.Object) {
+func claimed(host string, edits ...func(*infrav1.CapstanHost)) change {
 	return func(all map[string]client.Object) {
 		h := all[host].(*infrav1.CapstanHost)
 		h.Spec.Claim = claim.New(h, all["machine"].(*infrav1.CapstanMachine), all["owner"].(*clusterv1.Machine))
@@ -348,13 +365,14 @@ func reported(phase infrav1.BootstrapPhase) func(*infrav1.CapstanHost) {
 }
 
 // deliveredTo puts the bootstrap data of w1 into a host's Secret.
-func deliveredTo(host string) func(map[string]client.Object) {
+func deliveredTo(host string) change {
 	return func(all map[string]client.Object) {
 		h := all[host].(*infrav1.CapstanHost)
 		all["delivered"] = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix, UID: "delivered", Annotations: map[string]string{
-				"infrastructure.capstan.dev/provider-id": h.Spec.Claim.ProviderID,
-			}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix, UID: "delivered",
+				Annotations: map[string]string{bootstrapdata.ProviderIDAnnotation: h.Spec.Claim.ProviderID},
+			},
 			Data: map[string][]byte{"value": []byte("data")},
 		}
 	}
@@ -368,7 +386,7 @@ func deleted(all map[string]client.Object) {
 
 // decides runs a step that calls nothing, and compares its obstacle, whose message must begin as the wanted one does.
 // Nil: it goes on.
-func decides(t *testing.T, run func(*Reconciler, context.Context, *scope) (step.Answer, error), s *scope, want *step.Obstacle) {
+func decides(t *testing.T, run run, s *scope, want *step.Obstacle) {
 	t.Helper()
 	answer, err := run(&Reconciler{}, t.Context(), s)
 	if err != nil {
@@ -378,7 +396,10 @@ func decides(t *testing.T, run func(*Reconciler, context.Context, *scope) (step.
 	if (got == nil) != (want == nil) || answer.Stopped() != (want != nil) {
 		t.Fatalf("obstacle %+v, stopped %t; want %+v", got, answer.Stopped(), want)
 	}
-	if want != nil && (got.Reason != want.Reason || got.Brief != want.Brief || !strings.HasPrefix(got.Message, want.Message)) {
+	if want == nil {
+		return
+	}
+	if got.Reason != want.Reason || got.Brief != want.Brief || !strings.HasPrefix(got.Message, want.Message) {
 		t.Errorf("obstacle %+v, want %+v", got, want)
 	}
 }

@@ -13,7 +13,8 @@ import (
 // (IM-63).
 func (r *Reconciler) keep(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host == nil {
-		s.lost = fmt.Sprintf("%s no longer has the claim of this machine: delete the Machine to get another host", hadHost(s.capstan))
+		s.lost = fmt.Sprintf("%s no longer has the claim of this machine: delete the Machine to get another host",
+			hadHost(s.capstan))
 		return step.Stop(), nil
 	}
 	var errs []error

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -14,22 +12,22 @@ func TestKeep(t *testing.T) { // IM-63
 	released := func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true }
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-01" })
 	for name, c := range map[string]struct {
-		edits    []func(map[string]client.Object)
+		edits    []change
 		host     string
 		lost     string
 		released string // a host that is released after the step
 		calls    []string
 	}{
-		"one": {edits: []func(map[string]client.Object){claimed("host-02")}, host: "host-02"},
+		"one": {edits: []change{claimed("host-02")}, host: "host-02"},
 		"of two, the other is released": {
-			edits: []func(map[string]client.Object){claimed("host-02"), claimed("host-01")},
+			edits: []change{claimed("host-02"), claimed("host-01")},
 			host:  "host-01", released: "host-02", calls: []string{"patch CapstanHost"},
 		},
 		"one that was released": {
-			edits: []func(map[string]client.Object){claimed("host-01", released)},
+			edits: []change{claimed("host-01", released)},
 			lost:  "host host-01 was released from this machine", released: "host-01",
 		},
-		"none any more": {edits: []func(map[string]client.Object){had}, lost: "host host-01 no longer has the claim"},
+		"none any more": {edits: []change{had}, lost: "host host-01 no longer has the claim"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial{
@@ -39,7 +37,8 @@ func TestKeep(t *testing.T) { // IM-63
 					if s.host != nil {
 						got = s.host.Name
 					}
-					if got != c.host || !strings.HasPrefix(s.lost, c.lost) || (s.lost == "") != (c.lost == "") || answer.Stopped() != (c.lost != "") {
+					lost := s.lost != ""
+					if got != c.host || !strings.HasPrefix(s.lost, c.lost) || lost != (c.lost != "") || answer.Stopped() != lost {
 						t.Errorf("host %q, lost %q, stopped %t", got, s.lost, answer.Stopped())
 					}
 					if c.released != "" && !f.host(c.released).Spec.Claim.Released {

@@ -14,7 +14,7 @@ import (
 func TestOwner(t *testing.T) {
 	forget := func(s *scope) { s.machine, s.owned = nil, false }
 	for name, c := range map[string]struct {
-		edit         func(map[string]client.Object)
+		edit         change
 		found, owned bool
 		calls        []string
 	}{
@@ -25,7 +25,7 @@ func TestOwner(t *testing.T) {
 		"none": {edit: machineIs(func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edits := []func(map[string]client.Object){}
+			edits := []change{}
 			if c.edit != nil {
 				edits = append(edits, c.edit)
 			}

@@ -14,7 +14,7 @@ import (
 func TestPause(t *testing.T) { // IM-64
 	noOwner := func(s *scope) { s.machine = nil }
 	for name, c := range map[string]struct {
-		edit            func(map[string]client.Object)
+		edit            change
 		with            func(*scope)
 		paused, cluster bool
 		calls           []string
@@ -39,7 +39,7 @@ func TestPause(t *testing.T) { // IM-64
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edits := []func(map[string]client.Object){}
+			edits := []change{}
 			if c.edit != nil {
 				edits = append(edits, c.edit)
 			}
@@ -52,7 +52,8 @@ func TestPause(t *testing.T) { // IM-64
 					}
 				},
 				check: func(t *testing.T, _ *fixture, s *scope, answer step.Answer) {
-					if (s.paused != "") != c.paused || answer.Stopped() != c.paused || s.running == c.paused || (s.owningCluster != nil) != c.cluster {
+					found := s.owningCluster != nil
+					if (s.paused != "") != c.paused || answer.Stopped() != c.paused || s.running == c.paused || found != c.cluster {
 						t.Errorf("paused %q, running %t, stopped %t, Cluster %v", s.paused, s.running, answer.Stopped(), s.owningCluster)
 					}
 				},

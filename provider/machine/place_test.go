@@ -17,29 +17,33 @@ func TestPlanClaim(t *testing.T) {
 	zoneB := on("host-02", func(h *infrav1.CapstanHost) { h.Spec.Zone = "zone-b" })
 	ssd := on("host-02", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{"disk": "ssd"} })
 	inDomain := on("owner", func(m *clusterv1.Machine) { m.Spec.FailureDomain = "zone-b" })
-	leaving := on("owner", func(m *clusterv1.Machine) { m.DeletionTimestamp, m.Finalizers = ptr.To(metav1.Now()), []string{"x/y"} })
-	selects := func(selector metav1.LabelSelector) func(map[string]client.Object) {
+	leaving := on("owner", func(m *clusterv1.Machine) {
+		m.DeletionTimestamp, m.Finalizers = ptr.To(metav1.Now()), []string{"x/y"}
+	})
+	selects := func(selector metav1.LabelSelector) change {
 		return machineIs(func(m *infrav1.CapstanMachine) { m.Spec.HostSelector = &selector })
 	}
 	for name, c := range map[string]struct {
-		edits                 []func(map[string]client.Object)
+		edits                 []change
 		host, reason, message string
 	}{
-		"any host":                        {host: "host-01"},
-		"a host of the failure domain":    {edits: []func(map[string]client.Object){zoneB, inDomain}, host: "host-02"},
-		"a host with the selected labels": {edits: []func(map[string]client.Object){ssd, selects(metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}})}, host: "host-02"},
+		"any host":                     {host: "host-01"},
+		"a host of the failure domain": {edits: []change{zoneB, inDomain}, host: "host-02"},
+		"a host with the selected labels": {
+			edits: []change{ssd, selects(metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}})}, host: "host-02",
+		},
 		"no host is in the failure domain (IM-17)": {
-			edits: []func(map[string]client.Object){inDomain}, reason: infrav1.NoHostMatchesReason,
+			edits: []change{inDomain}, reason: infrav1.NoHostMatchesReason,
 			message: "0 of 2 hosts fit: 2 in another zone; add hosts or free some",
 		},
 		"a selector that can't be used": {
-			edits: []func(map[string]client.Object){selects(metav1.LabelSelector{
+			edits: []change{selects(metav1.LabelSelector{
 				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Nonsense"}},
 			})},
 			reason: infrav1.NoHostMatchesReason, message: "correct the CapstanMachineTemplate",
 		},
 		"the Machine is being deleted": {
-			edits: []func(map[string]client.Object){leaving}, reason: infrav1.DeletingReason, message: "no host is claimed any more",
+			edits: []change{leaving}, reason: infrav1.DeletingReason, message: "no host is claimed any more",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,13 +67,13 @@ func TestPlace(t *testing.T) {
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-09" })
 	noHosts := func(all map[string]client.Object) { delete(all, "host-01"); delete(all, "host-02") }
 	for name, c := range map[string]struct {
-		edits []func(map[string]client.Object)
+		edits []change
 		stops bool
 	}{
 		"a host fits":               {},
-		"no host fits":              {edits: []func(map[string]client.Object){noHosts}, stops: true},
-		"it holds one":              {edits: []func(map[string]client.Object){claimed("host-01")}},
-		"it had one, which is gone": {edits: []func(map[string]client.Object){had, noHosts}},
+		"no host fits":              {edits: []change{noHosts}, stops: true},
+		"it holds one":              {edits: []change{claimed("host-01")}},
+		"it had one, which is gone": {edits: []change{had, noHosts}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world(c.edits...)...)

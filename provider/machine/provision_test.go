@@ -17,11 +17,14 @@ func TestProviderID(t *testing.T) { // IM-52
 			t.Errorf("provider id %q, in the scope %q, stopped %t", got, s.capstan.Spec.ProviderID, answer.Stopped())
 		}
 	}
-	trial{objects: worldOf(claims), run: (*Reconciler).providerID, check: isThere, calls: []string{"patch CapstanMachine"}}.do(t)
+	trial{
+		objects: worldOf(claims), run: (*Reconciler).providerID, check: isThere, calls: []string{"patch CapstanMachine"},
+	}.do(t)
 	has := func(all map[string]client.Object) {
 		all["machine"].(*infrav1.CapstanMachine).Spec.ProviderID = all["host-01"].(*infrav1.CapstanHost).Spec.Claim.ProviderID
 	}
-	t.Run("one that is there is not written again", trial{objects: worldOf(claims, has), run: (*Reconciler).providerID, check: isThere}.do)
+	again := trial{objects: worldOf(claims, has), run: (*Reconciler).providerID, check: isThere}
+	t.Run("one that is there is not written again", again.do)
 }
 
 // TestProviderIDThatWasNotWritten: nothing in the same pass builds on it (IM-53).

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -24,7 +23,8 @@ import (
 // pass reconciles w1, whose time then goes on by a second.
 func (f *fixture) pass() error {
 	f.t.Helper()
-	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: "w1"}})
+	key := types.NamespacedName{Namespace: ns, Name: "w1"}
+	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: key})
 	f.clock.SetTime(f.clock.Now().Add(time.Second))
 	return err
 }
@@ -57,7 +57,8 @@ func (f *fixture) is(kind string) string {
 }
 
 func forbidden() error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "w1-data", errors.New(`User "capstan" cannot get it`))
+	secrets := schema.GroupResource{Resource: "secrets"}
+	return apierrors.NewForbidden(secrets, "w1-data", errors.New(`User "capstan" cannot get it`))
 }
 
 // TestARefusedRightIsShown: what a user sees when the controller may not do what it must, and that it is over when it
@@ -92,9 +93,9 @@ func TestARefusedRightIsShown(t *testing.T) {
 func TestEveryStepThatFailsIsShown(t *testing.T) {
 	succeeded := claimed("host-01", reported(infrav1.BootstrapSucceeded))
 	hasFinalizer := machineIs(func(m *infrav1.CapstanMachine) { m.Finalizers = []string{infrav1.MachineFinalizer} })
-	all := func(edits ...func(map[string]client.Object)) []func(map[string]client.Object) { return edits }
+	all := func(edits ...change) []change { return edits }
 	for call, c := range map[string]struct {
-		edits []func(map[string]client.Object)
+		edits []change
 		step  string
 	}{
 		"get Machine":          {step: "owner"},
@@ -139,8 +140,9 @@ func TestAFailedBootstrapIsNotMissed(t *testing.T) {
 	}
 	f.fault = nil
 	f.passes(1)
-	if !slices.Contains(f.calls, "delete Secret") || !strings.HasPrefix(f.is(infrav1.BootstrappedCondition), "False BootstrapFailed") {
-		t.Errorf("calls %v, Bootstrapped is %q", f.calls, f.is(infrav1.BootstrappedCondition))
+	got := f.is(infrav1.BootstrappedCondition)
+	if !slices.Contains(f.calls, "delete Secret") || !strings.HasPrefix(got, "False BootstrapFailed") {
+		t.Errorf("calls %v, Bootstrapped is %q", f.calls, got)
 	}
 }
 
@@ -172,7 +174,8 @@ func TestAMachineThatWorksStaysReady(t *testing.T) {
 	f.fault = named("list CapstanHostList", errInjected)
 	_, writes := f.passes(30)
 	m := f.machine("w1")
-	if writes != 1 || f.is(infrav1.ReadyCondition) != "True Ready" || !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host == "" {
+	provisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)
+	if writes != 1 || f.is(infrav1.ReadyCondition) != "True Ready" || !provisioned || m.Status.Host == "" {
 		t.Errorf("%d writes, Ready %q, status %+v", writes, f.is(infrav1.ReadyCondition), m.Status)
 	}
 	if got := f.is(infrav1.ReconciledCondition); !strings.HasPrefix(got, "False StepFailed find the host: listing hosts") {
@@ -195,11 +198,14 @@ func TestADeletionThatFailsIsShown(t *testing.T) { // IM-30, IM-59
 // TestPausedObjectsSayNothingElse: what fails before it is known whether the Cluster is paused is shown; on an object
 // that is paused by itself it is not (IM-64).
 func TestPausedObjectsSayNothingElse(t *testing.T) {
-	annotated := machineIs(func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	annotated := machineIs(func(m *infrav1.CapstanMachine) {
+		m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
 	f := newFixture(t, world(annotated)...)
 	f.fault = named("get Cluster", errInjected)
 	f.passes(10)
-	if got := f.machine("w1").Status.Conditions; len(got) != 1 || got[0].Type != clusterv1.PausedCondition || got[0].Status != metav1.ConditionTrue {
+	got := f.machine("w1").Status.Conditions
+	if len(got) != 1 || got[0].Type != clusterv1.PausedCondition || got[0].Status != metav1.ConditionTrue {
 		t.Errorf("conditions %+v", got)
 	}
 	f = newFixture(t, world()...)

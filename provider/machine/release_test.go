@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/step"
@@ -21,17 +20,17 @@ func TestRelease(t *testing.T) { // IM-57, IM-59
 	orphan := machineIs(func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })
 	writes := []string{"patch CapstanHost"}
 	for name, c := range map[string]struct {
-		edits []func(map[string]client.Object)
+		edits []change
 		waits bool
 		free  bool // no host is claimed
 		calls []string
 	}{
-		"a host in use":                   {edits: []func(map[string]client.Object){claimed("host-01")}, waits: true, calls: writes},
-		"a host that is released already": {edits: []func(map[string]client.Object){claimed("host-01", released)}, waits: true},
-		"a host that was given up":        {edits: []func(map[string]client.Object){claimed("host-01", abandoned)}},
+		"a host in use":                   {edits: []change{claimed("host-01")}, waits: true, calls: writes},
+		"a host that is released already": {edits: []change{claimed("host-01", released)}, waits: true},
+		"a host that was given up":        {edits: []change{claimed("host-01", abandoned)}},
 		"no host":                         {free: true},
 		"without owner it is not waited for (IM-62, D-09)": {
-			edits: []func(map[string]client.Object){claimed("host-01"), orphan}, calls: writes,
+			edits: []change{claimed("host-01"), orphan}, calls: writes,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

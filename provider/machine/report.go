@@ -31,7 +31,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) 
 	}
 	if report.Phase == infrav1.BootstrapFailed {
 		// Final (IM-50): the data may hold a token that is used up, and half of a bootstrap is no ground to start from.
-		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", readyevent.Note(bootstrapFailure(s.host.Name, report)))
+		note := readyevent.Note(bootstrapFailure(s.host.Name, report))
+		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", note)
 		return step.Stop(), nil
 	}
 	return step.Next(), nil

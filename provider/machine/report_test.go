@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/step"
@@ -25,7 +24,7 @@ func TestReport(t *testing.T) {
 	ends := []string{"get Secret", "delete Secret"}
 	for name, c := range map[string]struct {
 		host  func(*infrav1.CapstanHost)
-		edit  func(map[string]client.Object)
+		edit  change
 		stops bool
 		left  bool // the data
 		event string
@@ -35,13 +34,16 @@ func TestReport(t *testing.T) {
 		"the bootstrap runs":      {host: reported(infrav1.BootstrapRunning), stops: true, left: true},
 		"the bootstrap succeeded": {host: reported(infrav1.BootstrapSucceeded), calls: ends},
 		"the bootstrap failed (IM-50)": {
-			host: reported(infrav1.BootstrapFailed), stops: true, calls: ends, event: "failed on host host-01 at runcmd 1/2: exit code 1",
+			host: reported(infrav1.BootstrapFailed), stops: true, calls: ends,
+			event: "failed on host host-01 at runcmd 1/2: exit code 1",
 		},
-		"a failure that is known":                                     {host: reported(infrav1.BootstrapFailed), edit: known, stops: true, left: true},
+		"a failure that is known": {
+			host: reported(infrav1.BootstrapFailed), edit: known, stops: true, left: true,
+		},
 		"the machine has an instance, and the report is lost (IM-63)": {host: nobody, edit: id, left: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			edits := []func(map[string]client.Object){claimed("host-01", c.host), deliveredTo("host-01")}
+			edits := []change{claimed("host-01", c.host), deliveredTo("host-01")}
 			if c.edit != nil {
 				edits = append(edits, c.edit)
 			}

@@ -94,7 +94,9 @@ func decide(s *scope) []metav1.Condition {
 	switch {
 	case s.host != nil:
 		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason))
-		if s.failed == nil || s.capstan.Spec.ProviderID != "" { // else a step may have failed to act on what the agent reported
+		// Without an instance, a step may have failed to act on what the agent reported: the next pass must not take it
+		// as done.
+		if s.failed == nil || s.capstan.Spec.ProviderID != "" {
 			found = append(found, bootstrapped(s))
 		}
 		if c := online(s); c != nil {

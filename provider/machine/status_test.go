@@ -96,8 +96,10 @@ func TestSetStatus(t *testing.T) {
 			scope: scope{lost: "no host has the claim"}, id: "p", ready: "False HostGone", claimed: "False HostGone", message: "no host has the claim",
 		},
 		"being deleted (IM-30)": {
-			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), waiting: "host host-01 is being cleaned"}, id: "p", deleting: true,
-			ready: "False Deleting", message: "is being cleaned",
+			scope: scope{
+				host: host(metav1.ConditionTrue, infrav1.BootstrapSucceeded), waiting: "host host-01 is being cleaned",
+			},
+			id: "p", deleting: true, ready: "False Deleting", message: "is being cleaned",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

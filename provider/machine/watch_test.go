@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -14,14 +13,14 @@ func TestMachinesOfHost(t *testing.T) {
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-02" })
 	notReady := on("host-01", func(h *infrav1.CapstanHost) { h.Status.Conditions = nil })
 	for name, c := range map[string]struct {
-		edits []func(map[string]client.Object)
+		edits []change
 		want  bool
 	}{
-		"a claimed host: its machine":           {[]func(map[string]client.Object){claimed("host-01")}, true},
+		"a claimed host: its machine":           {[]change{claimed("host-01")}, true},
 		"a free host: who waits for one":        {nil, true},
-		"a free host: not who had one":          {[]func(map[string]client.Object){had}, false},
-		"a free host: not who is being deleted": {[]func(map[string]client.Object){deleted}, false},
-		"a host that nobody could take":         {[]func(map[string]client.Object){notReady}, false},
+		"a free host: not who had one":          {[]change{had}, false},
+		"a free host: not who is being deleted": {[]change{deleted}, false},
+		"a host that nobody could take":         {[]change{notReady}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world(c.edits...)...)
@@ -38,7 +37,8 @@ func TestMachinesOfHost(t *testing.T) {
 
 func TestMachinesOfCluster(t *testing.T) {
 	f := newFixture(t, world()...)
-	if got := f.machinesOfCluster(t.Context(), get(f, "demo", &clusterv1.Cluster{})); len(got) != 1 || got[0].Name != "w1" {
+	demo := get(f, "demo", &clusterv1.Cluster{})
+	if got := f.machinesOfCluster(t.Context(), demo); len(got) != 1 || got[0].Name != "w1" {
 		t.Errorf("got %v", got)
 	}
 	other := &clusterv1.Cluster{}
@@ -47,7 +47,7 @@ func TestMachinesOfCluster(t *testing.T) {
 		t.Errorf("of another cluster: %v", got)
 	}
 	f.fault = named("list CapstanMachineList", errors.New("no cache"))
-	if got := f.machinesOfCluster(t.Context(), get(f, "demo", &clusterv1.Cluster{})); len(got) != 0 {
+	if got := f.machinesOfCluster(t.Context(), demo); len(got) != 0 {
 		t.Errorf("without an answer: %v", got)
 	}
 }

@@ -20,15 +20,23 @@ func TestDecide(t *testing.T) {
 		before, after *metav1.Condition
 		want          string
 	}{
-		"the first obstacle":                  {nil, no(infrav1.NoHostMatchesReason, "0 of 1 host fits"), "Warning NoHostMatches 0 of 1 host fits"},
-		"an obstacle after work":              {ready, no(infrav1.HostOfflineReason, "no heartbeat"), "Warning HostOffline no heartbeat"},
-		"one obstacle after another":          {no(infrav1.HostOfflineReason, "x"), no(infrav1.HostGoneReason, "gone"), "Warning HostGone gone"},
-		"the same obstacle in new words":      {no(infrav1.NoHostMatchesReason, "0 of 1"), no(infrav1.NoHostMatchesReason, "0 of 2"), ""},
-		"the obstacle is gone":                {no(infrav1.HostOfflineReason, "x"), inUse, "Normal Ready ready again after HostOffline"},
-		"a step on the way":                   {nil, no(infrav1.WaitingForBootstrapDataReason, "x"), ""},
-		"the obstacle is gone, a step begins": {no(infrav1.NoHostMatchesReason, "x"), no(infrav1.BootstrappingReason, "x"), ""},
-		"ready at the end":                    {no(infrav1.BootstrappingReason, "x"), ready, ""},
-		"nothing is known":                    {ready, nil, ""},
+		"the first obstacle":     {nil, no(infrav1.NoHostMatchesReason, "0 of 1"), "Warning NoHostMatches 0 of 1"},
+		"an obstacle after work": {ready, no(infrav1.HostOfflineReason, "no heartbeat"), "Warning HostOffline no heartbeat"},
+		"one obstacle after another": {
+			no(infrav1.HostOfflineReason, "x"), no(infrav1.HostGoneReason, "gone"), "Warning HostGone gone",
+		},
+		"a pass that fails": {ready, no(infrav1.StepFailedReason, "boom"), "Warning StepFailed boom"},
+		"a refused right":   {nil, no(infrav1.AccessDeniedReason, "forbidden"), "Warning AccessDenied forbidden"},
+		"the same obstacle in new words": {
+			no(infrav1.NoHostMatchesReason, "0 of 1"), no(infrav1.NoHostMatchesReason, "0 of 2"), "",
+		},
+		"the obstacle is gone": {no(infrav1.HostOfflineReason, "x"), inUse, "Normal Ready ready again after HostOffline"},
+		"a step on the way":    {nil, no(infrav1.WaitingForBootstrapDataReason, "x"), ""},
+		"the obstacle is gone, a step begins": {
+			no(infrav1.NoHostMatchesReason, "x"), no(infrav1.BootstrappingReason, "x"), "",
+		},
+		"ready at the end": {no(infrav1.BootstrappingReason, "x"), ready, ""},
+		"nothing is known": {ready, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kind, reason, note := decide(c.before, c.after)
