@@ -99,7 +99,7 @@ func TestJudge(t *testing.T) {
 // TestAFailureIsWrittenOnce: each write starts a pass at once, so a message that changes with each pass would be
 // written without end.
 func TestAFailureIsWrittenOnce(t *testing.T) {
-	const passes = 1000
+	const passes = 300
 	n := 0
 	for name, c := range map[string]struct {
 		err func() error
@@ -107,9 +107,9 @@ func TestAFailureIsWrittenOnce(t *testing.T) {
 	}{
 		"the same text":          {func() error { return errors.New("boom") }, 1},
 		"only numbers differ":    {func() error { n++; return fmt.Errorf("tcp 10.0.0.1:%d: reset in %dms", 4000+n, n) }, 1},
-		"two errors take turns":  {func() error { n++; return errors.New([]string{"one", "other"}[n%2]) }, 11},
+		"two errors take turns":  {func() error { n++; return errors.New([]string{"one", "other"}[n%2]) }, 4},
 		"every second one works": {func() error { n++; return []error{nil, errors.New("boom")}[n%2] }, 0},
-		"every text is new":      {func() error { n++; return errors.New(strings.Repeat("x", n)) }, 11},
+		"every text is new":      {func() error { n++; return errors.New(strings.Repeat("x", n)) }, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlay()
