@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/home"
@@ -35,24 +36,24 @@ func LockFile(ctx context.Context, path, others string, progress Progress) (unlo
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
-	for said := false; ; {
+	said := false
+	err = wait.PollUntilContextCancel(ctx, lockPause, true, func(context.Context) (bool, error) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { file.Close() }, nil
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			if !said {
+				progress.note("Another " + others + " is at work here; waiting for it.")
+				said = true
+			}
+			return false, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", path, err)
-		}
-		if !said {
-			progress.note("Another " + others + " is at work here; waiting for it.")
-			said = true
-		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, hint.Errorf("try again when it has ended", "another %s %w in %s", others, ErrBusy, filepath.Dir(path))
-		case <-time.After(lockPause):
-		}
+		return err == nil, err
+	})
+	if err == nil {
+		return func() { file.Close() }, nil
 	}
+	file.Close()
+	if ctx.Err() != nil {
+		return nil, hint.Errorf("try again when it has ended", "another %s %w in %s", others, ErrBusy, filepath.Dir(path))
+	}
+	return nil, fmt.Errorf("locking %s: %w", path, err)
 }

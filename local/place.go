@@ -46,14 +46,17 @@ func homeDir(path string) (home.Dir, error) {
 	return home.Find(path, func(string) string { return "" })
 }
 
-// newestBundle returns the newest Kubernetes version that a bundle exists for.
-func newestBundle(bin home.Binaries) (string, error) {
-	if bin == "" {
-		return "", hint.Errorf("name the directory in which make build left them", "no directory with Capstan's binaries is given")
+// errNoBinaries reports that a call needs binaries and was not told where they are.
+var errNoBinaries = hint.Errorf("name the directory in which make build left them", "no directory with Capstan's binaries is given")
+
+// NewestBundle returns the newest Kubernetes version that a directory with binaries has a bundle for.
+func NewestBundle(binaries string) (string, error) {
+	if binaries == "" {
+		return "", errNoBinaries
 	}
-	bundles := bin.Bundles()
+	bundles := home.Binaries(binaries).Bundles()
 	if len(bundles) == 0 {
-		return "", hint.Errorf("run: make build", "no Kubernetes bundle is built in %s/bundles", bin)
+		return "", hint.Errorf("run: make build", "no Kubernetes bundle is built in %s/bundles", binaries)
 	}
 	return bundles[0], nil
 }

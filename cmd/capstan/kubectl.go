@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/local"
 )
 
 func (a *app) kubectlCommand() *cobra.Command {
@@ -25,11 +27,11 @@ func (a *app) kubectlCommand() *cobra.Command {
 			if err := cmd.Root().PersistentPreRunE(cmd, nil); err != nil {
 				return err
 			}
-			bundles := a.bin.Bundles()
-			if len(bundles) == 0 {
-				return hint("run: make build", "no Kubernetes bundle is built in %s/bundles", a.bin)
+			newest, err := local.NewestBundle(string(a.bin))
+			if err != nil {
+				return err
 			}
-			kube, err := a.bin.Kube(bundles[0])
+			kube, err := a.bin.Kube(newest)
 			if err != nil {
 				return err
 			}
@@ -41,8 +43,8 @@ func (a *app) kubectlCommand() *cobra.Command {
 				if kubeconfig, err = a.clusterKubeconfig(cmd.Context(), cluster); err != nil {
 					return err
 				}
-			} else if _, err := os.Stat(kubeconfig); err != nil && wantsServer(args) {
-				return hint("run: capstan up", "no management plane in %s", a.home)
+			} else if _, err := local.Kubeconfig(string(a.home)); err != nil && wantsServer(args) {
+				return err
 			}
 			// kubectl takes the place of this process: signals, terminal and exit code are its own, and nothing is left of it when it is killed.
 			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...), environment(os.Environ(), "KUBECONFIG", kubeconfig))

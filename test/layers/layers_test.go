@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"topology":   {"api", "internal"},
 	"describe":   {"api", "runtime", "topology", "internal"},
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
-	"local":      {"plane", "dock", "provider", "extension", "clusterctl", "runtime", "api", "templates", "internal"},
+	"local":      {"plane", "dock", "provider", "extension", "runtime", "api", "templates", "internal"},
 	"cmd":        {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"test":       {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"hack":       {"local", "release"},
@@ -95,6 +95,20 @@ func TestImportsFollowTheTable(t *testing.T) {
 			}
 			if !contains(may, to) {
 				t.Errorf("%s imports %s: %s may import only %v", p.ImportPath, imported, from, may)
+			}
+		}
+	}
+}
+
+// TestStartersOfAPlaneCarryNoControllers: a program that starts a plane imports package local, and with it no reconciler.
+func TestStartersOfAPlaneCarryNoControllers(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.ImportPath != module+"/local" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if to, ok := top(imported); ok && !contains([]string{"dock", "api", "internal"}, to) {
+				t.Errorf("%s imports %s: what the plane's process needs belongs to local/inside", p.ImportPath, imported)
 			}
 		}
 	}

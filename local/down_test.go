@@ -1,8 +1,7 @@
-package main
+package local
 
 import (
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +12,6 @@ import (
 // TestRemoveHome: what a process left that was killed is removed, what isn't Capstan's keeps all of it.
 func TestRemoveHome(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
-	a := &app{home: home.Dir(dir), err: io.Discard}
 	closed := filepath.Join(dir, "dock", "hosts", "host-01", "root", "closed")
 	if err := os.MkdirAll(filepath.Join(closed, "folder"), 0o700); err != nil {
 		t.Fatal(err)
@@ -21,12 +19,12 @@ func TestRemoveHome(t *testing.T) {
 	if err := os.Chmod(closed, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kubeconfig", newPrefix + "123", "mine"} {
+	for _, name := range []string{"kubeconfig", ".new-123", ".kubeconfig-123", ".up.json-123", "mine"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.removeHome(); err == nil {
+	if err := removeHome(home.Dir(dir)); err == nil {
 		t.Error("a file that isn't Capstan's was removed")
 	}
 	if _, err := os.Stat(closed); err != nil {
@@ -35,7 +33,7 @@ func TestRemoveHome(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "mine")); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.removeHome(); err != nil {
+	if err := removeHome(home.Dir(dir)); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {

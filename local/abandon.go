@@ -1,0 +1,68 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// Abandon gives up a dead host, so that the machine goes that waits for its agent, and returns the machine's name. It refuses a
+// host that a machine uses, that its agent still cleans, or that is a local one.
+func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machine string, err error) {
+	h := &infrav1.CapstanHost{}
+	if err := c.Get(ctx, host, h); apierrors.IsNotFound(err) {
+		return "", hint.Errorf("see: capstan host list", "there is no host %q", host.Name)
+	} else if err != nil {
+		return "", hint.Errorf("run: capstan status", "reading host %s: %w", host.Name, err)
+	}
+	if err := abandonable(h); err != nil {
+		return "", err
+	}
+	before := h.DeepCopy()
+	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AbandonAnnotation, h.Spec.Claim.ProviderID)
+	// What was looked at is what is given up: a host that was claimed anew meanwhile is not.
+	if err := c.Patch(ctx, h, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return "", hint.Errorf("try again: the host has changed meanwhile", "giving up host %s: %w", h.Name, err)
+	}
+	return h.Spec.Claim.Machine, nil
+}
+
+// AbandonableHosts returns the names of the hosts of a namespace that Abandon would give up.
+func AbandonableHosts(ctx context.Context, c client.Reader, namespace string) ([]string, error) {
+	list := &infrav1.CapstanHostList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing hosts: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if abandonable(&list.Items[i]) == nil {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// abandonable returns why a host can't be given up; nil: it can.
+func abandonable(host *infrav1.CapstanHost) error {
+	claim := host.Spec.Claim
+	switch {
+	case host.Spec.Supplier != "":
+		return hint.Errorf("see: capstan host list", "host %s is a local one: it is destroyed and made again, and no machine waits for its agent", host.Name)
+	case claim == nil:
+		return hint.Errorf("see: capstan host list", "host %s is claimed by no machine: there is nothing to give up", host.Name)
+	case !claim.Released:
+		machine := "capstan kubectl get capstanmachine " + claim.Machine + " -o jsonpath='{.metadata.ownerReferences[0].name}'"
+		return hint.Errorf("delete its machine first: "+machine, "host %s is in use by machine %s", host.Name, claim.Machine)
+	case !meta.IsStatusConditionFalse(host.Status.Conditions, infrav1.HostOnlineCondition):
+		return hint.Errorf("see what it does: capstan host list",
+			"the agent of host %s is there, and cleans it after machine %s: wait for it", host.Name, claim.Machine)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/rootfs"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// DownOptions say what Down stops.
+type DownOptions struct {
+	// Home is the home directory of the plane. Required.
+	Home string
+	// Delete removes the home directory with all that it holds, also the data of all clusters.
+	Delete bool
+	// Timeout bounds all of it; default 2 minutes.
+	Timeout time.Duration
+	// Progress receives the steps. May be nil.
+	Progress Progress
+}
+
+const defaultDownTimeout = 2 * time.Minute
+
+// Down stops the management plane of a home directory with all local hosts, and returns when no process of them is left. If
+// nothing runs, that is no error. If the home directory does not exist, the error is a [*NoPlaneError].
+func Down(ctx context.Context, o DownOptions) error {
+	dir, err := homeDir(o.Home)
+	if err != nil {
+		return err
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultDownTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if _, err := os.Stat(string(dir)); errors.Is(err, os.ErrNotExist) {
+		return &NoPlaneError{Home: string(dir)}
+	}
+	unlock, err := lockHome(ctx, dir, o.Progress)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := o.Progress.step("plane and hosts ended", func(func(string)) error { return stopDock(ctx, dir) }); err != nil {
+		return err
+	}
+	if !o.Delete {
+		return nil
+	}
+	return o.Progress.step("removed "+string(dir), func(func(string)) error { return removeHome(dir) })
+}
+
+// stopDock stops the plane first, so that it does not see its hosts vanish, then all the rest.
+func stopDock(ctx context.Context, dir home.Dir) error {
+	docked := dock.Connect(string(dir))
+	defer docked.Close()
+	err := docked.StopUnit(ctx, planeUnit)
+	if err == nil {
+		err = docked.Shutdown(ctx)
+	}
+	if errors.Is(err, dock.ErrNotRunning) {
+		return nil
+	}
+	return err
+}
+
+// ours are the names in a home directory, and oursHalf begins those of files that were being written when a process was killed.
+var (
+	ours     = []string{"kubeconfig", "lock", "dock", "plane", "clusters", "backups", sizeFile}
+	oursHalf = []string{".kubeconfig-", "." + sizeFile + "-", ".new-"}
+)
+
+// removeHome removes the home directory. It refuses one that is not Capstan's, so that a wrong home costs nothing.
+func removeHome(dir home.Dir) error {
+	entries, err := os.ReadDir(string(dir))
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if !isOurs(e.Name()) {
+			return hint.Errorf("remove it by hand if nothing in it is needed", "%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())
+		}
+	}
+	return rootfs.Remove(string(dir)) // hosts have directories that deny their owner access
+}
+
+// isOurs reports whether a name in a home directory is one that Capstan gives.
+func isOurs(name string) bool {
+	for _, known := range ours {
+		if name == known {
+			return true
+		}
+	}
+	for _, prefix := range oursHalf {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+package local
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// explainDock adds advice to what the dock or the machine refuses; nil stays nil.
+func explainDock(err error) error {
+	if problems := dock.Problems(err); len(problems) > 0 {
+		var whats, fixes []string
+		for _, p := range problems {
+			whats, fixes = append(whats, p.What()), append(fixes, p.Fix)
+		}
+		return hint.Errorf(strings.Join(fixes, "\n      "), "%w", &reworded{strings.Join(whats, "\n       "), err})
+	}
+	var other *dock.BinDirError
+	if errors.As(err, &other) {
+		return hint.Errorf("run capstan down, then capstan up", "%w", err)
+	}
+	switch dock.CodeOf(err) {
+	case dock.CodePortTaken:
+		return hint.Errorf("end the other process, or remove everything with capstan down --delete", "%w", err)
+	case dock.CodeNoSpace:
+		return hint.Errorf("free some space, or choose another disk with --home or CAPSTAN_HOME", "%w", err)
+	}
+	return err
+}
+
+// reworded is an error in other words: people read text, programs find err.
+type reworded struct {
+	text string
+	err  error
+}
+
+// Error returns the text.
+func (e *reworded) Error() string { return e.text }
+
+// Unwrap returns the error that text stands for.
+func (e *reworded) Unwrap() error { return e.err }

@@ -1,0 +1,81 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// rebootLimit bounds a reboot.
+const rebootLimit = time.Minute
+
+// BootstrapLog opens what the bootstrap of a local host printed. The caller closes it.
+func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
+	dir, err := homeDir(homePath)
+	if err != nil {
+		return nil, err
+	}
+	if host != filepath.Base(host) || host == ".." || host == "." {
+		return nil, hint.Errorf("see: capstan host list", "%q is not the name of a host", host)
+	}
+	file, err := os.Open(filepath.Join(dir.HostRoot(host), "var", "log", "capstan", "bootstrap.log"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hint.Errorf("see which hosts there are and what they do: capstan host list",
+			"host %s has no bootstrap output: it is not a local host, or it has not run its bootstrap data", host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the output of host %s: %w", host, err)
+	}
+	return file, nil
+}
+
+// RebootHost powers a local host off in good order and on again, with the disk it has. If no dock runs, the error wraps
+// [ErrNotRunning].
+func RebootHost(ctx context.Context, homePath, host string) error {
+	dir, err := homeDir(homePath)
+	if err != nil {
+		return err
+	}
+	docked := dock.Connect(string(dir))
+	defer docked.Close()
+	ctx, cancel := context.WithTimeout(ctx, rebootLimit)
+	defer cancel()
+	switch err := docked.RebootHost(ctx, host); {
+	case errors.Is(err, dock.ErrNotRunning):
+		return hint.Errorf("run: capstan up", "rebooting host %s: %w", host, &reworded{"no local hosts run", err})
+	case dock.CodeOf(err) == dock.CodeNotFound:
+		return hint.Errorf("see: capstan host list (hosts that are Off have nothing to reboot)",
+			"%w", &reworded{fmt.Sprintf("there is no local host %q that is on", host), err})
+	case err != nil:
+		return fmt.Errorf("rebooting host %s: %w", host, err)
+	}
+	return nil
+}
+
+// RunningHosts returns the names of the local hosts that are on.
+func RunningHosts(ctx context.Context, homePath string) ([]string, error) {
+	dir, err := homeDir(homePath)
+	if err != nil {
+		return nil, err
+	}
+	docked := dock.Connect(string(dir))
+	defer docked.Close()
+	hosts, err := docked.ListHosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, h := range hosts {
+		if h.State == dock.HostRunning {
+			names = append(names, h.Name)
+		}
+	}
+	return names, nil
+}

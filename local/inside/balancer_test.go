@@ -1,0 +1,81 @@
+package inside
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/local"
+)
+
+// fakeBalancers is a dock with one balancer, which may have an error; calls fail with err if that is set.
+type fakeBalancers struct {
+	balancer dock.Balancer
+	relay    string
+	err      error
+}
+
+func (f *fakeBalancers) EnsureBalancer(_ context.Context, name string) (dock.Balancer, error) {
+	if f.err != nil {
+		return dock.Balancer{}, f.err
+	}
+	f.balancer.Name, f.balancer.Address, f.balancer.Port = name, "10.231.16.1", 6443
+	return f.balancer, nil
+}
+
+func (f *fakeBalancers) SetBackends(_ context.Context, name string, backends []string) error {
+	if name == f.balancer.Name {
+		f.balancer.Backends = backends
+	}
+	return f.err
+}
+
+func (f *fakeBalancers) DeleteBalancer(_ context.Context, name string) error {
+	if name == f.balancer.Name && f.err == nil {
+		f.balancer = dock.Balancer{}
+	}
+	return f.err
+}
+
+func (f *fakeBalancers) DeleteRelay(_ context.Context, name string) error {
+	if name == f.relay {
+		f.relay = ""
+	}
+	return nil
+}
+
+func TestBalancer(t *testing.T) {
+	cluster := types.NamespacedName{Namespace: "blue", Name: "demo"}
+	fake := &fakeBalancers{relay: local.RelayName("blue", "demo")}
+	b := balancer{fake}
+	host, port, err := b.Ensure(t.Context(), cluster)
+	if err != nil || host != "10.231.16.1" || port != 6443 {
+		t.Fatalf("got %s:%d, %v", host, port, err)
+	}
+	if err := b.SetBackends(t.Context(), cluster, []string{"10.231.1.1:6443"}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(fake.balancer.Backends, []string{"10.231.1.1:6443"}) {
+		t.Errorf("the backends are %q", fake.balancer.Backends)
+	}
+	fake.balancer.Error = "the port is taken"
+	if _, _, err := b.Ensure(t.Context(), cluster); err == nil || err.Error() != fake.balancer.Error {
+		t.Errorf("a balancer that does not work: %v", err)
+	}
+
+	fake.err = errors.New("the dock is on its way to end")
+	if _, _, err := b.Ensure(t.Context(), cluster); !errors.Is(err, fake.err) {
+		t.Errorf("error %v", err)
+	}
+	if err := b.Delete(t.Context(), cluster); !errors.Is(err, fake.err) || fake.relay != "" {
+		t.Errorf("the relay %q stays because the balancer does: %v", fake.relay, err)
+	}
+	fake.err = nil
+	if err := b.Delete(t.Context(), cluster); err != nil || fake.balancer.Name != "" {
+		t.Errorf("after it was deleted: %+v, %v", fake.balancer, err)
+	}
+}

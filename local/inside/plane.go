@@ -1,0 +1,169 @@
+// Package inside is what of a local management plane runs inside the dock: the process that "capstan plane" is. It joins the
+// embedded plane with the dock, which supplies hosts and balancers. Package local starts it and does not import it, so that a
+// program that starts a plane carries none of its controllers.
+package inside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/extension"
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/internal/process"
+	"github.com/capstan-dev/capstan/local"
+	"github.com/capstan-dev/capstan/plane"
+	"github.com/capstan-dev/capstan/plane/controllers"
+	"github.com/capstan-dev/capstan/plane/hooks"
+	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/supply"
+	"github.com/capstan-dev/capstan/runtime/record"
+	"github.com/capstan-dev/capstan/templates"
+)
+
+// Options say how to run a plane inside the dock.
+type Options struct {
+	// Place is where the plane is, with absolute paths. Both directories are required.
+	local.Place
+	// Server is the URL by which the user reaches the API server, from outside of the dock. Required.
+	Server string
+	// Hosts is the number of local hosts in the inventory.
+	Hosts int
+	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
+	Version string
+	// Audit and Contract are those of plane.Options.
+	Audit, Contract string
+}
+
+// hookRetry bounds the wait of a hook that blocks: on one machine asking again is cheap, and hosts come free at any moment.
+const hookRetry = 5 * time.Second
+
+// server is one run.
+type server struct {
+	Options
+	home home.Dir
+	bin  home.Binaries
+	// kube and extension are paths of binaries.
+	kube, extension string
+}
+
+// newServer checks the options and finds the binaries.
+func newServer(o Options) (*server, error) {
+	if !filepath.IsAbs(o.Home) || !filepath.IsAbs(o.Binaries) {
+		return nil, fmt.Errorf("running the plane: home directory %q and directory of binaries %q must be absolute paths", o.Home, o.Binaries)
+	}
+	s := &server{Options: o, home: home.Dir(o.Home), bin: home.Binaries(o.Binaries)}
+	version, err := local.NewestBundle(o.Binaries)
+	if err != nil {
+		return nil, err
+	}
+	if s.kube, err = s.bin.Kube(version); err != nil {
+		return nil, err
+	}
+	s.extension, err = s.bin.Path("capstan-extension")
+	return s, err
+}
+
+// Run runs the plane of a home directory until ctx ends. It works inside of a dock only, and once in a process.
+func Run(ctx context.Context, o Options) error {
+	s, err := newServer(o)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.home.Plane(), 0o700); err != nil {
+		return fmt.Errorf("making the plane's directory: %w", err)
+	}
+	journal, err := record.Open(s.home.Hooks(), 0)
+	if err != nil {
+		return err
+	}
+	docked := dock.Connect(string(s.home))
+	defer docked.Close()
+	return errors.Join(plane.Run(ctx, s.plane(docked, journal)), journal.Close())
+}
+
+// plane returns the options of the embedded plane.
+func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Options {
+	ports := plane.DockPorts
+	ports.APIServer = local.PlanePort
+	return plane.Options{
+		Dir:      s.home.Plane(),
+		Kube:     s.kube,
+		Bind:     "0.0.0.0", // of the dock's own network: agents come from the hosts
+		Hosts:    []string{dock.Gateway},
+		Ports:    ports,
+		Audit:    s.Audit,
+		Version:  s.Version,
+		Contract: s.Contract,
+		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
+		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
+			known, err := record.Read(s.home.Hooks())
+			if err != nil {
+				return nil, err
+			}
+			return hooks.NewClient(mgr, hooks.ClientOptions{
+				Certificate: info.PKI.RuntimeClient, Journal: journal, Known: known, MaxRetryAfter: hookRetry,
+			})
+		},
+		Setup: []controllers.Setup{func(ctx context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
+			return s.addProvider(ctx, mgr, docked)
+		}},
+		Children: func(info plane.Info) []process.Process {
+			return []process.Process{extensionProcess(s.extension, info, "--bundle", s.kube, "--backups", s.home.Backups())}
+		},
+		Seed: s.seed,
+	}
+}
+
+// seed returns the objects that a plane starts with, and writes the user's way in: the keys exist by now.
+func (s *server) seed(info plane.Info) ([][]byte, error) {
+	config, err := yaml.Marshal(extension.Config(fmt.Sprintf("https://127.0.0.1:%d", info.Ports.Extension), info.PKI.CA.Cert))
+	if err != nil {
+		return nil, fmt.Errorf("encoding the extension's configuration: %w", err)
+	}
+	kubeconfig, err := plane.UserKubeconfig(info.Dir, s.Server)
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Write(s.home.Kubeconfig(), kubeconfig, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return [][]byte{templates.Local, config}, nil
+}
+
+// extensionProcess is our runtime extension, with an identity of its own; it answers to the manager only.
+func extensionProcess(binary string, info plane.Info, more ...string) process.Process {
+	return process.Process{
+		Name: "extension",
+		Path: binary,
+		Args: append([]string{
+			"capstan-extension", "--kubeconfig", info.ExtensionKubeconfig,
+			"--listen", fmt.Sprintf("127.0.0.1:%d", info.Ports.Extension),
+			"--cert-file", info.PKI.ExtensionServer.CertFile, "--key-file", info.PKI.ExtensionServer.KeyFile,
+			"--client-ca-file", info.PKI.CA.CertFile,
+		}, more...),
+	}
+}
+
+// addProvider adds our controllers, with the dock as the supplier of hosts and balancers.
+func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock.Client) error {
+	if err := provider.Setup(ctx, mgr, provider.Options{
+		Balancer:    balancer{docked},
+		Supplier:    supplier{docked, s.bin.Bundles},
+		AgentServer: supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
+	}); err != nil {
+		return err
+	}
+	return mgr.Add(registration{client: mgr.GetClient(), hosts: s.Hosts})
+}

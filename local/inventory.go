@@ -1,0 +1,108 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/poll"
+	"github.com/capstan-dev/capstan/internal/text"
+)
+
+// Host sums up a host of the inventory, a local one or one that enrolled. Its JSON form is stable.
+type Host struct {
+	Name string `json:"name"`
+	// State is the phase of the CapstanHost, such as Off, Available or InUse.
+	State string `json:"state"`
+	// Zone is its failure domain.
+	Zone string `json:"zone"`
+	// Cluster, Machine and Version are those of the claim, if there is one.
+	Cluster string `json:"cluster,omitempty"`
+	Machine string `json:"machine,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Address is its IP address once its agent has reported it.
+	Address string      `json:"address,omitempty"`
+	Created metav1.Time `json:"created"`
+	// Reason says in one line why the host is not ready, or out of use.
+	Reason string `json:"reason,omitempty"`
+}
+
+// reasonLength bounds a Reason, in characters.
+const reasonLength = 80
+
+// Hosts returns the hosts of a namespace, sorted by name.
+func Hosts(ctx context.Context, c client.Reader, namespace string) ([]Host, error) {
+	list := &infrav1.CapstanHostList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, hint.Errorf("run: capstan status", "listing hosts: %w", err)
+	}
+	hosts := make([]Host, 0, len(list.Items))
+	for i := range list.Items {
+		hosts = append(hosts, hostOf(&list.Items[i]))
+	}
+	sort.Slice(hosts, func(i, j int) bool { return hosts[i].Name < hosts[j].Name })
+	return hosts, nil
+}
+
+// hostOf sums up a host.
+func hostOf(h *infrav1.CapstanHost) Host {
+	host := Host{Name: h.Name, State: string(h.Status.Phase), Zone: h.Spec.Zone, Created: h.CreationTimestamp}
+	if claim := h.Spec.Claim; claim != nil {
+		host.Cluster, host.Machine, host.Version = claim.Cluster, claim.Machine, claim.KubernetesVersion
+	}
+	if agent := h.Status.Agent; agent != nil {
+		host.Address = agent.Address
+	}
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue {
+		host.Reason = text.OneLine(c.Message, reasonLength)
+	}
+	if h.Spec.Unschedulable && host.Reason == "" {
+		host.Reason = "unschedulable"
+	}
+	return host
+}
+
+// waitForHosts waits until the inventory has its size and each host its state: a cluster that is made before would be refused
+// or held back.
+func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting func(string)) error {
+	c, err := Connect(string(s.home))
+	if err != nil {
+		return err
+	}
+	return poll.Until(ctx, func() (bool, error) {
+		list := &infrav1.CapstanHostList{}
+		if err := c.List(ctx, list, client.InNamespace(Namespace)); err != nil {
+			if _, gone := docked.Status(ctx); errors.Is(gone, ErrNotRunning) {
+				return true, ErrDockEnded
+			}
+			return false, err
+		}
+		n := countSettled(list.Items)
+		waiting(fmt.Sprintf("%d of %d hosts", n, s.hosts))
+		if n < s.hosts {
+			return false, nil
+		}
+		// It may have stopped since it was ready, and start anew: whoever has answered then is not all of it.
+		status, err := Status(ctx, s.place)
+		return err == nil && status.Plane == PhaseReady, err
+	})
+}
+
+// countSettled counts the hosts whose state the plane has found out.
+func countSettled(hosts []infrav1.CapstanHost) int {
+	n := 0
+	for _, h := range hosts {
+		if h.Status.Phase != "" && h.Status.Phase != infrav1.HostEnrolling {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,114 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// Variables that tune the plane for tests and developers; the plane that Up starts has those of the process that calls Up. They
+// are no options, because nobody else needs them.
+const (
+	// AuditVariable is the path of an audit log of the API server.
+	AuditVariable = "CAPSTAN_AUDIT_LOG"
+	// ContractVariable is the only version of Cluster API's contract that the definitions of a new home are labelled with.
+	ContractVariable = "CAPSTAN_CONTRACT"
+)
+
+const (
+	// planeGrace is how long the plane may take to stop.
+	planeGrace = 30 * time.Second
+	// readyPause is the time between two looks at a plane that starts.
+	readyPause = 100 * time.Millisecond
+	// maxCrashes is how often the plane may end before it is ready. One crash may be another process's fault.
+	maxCrashes = 3
+	// shownLines is how much of the plane's log an error shows.
+	shownLines = 15
+)
+
+// startPlane starts the plane as a unit of the dock, and waits until the plane reports that it is ready. server is where the
+// user reaches its API server.
+func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server string) error {
+	unit, err := docked.EnsureUnit(ctx, s.unit(server))
+	if err != nil {
+		return explainDock(err)
+	}
+	err = wait.PollUntilContextCancel(ctx, readyPause, true, func(ctx context.Context) (bool, error) {
+		status, err := Status(ctx, s.place)
+		if err != nil {
+			return false, nil // it may be that the dock stops; the next question shows
+		}
+		ready, err := s.settled(status, unit.Restarts)
+		if !ready || err != nil {
+			return false, err
+		}
+		_, err = Connect(string(s.home))
+		return err == nil, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return hint.Errorf("the whole log is "+planeLog(s.home), "the management plane is not ready in time\n%s", lastLines(planeLog(s.home), shownLines))
+	}
+	return err
+}
+
+// unit describes the plane's process to the dock.
+func (s *starter) unit(server string) dock.Unit {
+	return dock.Unit{
+		Name:    planeUnit,
+		Argv:    []string{s.capstan, "plane", "--home", string(s.home), "--server", "https://" + server, "--hosts", strconv.Itoa(s.hosts)},
+		Env:     planeEnvironment(os.Getenv),
+		LogFile: planeLog(s.home),
+		Grace:   planeGrace,
+	}
+}
+
+// planeEnvironment returns what the plane gets besides what the dock gives to everybody.
+func planeEnvironment(getenv func(string) string) []string {
+	env := []string{"GOGC=75"}
+	for _, name := range []string{AuditVariable, ContractVariable} {
+		if value := getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// settled reports whether the plane is ready; an error says that it will not be. restarts is how often it had been restarted
+// when the wait began.
+func (s *starter) settled(status PlaneStatus, restarts int) (ready bool, err error) {
+	switch {
+	case status.Plane == PhaseReady:
+		return true, nil
+	case status.Dock == PhaseStopped:
+		return false, ErrDockEnded
+	case status.Restarts-restarts >= maxCrashes:
+		log := planeLog(s.home)
+		return false, hint.Errorf("the whole log is "+log, "the management plane ends again and again: %s\n%s", status.Error, lastLines(log, shownLines))
+	}
+	return false, nil
+}
+
+// planeLog is the path of the plane's log.
+func planeLog(dir home.Dir) string { return filepath.Join(dir.Plane(), "logs", "plane.log") }
+
+// lastLines returns at most n lines from the end of a file, "" if it can't be read.
+func lastLines(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if len(lines[len(lines)-1]) == 0 {
+		lines = lines[:len(lines)-1]
+	}
+	return string(bytes.Join(lines[max(0, len(lines)-n):], nil))
+}

@@ -1,0 +1,65 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+func TestSettled(t *testing.T) {
+	s := &starter{home: home.Dir(t.TempDir())}
+	for name, c := range map[string]struct {
+		status PlaneStatus
+		ready  bool
+		fails  bool
+	}{
+		"ready":                         {PlaneStatus{Dock: PhaseRunning, Plane: PhaseReady}, true, false},
+		"ready after it was restarted":  {PlaneStatus{Dock: PhaseRunning, Plane: PhaseReady, Restarts: 9}, true, false},
+		"starting":                      {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStarting, Restarts: 2}, false, false},
+		"it crashed twice":              {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStopped, Restarts: 4}, false, false},
+		"it crashed three times":        {PlaneStatus{Dock: PhaseRunning, Plane: PhaseStopped, Restarts: 5}, false, true},
+		"the dock is not there anymore": {PlaneStatus{Dock: PhaseStopped, Plane: PhaseStopped}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ready, err := s.settled(c.status, 2)
+			if ready != c.ready || (err != nil) != c.fails {
+				t.Errorf("ready %t, error %v", ready, err)
+			}
+			if c.status.Dock == PhaseStopped && !errors.Is(err, ErrDockEnded) {
+				t.Errorf("error %v, want %v", err, ErrDockEnded)
+			}
+		})
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if got := lastLines(path, 2); got != "" {
+		t.Errorf("a missing file has the lines %q", got)
+	}
+	for content, want := range map[string]string{
+		"":                  "",
+		"one\n":             "one\n",
+		"one\ntwo\nthree\n": "two\nthree\n",
+		"one\ntwo\nthree":   "two\nthree",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastLines(path, 2); got != want {
+			t.Errorf("the last lines of %q are %q, want %q", content, got, want)
+		}
+	}
+}
+
+func TestPlaneEnvironment(t *testing.T) {
+	set := map[string]string{AuditVariable: "/log", "SECRET": "x"}
+	got := planeEnvironment(func(name string) string { return set[name] })
+	if want := []string{"GOGC=75", AuditVariable + "=/log"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

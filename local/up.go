@@ -1,0 +1,172 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// MaxHosts is the largest inventory that Up makes.
+const MaxHosts = 200
+
+// UpOptions say what Up starts.
+type UpOptions struct {
+	// Place is where the plane is; both directories are required.
+	Place
+	// Hosts is the number of local hosts in the inventory, at most MaxHosts. Zero keeps the number of the last time; the
+	// first time it chooses what the machine can hold, 3 to 32.
+	Hosts int
+	// Timeout bounds all of it; default 3 minutes.
+	Timeout time.Duration
+	// Progress receives the steps. May be nil.
+	Progress Progress
+}
+
+// Plane is a management plane that is ready.
+type Plane struct {
+	// Kubeconfig is the path of the user's kubeconfig.
+	Kubeconfig string
+	// Hosts is the number of local hosts in the inventory.
+	Hosts int
+	// KubernetesVersion is the version that the plane runs, such as v1.36.3.
+	KubernetesVersion string
+}
+
+// ErrDockEnded is wrapped by the error of a wait that can't succeed, because the dock has stopped meanwhile.
+var ErrDockEnded = hint.Errorf("try again: capstan up", "the dock has ended")
+
+const (
+	defaultUpTimeout = 3 * time.Minute
+	// maxStarts is how often one Up starts a dock that stops again.
+	maxStarts = 3
+)
+
+// Up starts the management plane of a home directory in the background and returns when the plane is ready and its hosts are
+// registered. A plane that runs already is left as it is. If ctx ends first, what was started goes on; [Down] stops it.
+func Up(ctx context.Context, o UpOptions) (Plane, error) {
+	if o.Hosts < 0 || o.Hosts > MaxHosts {
+		return Plane{}, hint.Errorf("choose between 1 and 200, or 0 for what the machine can hold", "%d hosts do not work", o.Hosts)
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultUpTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	s, err := newStarter(o)
+	if err != nil {
+		return Plane{}, err
+	}
+	unlock, err := lockHome(ctx, s.home, o.Progress)
+	if err != nil {
+		return Plane{}, err
+	}
+	defer unlock()
+	if s.hosts, err = inventorySize(s.home, o.Hosts); err != nil {
+		return Plane{}, err
+	}
+	for attempt := 1; ; attempt++ {
+		err := s.start(ctx)
+		if err == nil {
+			return Plane{Kubeconfig: s.home.Kubeconfig(), Hosts: s.hosts, KubernetesVersion: s.version}, nil
+		}
+		if attempt == maxStarts || ctx.Err() != nil || !dockIsGone(err) {
+			return Plane{}, err
+		}
+		o.Progress.note("The dock has ended meanwhile; starting it again.")
+	}
+}
+
+// dockIsGone reports whether err comes from a dock that stopped. One that was killed just before answers until its last process
+// is gone, and one may be killed at any time.
+func dockIsGone(err error) bool {
+	return errors.Is(err, ErrDockEnded) || errors.Is(err, ErrNotRunning)
+}
+
+// starter is one Up.
+type starter struct {
+	place    Place
+	home     home.Dir
+	bin      home.Binaries
+	progress Progress
+	// capstan is the path of the binary that runs as the plane.
+	capstan string
+	// version is the Kubernetes version that the plane runs.
+	version string
+	// hosts is set once the home directory is locked.
+	hosts int
+}
+
+// newStarter finds the binaries that a plane and its hosts need.
+func newStarter(o UpOptions) (*starter, error) {
+	dir, bin, err := o.find()
+	if err != nil {
+		return nil, err
+	}
+	if bin == "" {
+		return nil, errNoBinaries
+	}
+	s := &starter{place: Place{Home: string(dir), Binaries: string(bin)}, home: dir, bin: bin, progress: o.Progress}
+	if s.capstan, err = bin.Path("capstan"); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"capstan-dock", "capstan-agent", "capstan-extension"} {
+		if _, err := bin.Path(name); err != nil {
+			return nil, err
+		}
+	}
+	s.version, err = NewestBundle(string(bin))
+	return s, err
+}
+
+// start brings everything up once.
+func (s *starter) start(ctx context.Context) error {
+	if err := s.forgetEarlierPlane(ctx); err != nil {
+		return err
+	}
+	var docked *dock.Client
+	if err := s.progress.step("dock started", func(func(string)) (err error) {
+		docked, err = dock.Start(ctx, dock.Options{Home: string(s.home), BinDir: string(s.bin)})
+		return explainDock(err)
+	}); err != nil {
+		return err
+	}
+	defer docked.Close()
+	var server string
+	if err := s.progress.step("way to the API server", func(func(string)) (err error) {
+		server, err = docked.EnsureRelay(ctx, planeUnit, "127.0.0.1:"+strconv.Itoa(PlanePort))
+		return explainDock(err)
+	}); err != nil {
+		return err
+	}
+	if err := s.progress.step("management plane ready", func(func(string)) error {
+		return s.startPlane(ctx, docked, server)
+	}); err != nil {
+		return err
+	}
+	return s.progress.step("inventory registered", func(waiting func(string)) error {
+		return s.waitForHosts(ctx, docked, waiting)
+	})
+}
+
+// forgetEarlierPlane removes what an earlier plane wrote when it was ready: it says nothing about the plane that the dock
+// starts now, and a dock that was killed could not remove it.
+func (s *starter) forgetEarlierPlane(ctx context.Context) error {
+	before, err := Status(ctx, s.place)
+	if err != nil {
+		return err
+	}
+	if before.Plane != PhaseStopped {
+		return nil
+	}
+	if err := os.Remove(s.home.Ready()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the sign of an earlier plane: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// TestUpAndDown goes through a life with a real dock: up, up again, down, up with what was there, down with all of it.
+func TestUpAndDown(t *testing.T) {
+	w := newWorld(t, steady)
+	ctx := limit(t)
+	w.register(inPhase(infrav1.HostOff, infrav1.HostEnrolling)...)
+	settle := time.AfterFunc(time.Second, func() { w.register(inPhase(infrav1.HostOff, infrav1.HostOff)...) })
+	defer settle.Stop()
+
+	plane, err := w.up(ctx, UpOptions{Hosts: 2})
+	want := Plane{Kubeconfig: filepath.Join(w.Home, "kubeconfig"), Hosts: 2, KubernetesVersion: "v1.36.3"}
+	if err != nil || plane != want {
+		t.Fatalf("got %+v, %v, want %+v", plane, err, want)
+	}
+	if events := w.events(); !slices.Equal(slices.DeleteFunc(events, isWait), []string{
+		"Started dock started", "Done dock started", "Started way to the API server", "Done way to the API server",
+		"Started management plane ready", "Done management plane ready", "Started inventory registered", "Done inventory registered",
+	}) {
+		t.Errorf("it sent %q", events)
+	}
+	if events := w.events(); !slices.Contains(events, "Waiting inventory registered 1 of 2 hosts") {
+		t.Errorf("it did not send what it waited for: %q", events)
+	}
+	status, err := Status(ctx, w.Place)
+	if err != nil || status.Dock != PhaseRunning || status.Plane != PhaseReady || status.Kubeconfig != want.Kubeconfig || status.Server == "" {
+		t.Errorf("the status is %+v, %v", status, err)
+	}
+	if again, err := w.up(ctx, UpOptions{}); err != nil || again != want {
+		t.Errorf("doing it again returns %+v, %v", again, err)
+	}
+
+	if err := Down(ctx, DownOptions{Home: w.Home}); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := Status(ctx, w.Place); err != nil || status.Dock != PhaseStopped || status.Plane != PhaseStopped {
+		t.Errorf("after down the status is %+v, %v", status, err)
+	}
+	if again, err := w.up(ctx, UpOptions{}); err != nil || again != want {
+		t.Errorf("starting it again returns %+v, %v", again, err)
+	}
+	if err := Down(ctx, DownOptions{Home: w.Home, Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(w.Home); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the home directory is still there: %v", err)
+	}
+}
+
+func isWait(event string) bool { return strings.HasPrefix(event, string(StepWaiting)) }
+
+func TestUpReportsAPlaneThatCrashes(t *testing.T) {
+	w := newWorld(t, "echo the disk is on fire; exit 1")
+	_, err := w.up(limit(t), UpOptions{Hosts: 1})
+	if err == nil || !strings.Contains(err.Error(), "ends again and again") || !strings.Contains(err.Error(), "the disk is on fire") {
+		t.Errorf("error %v, want one that shows the log", err)
+	}
+	if !strings.Contains(hint.Of(err), filepath.Join(w.Home, "plane", "logs", "plane.log")) {
+		t.Errorf("the hint %q does not name the log", hint.Of(err))
+	}
+	status, err := Status(t.Context(), w.Place)
+	if err != nil || status.Dock != PhaseRunning || status.Plane == PhaseReady {
+		t.Errorf("the status is %+v, %v", status, err)
+	}
+}
+
+func TestUpReportsAPlaneThatHangs(t *testing.T) {
+	w := newWorld(t, "echo thinking; exec sleep 600")
+	_, err := w.up(limit(t), UpOptions{Hosts: 1, Timeout: 3 * time.Second})
+	if err == nil || !strings.Contains(err.Error(), "not ready in time") || !strings.Contains(err.Error(), "thinking") || hint.Of(err) == "" {
+		t.Errorf("error %v with the hint %q", err, hint.Of(err))
+	}
+}
+
+// TestUpStartsADockThatEnds: one that ends each time is started three times.
+func TestUpStartsADockThatEnds(t *testing.T) {
+	w := newWorld(t, steady)
+	ctx := limit(t)
+	w.register(inPhase("")...)
+	done := make(chan struct{})
+	killer := make(chan struct{})
+	go func() {
+		defer close(killer)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			if s, err := Status(ctx, w.Place); err == nil && s.Plane == PhaseReady {
+				_ = stopTheDock(ctx, w.Home)
+			}
+		}
+	}()
+	_, err := w.up(ctx, UpOptions{Hosts: 1})
+	close(done)
+	<-killer
+	if !dockIsGone(err) || hint.Of(err) == "" && !errors.Is(err, ErrNotRunning) {
+		t.Errorf("error %v, want one that says that the dock has ended", err)
+	}
+	notes := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.HasPrefix(e, string(Note)) })
+	if len(notes) != maxStarts-1 {
+		t.Errorf("it sent %q, want %d notes", notes, maxStarts-1)
+	}
+}
+
+func TestUpRefuses(t *testing.T) {
+	good := newWorld(t, steady)
+	empty := t.TempDir()
+	for name, c := range map[string]struct {
+		options UpOptions
+		want    string
+	}{
+		"no home directory":         {UpOptions{Place: Place{Binaries: good.Binaries}}, "no home directory"},
+		"no binaries":               {UpOptions{Place: Place{Home: good.Home}}, "no directory with Capstan's binaries"},
+		"a directory without them":  {UpOptions{Place: Place{Home: good.Home, Binaries: empty}}, "capstan is missing"},
+		"a negative number":         {UpOptions{Place: good.Place, Hosts: -1}, "-1 hosts do not work"},
+		"too many hosts":            {UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "201 hosts do not work"},
+		"a path that is too long":   {UpOptions{Place: Place{Home: "/" + strings.Repeat("x", 95), Binaries: good.Binaries}}, "at most 90"},
+		"a home that can't be made": {UpOptions{Place: Place{Home: "/proc/self/none", Binaries: good.Binaries}}, "making the home directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Up(t.Context(), c.options); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+	if err := os.Remove(filepath.Join(good.Binaries, "bundles", "v1.36.3", "capstan-kube")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Up(t.Context(), UpOptions{Place: good.Place}); hint.Of(err) != "run: make build" {
+		t.Errorf("without a bundle: %v, with the hint %q", err, hint.Of(err))
+	}
+}
+
+func TestDockIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"it ended while we waited":  {ErrDockEnded, true},
+		"it was killed just before": {dock.ErrNotRunning, true},
+		"the disk is full":          {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, false},
+	} {
+		if got := dockIsGone(c.err); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
