@@ -9,12 +9,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-manager
-GO_FOLDERS := api agent clusterctl cmd config dock extension hack internal kube local plane provider release runtime templates test
+GO_FOLDERS := api agent clusterctl cmd config dock examples extension hack internal kube local plane provider release runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
 # Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
-HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$
+HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$
 
 .PHONY: help
 help: ## list the targets

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Abandon gives up a dead host, so that the machine goes that waits for its agent, and returns the machine's name. It refuses a
-// host that a machine uses, that its agent still cleans, or that is a local one.
+// Abandon gives up a dead host, so that the machine goes that waits for its agent, and returns the machine's name. It
+// refuses a host that a machine uses, that its agent still cleans, or that is a local one.
 func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machine string, err error) {
 	h := &infrav1.CapstanHost{}
 	if err := c.Get(ctx, host, h); apierrors.IsNotFound(err) {
@@ -54,12 +54,15 @@ func abandonable(host *infrav1.CapstanHost) error {
 	claim := host.Spec.Claim
 	switch {
 	case host.Spec.Supplier != "":
-		return hint.Errorf("see: capstan host list", "host %s is a local one: it is destroyed and made again, and no machine waits for its agent", host.Name)
+		return hint.Errorf("see: capstan host list",
+			"host %s is a local one: it is destroyed and made again, and no machine waits for its agent", host.Name)
 	case claim == nil:
-		return hint.Errorf("see: capstan host list", "host %s is claimed by no machine: there is nothing to give up", host.Name)
+		return hint.Errorf("see: capstan host list", "host %s is claimed by no machine: there is nothing to give up",
+			host.Name)
 	case !claim.Released:
-		machine := "capstan kubectl get capstanmachine " + claim.Machine + " -o jsonpath='{.metadata.ownerReferences[0].name}'"
-		return hint.Errorf("delete its machine first: "+machine, "host %s is in use by machine %s", host.Name, claim.Machine)
+		find := "capstan kubectl get capstanmachine " + claim.Machine +
+			" -o jsonpath='{.metadata.ownerReferences[0].name}'"
+		return hint.Errorf("delete its machine first: "+find, "host %s is in use by machine %s", host.Name, claim.Machine)
 	case !meta.IsStatusConditionFalse(host.Status.Conditions, infrav1.HostOnlineCondition):
 		return hint.Errorf("see what it does: capstan host list",
 			"the agent of host %s is there, and cleans it after machine %s: wait for it", host.Name, claim.Machine)

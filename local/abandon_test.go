@@ -29,7 +29,8 @@ func TestAbandonable(t *testing.T) {
 		"a host whose agent cleans it":         {claim: released, online: metav1.ConditionTrue, want: "wait for it"},
 		"a dead host that is in use":           {claim: held, online: metav1.ConditionFalse, want: "in use by machine m"},
 		"a dead host that is free":             {online: metav1.ConditionFalse, want: "no machine"},
-		"a local host":                         {supplier: infrav1.SupplierDock, claim: released, online: metav1.ConditionFalse, want: "local"},
+		"a local host": {supplier: infrav1.SupplierDock, claim: released,
+			online: metav1.ConditionFalse, want: "local"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &infrav1.CapstanHost{}
@@ -54,7 +55,8 @@ func TestAbandon(t *testing.T) {
 	key := client.ObjectKeyFromObject(dead)
 	var refusal error
 	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(dead, free).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			if refusal != nil {
 				return refusal
 			}
@@ -68,7 +70,8 @@ func TestAbandon(t *testing.T) {
 	if names, err := AbandonableHosts(t.Context(), c, "default"); err != nil || !slices.Equal(names, []string{"old"}) {
 		t.Errorf("hosts that can be given up: %q, %v", names, err)
 	}
-	if _, err := Abandon(t.Context(), c, client.ObjectKey{Namespace: "default", Name: "none"}); err == nil || hint.Of(err) == "" {
+	if _, err := Abandon(t.Context(), c, client.ObjectKey{Namespace: "default", Name: "none"}); err == nil ||
+		hint.Of(err) == "" {
 		t.Errorf("a host that does not exist: %v", err)
 	}
 	if _, err := Abandon(t.Context(), c, client.ObjectKeyFromObject(free)); err == nil {
@@ -84,7 +87,8 @@ func TestAbandon(t *testing.T) {
 		t.Fatalf("machine %q, error %v", machine, err)
 	}
 	got := &infrav1.CapstanHost{}
-	if err := c.Get(t.Context(), key, got); err != nil || got.Annotations[infrav1.AbandonAnnotation] != "capstan://default/old" {
+	if err := c.Get(t.Context(), key, got); err != nil ||
+		got.Annotations[infrav1.AbandonAnnotation] != "capstan://default/old" {
 		t.Errorf("the annotations are %v, %v", got.Annotations, err)
 	}
 }

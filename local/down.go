@@ -28,8 +28,8 @@ type DownOptions struct {
 
 const defaultDownTimeout = 2 * time.Minute
 
-// Down stops the management plane of a home directory with all local hosts, and returns when no process of them is left. If
-// nothing runs, that is no error. If the home directory does not exist, the error is a [*NoPlaneError].
+// Down stops the management plane of a home directory with all local hosts, and returns when no process of them is
+// left. If nothing runs, that is no error. If the home directory does not exist, the error is a [*NoPlaneError].
 func Down(ctx context.Context, o DownOptions) error {
 	dir, err := homeDir(o.Home)
 	if err != nil {
@@ -48,7 +48,9 @@ func Down(ctx context.Context, o DownOptions) error {
 		return err
 	}
 	defer unlock()
-	if err := o.Progress.step("plane and hosts ended", func(func(string)) error { return stopDock(ctx, dir) }); err != nil {
+	if err := o.Progress.step("plane and hosts ended", func(func(string)) error {
+		return stopDock(ctx, dir)
+	}); err != nil {
 		return err
 	}
 	if !o.Delete {
@@ -71,7 +73,8 @@ func stopDock(ctx context.Context, dir home.Dir) error {
 	return err
 }
 
-// ours are the names in a home directory, and oursHalf begins those of files that were being written when a process was killed.
+// ours are the names in a home directory, and oursHalf begins those of files that were being written when a process
+// was killed.
 var (
 	ours     = []string{"kubeconfig", "lock", "dock", "plane", "clusters", "backups", sizeFile}
 	oursHalf = []string{".kubeconfig-", "." + sizeFile + "-", ".new-"}
@@ -85,7 +88,8 @@ func removeHome(dir home.Dir) error {
 	}
 	for _, e := range entries {
 		if !isOurs(e.Name()) {
-			return hint.Errorf("remove it by hand if nothing in it is needed", "%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())
+			return hint.Errorf("remove it by hand if nothing in it is needed",
+				"%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())
 		}
 	}
 	return rootfs.Remove(string(dir)) // hosts have directories that deny their owner access

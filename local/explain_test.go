@@ -14,9 +14,10 @@ func TestWhatTheDockRefusesComesWithAHint(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a dock from another folder": {fmt.Errorf("starting: %w", &dock.BinDirError{Has: "/old/bin", Want: "/new/bin"}), "run capstan down, then capstan up"},
-		"a port that is taken":       {&dock.Error{Code: dock.CodePortTaken, Message: "taken"}, "capstan down --delete"},
-		"a full disk":                {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, "free some space"},
+		"a dock from another folder": {fmt.Errorf("starting: %w", &dock.BinDirError{Has: "/old/bin", Want: "/new/bin"}),
+			"run capstan down, then capstan up"},
+		"a port that is taken": {&dock.Error{Code: dock.CodePortTaken, Message: "taken"}, "capstan down --delete"},
+		"a full disk":          {&dock.Error{Code: dock.CodeNoSpace, Message: "full"}, "free some space"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := explainDock(c.err)

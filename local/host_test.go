@@ -30,7 +30,8 @@ func TestBootstrapLog(t *testing.T) {
 		t.Errorf("it holds %q, %v", data, err)
 	}
 	for host, want := range map[string]string{
-		"host-02": "no bootstrap output", "..": "is not the name", ".": "is not the name", "../host-01": "is not the name", "": "is not the name",
+		"host-02": "no bootstrap output", "..": "is not the name", ".": "is not the name", "../host-01": "is not the name",
+		"": "is not the name",
 	} {
 		if _, err := BootstrapLog(home, host); err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
 			t.Errorf("host %q: error %v, want one with %q and a hint", host, err, want)
@@ -41,7 +42,8 @@ func TestBootstrapLog(t *testing.T) {
 func TestHostsNeedADock(t *testing.T) {
 	home := t.TempDir()
 	err := RebootHost(t.Context(), home, "host-01")
-	if !errors.Is(err, ErrNotRunning) || err.Error() != "rebooting host host-01: no local hosts run" || hint.Of(err) != "run: capstan up" {
+	if !errors.Is(err, ErrNotRunning) || err.Error() != "rebooting host host-01: no local hosts run" ||
+		hint.Of(err) != "run: capstan up" {
 		t.Errorf("error %v, with the hint %q", err, hint.Of(err))
 	}
 	if _, err := RunningHosts(t.Context(), home); !errors.Is(err, ErrNotRunning) {

@@ -61,7 +61,8 @@ func hostOf(h *infrav1.CapstanHost) Host {
 	if agent := h.Status.Agent; agent != nil {
 		host.Address = agent.Address
 	}
-	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue {
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.ReadyCondition); c != nil &&
+		c.Status != metav1.ConditionTrue {
 		host.Reason = text.OneLine(c.Message, reasonLength)
 	}
 	if h.Spec.Unschedulable && host.Reason == "" {
@@ -70,8 +71,8 @@ func hostOf(h *infrav1.CapstanHost) Host {
 	return host
 }
 
-// waitForHosts waits until the inventory has its size and each host its state: a cluster that is made before would be refused
-// or held back.
+// waitForHosts waits until the inventory has its size and each host its state: a cluster that is made before would be
+// refused or held back.
 func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting func(string)) error {
 	c, err := Connect(string(s.home))
 	if err != nil {

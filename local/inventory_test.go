@@ -16,18 +16,21 @@ import (
 )
 
 func TestHostOf(t *testing.T) {
-	notReady := []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Message: "waits\nfor " + strings.Repeat("x", 100)}}
+	notReady := []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse,
+		Message: "waits\nfor " + strings.Repeat("x", 100)}}
 	for name, c := range map[string]struct {
 		host infrav1.CapstanHost
 		want Host
 	}{
 		"a free host": {
-			infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "a"}, Status: infrav1.CapstanHostStatus{Phase: infrav1.HostOff}},
+			infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "a"},
+				Status: infrav1.CapstanHostStatus{Phase: infrav1.HostOff}},
 			Host{State: "Off", Zone: "a"},
 		},
 		"a claimed host": {
 			infrav1.CapstanHost{
-				Spec:   infrav1.CapstanHostSpec{Claim: &infrav1.HostClaim{Cluster: "demo", Machine: "m", KubernetesVersion: "v1.36.3"}},
+				Spec: infrav1.CapstanHostSpec{Claim: &infrav1.HostClaim{Cluster: "demo", Machine: "m",
+					KubernetesVersion: "v1.36.3"}},
 				Status: infrav1.CapstanHostStatus{Agent: &infrav1.AgentReport{Address: "10.0.0.1"}},
 			},
 			Host{Cluster: "demo", Machine: "m", Version: "v1.36.3", Address: "10.0.0.1"},
@@ -60,7 +63,8 @@ func TestHostsAreThoseOfANamespace(t *testing.T) {
 	host := func(namespace, name string) client.Object {
 		return &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
-	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(host("default", "b"), host("default", "a"), host("other", "c")).Build()
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(host("default", "b"), host("default", "a"),
+		host("other", "c")).Build()
 	hosts, err := Hosts(t.Context(), c, "default")
 	if err != nil || len(hosts) != 2 || hosts[0].Name != "a" || hosts[1].Name != "b" {
 		t.Errorf("got %+v, %v", hosts, err)

@@ -29,8 +29,8 @@ func lockHome(ctx context.Context, dir home.Dir, progress Progress) (unlock func
 	return LockFile(ctx, filepath.Join(string(dir), "lock"), "capstan up or down", progress)
 }
 
-// LockFile waits until nobody else holds the file at path, and makes it if it is missing; others says who may hold it. It
-// sends a Note before it waits. An error of a wait that ctx cut short wraps [ErrBusy].
+// LockFile waits until nobody else holds the file at path, and makes it if it is missing; others says who may hold
+// it. It sends a Note before it waits. An error of a wait that ctx cut short wraps [ErrBusy].
 func LockFile(ctx context.Context, path, others string, progress Progress) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

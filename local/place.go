@@ -18,8 +18,8 @@ const Namespace = "default"
 type Place struct {
 	// Home is the directory that holds everything: at most 90 bytes as an absolute path. It need not exist. Required.
 	Home string
-	// Binaries is the directory with Capstan's binaries and its Kubernetes bundles, as "make build" leaves them. [Up] needs
-	// it; without it, [Status] names no Kubernetes versions.
+	// Binaries is the directory with Capstan's binaries and its Kubernetes bundles, as "make build" leaves them. [Up]
+	// needs it; without it, [Status] names no Kubernetes versions.
 	Binaries string
 }
 
@@ -47,7 +47,8 @@ func homeDir(path string) (home.Dir, error) {
 }
 
 // errNoBinaries reports that a call needs binaries and was not told where they are.
-var errNoBinaries = hint.Errorf("name the directory in which make build left them", "no directory with Capstan's binaries is given")
+var errNoBinaries = hint.Errorf("name the directory in which make build left them",
+	"no directory with Capstan's binaries is given")
 
 // NewestBundle returns the newest Kubernetes version that a directory with binaries has a bundle for.
 func NewestBundle(binaries string) (string, error) {
@@ -76,8 +77,8 @@ func (e *NoPlaneError) Error() string { return "no management plane in " + e.Hom
 // Hint returns the command that starts one.
 func (e *NoPlaneError) Hint() string { return "run: capstan up" }
 
-// Kubeconfig returns the path of the kubeconfig with which the user of this machine reaches the management plane. If there
-// is none, the error is a [*NoPlaneError].
+// Kubeconfig returns the path of the kubeconfig with which the user of this machine reaches the management plane. If
+// there is none, the error is a [*NoPlaneError].
 func Kubeconfig(homePath string) (string, error) {
 	dir, err := homeDir(homePath)
 	if err != nil {

@@ -32,8 +32,8 @@ func (p Progress) note(text string) {
 	}
 }
 
-// step runs one step: it sends the start, calls do, and sends the outcome. do may say what it waits for; the same words twice
-// in a row are sent once. The error of do is returned unchanged.
+// step runs one step: it sends the start, calls do, and sends the outcome. do may say what it waits for; the same
+// words twice in a row are sent once. The error of do is returned unchanged.
 func (p Progress) step(name string, do func(waiting func(string)) error) error {
 	if p == nil {
 		p = func(Event) {}

@@ -42,7 +42,8 @@ func TestStepSendsItsEvents(t *testing.T) {
 func TestNobodyNeedListen(t *testing.T) {
 	var p Progress
 	p.note("it begins")
-	if err := p.step("hosts", func(waiting func(string)) error { waiting("1 of 2"); return io.EOF }); !errors.Is(err, io.EOF) {
+	err := p.step("hosts", func(waiting func(string)) error { waiting("1 of 2"); return io.EOF })
+	if !errors.Is(err, io.EOF) {
 		t.Errorf("error %v", err)
 	}
 }

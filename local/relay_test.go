@@ -10,7 +10,8 @@ func TestRelayNamesAreLabels(t *testing.T) {
 	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) // what the dock takes
 	seen := map[string]string{}
 	for _, cluster := range []string{
-		"demo", "team.demo", "team-demo", "a.b.c", strings.Repeat("x", 39) + ".y", strings.Repeat("x", 63), strings.Repeat("x.", 126) + "x", strings.Repeat("x", 253),
+		"demo", "team.demo", "team-demo", "a.b.c", strings.Repeat("x", 39) + ".y", strings.Repeat("x", 63),
+		strings.Repeat("x.", 126) + "x", strings.Repeat("x", 253),
 	} {
 		for _, namespace := range []string{"default", "other"} {
 			name := RelayName(namespace, cluster)

@@ -16,8 +16,8 @@ import (
 // sizeFile keeps the number of hosts in the home directory.
 const sizeFile = "up.json"
 
-// inventorySize decides how many local hosts there are: what is wanted now, else what was the last time, else what the machine
-// can hold. The number is kept in the home directory.
+// inventorySize decides how many local hosts there are: what is wanted now, else what was the last time, else what
+// the machine can hold. The number is kept in the home directory.
 func inventorySize(dir home.Dir, wanted int) (int, error) {
 	path := filepath.Join(string(dir), sizeFile)
 	var kept struct {
@@ -45,8 +45,8 @@ func inventorySize(dir home.Dir, wanted int) (int, error) {
 	return wanted, atomicfile.Write(path, data, 0o600)
 }
 
-// hostsFor returns how many local hosts a machine can hold: one for each 512 MiB beyond what the plane takes, and one for each
-// 8 inotify instances (a control plane takes 18, a worker 5); 3 to 32. Zero means unknown.
+// hostsFor returns how many local hosts a machine can hold: one for each 512 MiB beyond what the plane takes, and one
+// for each 8 inotify instances (a control plane takes 18, a worker 5); 3 to 32. Zero means unknown.
 func hostsFor(memoryMiB, inotifyInstances int) int {
 	n := 32
 	if memoryMiB > 0 {

@@ -74,7 +74,8 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	return s, nil
 }
 
-// describe sums up what a dock holds; ready is when the file was written that a ready plane leaves, zero if it is missing.
+// describe sums up what a dock holds; ready is when the file was written that a ready plane leaves, zero if it is
+// missing.
 func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	s.Dock, s.Rootless = PhaseRunning, d.Rootless
 	for _, h := range d.Hosts {
@@ -106,6 +107,6 @@ func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	}
 }
 
-// isOf reports whether a plane that started at a moment has written a file: one that was killed leaves its own until the next
-// one starts. Clocks of file systems are a little behind.
+// isOf reports whether a plane that started at a moment has written a file: one that was killed leaves its own until
+// the next one starts. Clocks of file systems are a little behind.
 func isOf(written, started time.Time) bool { return written.After(started.Add(-20 * time.Millisecond)) }

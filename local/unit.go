@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// Variables that tune the plane for tests and developers; the plane that Up starts has those of the process that calls Up. They
-// are no options, because nobody else needs them.
+// Variables that tune the plane for tests and developers; the plane that Up starts has those of the process that
+// calls Up. They are no options, because nobody else needs them.
 const (
 	// AuditVariable is the path of an audit log of the API server.
 	AuditVariable = "CAPSTAN_AUDIT_LOG"
@@ -35,8 +35,8 @@ const (
 	shownLines = 15
 )
 
-// startPlane starts the plane as a unit of the dock, and waits until the plane reports that it is ready. server is where the
-// user reaches its API server.
+// startPlane starts the plane as a unit of the dock, and waits until the plane reports that it is ready. server is
+// where the user reaches its API server.
 func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server string) error {
 	unit, err := docked.EnsureUnit(ctx, s.unit(server))
 	if err != nil {
@@ -55,7 +55,8 @@ func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server st
 		return err == nil, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return hint.Errorf("the whole log is "+planeLog(s.home), "the management plane is not ready in time\n%s", lastLines(planeLog(s.home), shownLines))
+		return hint.Errorf("the whole log is "+planeLog(s.home), "the management plane is not ready in time\n%s",
+			lastLines(planeLog(s.home), shownLines))
 	}
 	return err
 }
@@ -63,8 +64,9 @@ func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server st
 // unit describes the plane's process to the dock.
 func (s *starter) unit(server string) dock.Unit {
 	return dock.Unit{
-		Name:    planeUnit,
-		Argv:    []string{s.capstan, "plane", "--home", string(s.home), "--server", "https://" + server, "--hosts", strconv.Itoa(s.hosts)},
+		Name: planeUnit,
+		Argv: []string{s.capstan, "plane", "--home", string(s.home), "--server", "https://" + server, "--hosts",
+			strconv.Itoa(s.hosts)},
 		Env:     planeEnvironment(os.Getenv),
 		LogFile: planeLog(s.home),
 		Grace:   planeGrace,
@@ -82,8 +84,8 @@ func planeEnvironment(getenv func(string) string) []string {
 	return env
 }
 
-// settled reports whether the plane is ready; an error says that it will not be. restarts is how often it had been restarted
-// when the wait began.
+// settled reports whether the plane is ready; an error says that it will not be. restarts is how often it had been
+// restarted when the wait began.
 func (s *starter) settled(status PlaneStatus, restarts int) (ready bool, err error) {
 	switch {
 	case status.Plane == PhaseReady:
@@ -92,7 +94,8 @@ func (s *starter) settled(status PlaneStatus, restarts int) (ready bool, err err
 		return false, ErrDockEnded
 	case status.Restarts-restarts >= maxCrashes:
 		log := planeLog(s.home)
-		return false, hint.Errorf("the whole log is "+log, "the management plane ends again and again: %s\n%s", status.Error, lastLines(log, shownLines))
+		return false, hint.Errorf("the whole log is "+log, "the management plane ends again and again: %s\n%s",
+			status.Error, lastLines(log, shownLines))
 	}
 	return false, nil
 }

@@ -48,11 +48,13 @@ const (
 	maxStarts = 3
 )
 
-// Up starts the management plane of a home directory in the background and returns when the plane is ready and its hosts are
-// registered. A plane that runs already is left as it is. If ctx ends first, what was started goes on; [Down] stops it.
+// Up starts the management plane of a home directory in the background and returns when the plane is ready and its
+// hosts are registered. A plane that runs already is left as it is. If ctx ends first, what was started goes on;
+// [Down] stops it.
 func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if o.Hosts < 0 || o.Hosts > MaxHosts {
-		return Plane{}, hint.Errorf("choose between 1 and 200, or 0 for what the machine can hold", "%d hosts do not work", o.Hosts)
+		return Plane{}, hint.Errorf("choose 1 to 200, or 0 for what the machine can hold", "%d hosts do not work",
+			o.Hosts)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultUpTimeout
@@ -83,8 +85,8 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	}
 }
 
-// dockIsGone reports whether err comes from a dock that stopped. One that was killed just before answers until its last process
-// is gone, and one may be killed at any time.
+// dockIsGone reports whether err comes from a dock that stopped. One that was killed just before answers until its
+// last process is gone, and one may be killed at any time.
 func dockIsGone(err error) bool {
 	return errors.Is(err, ErrDockEnded) || errors.Is(err, ErrNotRunning)
 }
@@ -155,8 +157,8 @@ func (s *starter) start(ctx context.Context) error {
 	})
 }
 
-// forgetEarlierPlane removes what an earlier plane wrote when it was ready: it says nothing about the plane that the dock
-// starts now, and a dock that was killed could not remove it.
+// forgetEarlierPlane removes what an earlier plane wrote when it was ready: it says nothing about the plane that the
+// dock starts now, and a dock that was killed could not remove it.
 func (s *starter) forgetEarlierPlane(ctx context.Context) error {
 	before, err := Status(ctx, s.place)
 	if err != nil {

@@ -29,7 +29,8 @@ func TestUpAndDown(t *testing.T) {
 	}
 	if events := w.events(); !slices.Equal(slices.DeleteFunc(events, isWait), []string{
 		"Started dock started", "Done dock started", "Started way to the API server", "Done way to the API server",
-		"Started management plane ready", "Done management plane ready", "Started inventory registered", "Done inventory registered",
+		"Started management plane ready", "Done management plane ready", "Started inventory registered",
+		"Done inventory registered",
 	}) {
 		t.Errorf("it sent %q", events)
 	}
@@ -37,7 +38,8 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("it did not send what it waited for: %q", events)
 	}
 	status, err := Status(ctx, w.Place)
-	if err != nil || status.Dock != PhaseRunning || status.Plane != PhaseReady || status.Kubeconfig != want.Kubeconfig || status.Server == "" {
+	if err != nil || status.Dock != PhaseRunning || status.Plane != PhaseReady || status.Kubeconfig != want.Kubeconfig ||
+		status.Server == "" {
 		t.Errorf("the status is %+v, %v", status, err)
 	}
 	if again, err := w.up(ctx, UpOptions{}); err != nil || again != want {
@@ -66,7 +68,8 @@ func isWait(event string) bool { return strings.HasPrefix(event, string(StepWait
 func TestUpReportsAPlaneThatCrashes(t *testing.T) {
 	w := newWorld(t, "echo the disk is on fire; exit 1")
 	_, err := w.up(limit(t), UpOptions{Hosts: 1})
-	if err == nil || !strings.Contains(err.Error(), "ends again and again") || !strings.Contains(err.Error(), "the disk is on fire") {
+	if err == nil || !strings.Contains(err.Error(), "ends again and again") ||
+		!strings.Contains(err.Error(), "the disk is on fire") {
 		t.Errorf("error %v, want one that shows the log", err)
 	}
 	if !strings.Contains(hint.Of(err), filepath.Join(w.Home, "plane", "logs", "plane.log")) {
@@ -81,7 +84,8 @@ func TestUpReportsAPlaneThatCrashes(t *testing.T) {
 func TestUpReportsAPlaneThatHangs(t *testing.T) {
 	w := newWorld(t, "echo thinking; exec sleep 600")
 	_, err := w.up(limit(t), UpOptions{Hosts: 1, Timeout: 3 * time.Second})
-	if err == nil || !strings.Contains(err.Error(), "not ready in time") || !strings.Contains(err.Error(), "thinking") || hint.Of(err) == "" {
+	if err == nil || !strings.Contains(err.Error(), "not ready in time") || !strings.Contains(err.Error(), "thinking") ||
+		hint.Of(err) == "" {
 		t.Errorf("error %v with the hint %q", err, hint.Of(err))
 	}
 }
@@ -125,13 +129,15 @@ func TestUpRefuses(t *testing.T) {
 		options UpOptions
 		want    string
 	}{
-		"no home directory":         {UpOptions{Place: Place{Binaries: good.Binaries}}, "no home directory"},
-		"no binaries":               {UpOptions{Place: Place{Home: good.Home}}, "no directory with Capstan's binaries"},
-		"a directory without them":  {UpOptions{Place: Place{Home: good.Home, Binaries: empty}}, "capstan is missing"},
-		"a negative number":         {UpOptions{Place: good.Place, Hosts: -1}, "-1 hosts do not work"},
-		"too many hosts":            {UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "201 hosts do not work"},
-		"a path that is too long":   {UpOptions{Place: Place{Home: "/" + strings.Repeat("x", 95), Binaries: good.Binaries}}, "at most 90"},
-		"a home that can't be made": {UpOptions{Place: Place{Home: "/proc/self/none", Binaries: good.Binaries}}, "making the home directory"},
+		"no home directory":        {UpOptions{Place: Place{Binaries: good.Binaries}}, "no home directory"},
+		"no binaries":              {UpOptions{Place: Place{Home: good.Home}}, "no directory with Capstan's binaries"},
+		"a directory without them": {UpOptions{Place: Place{Home: good.Home, Binaries: empty}}, "capstan is missing"},
+		"a negative number":        {UpOptions{Place: good.Place, Hosts: -1}, "-1 hosts do not work"},
+		"too many hosts":           {UpOptions{Place: good.Place, Hosts: MaxHosts + 1}, "201 hosts do not work"},
+		"a path that is too long": {UpOptions{Place: Place{Home: "/" + strings.Repeat("x", 95), Binaries: good.Binaries}},
+			"at most 90"},
+		"a home that can't be made": {UpOptions{Place: Place{Home: "/proc/self/none", Binaries: good.Binaries}},
+			"making the home directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Up(t.Context(), c.options); err == nil || !strings.Contains(err.Error(), c.want) {

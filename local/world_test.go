@@ -167,19 +167,22 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	group := metav1.GroupVersionForDiscovery{GroupVersion: infrav1.GroupVersion.String(), Version: infrav1.GroupVersion.Version}
+	group := metav1.GroupVersionForDiscovery{GroupVersion: infrav1.GroupVersion.String(),
+		Version: infrav1.GroupVersion.Version}
 	ours := metav1.APIGroup{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: infrav1.GroupVersion.Group,
 		Versions: []metav1.GroupVersionForDiscovery{group}, PreferredVersion: group,
 	}
 	answers := map[string]any{
-		"/api":  metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}},
-		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{ours}},
+		"/api": metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}},
+		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+			Groups: []metav1.APIGroup{ours}},
 
 		"/apis/" + infrav1.GroupVersion.Group: ours,
 		"/apis/" + infrav1.GroupVersion.String(): metav1.APIResourceList{
 			TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: infrav1.GroupVersion.String(),
-			APIResources: []metav1.APIResource{{Name: "capstanhosts", SingularName: "capstanhost", Namespaced: true, Kind: "CapstanHost", Verbs: metav1.Verbs{"list"}}},
+			APIResources: []metav1.APIResource{{Name: "capstanhosts", SingularName: "capstanhost", Namespaced: true,
+				Kind: "CapstanHost", Verbs: metav1.Verbs{"list"}}},
 		},
 		"/apis/" + infrav1.GroupVersion.String() + "/namespaces/" + Namespace + "/capstanhosts": infrav1.CapstanHostList{
 			TypeMeta: metav1.TypeMeta{Kind: "CapstanHostList", APIVersion: infrav1.GroupVersion.String()}, Items: w.hosts,

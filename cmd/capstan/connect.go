@@ -62,7 +62,9 @@ func (a *app) cluster(ctx context.Context, c client.Client, name string) (*clust
 	}
 	sort.Strings(names)
 	if len(names) == 0 {
-		return nil, hint("run: capstan cluster create "+name, "there is no cluster %q in namespace %s, and no other", name, a.namespace)
+		return nil, hint("run: capstan cluster create "+name, "there is no cluster %q in namespace %s, and no other", name,
+			a.namespace)
 	}
-	return nil, hint("clusters that exist: "+strings.Join(names, ", "), "there is no cluster %q in namespace %s", name, a.namespace)
+	return nil, hint("clusters that exist: "+strings.Join(names, ", "), "there is no cluster %q in namespace %s", name,
+		a.namespace)
 }

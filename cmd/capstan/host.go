@@ -16,7 +16,8 @@ import (
 const completionLimit = 2 * time.Second
 
 func (a *app) hostCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory, reboot local ones, give up dead ones", Aliases: []string{"hosts"}}
+	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory, reboot local ones, give up dead ones",
+		Aliases: []string{"hosts"}}
 	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand(), a.hostAbandonCommand())
 	return cmd
 }
@@ -24,7 +25,8 @@ func (a *app) hostCommand() *cobra.Command {
 func (a *app) hostListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -41,7 +43,8 @@ func (a *app) hostListCommand() *cobra.Command {
 					if h.Machine != "" {
 						claim = h.Cluster + "/" + h.Machine
 					}
-					cells = append(cells, []string{h.Name, dash(h.State), h.Zone, claim, dash(h.Version), dash(h.Address), age(h.Created), h.Reason})
+					cells = append(cells, []string{h.Name, dash(h.State), h.Zone, claim, dash(h.Version), dash(h.Address),
+						age(h.Created), h.Reason})
 				}
 				return a.table([]string{"NAME", "STATE", "ZONE", "CLAIMED BY", "VERSION", "ADDRESS", "AGE", "REASON"}, cells)
 			})

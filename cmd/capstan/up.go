@@ -17,14 +17,16 @@ func (a *app) upCommand() *cobra.Command {
 Nothing on the machine's own network changes. Doing it again is harmless; what was there before comes back.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Hosts < 0 || o.Hosts > local.MaxHosts {
-				return hint(fmt.Sprintf("choose between 1 and %d, or leave it out", local.MaxHosts), "--hosts %d does not work", o.Hosts)
+				return hint(fmt.Sprintf("choose between 1 and %d, or leave it out", local.MaxHosts), "--hosts %d does not work",
+					o.Hosts)
 			}
 			o.Place, o.Progress = a.place(), a.progress()
 			plane, err := local.Up(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "\nThe management plane is ready: %d hosts, Kubernetes %s.\n", plane.Hosts, plane.KubernetesVersion)
+			fmt.Fprintf(a.err, "\nThe management plane is ready: %d hosts, Kubernetes %s.\n", plane.Hosts,
+				plane.KubernetesVersion)
 			a.next("capstan cluster create demo", "capstan host list", "export KUBECONFIG="+plane.Kubeconfig, "capstan down")
 			return nil
 		},

@@ -1,5 +1,6 @@
-// Package hint makes errors that carry advice: the next thing to do. The advice is not part of the error's text, so that
-// a command can print it on a line of its own. Every error with a method Hint() string carries advice, whoever made it.
+// Package hint makes errors that carry advice: the next thing to do. The advice is not part of the error's text, so
+// that a command can print it on a line of its own. Every error with a method Hint() string carries advice, whoever
+// made it.
 package hint
 
 import (

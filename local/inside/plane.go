@@ -1,6 +1,6 @@
-// Package inside is what of a local management plane runs inside the dock: the process that "capstan plane" is. It joins the
-// embedded plane with the dock, which supplies hosts and balancers. Package local starts it and does not import it, so that a
-// program that starts a plane carries none of its controllers.
+// Package inside is what of a local management plane runs inside the dock: the process that "capstan plane" is. It
+// joins the embedded plane with the dock, which supplies hosts and balancers. Package local starts it and does not
+// import it, so that a program that starts a plane carries none of its controllers.
 package inside
 
 import (
@@ -46,7 +46,8 @@ type Options struct {
 	Audit, Contract string
 }
 
-// hookRetry bounds the wait of a hook that blocks: on one machine asking again is cheap, and hosts come free at any moment.
+// hookRetry bounds the wait of a hook that blocks: on one machine asking again is cheap, and hosts come free at any
+// moment.
 const hookRetry = 5 * time.Second
 
 // server is one run.
@@ -61,7 +62,8 @@ type server struct {
 // newServer checks the options and finds the binaries.
 func newServer(o Options) (*server, error) {
 	if !filepath.IsAbs(o.Home) || !filepath.IsAbs(o.Binaries) {
-		return nil, fmt.Errorf("running the plane: home directory %q and directory of binaries %q must be absolute paths", o.Home, o.Binaries)
+		return nil, fmt.Errorf("running the plane: home directory %q and directory of binaries %q must be absolute paths",
+			o.Home, o.Binaries)
 	}
 	s := &server{Options: o, home: home.Dir(o.Home), bin: home.Binaries(o.Binaries)}
 	version, err := local.NewestBundle(o.Binaries)
@@ -128,7 +130,8 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 
 // seed returns the objects that a plane starts with, and writes the user's way in: the keys exist by now.
 func (s *server) seed(info plane.Info) ([][]byte, error) {
-	config, err := yaml.Marshal(extension.Config(fmt.Sprintf("https://127.0.0.1:%d", info.Ports.Extension), info.PKI.CA.Cert))
+	config, err := yaml.Marshal(extension.Config(fmt.Sprintf("https://127.0.0.1:%d", info.Ports.Extension),
+		info.PKI.CA.Cert))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the extension's configuration: %w", err)
 	}

@@ -20,7 +20,8 @@ type registration struct {
 	hosts  int
 }
 
-// Start registers the hosts. A call that fails must not stop the manager: it is tried again until it succeeds or ctx ends.
+// Start registers the hosts. A call that fails must not stop the manager: it is tried again until it succeeds or ctx
+// ends.
 func (r registration) Start(ctx context.Context) error {
 	var pause backoff.Backoff
 	for {

@@ -47,7 +47,8 @@ func TestSupplier(t *testing.T) {
 		t.Fatalf("address %q, error %v", address, err)
 	}
 	// The configuration holds a token: nobody else may read it.
-	want := []dock.HostSpec{{Name: "host-01", Files: []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: []byte("token")}}}}
+	want := []dock.HostSpec{{Name: "host-01", Files: []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600,
+		Data: []byte("token")}}}}
 	if !reflect.DeepEqual(fake.hosts, want) {
 		t.Errorf("the dock has %+v, want %+v", fake.hosts, want)
 	}
