@@ -124,7 +124,10 @@ func (r *round) call(i int) {
 func (r *round) ask(i int, start time.Time, header map[string]string) (runtimehooksv1.ResponseObject, error) {
 	response, err := r.exchange(i, start, header)
 	if err == nil {
-		return response, checkAnswer(response)
+		if err = checkAnswer(response); err == nil {
+			err = checkPatches(r.question.requests.request, response)
+		}
+		return response, err
 	}
 	if cause := context.Cause(r.ctx); cause != nil {
 		// The caller has given up, or all handlers together took too long. That is no failure of this extension that its

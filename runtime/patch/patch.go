@@ -84,25 +84,29 @@ func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 	return nil
 }
 
-// Apply gives a document after a patch.
+// Apply returns a document after a patch. A patch that passes a limit ([MaxOperations], [MaxCopies], [MaxDocument]) is refused before it
+// costs more.
 func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	switch p.PatchType {
 	case runtimehooksv1.JSONMergePatchType:
+		if err := checkSize("a merge patch", p.Patch); err != nil {
+			return nil, err
+		}
 		after, err := jsonpatch.MergePatch(document, p.Patch)
 		if err != nil {
 			return nil, fmt.Errorf("applying a merge patch: %w", err)
 		}
-		return after, nil
+		return after, checkSize("the patched document", after)
 	case runtimehooksv1.JSONPatchType:
-		decoded, err := jsonpatch.DecodePatch(p.Patch)
+		decoded, err := decodeOperations(p.Patch)
 		if err != nil {
-			return nil, fmt.Errorf("reading a JSON patch: %w", err)
+			return nil, err
 		}
-		after, err := decoded.Apply(document)
+		after, err := decoded.ApplyWithOptions(document, applyOptions())
 		if err != nil {
 			return nil, fmt.Errorf("applying a JSON patch: %w", err)
 		}
-		return after, nil
+		return after, checkSize("the patched document", after)
 	}
 	return nil, fmt.Errorf("the patch type %q does not exist: it must be JSONPatch or JSONMergePatch", p.PatchType)
 }

@@ -1,8 +1,9 @@
 // Package member replaces the data of the etcd member on a control plane host that kubeadm has set up.
 //
-// The host's kubelet runs etcd and the API server as static pods. [Member.Stop] takes their manifests away and waits until
-// nobody has the data open any more, [Member.Replace] puts other data in its place and keeps the old beside it,
-// [Member.Start] puts the manifests back. Each can be repeated, also by a process that comes after one that was killed.
+// The host's kubelet runs etcd and the API server as static pods. [Member.Stop] takes their manifests away and waits
+// until nobody has the data open any more, [Member.Replace] puts other data in its place and keeps the old beside it,
+// [Member.Start] puts the manifests back. Each can be repeated, also by a process that comes after one that was
+// killed.
 package member
 
 import (
@@ -35,8 +36,8 @@ var ErrNone = errors.New("there is no etcd on the host")
 // pods are the static pods that must not run while the data is replaced, in the order in which they are given back.
 var pods = []string{"etcd.yaml", "kube-apiserver.yaml"}
 
-// Member is the etcd member of one host. Everything on the host is reached below its root directory: neither links nor ".."
-// in what a tenant wrote there lead out of it.
+// Member is the etcd member of one host. Everything on the host is reached below its root directory: neither links
+// nor ".." in what a tenant wrote there lead out of it.
 type Member struct {
 	// Name is its name in the etcd cluster, PeerURL where other members reach it.
 	Name, PeerURL string
@@ -171,9 +172,9 @@ func (m *Member) Stop(ctx context.Context) error {
 // ErrWithoutData says that a member has neither its old data nor other data in place: it must not run.
 var ErrWithoutData = errors.New("the member has no data in place")
 
-// Replace puts data in place that make makes in a directory, which does not exist yet and which the host can't see. It
-// returns the path on the host where the old data is kept. The member must be stopped. After an error it has its old data,
-// unless the error is [ErrWithoutData].
+// Replace puts data in place that make makes in a directory, which does not exist yet and which the host can't see.
+// It returns the path on the host where the old data is kept. The member must be stopped. After an error it has its
+// old data, unless the error is [ErrWithoutData].
 func (m *Member) Replace(make func(directory string) error, now time.Time) (kept string, err error) {
 	host, err := os.OpenRoot(m.root)
 	if err != nil {
