@@ -48,7 +48,7 @@ func TestCheckPatches(t *testing.T) {
 		"many operations in many patches": {"b", spread(patch.MaxOperations+1, func(int) string {
 			return `[{"op":"add","path":"/spec/y","value":1}]`
 		}), "operations together"},
-		"large patches": {"b", spread(5, large), "bytes together"},
+		"large patches":    {"b", spread(5, large), "bytes together"},
 		"a few copies":     {"a", spread(3, doubling), ""},
 		"ordinary patches": {"b", spread(100, small), ""},
 		"an object that was not asked about is left to the reconciler": {"z", []string{doubling(1)}, ""},
