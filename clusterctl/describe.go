@@ -25,8 +25,8 @@ var bad = []string{
 	clusterv1.RemediatingCondition,
 }
 
-// Tree returns what DescribeCluster found as a tree of package describe, which writes it with the columns of clusterctl: upstream's own
-// writer is not a part of its library.
+// Tree returns what DescribeCluster found as a tree of package describe, which writes it with the columns of
+// clusterctl: upstream's own writer is not a part of its library.
 func Tree(t *tree.ObjectTree) *describe.Node {
 	var walk func(o client.Object) *describe.Node
 	walk = func(o client.Object) *describe.Node {
@@ -117,7 +117,8 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return shown
 }
 
-// replicasOf counts an object as there are / as wanted, and how many are available, ready and up to date; empty where that is not known.
+// replicasOf counts an object as there are / as wanted, and how many are available, ready and up to date; empty where
+// that is not known.
 func replicasOf(o client.Object) describe.Replicas {
 	one := func(c *metav1.Condition) string {
 		if c != nil && c.Status == metav1.ConditionTrue {
@@ -130,7 +131,8 @@ func replicasOf(o client.Object) describe.Replicas {
 	case tree.IsGroupObject(o):
 		return describe.Replicas{
 			All: strconv.Itoa(len(items(o))), Available: strconv.Itoa(tree.GetGroupItemsAvailableCounter(o)),
-			Ready: strconv.Itoa(tree.GetGroupItemsReadyCounter(o)), UpToDate: strconv.Itoa(tree.GetGroupItemsUpToDateCounter(o)),
+			Ready:    strconv.Itoa(tree.GetGroupItemsReadyCounter(o)),
+			UpToDate: strconv.Itoa(tree.GetGroupItemsUpToDateCounter(o)),
 		}
 	case kind == "Machine":
 		return describe.Replicas{
@@ -155,7 +157,8 @@ func replicasOf(o client.Object) describe.Replicas {
 		return sum(content, paths)
 	}
 	found := describe.Replicas{
-		All: counted("replicas"), Available: counted("availableReplicas"), Ready: counted("readyReplicas"), UpToDate: counted("upToDateReplicas"),
+		All: counted("replicas"), Available: counted("availableReplicas"),
+		Ready: counted("readyReplicas"), UpToDate: counted("upToDateReplicas"),
 	}
 	if desired := counted("desired"); found.All != "" && desired != "" {
 		found.All += "/" + desired

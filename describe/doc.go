@@ -1,9 +1,11 @@
 // Package describe says how a cluster is: what it is made of, what it waits for, and what its lifecycle hooks did.
 //
-// [Read] reads the objects of a cluster and [Tree] makes them one tree of [Node]s. [Write] and [WriteWide] write such a tree, also one of
-// another source: package clusterctl makes one of what clusterctl finds on any management cluster. [Summarize] is a cluster in one line.
+// [Read] reads the objects of a cluster and [Tree] makes them one tree of [Node]s. [Write] and [WriteWide] write such a
+// tree, also one of another source: package clusterctl makes one of what clusterctl finds on any management cluster.
+// [Summarize] is a cluster in one line.
 //
-// [Measure] decides how far a cluster is, [Wait] reports it until all Nodes are Ready, and [WaitDeleted] until the cluster is gone.
+// [Measure] decides how far a cluster is, [Wait] reports it until all Nodes are Ready, and [WaitDeleted] until the
+// cluster is gone.
 //
 // A [Timeline] has the calls of lifecycle hooks and what they hold back; [Follow] reports both as they come.
 //

@@ -15,7 +15,8 @@ import (
 // followPause is between two looks at the journal.
 const followPause = 500 * time.Millisecond
 
-// Entry is what a timeline that is followed shows next: one of a call, a block that has begun, and a block that has ended.
+// Entry is what a timeline that is followed shows next: one of a call, a block that has begun, and a block that has
+// ended.
 type Entry struct {
 	Call    *record.Call
 	Blocked *Blocked
@@ -30,8 +31,8 @@ type GoesOn struct {
 	Ended record.Call `json:"endedBy"`
 }
 
-// Follow shows the calls that read returns and what they block, then each call as it is made, and blocks as they begin and end, until
-// ctx ends, which is no error. A block from before counts only if counts returns true for its call.
+// Follow shows the calls that read returns and what they block, then each call as it is made, and blocks as they begin
+// and end, until ctx ends, which is no error. A block from before counts only if counts returns true for its call.
 func Follow(
 	ctx context.Context, read func() ([]record.Call, error), counts func(record.Call) bool, show func(Entry) error,
 ) error {
@@ -115,16 +116,18 @@ func (e Entry) Text(now time.Time) string {
 	switch {
 	case e.Blocked != nil:
 		b, c := e.Blocked, e.Blocked.Call
-		return fmt.Sprintf("%s  %s/%s is blocked since %s by %s/%s at %s; it goes on when %s\n          emergency exit: %s\n",
-			clock(now), c.Object.Namespace, c.Object.Name, clock(b.Since), c.Extension, c.Handler, c.HookName(), b.GoesOnWhen, b.Unblock)
+		return fmt.Sprintf("%s  %s/%s is blocked since %s by %s/%s at %s; it goes on when %s\n",
+			clock(now), c.Object.Namespace, c.Object.Name, clock(b.Since), c.Extension, c.Handler, c.HookName(), b.GoesOnWhen) +
+			"          emergency exit: " + b.Unblock + "\n"
 	case e.GoesOn != nil:
 		g, c := e.GoesOn, e.GoesOn.Call
-		return fmt.Sprintf("%s  %s/%s goes on: %s/%s held it at %s for %s\n", clock(g.Ended.Time), c.Object.Namespace, c.Object.Name,
-			c.Extension, c.Handler, c.HookName(), g.Ended.Time.Sub(g.Since).Round(time.Second))
+		return fmt.Sprintf("%s  %s/%s goes on: %s/%s held it at %s for %s\n",
+			clock(g.Ended.Time), c.Object.Namespace, c.Object.Name, c.Extension, c.Handler, c.HookName(),
+			g.Ended.Time.Sub(g.Since).Round(time.Second))
 	}
 	c := e.Call
-	return fmt.Sprintf("%s  %-28s %s  %s  %s  %s  %s\n", clock(c.Time), c.HookName(), c.Object.Name, c.Extension+"/"+c.Handler, c.Answer,
-		c.Duration.Round(100*time.Microsecond), text.OneLine(c.Why(), 100))
+	return fmt.Sprintf("%s  %-28s %s  %s  %s  %s  %s\n", clock(c.Time), c.HookName(), c.Object.Name,
+		c.Extension+"/"+c.Handler, c.Answer, c.Duration.Round(100*time.Microsecond), text.OneLine(c.Why(), 100))
 }
 
 func clock(t time.Time) string { return t.Local().Format(time.TimeOnly) }

@@ -12,18 +12,20 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// TestFollow: each call is shown once, and what it blocks or lets go on right after it, also when the journal has forgotten old calls.
+// TestFollow: each call is shown once, and what it blocks or lets go on right after it, also when the journal has
+// forgotten old calls.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := func(hook, handler string, answer record.Answer) record.Call {
 			time.Sleep(time.Second)
 			return record.Call{
-				Time: time.Now(), Hook: "g/v1/" + hook, Extension: "ext", Handler: handler, Answer: answer, Message: "busy",
-				Object: record.Object{Kind: "Cluster", Namespace: "team", Name: "blue"},
+				Time: time.Now(), Hook: "g/v1/" + hook, Extension: "ext", Handler: handler, Answer: answer,
+				Message: "busy", Object: record.Object{Kind: "Cluster", Namespace: "team", Name: "blue"},
 			}
 		}
 		created := call("BeforeClusterCreate", "capacity", record.Success)
-		blocked, again := call("BeforeClusterUpgrade", "window", record.Blocked), call("BeforeClusterUpgrade", "window", record.Blocked)
+		blocked := call("BeforeClusterUpgrade", "window", record.Blocked)
+		again := call("BeforeClusterUpgrade", "window", record.Blocked)
 		passed := call("BeforeClusterUpgrade", "window", record.Success)
 		journal := [][]record.Call{{created, blocked}, {blocked}, {blocked, again}, {again, passed}, {again, passed}}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -68,14 +70,17 @@ func TestFollowStopsWhenNothingCanBeReadOrShown(t *testing.T) {
 		show error
 	}{
 		"the first look fails": {func(int) ([]record.Call, error) { return nil, broken }, nil},
-		"a later look fails":   {func(call int) ([]record.Call, error) { return nil, map[int]error{3: broken}[call] }, nil},
-		"it can't be shown":    {func(int) ([]record.Call, error) { return []record.Call{{}}, nil }, broken},
+		"a later look fails": {
+			func(call int) ([]record.Call, error) { return nil, map[int]error{3: broken}[call] }, nil,
+		},
+		"it can't be shown": {func(int) ([]record.Call, error) { return []record.Call{{}}, nil }, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				looks := 0
 				read := func() ([]record.Call, error) { looks++; return c.read(looks) }
-				if err := Follow(t.Context(), read, none, func(Entry) error { return c.show }); !errors.Is(err, broken) {
+				err := Follow(t.Context(), read, none, func(Entry) error { return c.show })
+				if !errors.Is(err, broken) {
 					t.Errorf("got %v", err)
 				}
 			})

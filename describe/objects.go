@@ -26,7 +26,10 @@ type Objects struct {
 
 // Read reads the objects of a cluster. The error of a Cluster that does not exist is the API server's, unchanged.
 func Read(ctx context.Context, c client.Reader, cluster client.ObjectKey) (Objects, error) {
-	o := Objects{Cluster: &clusterv1.Cluster{}, InfraMachines: map[string]*infrav1.CapstanMachine{}, Hosts: map[string]*infrav1.CapstanHost{}}
+	o := Objects{
+		Cluster: &clusterv1.Cluster{}, InfraMachines: map[string]*infrav1.CapstanMachine{},
+		Hosts: map[string]*infrav1.CapstanHost{},
+	}
 	if err := c.Get(ctx, cluster, o.Cluster); err != nil {
 		return o, err
 	}
@@ -65,5 +68,7 @@ func Read(ctx context.Context, c client.Reader, cluster client.ObjectKey) (Objec
 
 // of selects the objects of a cluster.
 func of(cluster client.ObjectKey) []client.ListOption {
-	return []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}}
+	return []client.ListOption{
+		client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+	}
 }

@@ -45,15 +45,17 @@ type Progress struct {
 func Measure(cluster *clusterv1.Cluster, machines []clusterv1.Machine) Progress {
 	if !cluster.Spec.InfrastructureRef.IsDefined() {
 		detail := "waiting for the topology controller"
-		if c := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); c != nil && c.Status != metav1.ConditionTrue {
+		if c := notTrue(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); c != nil {
 			detail = c.Message
 		}
 		return Progress{StepHooks, text.OneLine(detail, 200)}
 	}
-	if cluster.Spec.ControlPlaneEndpoint.IsZero() || !ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
-		return Progress{StepEndpoint, messageOf(cluster.Status.Conditions, clusterv1.ClusterInfrastructureReadyCondition)}
+	initialization := cluster.Status.Initialization
+	if cluster.Spec.ControlPlaneEndpoint.IsZero() || !ptr.Deref(initialization.InfrastructureProvisioned, false) {
+		detail := messageOf(cluster.Status.Conditions, clusterv1.ClusterInfrastructureReadyCondition)
+		return Progress{StepEndpoint, detail}
 	}
-	if !ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
+	if !ptr.Deref(initialization.ControlPlaneInitialized, false) {
 		return Progress{StepControlPlane, FirstUnready(machines)}
 	}
 	want := topology.Machines(cluster)
@@ -65,14 +67,15 @@ func Measure(cluster *clusterv1.Cluster, machines []clusterv1.Machine) Progress 
 				outdated++
 				continue
 			}
-			if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeReadyCondition) && m.Status.NodeRef.IsDefined() {
+			healthy := meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeReadyCondition)
+			if healthy && m.Status.NodeRef.IsDefined() {
 				ready++
 			}
 		}
 	}
 	if outdated > 0 {
 		detail := fmt.Sprintf("%d of %d machines have %s", live-outdated, want, cluster.Spec.Topology.Version)
-		if c := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); c != nil && c.Status != metav1.ConditionTrue {
+		if c := notTrue(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); c != nil {
 			detail += "; " + c.Message
 		}
 		return Progress{StepNodes, text.OneLine(detail, 200)}
@@ -90,9 +93,10 @@ func FirstUnready(machines []clusterv1.Machine) string {
 			return m.Name + " is being deleted"
 		}
 		for _, kind := range []string{
-			clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineNodeReadyCondition,
+			clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition,
+			clusterv1.MachineNodeReadyCondition,
 		} {
-			if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			if c := notTrue(m.Status.Conditions, kind); c != nil {
 				return text.OneLine(m.Name+": "+c.Message, 160)
 			}
 		}
@@ -108,8 +112,8 @@ func messageOf(list []metav1.Condition, kind string) string {
 	return ""
 }
 
-// Wait calls report with the progress of a cluster, again and again, until all its Nodes are Ready; the last report has no step.
-// ctx bounds the wait: the error then says what the cluster waited for.
+// Wait calls report with the progress of a cluster, again and again, until all its Nodes are Ready; the last report has
+// no step. ctx bounds the wait: the error then says what the cluster waited for.
 func Wait(ctx context.Context, c client.Reader, cluster client.ObjectKey, report func(Progress)) error {
 	last := Progress{Step: StepHooks}
 	err := poll.Until(ctx, func() (bool, error) {

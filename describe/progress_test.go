@@ -27,7 +27,13 @@ func TestMeasure(t *testing.T) {
 	}
 	initialized := func(c *clusterv1.Cluster) { c.Status.Initialization.ControlPlaneInitialized = ptr.To(true) }
 	blocked := func(c *clusterv1.Cluster) {
-		c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, Message: "cluster needs 6 hosts"}}
+		c.Status.Conditions = []metav1.Condition{
+			{
+				Type:    clusterv1.ClusterTopologyReconciledCondition,
+				Status:  metav1.ConditionFalse,
+				Message: "cluster needs 6 hosts",
+			},
+		}
 	}
 	upgraded := func(c *clusterv1.Cluster) { c.Spec.Topology.Version = "v1.36.3" }
 	machine := func(name string, ready bool) clusterv1.Machine {
@@ -37,7 +43,9 @@ func TestMeasure(t *testing.T) {
 			status = metav1.ConditionTrue
 			m.Status.NodeRef = clusterv1.MachineNodeReference{Name: name}
 		}
-		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeReadyCondition, Status: status, Message: "kubelet is starting"}}
+		m.Status.Conditions = []metav1.Condition{
+			{Type: clusterv1.MachineNodeReadyCondition, Status: status, Message: "kubelet is starting"},
+		}
 		return m
 	}
 	deleting := machine("old", true)

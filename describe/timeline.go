@@ -67,11 +67,12 @@ func wayOut(call record.Call) string {
 	case call.Answer == record.Failure:
 		return "a call succeeds: look at the extension; it is tried again by itself"
 	}
-	return fmt.Sprintf("the handler lets it through; it is asked again within %s", max(call.RetryAfter, time.Second).Round(time.Second))
+	again := max(call.RetryAfter, time.Second).Round(time.Second)
+	return fmt.Sprintf("the handler lets it through; it is asked again within %s", again)
 }
 
-// StillAsked reads which clusters and handlers exist. The function that it returns reports whether the cluster of a call is still there,
-// and its handler still asked: nothing else can be held back.
+// StillAsked reads which clusters and handlers exist. The function that it returns reports whether the cluster of a
+// call is still there, and its handler still asked: nothing else can be held back.
 func StillAsked(ctx context.Context, c client.Reader) (func(record.Call) bool, error) {
 	clusters, extensions := &clusterv1.ClusterList{}, &runtimev1.ExtensionConfigList{}
 	if err := errors.Join(c.List(ctx, clusters), c.List(ctx, extensions)); err != nil {
@@ -96,7 +97,8 @@ func stillAsked(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionCo
 	}
 	return func(call record.Call) bool {
 		names, registered := handlers[call.Extension]
-		asked := registered && (len(names) == 0 || slices.Contains(names, call.Handler+"."+call.Extension)) // without names nobody knows yet
+		// Without names nobody knows yet.
+		asked := registered && (len(names) == 0 || slices.Contains(names, call.Handler+"."+call.Extension))
 		return asked && (call.Object.Kind != "Cluster" || there[call.Object])
 	}
 }

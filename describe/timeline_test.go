@@ -35,7 +35,10 @@ func TestBlockedNow(t *testing.T) {
 		}
 		return e
 	}
-	counts := stillAsked([]clusterv1.Cluster{cluster}, []runtimev1.ExtensionConfig{extension("e", "h", "other"), extension("new")})
+	counts := stillAsked(
+		[]clusterv1.Cluster{cluster},
+		[]runtimev1.ExtensionConfig{extension("e", "h", "other"), extension("new")},
+	)
 	for name, c := range map[string]struct {
 		cluster, extension, handler string
 		want                        bool
@@ -48,7 +51,11 @@ func TestBlockedNow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := record.Call{
-				Hook: "g/v1/BeforeClusterDelete", Extension: c.extension, Handler: c.handler, Answer: record.Blocked, Object: record.Object{Kind: "Cluster", Namespace: "team", Name: c.cluster},
+				Hook:      "g/v1/BeforeClusterDelete",
+				Extension: c.extension,
+				Handler:   c.handler,
+				Answer:    record.Blocked,
+				Object:    record.Object{Kind: "Cluster", Namespace: "team", Name: c.cluster},
 			}
 			got := blockedNow([]record.Call{call}, counts)
 			if (len(got) == 1) != c.want {

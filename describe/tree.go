@@ -37,8 +37,10 @@ type Replicas struct {
 // Tree returns the tree of a cluster, from the Cluster down to the hosts.
 func Tree(o Objects) *Node {
 	root := nodeOf("Cluster/"+o.Cluster.Name, o.Cluster.Status.Conditions, clusterv1.ClusterAvailableCondition)
-	for _, kind := range []string{clusterv1.ClusterTopologyReconciledCondition, clusterv1.ClusterRemoteConnectionProbeCondition} {
-		if c := meta.FindStatusCondition(o.Cluster.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+	for _, kind := range []string{
+		clusterv1.ClusterTopologyReconciledCondition, clusterv1.ClusterRemoteConnectionProbeCondition,
+	} {
+		if notTrue(o.Cluster.Status.Conditions, kind) != nil {
 			root.Children = append(root.Children, nodeOf(kind, o.Cluster.Status.Conditions, kind))
 		}
 	}
@@ -50,7 +52,8 @@ func Tree(o Objects) *Node {
 		root.Children = append(root.Children, n)
 	}
 	if o.ControlPlane != nil {
-		n := nodeOf("KubeadmControlPlane/"+o.ControlPlane.Name, o.ControlPlane.Status.Conditions, controlplanev1.KubeadmControlPlaneAvailableCondition)
+		n := nodeOf("KubeadmControlPlane/"+o.ControlPlane.Name, o.ControlPlane.Status.Conditions,
+			controlplanev1.KubeadmControlPlaneAvailableCondition)
 		n.Children = machineNodes(o, func(m *clusterv1.Machine) bool {
 			_, yes := m.Labels[clusterv1.MachineControlPlaneLabel]
 			return yes
@@ -83,7 +86,8 @@ func machineNodes(o Objects, belongs func(*clusterv1.Machine) bool) []*Node {
 			n.Message = m.Spec.Version
 		}
 		if im := o.InfraMachines[m.Spec.InfrastructureRef.Name]; im != nil && n.State != "True" {
-			n.Children = append(n.Children, nodeOf("CapstanMachine/"+im.Name, im.Status.Conditions, infrav1.ReadyCondition))
+			infra := nodeOf("CapstanMachine/"+im.Name, im.Status.Conditions, infrav1.ReadyCondition)
+			n.Children = append(n.Children, infra)
 		}
 		if h := o.Hosts[m.Spec.InfrastructureRef.Name]; h != nil {
 			host := nodeOf("CapstanHost/"+h.Name, h.Status.Conditions, infrav1.ReadyCondition)
@@ -111,4 +115,12 @@ func nodeOf(name string, conditions []metav1.Condition, kind string) *Node {
 		}
 	}
 	return n
+}
+
+// notTrue returns a condition that is there and not True; nil otherwise.
+func notTrue(conditions []metav1.Condition, kind string) *metav1.Condition {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+		return c
+	}
+	return nil
 }

@@ -25,7 +25,8 @@ func blueCluster(step Step) *clusterv1.Cluster {
 	c := topology.Request{Name: blue.Name, Namespace: blue.Namespace, Version: "v1.36.3", ControlPlane: 1}.Cluster()
 	if step == StepHooks {
 		c.Status.Conditions = []metav1.Condition{{
-			Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse, Message: "cluster needs 6 hosts",
+			Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
+			Message: "cluster needs 6 hosts",
 		}}
 		return c
 	}
@@ -86,10 +87,13 @@ func TestWaitGivesUp(t *testing.T) {
 		want, advice string
 	}{
 		"the time is up": {
-			nil, blueCluster(StepHooks), `stopped waiting for cluster blue at "lifecycle hooks let the cluster through": cluster needs 6 hosts`, "--watch",
+			nil, blueCluster(StepHooks),
+			`stopped waiting for cluster blue at "lifecycle hooks let the cluster through": cluster needs 6 hosts`,
+			"--watch",
 		},
 		"the server fails for ever": {
-			func(client.Client, int) error { return errServer }, blueCluster(StepHooks), "watching cluster blue: the server does not answer", "",
+			func(client.Client, int) error { return errServer }, blueCluster(StepHooks),
+			"watching cluster blue: the server does not answer", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +111,9 @@ func TestWaitGivesUp(t *testing.T) {
 
 func TestWaitDeleted(t *testing.T) {
 	deleting := blueCluster("")
-	deleting.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterDeletingCondition, Status: metav1.ConditionTrue, Message: "* 1 Machine"}}
+	deleting.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.ClusterDeletingCondition, Status: metav1.ConditionTrue, Message: "* 1 Machine",
+	}}
 	for name, c := range map[string]struct {
 		gone int // the question before which it is gone
 		want string
@@ -146,7 +152,8 @@ func TestWatch(t *testing.T) {
 			switch get {
 			case 3:
 				return c.Create(t.Context(), &infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
-					Namespace: blue.Namespace, Name: "blue-x", Labels: map[string]string{clusterv1.ClusterNameLabel: blue.Name},
+					Namespace: blue.Namespace, Name: "blue-x",
+					Labels: map[string]string{clusterv1.ClusterNameLabel: blue.Name},
 				}})
 			case 4:
 				return errServer
@@ -159,7 +166,8 @@ func TestWatch(t *testing.T) {
 			t.Error(err)
 		}
 		text := out.String()
-		if strings.Count(text, "Cluster/blue ") != 2 || strings.Count(text, "CapstanCluster/blue-x") != 1 || !strings.HasSuffix(text, "\ncluster blue is gone\n") {
+		if strings.Count(text, "Cluster/blue ") != 2 || strings.Count(text, "CapstanCluster/blue-x") != 1 ||
+			!strings.HasSuffix(text, "\ncluster blue is gone\n") {
 			t.Errorf("written\n%s", text)
 		}
 	})
@@ -174,8 +182,10 @@ func TestRead(t *testing.T) {
 	}
 	other := blueMachine()
 	other.Name, other.Labels = "green-1", map[string]string{clusterv1.ClusterNameLabel: "green"}
-	o, err := Read(t.Context(), world(t, nil, blueCluster(""), blueMachine(), other, host("a", "blue"), host("b", "green")), blue)
-	if err != nil || len(o.Machines) != 1 || o.Machines[0].Name != "blue-1" || len(o.Hosts) != 1 || o.Hosts["a-machine"] == nil || o.Infra != nil {
+	c := world(t, nil, blueCluster(""), blueMachine(), other, host("a", "blue"), host("b", "green"))
+	o, err := Read(t.Context(), c, blue)
+	if err != nil || len(o.Machines) != 1 || o.Machines[0].Name != "blue-1" || len(o.Hosts) != 1 ||
+		o.Hosts["a-machine"] == nil || o.Infra != nil {
 		t.Errorf("got %+v, %v", o, err)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/poll"
 )
 
-// Watch writes the tree of a cluster, with the time, whenever it changes, until the cluster is gone or ctx ends, which is no error.
+// Watch writes the tree of a cluster, with the time, whenever it changes, until the cluster is gone or ctx ends, which
+// is no error.
 func Watch(ctx context.Context, c client.Reader, cluster client.ObjectKey, w io.Writer) error {
 	last := ""
 	err := poll.Until(ctx, func() (bool, error) {

@@ -18,7 +18,8 @@ import (
 
 var errServer = errors.New("the server does not answer")
 
-// world is an API server with objects. before is called with the number of each Get, and may change what there is, or let it fail.
+// world is an API server with objects. before is called with the number of each Get, and may change what there is, or
+// let it fail.
 func world(t *testing.T, before func(c client.Client, get int) error, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -32,7 +33,9 @@ func world(t *testing.T, before func(c client.Client, get int) error, objects ..
 	gets := 0
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	return interceptor.NewClient(inner, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption,
+		) error {
 			gets++
 			if before != nil {
 				if err := before(inner, gets); err != nil {

@@ -17,7 +17,8 @@ func Write(w io.Writer, root *Node) error {
 	return align(w, rows)
 }
 
-// WriteWide writes a tree with the columns of clusterctl: counts, since when, whole messages and more conditions. now is what ages count from.
+// WriteWide writes a tree with the columns of clusterctl: counts, since when, whole messages and more conditions. now
+// is what ages count from.
 func WriteWide(w io.Writer, root *Node, now time.Time) error {
 	rows := [][]string{{"NAME", "REPLICAS", "AVAILABLE", "READY", "UP TO DATE", "STATUS", "REASON", "SINCE", "MESSAGE"}}
 	add := func(stem, message string, cells ...string) {
@@ -30,9 +31,11 @@ func WriteWide(w io.Writer, root *Node, now time.Time) error {
 	}
 	for _, l := range lines(root) {
 		n, r := l.node, l.node.Replicas
-		add(l.stem, n.Message, l.lead+n.Name, r.All, r.Available, r.Ready, r.UpToDate, n.State, n.Reason, since(n.Since, now))
+		add(l.stem, n.Message,
+			l.lead+n.Name, r.All, r.Available, r.Ready, r.UpToDate, n.State, n.Reason, since(n.Since, now))
 		for _, c := range n.Conditions {
-			add(l.stem, strings.TrimSpace(c.Message), l.stem+"  "+c.Type, "", "", "", "", string(c.Status), c.Reason, since(c.LastTransitionTime.Time, now))
+			add(l.stem, strings.TrimSpace(c.Message),
+				l.stem+"  "+c.Type, "", "", "", "", string(c.Status), c.Reason, since(c.LastTransitionTime.Time, now))
 		}
 	}
 	return align(w, rows)

@@ -17,10 +17,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster on local hosts into the home directory, and
-// returns its path. Its server is a relay on loopback, because the cluster's own address is reachable only inside the dock. c is a client
-// of the plane.
-func ClusterKubeconfig(ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster) (path string, err error) {
+// ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster on local hosts into the
+// home directory, and returns its path. Its server is a relay on loopback, because the cluster's own address is
+// reachable only inside the dock. c is a client of the plane.
+func ClusterKubeconfig(
+	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
+) (path string, err error) {
 	dir, err := homeDir(homePath)
 	if err != nil {
 		return "", err
@@ -29,12 +31,14 @@ func ClusterKubeconfig(ctx context.Context, homePath string, c client.Reader, cl
 	secret := &corev1.Secret{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name + "-kubeconfig"}, secret)
 	if apierrors.IsNotFound(err) || (err == nil && endpoint.IsZero()) {
-		return "", hint.Errorf("see how far it is: capstan cluster describe "+name, "cluster %s has no kubeconfig yet", name)
+		return "", hint.Errorf("see how far it is: capstan cluster describe "+name,
+			"cluster %s has no kubeconfig yet", name)
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
 	}
-	relay, err := dock.Connect(string(dir)).EnsureRelay(ctx, RelayName(cluster.Namespace, name), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port))
+	docked, target := dock.Connect(string(dir)), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port)
+	relay, err := docked.EnsureRelay(ctx, RelayName(cluster.Namespace, name), target)
 	if err != nil {
 		return "", hint.Errorf("run: capstan up", "opening a way to cluster %s: %w", name, err)
 	}
@@ -52,7 +56,8 @@ func ClusterKubeconfig(ctx context.Context, homePath string, c client.Reader, cl
 	return path, nil
 }
 
-// throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not for the relay.
+// throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not
+// for the relay.
 func throughRelay(kubeconfig []byte, relay, host string) ([]byte, error) {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {

@@ -26,7 +26,8 @@ func TestThroughRelay(t *testing.T) {
 	if c := config.Clusters["c"]; c.Server != "https://127.0.0.1:41000" || c.TLSServerName != "10.231.16.1" {
 		t.Errorf("got %s with the name %s", c.Server, c.TLSServerName)
 	}
-	if _, err := throughRelay([]byte("{"), "127.0.0.1:41000", "10.231.16.1"); err == nil || !strings.Contains(err.Error(), "parsing it") {
+	_, err = throughRelay([]byte("{"), "127.0.0.1:41000", "10.231.16.1")
+	if err == nil || !strings.Contains(err.Error(), "parsing it") {
 		t.Errorf("half a kubeconfig: %v", err)
 	}
 }

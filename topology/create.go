@@ -24,7 +24,8 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 	}
 	err := c.Create(ctx, r.Cluster())
 	if apierrors.IsAlreadyExists(err) {
-		return hint.Errorf("choose another name, or: capstan cluster describe "+r.Name, "there is a cluster %q already", r.Name)
+		return hint.Errorf("choose another name, or: capstan cluster describe "+r.Name,
+			"there is a cluster %q already", r.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("creating cluster %s: %w", r.Name, err)

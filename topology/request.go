@@ -11,7 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// maxClusterName leaves room for what Cluster API appends to make the names of machines, which have 63 characters at most.
+// maxClusterName leaves room for what Cluster API appends to make the names of machines, which have 63 characters at
+// most.
 const maxClusterName = 40
 
 // Request is the cluster that a user asks for.
@@ -32,10 +33,12 @@ func (r Request) Validate() error {
 	}
 	if len(r.Name) > maxClusterName {
 		return hint.Errorf("choose a shorter name",
-			"the name %q has %d characters; at most %d work, because names of machines are made from it", r.Name, len(r.Name), maxClusterName)
+			"the name %q has %d characters; at most %d work, because names of machines are made from it",
+			r.Name, len(r.Name), maxClusterName)
 	}
 	if r.ControlPlane < 1 {
-		return hint.Errorf("use 1, or 3 for high availability", "--control-plane %d: a cluster needs a control plane", r.ControlPlane)
+		return hint.Errorf("use 1, or 3 for high availability",
+			"--control-plane %d: a cluster needs a control plane", r.ControlPlane)
 	}
 	if r.ControlPlane%2 == 0 {
 		return hint.Errorf(fmt.Sprintf("use %d or %d", r.ControlPlane-1, r.ControlPlane+1),

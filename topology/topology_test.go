@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,16 +54,22 @@ func TestCreate(t *testing.T) {
 		change       func(*Request)
 		want, advice string
 	}{
-		"there is one":          {func(*Request) {}, `there is a cluster "demo" already`, "choose another name"},
-		"no such class":         {func(r *Request) { r.Name, r.Class = "next", "other" }, `no ClusterClass "other"`, "classes that exist: local"},
-		"too few hosts":         {func(r *Request) { r.Name, r.Workers = "next", 3 }, "needs 4 hosts and the inventory of namespace team has 3", "--hosts 4"},
+		"there is one": {func(*Request) {}, `there is a cluster "demo" already`, "choose another name"},
+		"no such class": {
+			func(r *Request) { r.Name, r.Class = "next", "other" }, `no ClusterClass "other"`, "classes that exist: local",
+		},
+		"too few hosts": {
+			func(r *Request) { r.Name, r.Workers = "next", 3 },
+			"needs 4 hosts and the inventory of namespace team has 3", "--hosts 4",
+		},
 		"what is refused there": {func(r *Request) { r.Name = "Next" }, "does not work", "lower-case"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := demo
 			change.change(&r)
 			err := Create(t.Context(), c, r)
-			if err == nil || !strings.Contains(err.Error(), change.want) || !strings.Contains(hint.Of(err), change.advice) {
+			if err == nil || !strings.Contains(err.Error(), change.want) ||
+				!strings.Contains(hint.Of(err), change.advice) {
 				t.Errorf("got %v with hint %q", err, hint.Of(err))
 			}
 		})
@@ -73,24 +78,28 @@ func TestCreate(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	c := server(t, 5, demo.Cluster())
-	want, err := Scale(t.Context(), c, stored(t, c), Size{Workers: ptr.To[int32](4)})
+	want, err := Scale(t.Context(), c, stored(t, c), Size{Workers: n(4)})
 	if err != nil || want.Workers != 4 || want.ControlPlane != 1 || Machines(stored(t, c)) != 5 {
 		t.Fatalf("got %+v, %v, and %d machines", want, err, Machines(stored(t, c)))
 	}
-	if _, err := Scale(t.Context(), c, stored(t, c), Size{ControlPlane: ptr.To[int32](3)}); err == nil || Machines(stored(t, c)) != 5 {
+	_, err = Scale(t.Context(), c, stored(t, c), Size{ControlPlane: n(3)})
+	if err == nil || Machines(stored(t, c)) != 5 {
 		t.Errorf("got %v, and %d machines", err, Machines(stored(t, c)))
 	}
 }
 
 func TestUpgrade(t *testing.T) {
 	c := server(t, 3, demo.Cluster())
-	if err := Upgrade(t.Context(), c, stored(t, c), "v1.38.0"); err == nil || stored(t, c).Spec.Topology.Version != "v1.36.0" {
-		t.Errorf("got %v and %s", err, stored(t, c).Spec.Topology.Version)
+	err := Upgrade(t.Context(), c, stored(t, c), "v1.38.0")
+	if got := stored(t, c).Spec.Topology.Version; err == nil || got != "v1.36.0" {
+		t.Errorf("got %v and %s", err, got)
 	}
-	if err := Upgrade(t.Context(), c, stored(t, c), "v1.36.3"); err != nil || stored(t, c).Spec.Topology.Version != "v1.36.3" {
-		t.Errorf("got %v and %s", err, stored(t, c).Spec.Topology.Version)
+	err = Upgrade(t.Context(), c, stored(t, c), "v1.36.3")
+	if got := stored(t, c).Spec.Topology.Version; err != nil || got != "v1.36.3" {
+		t.Errorf("got %v and %s", err, got)
 	}
-	if err := Upgrade(t.Context(), c, &clusterv1.Cluster{}, "v1.36.3"); err == nil || !strings.Contains(err.Error(), "has no topology") {
+	err = Upgrade(t.Context(), c, &clusterv1.Cluster{}, "v1.36.3")
+	if err == nil || !strings.Contains(err.Error(), "has no topology") {
 		t.Errorf("got %v", err)
 	}
 }

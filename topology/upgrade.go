@@ -11,11 +11,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Upgrade changes the Kubernetes version of a cluster, as read from the API server before, to one that [CheckUpgrade] lets through.
+// Upgrade changes the Kubernetes version of a cluster, as read from the API server before, to one that [CheckUpgrade]
+// lets through.
 func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, version string) error {
 	topology := &cluster.Spec.Topology
 	if !topology.IsDefined() {
-		return hint.Errorf("change the version of its KubeadmControlPlane and MachineDeployments", "cluster %s has no topology", cluster.Name)
+		return hint.Errorf("change the version of its KubeadmControlPlane and MachineDeployments",
+			"cluster %s has no topology", cluster.Name)
 	}
 	if err := CheckUpgrade(topology.Version, version); err != nil {
 		return err
@@ -37,7 +39,8 @@ func CheckUpgrade(from, to string) error {
 	}
 	switch {
 	case wanted.LessThan(old):
-		return hint.Errorf("make a new cluster of that version", "the cluster runs %s; Kubernetes does not go back to %s", from, to)
+		return hint.Errorf("make a new cluster of that version",
+			"the cluster runs %s; Kubernetes does not go back to %s", from, to)
 	case wanted.Major() != old.Major() || wanted.Minor() > old.Minor()+1:
 		return hint.Errorf(fmt.Sprintf("go to a v%d.%d release first", old.Major(), old.Minor()+1),
 			"from %s to %s is more than one minor release", from, to)

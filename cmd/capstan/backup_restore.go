@@ -35,7 +35,8 @@ docs/backup.md says how it is done on owned hosts.`,
 				return err
 			}
 			if !yes {
-				return hint("to do it, add --yes", "cluster %s would go back to %s (%s): all that was changed since is lost",
+				return hint("to do it, add --yes",
+					"cluster %s would go back to %s (%s): all that was changed since is lost",
 					args[0], r.Manifest.Name, r.Manifest.Time.Local().Format(time.DateTime))
 			}
 			return a.restore(ctx, args[0], r)
@@ -87,7 +88,8 @@ func (a *app) restore(ctx context.Context, cluster string, r *restore.Restore) e
 	if orphansErr == nil {
 		next := []string{"capstan kubectl --cluster " + cluster + " get nodes"}
 		for _, m := range orphans {
-			next = append(next, "capstan kubectl delete machine "+m+"   # younger than the backup: the cluster does not know its Node")
+			next = append(next, "capstan kubectl delete machine "+m+
+				"   # younger than the backup: the cluster does not know its Node")
 		}
 		a.next(next...)
 	}

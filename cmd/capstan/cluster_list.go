@@ -33,10 +33,13 @@ func (a *app) clusterListCommand() *cobra.Command {
 				cells := make([][]string, 0, len(rows))
 				for _, r := range rows {
 					cells = append(cells, []string{
-						r.Name, dash(r.Phase), r.Available, r.ControlPlane, r.Workers, dash(r.Version), dash(r.Endpoint), age(r.Created), r.Message,
+						r.Name, dash(r.Phase), r.Available, r.ControlPlane, r.Workers, dash(r.Version),
+						dash(r.Endpoint), age(r.Created), r.Message,
 					})
 				}
-				return a.table([]string{"NAME", "PHASE", "AVAILABLE", "CONTROL PLANE", "WORKERS", "VERSION", "ENDPOINT", "AGE", "MESSAGE"}, cells)
+				return a.table([]string{
+					"NAME", "PHASE", "AVAILABLE", "CONTROL PLANE", "WORKERS", "VERSION", "ENDPOINT", "AGE", "MESSAGE",
+				}, cells)
 			})
 		},
 	}

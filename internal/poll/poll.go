@@ -11,12 +11,14 @@ import (
 const (
 	// pause is the time between two questions.
 	pause = 250 * time.Millisecond
-	// maxFailures is how many questions in a row may fail. The management plane may restart meanwhile, so some failures are normal.
+	// maxFailures is how many questions in a row may fail. The management plane may restart meanwhile, so some failures
+	// are normal.
 	maxFailures = 40
 )
 
-// Until calls done at once and then four times a second. It returns done's error when done returns true, done's last error
-// when done fails forty times in a row, and ctx's error when ctx ends. An error that makes waiting pointless comes with true.
+// Until calls done at once and then four times a second. It returns done's error when done returns true, done's last
+// error when done fails forty times in a row, and ctx's error when ctx ends. An error that makes waiting pointless
+// comes with true.
 func Until(ctx context.Context, done func() (bool, error)) error {
 	failures := 0
 	return wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {

@@ -46,7 +46,8 @@ func TestUntilAsksOnceWhenTheContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	calls := 0
-	if err := Until(ctx, func() (bool, error) { calls++; return false, nil }); !errors.Is(err, context.Canceled) || calls != 1 {
+	err := Until(ctx, func() (bool, error) { calls++; return false, nil })
+	if !errors.Is(err, context.Canceled) || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }

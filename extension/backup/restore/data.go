@@ -38,7 +38,10 @@ func (r *Restore) Data(ctx context.Context) (kept string, err error) {
 	}{
 		{"snapshot read", func(func(string)) error { return r.options.Store.Fetch(ctx, r.Manifest, snapshot) }},
 		{"control plane stopped", func(detail func(string)) error { return r.stop(ctx, detail) }},
-		{"data replaced on " + first, func(func(string)) (err error) { kept, err = r.replace(ctx, first, snapshot); return err }},
+		{"data replaced on " + first, func(func(string)) (err error) {
+			kept, err = r.replace(ctx, first, snapshot)
+			return err
+		}},
 		{"control plane answers", func(detail func(string)) error { return r.start(ctx, first, detail) }},
 	}
 	for _, step := range steps {

@@ -20,7 +20,9 @@ func restoreOn(hosts *fakeHosts) *Restore {
 	cluster := &clusterv1.Cluster{}
 	cluster.Name = "blue"
 	return &Restore{
-		Plan: Plan{Hosts: []Host{{Name: "b", Member: true}, {Name: "a", Member: true}, {Name: "d", Member: true}, {Name: "c"}}},
+		Plan: Plan{
+			Hosts: []Host{{Name: "b", Member: true}, {Name: "a", Member: true}, {Name: "d", Member: true}, {Name: "c"}},
+		},
 		options: Options{
 			Cluster: cluster, Hosts: hosts, Store: fakeStore{},
 			Step: func(_ string, do func(func(string)) error) error { return do(func(string) {}) },
@@ -47,8 +49,8 @@ func whole(f *fakeHosts) error {
 	return nil
 }
 
-// TestDataConverges: each operation on a host fails in turn, before or after its work. What is left is safe: never do two members run with
-// different data, nor one without any. Repeating it ends as if nothing had failed.
+// TestDataConverges: each operation on a host fails in turn, before or after its work. What is left is safe: never do
+// two members run with different data, nor one without any. Repeating it ends as if nothing had failed.
 func TestDataConverges(t *testing.T) {
 	calm := newFakeHosts("a", "b", "d")
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +68,8 @@ func TestDataConverges(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					hosts := newFakeHosts("a", "b", "d")
 					hosts.fail, hosts.half = fail+1, half
-					if _, err := restoreOn(hosts).Data(t.Context()); !errors.Is(err, errFake) || !strings.Contains(err.Error(), "cluster blue") {
+					_, err := restoreOn(hosts).Data(t.Context())
+					if !errors.Is(err, errFake) || !strings.Contains(err.Error(), "cluster blue") {
 						t.Fatalf("error %v", err)
 					}
 					first := strings.HasPrefix(calm.log[fail], "start")
@@ -97,7 +100,8 @@ func TestDataLeavesNothingRunningWithoutData(t *testing.T) {
 		hosts := newFakeHosts("a", "b", "d")
 		hosts.fail, hosts.err = 4, fmt.Errorf("%w: no space", member.ErrWithoutData)
 		_, err := restoreOn(hosts).Data(t.Context())
-		if !errors.Is(err, member.ErrWithoutData) || !strings.Contains(hint.Of(err), "old data back on host b") || hosts.anyRunning() {
+		if !errors.Is(err, member.ErrWithoutData) || !strings.Contains(hint.Of(err), "old data back on host b") ||
+			hosts.anyRunning() {
 			t.Errorf("error %v, hint %q, running: %v", err, hint.Of(err), hosts.running)
 		}
 	})

@@ -11,7 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/extension/backup/member"
 )
 
-// fakeHosts are control plane hosts in memory. Operation number fail of all fails, after half of its work is done if half is set.
+// fakeHosts are control plane hosts in memory. Operation number fail of all fails, after half of its work is done if
+// half is set.
 type fakeHosts struct {
 	running map[string]bool
 	data    map[string]string

@@ -12,16 +12,18 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Hosts does on hosts what a restore needs. A host is named by its CapstanHost. Each operation can be repeated, whether it failed, was
-// interrupted or succeeded.
+// Hosts does on hosts what a restore needs. A host is named by its CapstanHost. Each operation can be repeated, whether
+// it failed, was interrupted or succeeded.
 type Hosts interface {
-	// Member reports whether etcd is set up on a host, running or stopped. An error says that the files of the host can't be reached.
+	// Member reports whether etcd is set up on a host, running or stopped. An error says that the files of the host
+	// can't be reached.
 	Member(ctx context.Context, host string) (bool, error)
-	// Stop stops the static pods of etcd and the API server and returns when nobody has the data open. ctx bounds it. After an error Start
-	// undoes it.
+	// Stop stops the static pods of etcd and the API server and returns when nobody has the data open. ctx bounds it.
+	// After an error Start undoes it.
 	Stop(ctx context.Context, host string) error
-	// Replace replaces the data of a stopped member by that of a snapshot, a file on this machine, and returns the path on the host where
-	// the old data is kept. After an error the member has its old data, unless the error is [member.ErrWithoutData].
+	// Replace replaces the data of a stopped member by that of a snapshot, a file on this machine, and returns the path
+	// on the host where the old data is kept. After an error the member has its old data, unless the error is
+	// [member.ErrWithoutData].
 	Replace(ctx context.Context, host, snapshot string) (kept string, err error)
 	// Start starts both pods again, with the data that is there. It does not wait for them.
 	Start(ctx context.Context, host string) error
@@ -39,7 +41,8 @@ type Directories struct {
 func (d Directories) Member(_ context.Context, host string) (bool, error) {
 	root := d.Root(host)
 	if _, err := os.Stat(root); err != nil {
-		return false, hint.Errorf("docs/backup.md says how it is done on owned hosts", "host %s is not a local one: its files are not here", host)
+		return false, hint.Errorf("docs/backup.md says how it is done on owned hosts",
+			"host %s is not a local one: its files are not here", host)
 	}
 	_, err := member.Read(root)
 	if errors.Is(err, member.ErrNone) {

@@ -34,10 +34,14 @@ func controlPlaneFiles(t *testing.T, root string, joined bool) {
 	}
 }
 
-// TestRestoreBeginsAgain: the data goes to a host with etcd whose machine stays, whatever its name; and if it can't be replaced there, etcd runs on all hosts as before.
+// TestRestoreBeginsAgain: the data goes to a host with etcd whose machine stays, whatever its name; and if it can't be
+// replaced there, etcd runs on all hosts as before.
 func TestRestoreBeginsAgain(t *testing.T) {
 	home := t.TempDir()
-	d := Directories{Root: func(host string) string { return filepath.Join(home, host) }, Tool: backup.Tool{Path: "/there/is/none"}}
+	d := Directories{
+		Root: func(host string) string { return filepath.Join(home, host) },
+		Tool: backup.Tool{Path: "/there/is/none"},
+	}
 	members := map[string]bool{}
 	var hosts []infrav1.CapstanHost
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -53,7 +57,9 @@ func TestRestoreBeginsAgain(t *testing.T) {
 	leaving := clusterv1.Machine{}
 	now := metav1.Now()
 	leaving.DeletionTimestamp, leaving.Spec.InfrastructureRef.Name = &now, "m-b"
-	plan, err := Decide(World{Cluster: &clusterv1.Cluster{}, Hosts: hosts, Machines: []clusterv1.Machine{leaving}, Members: members})
+	plan, err := Decide(
+		World{Cluster: &clusterv1.Cluster{}, Hosts: hosts, Machines: []clusterv1.Machine{leaving}, Members: members},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +83,8 @@ func TestRestoreBeginsAgain(t *testing.T) {
 
 func TestFilesThatAreNotHere(t *testing.T) {
 	d := Directories{Root: func(string) string { return filepath.Join(t.TempDir(), "none") }}
-	if _, err := d.Member(t.Context(), "owned"); err == nil || !strings.Contains(err.Error(), "host owned is not a local one") || hint.Of(err) == "" {
+	_, err := d.Member(t.Context(), "owned")
+	if err == nil || !strings.Contains(err.Error(), "host owned is not a local one") || hint.Of(err) == "" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,10 +16,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/poll"
 )
 
-// ReplaceOthers deletes the machines whose members were left out, and waits for those that their owner makes, which join the one that was
-// restored.
+// ReplaceOthers deletes the machines whose members were left out, and waits for those that their owner makes, which
+// join the one that was restored.
 func (r *Restore) ReplaceOthers(ctx context.Context) error {
-	err := r.options.Step("other control plane machines replaced", func(detail func(string)) error { return r.replaceOthers(ctx, detail) })
+	err := r.options.Step("other control plane machines replaced", func(detail func(string)) error {
+		return r.replaceOthers(ctx, detail)
+	})
 	if err != nil {
 		return fmt.Errorf("cluster %s has its data, and not all of its control plane: %w", r.options.Cluster.Name, err)
 	}
@@ -58,13 +60,15 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 		return last == "", nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return hint.Errorf("it goes on in the background; see: capstan cluster describe "+r.options.Cluster.Name+" --watch",
+		see := "capstan cluster describe " + r.options.Cluster.Name + " --watch"
+		return hint.Errorf("it goes on in the background; see: "+see,
 			"stopped waiting for the other control plane machines: %s", last)
 	}
 	return err
 }
 
-// Orphans returns the names of machines whose Nodes the restored cluster does not know: they were made after the backup.
+// Orphans returns the names of machines whose Nodes the restored cluster does not know: they were made after the
+// backup.
 func (r *Restore) Orphans(ctx context.Context) ([]string, error) {
 	nodes, err := r.nodes(ctx)
 	if err != nil {
@@ -76,7 +80,8 @@ func (r *Restore) Orphans(ctx context.Context) ([]string, error) {
 	}
 	var orphans []string
 	for _, m := range machines {
-		if m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero() && !slices.Contains(nodes, m.Status.NodeRef.Name) {
+		node := m.Status.NodeRef
+		if node.IsDefined() && m.DeletionTimestamp.IsZero() && !slices.Contains(nodes, node.Name) {
 			orphans = append(orphans, m.Name)
 		}
 	}
@@ -91,7 +96,8 @@ func incomplete(machines []clusterv1.Machine) bool {
 	})
 }
 
-// missing says what a control plane of this many machines waits for until it is whole without those that are left; empty if for nothing.
+// missing says what a control plane of this many machines waits for until it is whole without those that are left;
+// empty if for nothing.
 func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) string {
 	ready := 0
 	var pending []clusterv1.Machine
@@ -102,7 +108,8 @@ func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) st
 		if left[m.UID] {
 			return m.Name + " is being deleted"
 		}
-		if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeReadyCondition) && m.DeletionTimestamp.IsZero() {
+		healthy := meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineNodeReadyCondition)
+		if healthy && m.DeletionTimestamp.IsZero() {
 			ready++
 		} else {
 			pending = append(pending, m)

@@ -19,7 +19,9 @@ func TestAControlPlaneIsWholeAgain(t *testing.T) {
 		if ready {
 			status = metav1.ConditionTrue
 		}
-		m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineNodeReadyCondition, Status: status, Message: "Node is not there"}}
+		m.Status.Conditions = []metav1.Condition{
+			{Type: clusterv1.MachineNodeReadyCondition, Status: status, Message: "Node is not there"},
+		}
 		return m
 	}
 	left := map[types.UID]bool{"old-1": true, "old-2": true}

@@ -48,7 +48,9 @@ func Decide(w World) (Plan, error) {
 		leaving := slices.ContainsFunc(w.Machines, func(m clusterv1.Machine) bool {
 			return m.Spec.InfrastructureRef.Name == h.Spec.Claim.Machine && !m.DeletionTimestamp.IsZero()
 		})
-		p.Hosts = append(p.Hosts, Host{Name: h.Name, Machine: h.Spec.Claim.Machine, Member: w.Members[h.Name], Leaving: leaving})
+		p.Hosts = append(p.Hosts, Host{
+			Name: h.Name, Machine: h.Spec.Claim.Machine, Member: w.Members[h.Name], Leaving: leaving,
+		})
 	}
 	slices.SortStableFunc(p.Hosts, func(a, b Host) int { return a.rank() - b.rank() })
 	return p, p.possible(w.Cluster)
@@ -72,7 +74,8 @@ func (p Plan) possible(cluster *clusterv1.Cluster) error {
 	case !cluster.DeletionTimestamp.IsZero():
 		return hint.Errorf(describe, "cluster %s is being deleted", cluster.Name)
 	case ptr.Deref(cluster.Spec.Paused, false):
-		return hint.Errorf(`resume it: capstan kubectl patch cluster `+cluster.Name+` --type merge -p '{"spec":{"paused":null}}'`,
+		resume := "capstan kubectl patch cluster " + cluster.Name + ` --type merge -p '{"spec":{"paused":null}}'`
+		return hint.Errorf("resume it: "+resume,
 			"cluster %s is paused: control plane machines would not be replaced", cluster.Name)
 	case len(p.Hosts) == 0:
 		return hint.Errorf(describe, "cluster %s has no control plane host", cluster.Name)

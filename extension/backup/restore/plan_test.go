@@ -40,8 +40,12 @@ func TestControlPlaneHosts(t *testing.T) {
 		return h
 	}
 	got := controlPlaneHosts([]infrav1.CapstanHost{
-		host("c", "blue", true, false), host("a", "blue", true, false), host("b", "blue", false, false), host("d", "green", true, false),
-		host("e", "blue", true, true), {},
+		host("c", "blue", true, false),
+		host("a", "blue", true, false),
+		host("b", "blue", false, false),
+		host("d", "green", true, false),
+		host("e", "blue", true, true),
+		{},
 	}, "blue")
 	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" {
 		t.Errorf("got %v", got)
@@ -76,7 +80,8 @@ func TestDecide(t *testing.T) {
 			}
 			c.world.Cluster = cluster
 			p, err := Decide(c.world)
-			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || hint.Of(err) == "") {
+			if (err == nil) != (c.want == "") ||
+				err != nil && (!strings.Contains(err.Error(), c.want) || hint.Of(err) == "") {
 				t.Errorf("got %v, want %q and a hint", err, c.want)
 			}
 			if err == nil && p.First() != (Host{Name: "a", Machine: "m-a", Member: true}) {

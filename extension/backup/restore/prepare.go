@@ -66,7 +66,8 @@ func Prepare(ctx context.Context, o Options) (*Restore, error) {
 		o.Note(fmt.Sprint("Left out: ", err))
 	}
 	if r.Manifest, err = choose(all, o.Backup); err != nil {
-		return nil, hint.Errorf("see: capstan backup list "+o.Cluster.Name, "restoring cluster %s: %w", o.Cluster.Name, err)
+		return nil, hint.Errorf("see: capstan backup list "+o.Cluster.Name,
+			"restoring cluster %s: %w", o.Cluster.Name, err)
 	}
 	access, err := o.Access(ctx)
 	if err != nil {
@@ -117,7 +118,8 @@ func (r *Restore) look(ctx context.Context) (World, error) {
 func (r *Restore) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	cluster := r.options.Cluster
-	err := r.options.Plane.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	err := r.options.Plane.List(ctx, list,
+		client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}

@@ -63,8 +63,12 @@ func options(t *testing.T) Options {
 	cluster.Namespace, cluster.Name, cluster.Spec.ControlPlaneRef.Name = "team", "blue", "blue-cp"
 	hosts := newFakeHosts("a", "b", "d")
 	return Options{
-		Plane: plane(t, interceptor.Funcs{}), Cluster: cluster, Hosts: hosts,
-		Store: fakeStore{manifest: backup.Manifest{Name: "monday", Cluster: "blue", Authorities: map[string]string{"etcd": "1234"}}},
+		Plane:   plane(t, interceptor.Funcs{}),
+		Cluster: cluster,
+		Hosts:   hosts,
+		Store: fakeStore{
+			manifest: backup.Manifest{Name: "monday", Cluster: "blue", Authorities: map[string]string{"etcd": "1234"}},
+		},
 		Access: func(context.Context) (*backup.Access, error) {
 			return &backup.Access{Config: &rest.Config{}, Fingerprints: map[string]string{"etcd": "1234"}}, nil
 		},
@@ -94,7 +98,8 @@ func TestPrepare(t *testing.T) {
 			o.Note = func(text string) { note = text }
 			c.change(&o)
 			r, err := Prepare(t.Context(), o)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || note != c.note {
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) ||
+				note != c.note {
 				t.Fatalf("got %v, note %q; want %q, %q", err, note, c.want, c.note)
 			}
 			if err == nil && (r.Plan.First().Name != "a" || len(r.Plan.Hosts) != 3 || r.replicas != 3) {
@@ -130,7 +135,8 @@ func TestReplaceOthersConverges(t *testing.T) {
 					t.Fatal(err)
 				}
 				err = r.ReplaceOthers(t.Context())
-				if (err == nil) != (fail == 0) || err != nil && !strings.Contains(err.Error(), "has its data, and not all of its control plane: deleting machine") {
+				const failed = "has its data, and not all of its control plane: deleting machine"
+				if (err == nil) != (fail == 0) || err != nil && !strings.Contains(err.Error(), failed) {
 					t.Fatalf("error %v", err)
 				}
 				if err := r.ReplaceOthers(t.Context()); err != nil {
@@ -160,7 +166,8 @@ func TestReplaceOthersGivesUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err = r.ReplaceOthers(ctx)
-		if err == nil || !strings.Contains(err.Error(), "1 of 3; waiting for machines") || !strings.Contains(hint.Of(err), "cluster describe blue --watch") {
+		if err == nil || !strings.Contains(err.Error(), "1 of 3; waiting for machines") ||
+			!strings.Contains(hint.Of(err), "cluster describe blue --watch") {
 			t.Errorf("got %v with hint %q", err, hint.Of(err))
 		}
 	})
