@@ -174,7 +174,7 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 			t.Errorf("the target has %d reports and %d heartbeats", there.Reports, there.Beats)
 		}
 		unharmed(t, id)
-		// The offer is taken back while the agent is away.
+		// The offer is called off while the agent is away.
 		stop(t, agent)
 		h.api.Change(func() { h.api.Silent, h.api.Host.Annotations, h.api.Offer = false, nil, nil })
 		agent = h.start(t, "")

@@ -34,8 +34,8 @@ type Host struct {
 	Local bool
 	// Log gets the output of commands and what is worth knowing.
 	Log *command.Log
-	// Originals keep files as they were.
-	Originals *undo.Keeper
+	// Undo keeps files as they were.
+	Undo *undo.Keeper
 	// Notes remember the rest; a journal.
 	Notes undo.Notes
 }

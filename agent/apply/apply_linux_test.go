@@ -36,7 +36,7 @@ func newHost(t *testing.T) *Host {
 			t.Logf("log:\n%s", data)
 		}
 	})
-	return &Host{Log: log, Notes: j, Originals: &undo.Keeper{Dir: filepath.Join(j.Dir(), "originals"), Notes: j}}
+	return &Host{Log: log, Notes: j, Undo: &undo.Keeper{Dir: filepath.Join(j.Dir(), "originals"), Notes: j}}
 }
 
 func read(t *testing.T, path string) string {
@@ -89,7 +89,7 @@ func filesAreTheSame(t *testing.T) {
 	if link, err := os.Readlink(path("link")); err != nil || link != "old" {
 		t.Errorf("the link was replaced: %q, %v", link, err)
 	}
-	if err := h.Originals.Restore(); err != nil {
+	if err := h.Undo.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	if read(t, path("old")) != "before" || read(t, path("log")) != "first\n" {

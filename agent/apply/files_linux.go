@@ -36,13 +36,13 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Originals.MakeDir(filepath.Dir(path)); err != nil {
+	if err := h.Undo.MakeDir(filepath.Dir(path)); err != nil {
 		return fault.New(err, "its folder can't be made")
 	}
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return fault.New(nil, "there is something at its path that is not a file")
 	}
-	if err := h.Originals.Keep(path); err != nil {
+	if err := h.Undo.Keep(path); err != nil {
 		return fault.New(err, "the file that is there can't be kept to put it back later")
 	}
 	if f.Append {

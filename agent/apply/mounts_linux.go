@@ -54,7 +54,7 @@ func (h *Host) mount(ctx context.Context, m cloudconfig.Mount) error {
 		}
 		return nil
 	}
-	if err := h.Originals.MakeDir(m.Point); err != nil {
+	if err := h.Undo.MakeDir(m.Point); err != nil {
 		return fault.New(err, "making the mount point")
 	}
 	point, err := filepath.EvalSymlinks(m.Point)

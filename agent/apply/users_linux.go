@@ -122,7 +122,7 @@ func (h *Host) home(account *user.User, keys []string) error {
 		return nil
 	}
 	if _, err := os.Stat(account.HomeDir); errors.Is(err, fs.ErrNotExist) {
-		if err := h.Originals.MakeDir(account.HomeDir); err != nil {
+		if err := h.Undo.MakeDir(account.HomeDir); err != nil {
 			return fault.New(err, "making its home")
 		}
 		if err := errors.Join(h.chown(account.HomeDir, uid, gid), os.Chmod(account.HomeDir, 0o750)); err != nil {
@@ -145,7 +145,7 @@ func (h *Host) home(account *user.User, keys []string) error {
 		return fault.New(err, "reading its keys")
 	}
 	content := addLines(string(old), keys)
-	err = h.Originals.MakeDir(dir)
+	err = h.Undo.MakeDir(dir)
 	if err == nil {
 		err = h.file("keys "+account.Username, cloudconfig.File{Path: path, Content: []byte(content), Owner: account.Uid, Group: account.Gid, Mode: 0o600})
 	}

@@ -31,8 +31,8 @@ const LogPath = "/var/log/capstan/bootstrap.log"
 // LogLimit bounds each of the log's two files, in bytes.
 const LogLimit = 4 << 20
 
-// OriginalsDir is the folder, in the journal's, of files as they were before.
-const OriginalsDir = "originals"
+// UndoDir is the directory, in that of the journal, of files as they were before. Hosts in the field have it by this name.
+const UndoDir = "originals"
 
 // keyData is the note with the fingerprint of the data.
 const keyData = "data"
@@ -209,7 +209,7 @@ func (b *Bootstrap) steps(c *cloudconfig.Config) []step {
 func (b *Bootstrap) host() *apply.Host {
 	return &apply.Host{
 		Local: b.Local, Log: b.Log, Notes: b.Journal,
-		Originals: &undo.Keeper{Dir: filepath.Join(b.Journal.Dir(), OriginalsDir), Notes: b.Journal},
+		Undo: &undo.Keeper{Dir: filepath.Join(b.Journal.Dir(), UndoDir), Notes: b.Journal},
 	}
 }
 

@@ -165,11 +165,11 @@ func (c *Cleaner) ofMachine(p proc.Process) bool {
 
 // restoreFiles puts files back as they were before the bootstrap.
 func (c *Cleaner) restoreFiles(context.Context) error {
-	return c.originals().Restore()
+	return c.undo().Restore()
 }
 
-func (c *Cleaner) originals() *undo.Keeper {
-	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.OriginalsDir), Notes: c.Journal}
+func (c *Cleaner) undo() *undo.Keeper {
+	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.UndoDir), Notes: c.Journal}
 }
 
 // deleteFolders deletes the folders of a machine. A folder under which something is still mounted is left: what is mounted there may be

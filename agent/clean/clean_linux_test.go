@@ -171,7 +171,7 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 		if err := os.WriteFile("/etc/motd", []byte("before"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.originals().Keep("/etc/motd"); err != nil {
+		if err := c.undo().Keep("/etc/motd"); err != nil {
 			t.Fatal(err)
 		}
 		touch(t, "/run/other")
@@ -244,7 +244,7 @@ func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		host := &apply.Host{Log: c.Log, Notes: c.Journal, Originals: c.originals()}
+		host := &apply.Host{Log: c.Log, Notes: c.Journal, Undo: c.undo()}
 		if err := host.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: "/srv/machine", Type: "ext4"}}); err != nil {
 			t.Fatal(err)
 		}

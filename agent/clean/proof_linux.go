@@ -91,12 +91,12 @@ func (c *Cleaner) files(context.Context) ([]string, error) {
 			left = append(left, "path "+folder)
 		}
 	}
-	for _, path := range c.originals().Made() {
+	for _, path := range c.undo().Made() {
 		if exists(path) && !underRemoved(path) {
 			left = append(left, "path "+path)
 		}
 	}
-	changed, err := c.originals().Changed()
+	changed, err := c.undo().Changed()
 	if err != nil {
 		return nil, err
 	}
