@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/hint"
 )
@@ -16,7 +18,8 @@ import (
 // rebootLimit bounds a reboot.
 const rebootLimit = time.Minute
 
-// BootstrapLog opens what the bootstrap of a local host printed. The caller closes it.
+// BootstrapLog opens what the bootstrap of a local host printed. The host can put anything in its place: what is not a
+// regular file below its root directory is refused. The caller closes it, and cleans the text for a terminal.
 func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	dir, err := homeDir(homePath)
 	if err != nil {
@@ -25,13 +28,35 @@ func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	if host != filepath.Base(host) || host == ".." || host == "." {
 		return nil, hint.Errorf("see: capstan host list", "%q is not the name of a host", host)
 	}
-	file, err := os.Open(filepath.Join(dir.HostRoot(host), "var", "log", "capstan", "bootstrap.log"))
+	file, err := openBelow(dir.HostRoot(host), filepath.Join("var", "log", "capstan", "bootstrap.log"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hint.Errorf("see which hosts there are and what they do: capstan host list",
 			"host %s has no bootstrap output: it is not a local host, or it has not run its bootstrap data", host)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the output of host %s: %w", host, err)
+	}
+	return file, nil
+}
+
+// openBelow opens a regular file below root, without following links out of it and without waiting for the writer of a pipe.
+func openBelow(root, path string) (*os.File, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	file, err := r.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
 	return file, nil
 }

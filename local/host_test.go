@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/hint"
@@ -36,6 +38,60 @@ func TestBootstrapLog(t *testing.T) {
 		if _, err := BootstrapLog(home, host); err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
 			t.Errorf("host %q: error %v, want one with %q and a hint", host, err, want)
 		}
+	}
+}
+
+// TestBootstrapLogStaysBelowTheHost: what a host puts in the place of its log reads nothing of the machine and waits for
+// nobody.
+func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(secret, []byte("root:secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, attack := range map[string]func(log string) error{
+		"an absolute link": func(log string) error { return os.Symlink(secret, log) },
+		"a relative link": func(log string) error {
+			to, err := filepath.Rel(filepath.Dir(log), secret)
+			return errors.Join(err, os.Symlink(to, log))
+		},
+		"a link in place of a directory": func(log string) error {
+			return errors.Join(os.Remove(filepath.Dir(log)), os.Rename(secret, filepath.Join(filepath.Dir(secret), "bootstrap.log")),
+				os.Symlink(filepath.Dir(secret), filepath.Dir(log)))
+		},
+		"a pipe":      func(log string) error { return syscall.Mkfifo(log, 0o600) },
+		"a directory": func(log string) error { return os.Mkdir(log, 0o700) },
+		"a socket": func(log string) error {
+			fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+			return errors.Join(err, syscall.Bind(fd, &syscall.SockaddrUnix{Name: log}), syscall.Close(fd))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, err := os.MkdirTemp("", "h") // short: the path of a socket has a limit
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(home)
+			log := filepath.Join(home, "dock", "hosts", "host-01", "root", "var", "log", "capstan", "bootstrap.log")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o700), attack(log)); err != nil {
+				t.Fatal(err)
+			}
+			opened := make(chan error, 1)
+			go func() {
+				file, err := BootstrapLog(home, "host-01")
+				if err == nil {
+					file.Close()
+				}
+				opened <- err
+			}()
+			select {
+			case err := <-opened:
+				if err == nil {
+					t.Error("it was opened")
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("it waits for the host")
+			}
+		})
 	}
 }
 

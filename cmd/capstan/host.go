@@ -58,12 +58,13 @@ func (a *app) hostLogsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "logs NAME", Short: "Print what the bootstrap of a local host printed", Args: cobra.ExactArgs(1),
 		Example: "  capstan host logs host-01",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := local.BootstrapLog(string(a.home), args[0])
 			if err != nil {
 				return err
 			}
 			defer log.Close()
+			defer context.AfterFunc(cmd.Context(), func() { log.Close() })() // the host decides how long it is
 			_, err = io.Copy(a.out, log)
 			return err
 		},

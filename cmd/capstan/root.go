@@ -15,6 +15,7 @@ import (
 	hints "github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/home"
 	"github.com/capstan-dev/capstan/internal/steps"
+	"github.com/capstan-dev/capstan/internal/text"
 	"github.com/capstan-dev/capstan/local"
 )
 
@@ -31,6 +32,7 @@ type app struct {
 	in        io.Reader
 	out       io.Writer // results
 	err       io.Writer // progress and everything else
+	terminal  io.Writer // err, for what redraws a line
 	home      home.Dir
 	bin       home.Binaries
 }
@@ -46,19 +48,20 @@ func run(program string, args []string, in io.Reader, out, errOut io.Writer) int
 	if filepath.Base(program) == "kubectl" {
 		args = append([]string{"kubectl"}, args...)
 	}
-	a := &app{in: in, out: out, err: errOut}
+	// Names, messages and conditions come from tenants, hosts and extensions: none of them may drive the user's terminal.
+	a := &app{in: in, out: text.Writer(out), err: text.Writer(errOut), terminal: errOut}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(errOut, "Error: %v\n", err)
+	fmt.Fprintf(a.err, "Error: %v\n", err)
 	if advice := hints.Of(err); advice != "" {
-		fmt.Fprintf(errOut, "Hint: %s\n", advice)
+		fmt.Fprintf(a.err, "Hint: %s\n", advice)
 	}
 	return 1
 }
@@ -107,7 +110,12 @@ func (a *app) rootCommand() *cobra.Command {
 }
 
 // steps returns a printer of progress on stderr.
-func (a *app) steps() *steps.Printer { return steps.New(a.err) }
+func (a *app) steps() *steps.Printer {
+	if a.terminal != nil {
+		return steps.New(a.terminal)
+	}
+	return steps.New(a.err)
+}
 
 // progress returns a receiver of the events of package local that prints them on stderr.
 func (a *app) progress() local.Progress {

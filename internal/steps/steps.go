@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/internal/text"
 )
 
 // Printer prints steps. The zero value is not usable; make one with New.
@@ -54,7 +56,7 @@ func (p *Printer) Start(name string) {
 	if p.name != "" {
 		p.end("✓")
 	}
-	p.name, p.detail, p.started = name, "", p.now()
+	p.name, p.detail, p.started = text.Clean(name), "", p.now()
 	if p.terminal {
 		p.draw()
 	}
@@ -62,6 +64,7 @@ func (p *Printer) Start(name string) {
 
 // Detail says what the current step waits for. Repeating the same words prints nothing.
 func (p *Printer) Detail(detail string) {
+	detail = text.Clean(detail)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.name == "" || detail == p.detail {
