@@ -2,7 +2,7 @@
 //
 // [Read] reads the objects of a cluster and [Tree] makes them one tree of [Node]s. [Write] and [WriteWide] write such a
 // tree, also one of another source: package clusterctl makes one of what clusterctl finds on any management cluster.
-// [Summarize] is a cluster in one line.
+// [Summarize] is a cluster in one line, and [Find] answers a name that is wrong with those that exist.
 //
 // [Measure] decides how far a cluster is, [Wait] reports it until all Nodes are Ready, and [WaitDeleted] until the
 // cluster is gone.

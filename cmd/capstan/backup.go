@@ -183,10 +183,10 @@ func (a *app) backupAccess(ctx context.Context, cluster string) (*backup.Access,
 }
 
 func (a *app) backupTool() (backup.Tool, error) {
-	bundles := a.bin.Bundles()
-	if len(bundles) == 0 {
-		return backup.Tool{}, hint("run: make build", "no Kubernetes bundle is built in %s/bundles", a.bin)
+	version, err := a.versionOrNewest("")
+	if err != nil {
+		return backup.Tool{}, err
 	}
-	path, err := a.bin.Kube(bundles[0])
+	path, err := a.bin.Kube(version)
 	return backup.Tool{Path: path}, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -42,29 +41,4 @@ func (a *app) clusterKubeconfig(ctx context.Context, name string) (string, error
 		return "", err
 	}
 	return local.ClusterKubeconfig(ctx, string(a.home), c, cluster)
-}
-
-// newPrefix begins the names of files that are being written.
-const newPrefix = ".new-"
-
-// writeSecret writes a file with mode 0600 by renaming, so that nobody sees half of it.
-func writeSecret(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), newPrefix+"*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(temp.Name())
-	}
-	return err
 }

@@ -69,15 +69,5 @@ func dash(s string) string {
 	return s
 }
 
-// condition returns the condition of a type, or nil.
-func condition(list []metav1.Condition, kind string) *metav1.Condition {
-	for i := range list {
-		if list[i].Type == kind {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
 // oneLine shortens a message to one line of at most n runes.
 func oneLine(s string, n int) string { return text.OneLine(s, n) }
