@@ -15,7 +15,6 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/supervise"
 	"github.com/capstan-dev/capstan/dock/unit"
-	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
@@ -182,9 +181,7 @@ var errStopped = errors.New("it was stopped before it was started again")
 
 func (s *service) loop(r *run, u *unit.Unit) {
 	defer s.m.running.Done()
-	pauses := backoff.Backoff{
-		First: max(u.RestartPause, 10*time.Millisecond), Max: max(u.RestartPause, maxRestartDelay), Free: freeRestarts,
-	}
+	pauses := restartPauses(u)
 	for {
 		began := time.Now()
 		a := r.attempt // only this goroutine replaces it

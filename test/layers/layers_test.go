@@ -16,11 +16,10 @@ const module = "github.com/capstan-dev/capstan"
 var allowed = map[string][]string{
 	"api":        {},
 	"runtime":    {},
-	"contract":   {},
 	"internal":   {},
 	"templates":  {},
 	"config":     {},
-	"provider":   {"api", "contract"},
+	"provider":   {"api"},
 	"agent":      {"api", "internal"},
 	"extension":  {"runtime", "api", "describe", "internal"},
 	"plane":      {"api", "provider", "runtime", "internal", "templates", "config"},
@@ -30,8 +29,8 @@ var allowed = map[string][]string{
 	"describe":   {"api", "runtime", "topology", "internal"},
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
 	"local":      {"plane", "dock", "provider", "extension", "runtime", "api", "templates", "internal"},
-	"cmd":        {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"test":       {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "contract", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"cmd":        {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"test":       {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"hack":       {"local", "release"},
 }
 
