@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,24 +28,56 @@ func TestMain(m *testing.M) {
 // "cluster" waits for the cluster "demo" in that.
 // UPDATE=1 in the environment writes the outputs that "cmp" compares anew.
 func TestScripts(t *testing.T) {
-	shared := &sharedPlane{capstan: besideBuiltBinaries(t)}
+	shared := &sharedPlane{capstan: besideBuiltBinaries(t), work: shortDirectory(t)}
 	t.Cleanup(func() { shared.end(t) })
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+	all, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	together := slices.DeleteFunc(all, func(file string) bool { return slices.Contains(alone, filepath.Base(file)) })
+	t.Run("together", func(t *testing.T) { testscript.Run(t, shared.params(t, together...)) })
+	for _, file := range alone {
+		t.Run("alone", func(t *testing.T) {
+			testscript.Run(t, shared.params(t, filepath.Join("testdata", "script", file)))
+		})
+	}
+}
+
+// alone are the scripts that change the shared cluster or end the plane. They run one by one after all others, in
+// this order.
+var alone = []string{"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "down.txtar"}
+
+// params are those of a run of scripts.
+func (s *sharedPlane) params(t *testing.T, files ...string) testscript.Params {
+	t.Helper()
+	sdk, err := filepath.Abs(filepath.Join("..", "..", "runtime"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := exec.Command("go", "env", "GOMODCACHE", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches := strings.Fields(string(modules))
+	return testscript.Params{
+		Files:               files,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
-		WorkdirRoot:         t.TempDir(), // testscript leaves one of its own behind when not all scripts run
+		WorkdirRoot:         s.work,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			home := filepath.Join(env.WorkDir, "h")
 			env.Setenv("CAPSTAN_HOME", home)
-			env.Setenv("CAPSTAN", shared.capstan)
+			env.Setenv("CAPSTAN", s.capstan)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "user"))
+			env.Setenv("SDK", sdk)
 			env.Setenv("GOPROXY", "off")
+			env.Setenv("GOMODCACHE", caches[0])
+			env.Setenv("GOCACHE", caches[1])
 			// A script that fails must not leave its own plane behind.
 			env.Defer(func() {
 				if _, err := os.Stat(filepath.Join(home, "dock")); err == nil {
-					if out, err := command(context.Background(), shared.capstan, home, "down", "--delete"); err != nil {
+					if out, err := command(context.Background(), s.capstan, home, "down", "--delete"); err != nil {
 						t.Errorf("ending the plane in %s: %v\n%s", home, err, out)
 					}
 				}
@@ -55,11 +88,22 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"plane":      shared.use,
-			"cluster":    shared.useCluster,
+			"plane":      s.use,
+			"cluster":    s.useCluster,
+			"extension":  func(ts *testscript.TestScript, _ bool, _ []string) { useExtension(t, ts) },
 			"eventually": eventually,
 		},
-	})
+	}
+}
+
+// useExtension serves the extension of extensionUnderTest, until the scripts have ended. Its URL is $EXTENSION, the
+// authority of its certificate is in ca.crt.
+func useExtension(t *testing.T, ts *testscript.TestScript) {
+	url, ca := extensionUnderTest(t)
+	ts.Setenv("EXTENSION", url)
+	data, err := os.ReadFile(ca)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("ca.crt"), data, 0o600))
 }
 
 // besideBuiltBinaries puts what "make build" has built beside the capstan that scripts run, where that looks for it.
@@ -90,6 +134,21 @@ func besideBuiltBinaries(t *testing.T) string {
 	return capstan
 }
 
+// shortDirectory is like t.TempDir, with a path that is short enough for unix sockets some directories below.
+func shortDirectory(t *testing.T) string {
+	t.Helper()
+	directory, err := os.MkdirTemp("", "cli-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(directory); err != nil {
+			t.Error(err)
+		}
+	})
+	return directory
+}
+
 // command runs capstan with a home directory, outside of scripts, and returns all that it prints.
 func command(ctx context.Context, capstan, home string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -104,11 +163,13 @@ func command(ctx context.Context, capstan, home string, args ...string) (string,
 // sharedPlane is the management plane of all scripts, started by the first one that needs it.
 type sharedPlane struct {
 	capstan string // path of the binary
+	work    string // where the directories of all scripts are
 	home    string // "" until it is started
 
 	started, clustered       sync.Once
 	startError, clusterError error
 	startOutput              string
+	clusterOutput            string
 }
 
 // hosts is the size of the shared inventory.
@@ -131,21 +192,20 @@ func (s *sharedPlane) use(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("started"), []byte(s.startOutput), 0o600))
 }
 
-// useCluster waits until the shared cluster is there: demo, with one control plane machine and one worker.
+// useCluster waits until the shared cluster is there: demo, with one control plane machine and one worker; "created" is
+// what its creation has printed.
 func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: cluster")
 	}
 	s.use(ts, false, nil)
 	s.clustered.Do(func() {
-		out, err := command(context.Background(), s.capstan, s.home, "cluster", "create", "demo", "--workers", "1")
-		if err != nil {
-			s.clusterError = fmt.Errorf("%w\n%s", err, out)
-		}
+		s.clusterOutput, s.clusterError = command(context.Background(), s.capstan, s.home, "cluster", "create", "demo", "--workers", "1")
 	})
 	if s.clusterError != nil {
-		ts.Fatalf("the shared cluster: %v", s.clusterError)
+		ts.Fatalf("the shared cluster: %v\n%s", s.clusterError, s.clusterOutput)
 	}
+	ts.Check(os.WriteFile(ts.MkAbs("created"), []byte(s.clusterOutput), 0o600))
 }
 
 // end removes the plane and requires that nothing of it is left.
