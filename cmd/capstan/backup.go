@@ -71,7 +71,10 @@ func (a *app) backupListCommand() *cobra.Command {
 	var format string
 	var place backupPlace
 	cmd := &cobra.Command{
-		Use: "list [CLUSTER]", Aliases: []string{"ls"}, Short: "List the backups, oldest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeCluster,
+		Use:               "list [CLUSTER]",
+		Aliases:           []string{"ls"},
+		Short:             "List the backups, oldest first",
+		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			namespace, name := "", ""
 			if len(args) == 1 {
@@ -115,7 +118,7 @@ func (a *app) backupCreateCommand() *cobra.Command {
 	var timeout time.Duration
 	var keep int
 	cmd := &cobra.Command{
-		Use: "create CLUSTER", Short: "Take a backup now, and verify it", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCluster,
+		Use: "create CLUSTER", Short: "Take a backup now, and verify it", ValidArgsFunction: a.completeCluster,
 		Example: "  capstan backup create demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

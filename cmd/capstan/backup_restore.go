@@ -17,7 +17,8 @@ func (a *app) backupRestoreCommand() *cobra.Command {
 	var timeout time.Duration
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "restore CLUSTER [BACKUP]", Short: "Put a backup (the newest, if none is named) back into a cluster on local hosts", Args: cobra.RangeArgs(1, 2),
+		Use:   "restore CLUSTER [BACKUP]",
+		Short: "Put a backup (the newest, if none is named) back into a cluster on local hosts",
 		Long: `Put a backup back into a running cluster on local hosts. All that has changed in the cluster since then is lost; the API server is away for a while.
 One control plane host gets the data, and keeps the old beside it. Other control plane machines are deleted, and made again by their owner.
 docs/backup.md says how it is done on owned hosts.`,

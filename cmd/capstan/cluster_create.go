@@ -21,7 +21,6 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 		Example: `  capstan cluster create demo
   capstan cluster create ha --control-plane 3 --workers 2
   capstan cluster create demo --dry-run -o yaml | capstan kubectl apply -f -`,
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			r.Name, r.Namespace = args[0], a.namespace
 			if r.Version, err = a.versionOrNewest(r.Version); err != nil {

@@ -12,7 +12,7 @@ import (
 func (a *app) clusterDeleteCommand() *cobra.Command {
 	var wait waiting
 	cmd := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a cluster and wait until its hosts are clean", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Short: "Delete a cluster and wait until its hosts are clean",
 		Example:           "  capstan cluster delete demo",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

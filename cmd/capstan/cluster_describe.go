@@ -10,7 +10,8 @@ func (a *app) clusterDescribeCommand() *cobra.Command {
 	var watch bool
 	var format string
 	cmd := &cobra.Command{
-		Use: "describe NAME", Short: "Show a cluster as a tree: machines, hosts, conditions, and the hooks that were called", Args: cobra.ExactArgs(1),
+		Use:               "describe NAME",
+		Short:             "Show a cluster as a tree: machines, hosts, conditions, and the hooks that were called",
 		Example:           "  capstan cluster describe demo\n  capstan cluster describe demo --watch",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

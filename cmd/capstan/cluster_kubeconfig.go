@@ -12,7 +12,7 @@ import (
 
 func (a *app) clusterKubeconfigCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "kubeconfig NAME", Short: "Print a kubeconfig with which this machine reaches a cluster", Args: cobra.ExactArgs(1),
+		Use: "kubeconfig NAME", Short: "Print a kubeconfig with which this machine reaches a cluster",
 		Example:           "  capstan cluster kubeconfig demo > demo.kubeconfig",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

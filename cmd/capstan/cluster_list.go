@@ -11,7 +11,7 @@ import (
 func (a *app) clusterListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the clusters", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the clusters",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {

@@ -14,7 +14,7 @@ func (a *app) clusterScaleCommand() *cobra.Command {
 	var controlPlane, workers int32
 	var wait waiting
 	cmd := &cobra.Command{
-		Use: "scale NAME", Short: "Change the number of control plane machines or workers, and wait", Args: cobra.ExactArgs(1),
+		Use: "scale NAME", Short: "Change the number of control plane machines or workers, and wait",
 		Example:           "  capstan cluster scale demo --workers 3\n  capstan cluster scale demo --control-plane 3",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

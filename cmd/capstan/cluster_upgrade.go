@@ -13,7 +13,7 @@ func (a *app) clusterUpgradeCommand() *cobra.Command {
 	var version string
 	var wait waiting
 	cmd := &cobra.Command{
-		Use: "upgrade NAME", Short: "Change the Kubernetes version of a cluster, machine by machine, and wait", Args: cobra.ExactArgs(1),
+		Use: "upgrade NAME", Short: "Change the Kubernetes version of a cluster, machine by machine, and wait",
 		Long: `Changes the Kubernetes version of a cluster: control plane first, then workers, each machine replaced by one of the new version.
 The lifecycle hooks around each part are called; a hook that blocks stands in what is shown here.`,
 		Example:           "  capstan cluster upgrade demo --kubernetes-version v1.36.3",

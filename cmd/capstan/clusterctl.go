@@ -110,7 +110,6 @@ func (a *app) clusterctlAlphaCommand(t *target) *cobra.Command {
 	for _, verb := range clusterctl.Rollouts {
 		rollout.AddCommand(&cobra.Command{
 			Use: verb + " KIND/NAME...", Short: verb + " the rollout of MachineDeployments and KubeadmControlPlanes",
-			Args:    cobra.MinimumNArgs(1),
 			Example: "  capstan clusterctl alpha rollout " + verb + " machinedeployment/blue-md-0",
 			RunE: a.onCluster(t, false, func(ctx context.Context, c *clusterctl.Client, args []string) error {
 				return c.Rollout(ctx, verb, a.namespace, args)
@@ -123,7 +122,7 @@ func (a *app) clusterctlAlphaCommand(t *target) *cobra.Command {
 func (a *app) clusterctlGetCommand(t *target) *cobra.Command {
 	get := &cobra.Command{Use: "get", Short: "Get what belongs to a cluster"}
 	get.AddCommand(&cobra.Command{
-		Use: "kubeconfig NAME", Short: "Print a kubeconfig of a cluster", Args: cobra.ExactArgs(1),
+		Use: "kubeconfig NAME", Short: "Print a kubeconfig of a cluster",
 		ValidArgsFunction: a.completeCluster,
 		Example:           "  capstan clusterctl get kubeconfig demo > demo.kubeconfig",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -10,7 +10,6 @@ func (a *app) clusterctlDeleteCommand(t *target) *cobra.Command {
 	var r clusterctl.Removal
 	cmd := &cobra.Command{
 		Use: "delete", Short: "Remove providers, and with --include-crd their definitions and all objects of them",
-		Args: cobra.NoArgs,
 	}
 	providers := addProviderFlags(cmd)
 	f := cmd.Flags()

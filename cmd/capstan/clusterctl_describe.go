@@ -15,7 +15,7 @@ import (
 func (a *app) clusterctlDescribeCommand(t *target) *cobra.Command {
 	o := upstream.DescribeClusterOptions{AddTemplateVirtualNode: true}
 	cmd := &cobra.Command{
-		Use: "cluster NAME", Short: "Show a cluster as a tree", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCluster,
+		Use: "cluster NAME", Short: "Show a cluster as a tree", ValidArgsFunction: a.completeCluster,
 		Long: `Show a cluster as a tree, as clusterctl does, on any management cluster.
 
 capstan cluster describe also shows hosts and lifecycle hooks.`,

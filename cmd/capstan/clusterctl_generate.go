@@ -20,7 +20,7 @@ func (a *app) clusterctlGenerateClusterCommand(t *target) *cobra.Command {
 	var path string
 	var controlPlane, workers int64
 	cmd := &cobra.Command{
-		Use: "cluster NAME", Short: "Generate the YAML of a cluster from a template", Args: cobra.ExactArgs(1),
+		Use: "cluster NAME", Short: "Generate the YAML of a cluster from a template",
 		Example: `  capstan clusterctl generate cluster blue --kubernetes-version v1.36.3 --worker-machine-count 2 | capstan kubectl apply -f -
   capstan clusterctl generate cluster blue --flavor external --list-variables`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,7 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 	var i clusterctl.Installation
 	var binaries []string
 	cmd := &cobra.Command{
-		Use: "init", Short: "Install providers; what is a part of the management plane is there already", Args: cobra.NoArgs,
+		Use: "init", Short: "Install providers; what is a part of the management plane is there already",
 		Example: `  capstan clusterctl init --infrastructure capstan
   capstan clusterctl init --infrastructure docker --provider-binary docker=/opt/capd --wait-providers
   capstan clusterctl init --kubeconfig other.kubeconfig --config clusterctl.yaml --infrastructure capstan`,
@@ -54,7 +54,6 @@ func (a *app) clusterctlInitCommand(t *target) *cobra.Command {
 func (a *app) clusterctlListImagesCommand(t *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list-images", Short: "List the container images that providers need, and install nothing",
-		Args: cobra.NoArgs,
 	}
 	providers := addProviderFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

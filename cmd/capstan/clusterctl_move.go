@@ -39,7 +39,7 @@ func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 	var save, restore string
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "move", Short: "Move the clusters of a namespace to another management cluster", Args: cobra.NoArgs,
+		Use: "move", Short: "Move the clusters of a namespace to another management cluster",
 		Long: `Move the clusters of a namespace, with all that belongs to them, to another management cluster that has the same providers.
 
 The agents of the hosts are handed over first, and go along; the machines on the hosts don't notice. Local hosts can't move: they are processes of this plane.`,
@@ -118,7 +118,7 @@ func (a *app) openMove(cmd *cobra.Command, t *target, d *destination) (*clusterc
 
 func (a *app) clusterctlMovePrepareCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
-		Use: "prepare", Short: "Hand over the agents of the hosts, for a move by clusterctl itself", Args: cobra.NoArgs,
+		Use: "prepare", Short: "Hand over the agents of the hosts, for a move by clusterctl itself",
 		Long: `Offer the management cluster that the clusters of a namespace are going to move to, to the agents of the claimed
 hosts, and wait until each has proved that it can work there.
 Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doesn't.`,
@@ -139,7 +139,7 @@ Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doe
 
 func (a *app) clusterctlMoveCallOffCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
-		Use: "call-off", Short: "Call off the hand-over of the agents of the hosts", Args: cobra.NoArgs,
+		Use: "call-off", Short: "Call off the hand-over of the agents of the hosts",
 		Long: `Call off the offers to the agents of the hosts of a namespace, remove what was made for them in the target, and wait
 until they have forgotten it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

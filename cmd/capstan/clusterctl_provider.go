@@ -11,7 +11,7 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 	var raw, describe bool
 	var path string
 	cmd := &cobra.Command{
-		Use: "provider", Short: "Generate the YAML of a provider", Args: cobra.NoArgs,
+		Use: "provider", Short: "Generate the YAML of a provider",
 		Example: `  capstan clusterctl generate provider --infrastructure capstan > components.yaml
   capstan clusterctl generate provider --infrastructure capstan --describe`,
 	}

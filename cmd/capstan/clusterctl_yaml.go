@@ -16,7 +16,7 @@ func (a *app) clusterctlGenerateYAMLCommand(t *target) *cobra.Command {
 	var o upstream.ProcessYAMLOptions
 	var from string
 	cmd := &cobra.Command{
-		Use: "yaml", Short: "Replace the variables of a YAML", Args: cobra.NoArgs,
+		Use: "yaml", Short: "Replace the variables of a YAML",
 		Example: `  capstan clusterctl generate yaml --from cluster-template.yaml
   capstan clusterctl generate yaml --list-variables < cluster-template.yaml`,
 		RunE: a.onCluster(t, true, func(ctx context.Context, c *clusterctl.Client, _ []string) error {
@@ -68,7 +68,7 @@ func (a *app) writeYAML(text func() ([]byte, error), path string) error {
 func (a *app) clusterctlConvertCommand(t *target) *cobra.Command {
 	var version, path string
 	cmd := &cobra.Command{
-		Use: "convert [FILE]", Short: "Convert Cluster API's objects to another API version; experimental upstream", Args: cobra.MaximumNArgs(1),
+		Use: "convert [FILE]", Short: "Convert Cluster API's objects to another API version; experimental upstream",
 		Example: "  capstan clusterctl convert cluster.yaml -o converted.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := clusterctl.MayConvertTo(version); err != nil {

@@ -13,7 +13,6 @@ func (a *app) downCommand() *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use: "down", Short: "End the management plane and all local hosts; keep their data unless --delete",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := local.Down(cmd.Context(), local.DownOptions{Home: string(a.home), Delete: remove, Progress: a.progress()})
 			var none *local.NoPlaneError

@@ -27,7 +27,7 @@ type hookCall struct {
 func (a *app) hookCallCommand() *cobra.Command {
 	var call hookCall
 	cmd := &cobra.Command{
-		Use: "call HOOK", Short: "Call a hook once and see who answers what, and how fast", Args: cobra.ExactArgs(1),
+		Use: "call HOOK", Short: "Call a hook once and see who answers what, and how fast",
 		Long: `Call the handlers of a hook with one request, as Cluster API would, and print their answers.
 
 The request is made from a Cluster of the management plane (--cluster), from one in a file (-f, - for the input), or from a sample. The handlers are those

@@ -16,7 +16,7 @@ func (a *app) hookTestCommand() *cobra.Command {
 	var settings map[string]string
 	var only []string
 	cmd := &cobra.Command{
-		Use: "test URL", Short: "Check an extension, written in whatever language, against the contract", Args: cobra.ExactArgs(1),
+		Use: "test URL", Short: "Check an extension, written in whatever language, against the contract",
 		Long: `Check a running extension: that discovery is valid, that handlers answer in time, the same for the same, and to many calls at once, and that they refuse
 what is malformed, too large, or of another version. The URL is the one that an ExtensionConfig would have.
 

@@ -25,7 +25,7 @@ type hookLint struct {
 func (a *app) hookLintCommand() *cobra.Command {
 	var flags hookLint
 	cmd := &cobra.Command{
-		Use: "lint [MODULE[@VERSION]] PACKAGE", Short: "Check that a change of hooks breaks no extension", Args: cobra.RangeArgs(1, 2),
+		Use: "lint [MODULE[@VERSION]] PACKAGE", Short: "Check that a change of hooks breaks no extension",
 		Long: `Compare the hooks that a Go package declares with a lock file in git, or with another release, and say what breaks the rules of the Runtime SDK: a hook, a field
 or a value of an enumeration that was removed, a type that changed, also inside embedded types, a required field that is new, a hook that blocks now or no longer, a
 deprecated version that goes too early.

@@ -16,7 +16,7 @@ import (
 func (a *app) hookListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the hooks that exist, and who handles them", Args: cobra.NoArgs,
+		Use: "list", Short: "List the hooks that exist, and who handles them",
 		Long: `List the hooks of Cluster API: their version, whether an extension can hold back what they are about, since which release they exist, and which
 handlers of installed extensions they call. Without a management plane the handlers are left out.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

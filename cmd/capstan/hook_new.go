@@ -11,7 +11,8 @@ import (
 func (a *app) hookNewCommand() *cobra.Command {
 	var options scaffold.Options
 	cmd := &cobra.Command{
-		Use: "new DIRECTORY", Short: "Start a project for an extension: it builds, passes its own tests, can be deployed", Args: cobra.ExactArgs(1),
+		Use:     "new DIRECTORY",
+		Short:   "Start a project for an extension: it builds, passes its own tests, can be deployed",
 		Example: `  capstan hook new quota --module example.org/quota`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if options.SDKVersion == "" && options.SDKDirectory == "" {

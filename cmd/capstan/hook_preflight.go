@@ -24,7 +24,8 @@ type hookPreflight struct {
 func (a *app) hookPreflightCommand() *cobra.Command {
 	var preflight hookPreflight
 	cmd := &cobra.Command{
-		Use: "preflight --from VERSION --to VERSION", Short: "Say which installed extensions an upgrade of Cluster API would break", Args: cobra.NoArgs,
+		Use:   "preflight --from VERSION --to VERSION",
+		Short: "Say which installed extensions an upgrade of Cluster API would break",
 		Long: `Compare the hooks of two releases of Cluster API, and say for each handler of the installed extensions what the upgrade means. The extensions are those of the
 management plane, or the ExtensionConfigs in a file, with their status: kubectl get extensionconfigs -o yaml.
 

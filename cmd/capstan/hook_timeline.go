@@ -38,7 +38,8 @@ func (a *app) hookTimelineCommand() *cobra.Command {
 	var format string
 	var watch bool
 	cmd := &cobra.Command{
-		Use: "timeline [CLUSTER]", Short: "List the calls (when, hook, extension, answer, duration), and what is blocked now", Args: cobra.MaximumNArgs(1),
+		Use:   "timeline [CLUSTER]",
+		Short: "List the calls (when, hook, extension, answer, duration), and what is blocked now",
 		Long: `List the calls of hooks, oldest first, and what is blocked now: since when, by whom, and why. The journal outlives restarts and is bounded: the
 oldest calls are forgotten. With --watch it goes on with each call as it is made, and says when a block begins and ends; with -o json each is a line: a call, or an
 object with the field "blocked" or "goesOn".`,

@@ -19,7 +19,8 @@ func (a *app) hookUnblockCommand() *cobra.Command {
 	var extension, reason string
 	var duration time.Duration
 	cmd := &cobra.Command{
-		Use: "unblock CLUSTER HOOK", Short: "Let a cluster through a hook that blocks it, once: an emergency exit, which everybody sees", Args: cobra.ExactArgs(2),
+		Use:   "unblock CLUSTER HOOK",
+		Short: "Let a cluster through a hook that blocks it, once: an emergency exit, which everybody sees",
 		Long: `Let a cluster through a hook that handlers hold it back at, because they ask for more time or because they fail. It works once, for this hook, for what the cluster's
 spec is now. Who did it and why is in the timeline and in a Warning Event of the cluster. What the handlers would have made sure of is not made sure of: a backup for example is not taken.`,
 		Example: `  capstan hook unblock demo BeforeClusterUpgrade --reason "security fix, can't wait for Saturday"

@@ -12,7 +12,7 @@ func TestUnblockIsRefused(t *testing.T) {
 		"needs a reason":         {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", " "},
 		"1h0m0s at most":         {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x", "--for", "2h"},
 		"no management plane":    {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x"},
-		"HOOK is missing":       {"hook", "unblock", "blue", "--reason", "x"},
+		"HOOK is missing":        {"hook", "unblock", "blue", "--reason", "x"},
 		"more than nothing, and": {"hook", "unblock", "blue", "BeforeClusterUpgrade", "--reason", "x", "--for", "0s"},
 	} {
 		if code, _, errOut := capstan(t, "", args...); code == 0 || !strings.Contains(errOut, want) {

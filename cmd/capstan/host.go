@@ -26,7 +26,6 @@ func (a *app) hostListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -56,7 +55,7 @@ func (a *app) hostListCommand() *cobra.Command {
 
 func (a *app) hostLogsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "logs NAME", Short: "Print what the bootstrap of a local host printed", Args: cobra.ExactArgs(1),
+		Use: "logs NAME", Short: "Print what the bootstrap of a local host printed",
 		Example: "  capstan host logs host-01",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := local.BootstrapLog(string(a.home), args[0])
@@ -73,7 +72,7 @@ func (a *app) hostLogsCommand() *cobra.Command {
 
 func (a *app) hostRebootCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "reboot NAME", Short: "Reboot a local host", Args: cobra.ExactArgs(1),
+		Use: "reboot NAME", Short: "Reboot a local host",
 		Long:    `Powers a local host off in good order and on again, with the disk it has. Its node comes back by itself.`,
 		Example: "  capstan host reboot host-01",
 		ValidArgsFunction: a.completeHost(func(ctx context.Context) ([]string, error) {
@@ -92,7 +91,7 @@ func (a *app) hostRebootCommand() *cobra.Command {
 
 func (a *app) hostAbandonCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "abandon NAME", Short: "Let the machine go that waits for a dead host", Args: cobra.ExactArgs(1),
+		Use: "abandon NAME", Short: "Let the machine go that waits for a dead host",
 		Long: `A deleted machine is gone when the agent has cleaned its host. The agent of a computer that has died for good never will: with this command you say
 that you know, and the machine goes without it. See to it that the computer does not run on, for it would still run its node.
 

@@ -14,7 +14,7 @@ import (
 func (a *app) planeCommand() *cobra.Command {
 	o := inside.Options{Version: clusterctl.Version(version)}
 	cmd := &cobra.Command{
-		Use: "plane", Short: "Run the management plane in this process (started by up)", Args: cobra.NoArgs, Hidden: true,
+		Use: "plane", Short: "Run the management plane in this process (started by up)", Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Place, o.Audit, o.Contract = a.place(), os.Getenv(local.AuditVariable), os.Getenv(local.ContractVariable)
 			return inside.Run(cmd.Context(), o)

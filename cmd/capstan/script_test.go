@@ -45,7 +45,9 @@ func TestScripts(t *testing.T) {
 
 // alone are the scripts that change the shared cluster or end the plane. They run one by one after all others, in
 // this order.
-var alone = []string{"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "down.txtar"}
+var alone = []string{
+	"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "down.txtar",
+}
 
 // params are those of a run of scripts.
 func (s *sharedPlane) params(t *testing.T, files ...string) testscript.Params {
@@ -182,7 +184,8 @@ func (s *sharedPlane) use(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s.started.Do(func() {
 		if s.home, s.startError = os.MkdirTemp("", "capstan-script-"); s.startError == nil {
-			s.startOutput, s.startError = command(context.Background(), s.capstan, s.home, "up", "--hosts", fmt.Sprint(hosts))
+			s.startOutput, s.startError = command(context.Background(), s.capstan, s.home,
+				"up", "--hosts", fmt.Sprint(hosts))
 		}
 	})
 	if s.startError != nil {
@@ -200,7 +203,8 @@ func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []str
 	}
 	s.use(ts, false, nil)
 	s.clustered.Do(func() {
-		s.clusterOutput, s.clusterError = command(context.Background(), s.capstan, s.home, "cluster", "create", "demo", "--workers", "1")
+		s.clusterOutput, s.clusterError = command(context.Background(), s.capstan, s.home,
+			"cluster", "create", "demo", "--workers", "1")
 	})
 	if s.clusterError != nil {
 		ts.Fatalf("the shared cluster: %v\n%s", s.clusterError, s.clusterOutput)
@@ -245,7 +249,8 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		select {
 		case <-limit:
-			ts.Fatalf("%s: %v, no match for %q\n%s%s", strings.Join(args[1:], " "), err, args[0], out, ts.ReadFile("stderr"))
+			ts.Fatalf("%s: %v, no match for %q\n%s%s",
+				strings.Join(args[1:], " "), err, args[0], out, ts.ReadFile("stderr"))
 		case <-ticker.C:
 		}
 	}

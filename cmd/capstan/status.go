@@ -12,7 +12,7 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show whether the management plane runs, and where", Args: cobra.NoArgs,
+		Use: "status", Short: "Show whether the management plane runs, and where",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.status(cmd.Context())
 			if err != nil {

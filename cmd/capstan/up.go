@@ -12,7 +12,7 @@ import (
 func (a *app) upCommand() *cobra.Command {
 	o := local.UpOptions{}
 	cmd := &cobra.Command{
-		Use: "up", Short: "Start the management plane on this machine, in the background", Args: cobra.NoArgs,
+		Use: "up", Short: "Start the management plane on this machine, in the background",
 		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in namespaces of their own.
 Nothing on the machine's own network changes. Doing it again is harmless; what was there before comes back.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
