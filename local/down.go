@@ -28,8 +28,9 @@ type DownOptions struct {
 
 const defaultDownTimeout = 2 * time.Minute
 
-// Down stops the management plane of a home directory with all local hosts, and returns when no process of them is
-// left. If nothing runs, that is no error. If the home directory does not exist, the error is a [*NoPlaneError].
+// Down stops the management plane of a home directory with all local hosts, and returns when they have stopped; the
+// last process of the dock may need another moment to exit. If nothing runs, that is no error. If the home directory
+// does not exist, the error is a [*NoPlaneError].
 func Down(ctx context.Context, o DownOptions) error {
 	dir, err := homeDir(o.Home)
 	if err != nil {

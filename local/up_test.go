@@ -19,8 +19,11 @@ func TestUpAndDown(t *testing.T) {
 	w := newWorld(t, steady)
 	ctx := limit(t)
 	w.register(inPhase(infrav1.HostOff, infrav1.HostEnrolling)...)
-	settle := time.AfterFunc(time.Second, func() { w.register(inPhase(infrav1.HostOff, infrav1.HostOff)...) })
-	defer settle.Stop()
+	w.listen = func(e Event) {
+		if e.Kind == StepWaiting && e.Text == "1 of 2 hosts" {
+			w.register(inPhase(infrav1.HostOff, infrav1.HostOff)...)
+		}
+	}
 
 	plane, err := w.up(ctx, UpOptions{Hosts: 2})
 	want := Plane{Kubeconfig: filepath.Join(w.Home, "kubeconfig"), Hosts: 2, KubernetesVersion: "v1.36.3"}
@@ -94,31 +97,22 @@ func TestUpReportsAPlaneThatHangs(t *testing.T) {
 func TestUpStartsADockThatEnds(t *testing.T) {
 	w := newWorld(t, steady)
 	ctx := limit(t)
-	w.register(inPhase("")...)
-	done := make(chan struct{})
-	killer := make(chan struct{})
-	go func() {
-		defer close(killer)
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-			if s, err := Status(ctx, w.Place); err == nil && s.Plane == PhaseReady {
-				_ = stopTheDock(ctx, w.Home)
+	ends := 0
+	w.listen = func(e Event) {
+		if e.Kind == StepStarted && e.Step == "inventory registered" {
+			ends++
+			if err := stopTheDock(ctx, w.Home); err != nil {
+				t.Error(err)
 			}
 		}
-	}()
+	}
 	_, err := w.up(ctx, UpOptions{Hosts: 1})
-	close(done)
-	<-killer
-	if !dockIsGone(err) || hint.Of(err) == "" && !errors.Is(err, ErrNotRunning) {
-		t.Errorf("error %v, want one that says that the dock has ended", err)
+	if !errors.Is(err, ErrDockEnded) || hint.Of(err) == "" {
+		t.Errorf("error %v with the hint %q, want %v", err, hint.Of(err), ErrDockEnded)
 	}
 	notes := slices.DeleteFunc(w.events(), func(e string) bool { return !strings.HasPrefix(e, string(Note)) })
-	if len(notes) != maxStarts-1 {
-		t.Errorf("it sent %q, want %d notes", notes, maxStarts-1)
+	if len(notes) != maxStarts-1 || ends != maxStarts {
+		t.Errorf("it sent %q for %d starts, want a note between two of %d starts", notes, ends, maxStarts)
 	}
 }
 

@@ -40,12 +40,22 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if left := processesOf(dir); left != "" {
+	if left := leftOf(dir); left != "" {
 		fmt.Fprintln(os.Stderr, "left behind:", left)
 		code = 1
 	}
 	os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+// leftOf waits until no process mentions a path, and returns the command lines of those that still do after 10
+// seconds: a process that has given up its lock may need a moment to exit.
+func leftOf(path string) string {
+	left := processesOf(path)
+	for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = processesOf(path) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return left
 }
 
 // processesOf returns the command lines of the processes that mention a path.
@@ -76,10 +86,13 @@ type world struct {
 	mu    sync.Mutex
 	hosts []infrav1.CapstanHost
 	notes []string
+	// listen also receives the events of up. May be nil.
+	listen func(Event)
 }
 
-// steady is a plane that is ready and stays so.
-const steady = `cp "$0.kubeconfig" "$3/kubeconfig" && echo {} > "$3/plane/ready.json" && exec sleep 600`
+// steady is a plane that is ready and stays so. Like a real one it needs a moment: what is written before the dock has
+// noted the start counts as that of an earlier plane.
+const steady = `sleep 0.5; cp "$0.kubeconfig" "$3/kubeconfig" && echo {} > "$3/plane/ready.json" && exec sleep 600`
 
 // newWorld makes a place whose plane runs a script; $3 is the home directory. When the test ends, nothing may be left.
 func newWorld(t *testing.T, script string) *world {
@@ -96,7 +109,7 @@ func newWorld(t *testing.T, script string) *world {
 		defer cancel()
 		_ = Down(ctx, DownOptions{Home: w.Home})
 		server.Close()
-		if left := processesOf(dir); left != "" {
+		if left := leftOf(dir); left != "" {
 			t.Errorf("left behind: %s", left)
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -137,8 +150,11 @@ func (w *world) up(ctx context.Context, o UpOptions) (Plane, error) {
 	o.Place = w.Place
 	o.Progress = func(e Event) {
 		w.mu.Lock()
-		defer w.mu.Unlock()
 		w.notes = append(w.notes, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Step, e.Text)))
+		w.mu.Unlock()
+		if w.listen != nil {
+			w.listen(e)
+		}
 	}
 	return Up(ctx, o)
 }
@@ -206,7 +222,7 @@ func inPhase(phases ...infrav1.HostPhase) []infrav1.CapstanHost {
 	return hosts
 }
 
-// stopTheDock stops the dock of a home directory once it answers, as a crash would.
+// stopTheDock stops the dock of a home directory behind the back of Up.
 func stopTheDock(ctx context.Context, home string) error {
 	docked := dock.Connect(home)
 	defer docked.Close()

@@ -48,11 +48,12 @@ func tempDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-		for _, p := range processes {
-			if data, err := os.ReadFile(p); err == nil && bytes.Contains(data, []byte(dir)) {
-				t.Errorf("left behind: process %s", bytes.ReplaceAll(data, []byte{0}, []byte{' '}))
-			}
+		left := processes(dir)
+		for end := time.Now().Add(10 * time.Second); left != "" && time.Now().Before(end); left = processes(dir) {
+			time.Sleep(50 * time.Millisecond) // one that has given up its lock may need a moment to exit
+		}
+		if left != "" {
+			t.Errorf("left behind: process %s", left)
 		}
 		mounts, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil || bytes.Contains(mounts, []byte(dir)) {
@@ -63,6 +64,17 @@ func tempDir(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// processes returns the command line of a process that mentions a path, "" if there is none.
+func processes(path string) string {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range all {
+		if data, err := os.ReadFile(p); err == nil && bytes.Contains(data, []byte(path)) {
+			return string(bytes.ReplaceAll(data, []byte{0}, []byte{' '}))
+		}
+	}
+	return ""
 }
 
 func TestLocalPlane(t *testing.T) {
