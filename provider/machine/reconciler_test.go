@@ -29,8 +29,8 @@ func (f *fixture) pass() error {
 	return err
 }
 
-// passes reconciles w1 often, and returns the last error and how often its status was written.
-func (f *fixture) passes(n int) (err error, writes int) {
+// passes reconciles w1 often, and returns how often its status was written and the last error.
+func (f *fixture) passes(n int) (writes int, err error) {
 	f.t.Helper()
 	f.calls = nil
 	for range n {
@@ -41,7 +41,7 @@ func (f *fixture) passes(n int) (err error, writes int) {
 			writes++
 		}
 	}
-	return err, writes
+	return writes, err
 }
 
 const statusWrite = "patch status CapstanMachine"
@@ -66,7 +66,7 @@ func forbidden() error {
 func TestARefusedRightIsShown(t *testing.T) {
 	f := newFixture(t, world()...)
 	f.fault = named("get Secret", forbidden())
-	err, writes := f.passes(20)
+	writes, err := f.passes(20)
 	if !apierrors.IsForbidden(err) || writes != 1 {
 		t.Errorf("error %v; the status was written %d times, want once", err, writes)
 	}
@@ -81,7 +81,7 @@ func TestARefusedRightIsShown(t *testing.T) {
 		t.Errorf("events %q, want one", got)
 	}
 	f.fault = nil
-	if err, writes := f.passes(5); err != nil || writes != 1 {
+	if writes, err := f.passes(5); err != nil || writes != 1 {
 		t.Errorf("afterwards: error %v, %d writes of the status", err, writes)
 	}
 	if got := f.is(infrav1.ReconciledCondition); got != "" || f.is(infrav1.HostClaimedCondition) != "True HostClaimed" {
@@ -109,7 +109,7 @@ func TestEveryStepThatFailsIsShown(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			f := newFixture(t, world(c.edits...)...)
 			f.fault = named(call, errInjected)
-			err, writes := f.passes(30)
+			writes, err := f.passes(30)
 			if !errors.Is(err, errInjected) || writes != 1 {
 				t.Errorf("error %v, %d writes of the status", err, writes)
 			}
@@ -122,7 +122,7 @@ func TestEveryStepThatFailsIsShown(t *testing.T) {
 				t.Error("it is provisioned all the same (IM-49)")
 			}
 			f.fault = nil
-			if err, _ := f.passes(2); err != nil || f.is(infrav1.ReconciledCondition) != "" {
+			if _, err := f.passes(2); err != nil || f.is(infrav1.ReconciledCondition) != "" {
 				t.Errorf("afterwards: error %v, Reconciled %q", err, f.is(infrav1.ReconciledCondition))
 			}
 		})
@@ -158,7 +158,7 @@ func TestWhatIsNotShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, world()...)
 			f.fault = named("patch CapstanMachine", c.err)
-			if _, writes := f.passes(c.passes); writes != 0 || len(f.machine("w1").Status.Conditions) != 0 {
+			if writes, _ := f.passes(c.passes); writes != 0 || len(f.machine("w1").Status.Conditions) != 0 {
 				t.Errorf("%d writes, conditions %+v", writes, f.machine("w1").Status.Conditions)
 			}
 		})
@@ -168,11 +168,11 @@ func TestWhatIsNotShown(t *testing.T) {
 // TestAMachineThatWorksStaysReady: it is its controller that fails.
 func TestAMachineThatWorksStaysReady(t *testing.T) {
 	f := newFixture(t, world(claimed("host-01", reported(infrav1.BootstrapSucceeded)))...)
-	if err, _ := f.passes(2); err != nil || f.is(infrav1.ReadyCondition) != "True Ready" {
+	if _, err := f.passes(2); err != nil || f.is(infrav1.ReadyCondition) != "True Ready" {
 		t.Fatalf("error %v, Ready %q", err, f.is(infrav1.ReadyCondition))
 	}
 	f.fault = named("list CapstanHostList", errInjected)
-	_, writes := f.passes(30)
+	writes, _ := f.passes(30)
 	m := f.machine("w1")
 	provisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)
 	if writes != 1 || f.is(infrav1.ReadyCondition) != "True Ready" || !provisioned || m.Status.Host == "" {
@@ -186,7 +186,7 @@ func TestAMachineThatWorksStaysReady(t *testing.T) {
 func TestADeletionThatFailsIsShown(t *testing.T) { // IM-30, IM-59
 	f := newFixture(t, world(claimed("host-01"), deleted)...)
 	f.fault = named("patch CapstanHost", errInjected)
-	_, writes := f.passes(30)
+	writes, _ := f.passes(30)
 	if got := f.is(infrav1.ReadyCondition); writes != 1 || !strings.HasPrefix(got, "False Deleting release the host: ") {
 		t.Errorf("%d writes, Ready %q", writes, got)
 	}
@@ -236,7 +236,7 @@ func TestFailuresAreForgotten(t *testing.T) {
 		}
 	}
 	f.fault = named("get Cluster", errInjected)
-	if _, writes := f.passes(2); writes != 0 {
+	if writes, _ := f.passes(2); writes != 0 {
 		t.Errorf("a new machine of the same name goes on with the failures of the old one: %d writes", writes)
 	}
 }
