@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/provider/handover"
 	agentid "github.com/capstan-dev/capstan/provider/identity"
 )
@@ -308,8 +309,6 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration, check func([]infrav1.CapstanHost) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(acceptPause)
-	defer tick.Stop()
 	for {
 		hosts := &infrav1.CapstanHostList{}
 		err := s.from.List(ctx, hosts, client.InNamespace(namespace))
@@ -319,10 +318,8 @@ func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration,
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, acceptPause) != nil {
 			return err
-		case <-tick.C:
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 // FieldManager is the name under which add-ons are written.
@@ -177,10 +179,8 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun
 		if unknown := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); !unknown || dryRun || time.Since(start) > servedWithin {
 			return "", nil, false, err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pause) != nil {
 			return "", nil, false, err
-		case <-time.After(pause):
 		}
 	}
 	if known.UID == "" || known.Hash != o.Hash {
@@ -248,10 +248,9 @@ func established(ctx context.Context, c client.Client, objects []Object) error {
 			if crd != nil && isEstablished(crd) {
 				break
 			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("%s of %s is not served yet: its condition Established is not True", objects[i].Ref, objects[i].Source)
-			case <-time.After(pause):
+			if backoff.Sleep(ctx, pause) != nil {
+				return fmt.Errorf("%s of %s is not served yet: its condition Established is not True",
+					objects[i].Ref, objects[i].Source)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/part"
 	"github.com/capstan-dev/capstan/extension/setting"
 	"github.com/capstan-dev/capstan/extension/workload"
+	"github.com/capstan-dev/capstan/internal/backoff"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/server"
 )
@@ -135,7 +136,7 @@ func (v *verification) lookAgain(
 				checked(machines, wanted.workers))
 			return part.Pass(finding.Finding{Reason: ReasonVerified, Message: message}), nil
 		}
-		if time.Since(start) > v.patience || !pause(ctx, lookPause) {
+		if time.Since(start) > v.patience || backoff.Sleep(ctx, lookPause) != nil {
 			return hold(found...), nil
 		}
 		if machines, err = machinesOf(ctx, v.reader, cluster); err != nil {
@@ -155,18 +156,6 @@ func hold(found ...finding.Finding) part.Answer {
 	}
 	return part.Hold(workload.HookRetry,
 		finding.Finding{Reason: found[0].Reason, Message: "verification: " + strings.Join(messages, "; ")})
-}
-
-// pause waits; it is false if ctx ends before.
-func pause(ctx context.Context, length time.Duration) bool {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 func checked(machines []Machine, workers bool) int {

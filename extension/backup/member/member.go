@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
 const (
@@ -160,11 +162,9 @@ func (m *Member) Stop(ctx context.Context) error {
 		if !open {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pollPause) != nil {
 			return fmt.Errorf("waiting for etcd on the host to stop: its data is still open (does the kubelet run there?): %w",
 				context.Cause(ctx))
-		case <-time.After(pollPause):
 		}
 	}
 }
