@@ -69,7 +69,8 @@ func waitThere(t *testing.T, target *testapi.Server, id string) {
 	})
 }
 
-// TestAHostMovesWhereverTheAgentIsKilled moves a host to and fro, and kills the agent at each of its own steps. The machine on the host never notices.
+// TestAHostMovesWhereverTheAgentIsKilled moves a host to and fro, and kills the agent at each of its own steps. The
+// machine on the host never notices.
 func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
@@ -116,7 +117,8 @@ func TestAHostMovesWhereverTheAgentIsKilled(t *testing.T) {
 	})
 }
 
-// TestNobodyTakesAHostThatIsNotHis: offers and targets that lie, a source that is silent. The agent stays where it is, and the machine on the host as it is.
+// TestNobodyTakesAHostThatIsNotHis: offers and targets that lie, a source that is silent. The agent stays where it
+// is, and the machine on the host as it is.
 func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/handover"
 )
 
-// CallOff calls off the offers that HandOver has made to the agents of a namespace, waits until the agents have forgotten
-// them, and returns how many there were. It removes what was made for them in the target, unless the host has arrived
-// there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
+// CallOff calls off the offers that HandOver has made to the agents of a namespace, waits until the agents have
+// forgotten them, and returns how many there were. It removes what was made for them in the target, unless the host
+// has arrived there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
 func (c *Client) CallOff(ctx context.Context, h HandOver) (offers int, err error) {
 	if h.Namespace == "" {
 		return 0, errNoNamespace

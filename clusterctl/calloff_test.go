@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestCallOffCleansUp: wherever making an offer or calling it off has ended, calling it off once more leaves nothing of it
-// on either side.
+// TestCallOffCleansUp: wherever making an offer or calling it off has ended, calling it off once more leaves nothing
+// of it on either side.
 func TestCallOffCleansUp(t *testing.T) {
 	left := new(int) // writes until one fails
 	s := &sides{from: &failing{apiServer(t), left}, to: &failing{apiServer(t), left}, target: "there"}

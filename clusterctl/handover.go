@@ -84,8 +84,8 @@ func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, 
 	return &sides{from: from, to: to, target: string(toID)}, nil
 }
 
-// HandOver offers the target to the agent of each claimed host, and waits until all are handed over (docs/moving.md). It
-// may be repeated: it leaves agents alone that have accepted this target already, or that somebody vouches for.
+// HandOver offers the target to the agent of each claimed host, and waits until all are handed over (docs/moving.md).
+// It may be repeated: it leaves agents alone that have accepted this target already, or that somebody vouches for.
 func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 	if h.Namespace == "" {
 		return errNoNamespace
@@ -162,8 +162,8 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	return server, ca, nil
 }
 
-// wants reports whether the agent of a host gets an offer: not where nothing moves, where somebody vouches for the agent,
-// and where the agent may have changed sides.
+// wants reports whether the agent of a host gets an offer: not where nothing moves, where somebody vouches for the
+// agent, and where the agent may have changed sides.
 func wants(host *infrav1.CapstanHost) bool {
 	vouched := handover.HandedOver(host) && host.Offer() == ""
 	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !handover.Leaving(host)
@@ -233,7 +233,8 @@ func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav
 	return there, nil
 }
 
-// account makes what the agent needs in the target, under the names that the controller there uses for the same, and returns a token.
+// account makes what the agent needs in the target, under the names that the controller there uses for the same, and
+// returns a token.
 func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (string, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: host.Namespace}}
 	if err := s.to.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -305,7 +306,8 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 	return all
 }
 
-// wait lists the hosts of a namespace in the source until check has nothing to say; then, at the latest after limit, it returns what check said last.
+// wait lists the hosts of a namespace in the source until check has nothing to say; then, at the latest after limit,
+// it returns what check said last.
 func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration, check func([]infrav1.CapstanHost) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

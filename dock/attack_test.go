@@ -12,7 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// handleScript tries open_by_handle_at from a mount of the host: with CAP_DAC_READ_SEARCH it reaches every file of the disk.
+// handleScript tries open_by_handle_at from a mount of the host: with CAP_DAC_READ_SEARCH it reaches every file of
+// the disk.
 const handleScript = `python3 - <<'P'
 import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +49,8 @@ func scripts(t *testing.T, file string) map[string]string {
 	return all
 }
 
-// TestRootInAHostIsNotRootOfTheMachine: what root in a host tries is refused, whoever runs the dock; its own things work.
+// TestRootInAHostIsNotRootOfTheMachine: what root in a host tries is refused, whoever runs the dock; its own things
+// work.
 func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)
@@ -83,8 +85,8 @@ func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 	}
 }
 
-// TestHostsHaveTheirIDs: as root no two hosts share an id; an ordinary user has one id for all. Files keep their owners when
-// a host is started again.
+// TestHostsHaveTheirIDs: as root no two hosts share an id; an ordinary user has one id for all. Files keep their
+// owners when a host is started again.
 func TestHostsHaveTheirIDs(t *testing.T) {
 	c := start(t, t.TempDir())
 	seen := map[string]string{}

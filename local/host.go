@@ -39,7 +39,8 @@ func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// openBelow opens a regular file below root, without following links out of it and without waiting for the writer of a pipe.
+// openBelow opens a regular file below root, without following links out of it and without waiting for the writer of
+// a pipe.
 func openBelow(root, path string) (*os.File, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {

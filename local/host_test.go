@@ -41,8 +41,8 @@ func TestBootstrapLog(t *testing.T) {
 	}
 }
 
-// TestBootstrapLogStaysBelowTheHost: what a host puts in the place of its log reads nothing of the machine and waits for
-// nobody.
+// TestBootstrapLogStaysBelowTheHost: what a host puts in the place of its log reads nothing of the machine and waits
+// for nobody.
 func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "shadow")
 	if err := os.WriteFile(secret, []byte("root:secret"), 0o600); err != nil {

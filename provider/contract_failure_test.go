@@ -12,7 +12,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// refuses refuses the calls of a name for half a minute, and returns how often the status of a kind was written meanwhile.
+// refuses refuses the calls of a name for half a minute, and returns how often the status of a kind was written
+// meanwhile.
 func (w *world) refuses(call, kind string) (writes int) {
 	w.t.Helper()
 	w.broken = call
@@ -30,7 +31,8 @@ func (w *world) refuses(call, kind string) (writes int) {
 	return writes
 }
 
-// reconciledIs fails the test if the condition Reconciled is not False with a message about a step. An empty step: there must be none.
+// reconciledIs fails the test if the condition Reconciled is not False with a message about a step. An empty step:
+// there must be none.
 func (w *world) reconciledIs(o conditions.Getter, step string) {
 	w.t.Helper()
 	c := conditions.Get(o, infrav1.ReconciledCondition)

@@ -1,9 +1,11 @@
-// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges whatever is killed in the middle.
+// Package bootstrap runs the bootstrap data of a claim, step by step, so that it converges whatever is killed in the
+// middle.
 //
-// Each step is recorded in the journal when it starts and when it finishes. After a crash, finished steps are skipped and the step that was
-// interrupted is repeated; what makes that safe stands beside each kind of step. The rules for commands are those of cloud-init: they share
-// one shell environment, and one that fails does not keep the next from running. The exception is the command that writes the sentinel of
-// Cluster API, which is kubeadm's: if it fails, so does the bootstrap.
+// Each step is recorded in the journal when it starts and when it finishes. After a crash, finished steps are skipped
+// and the step that was interrupted is repeated; what makes that safe stands beside each kind of step. The rules for
+// commands are those of cloud-init: they share one shell environment, and one that fails does not keep the next from
+// running. The exception is the command that writes the sentinel of Cluster API, which is kubeadm's: if it fails, so
+// does the bootstrap.
 package bootstrap
 
 import (
@@ -31,7 +33,8 @@ const LogPath = "/var/log/capstan/bootstrap.log"
 // LogLimit bounds each of the log's two files, in bytes.
 const LogLimit = 4 << 20
 
-// UndoDir is the directory, in that of the journal, of files as they were before. Hosts in the field have it by this name.
+// UndoDir is the directory, in that of the journal, of files as they were before. Hosts in the field have it by this
+// name.
 const UndoDir = "originals"
 
 // keyData is the note with the fingerprint of the data.
@@ -62,14 +65,16 @@ type step struct {
 	name string
 	// always: it is cheap and harmless, and runs although it finished before, because a reboot may have undone it.
 	always bool
-	// recover is called before a step is repeated that was interrupted. It returns done if the step is not to be repeated.
+	// recover is called before a step is repeated that was interrupted. It returns done if the step is not to be
+	// repeated.
 	recover func(ctx context.Context, before journal.Step) (done bool, err error)
 	// run runs it; mark is for what it starts. The status is that of a command that failed without failing the step.
 	run func(ctx context.Context, mark string) (status int, err error)
 }
 
-// Run runs what was not run yet and records the outcome in the journal. The error is nil also when the bootstrap failed: that is an outcome.
-// An error means that it is not known yet, and Run must be called again: ctx ended, or the journal can't be written.
+// Run runs what was not run yet and records the outcome in the journal. The error is nil also when the bootstrap
+// failed: that is an outcome. An error means that it is not known yet, and Run must be called again: ctx ended, or
+// the journal can't be written.
 func (b *Bootstrap) Run(ctx context.Context) error {
 	if b.Journal.Outcome().Ended {
 		return nil
@@ -223,7 +228,8 @@ func selectFiles(files []cloudconfig.File, deferred bool) []cloudconfig.File {
 	return selected
 }
 
-// restoreFiles writes files again that are gone: /run is empty after a reboot. Others stay as they are, as commands may have changed them.
+// restoreFiles writes files again that are gone: /run is empty after a reboot. Others stay as they are, as commands
+// may have changed them.
 func (b *Bootstrap) restoreFiles(host *apply.Host, files []cloudconfig.File) step {
 	return step{name: "write_files again", always: true, run: func(context.Context, string) (int, error) {
 		if b.kubeadmRan() {

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
-// Log is a file of bounded size that only root can read. Writing never fails: a full disk must not stop the command that
-// writes.
+// Log is a file of bounded size that only root can read. Writing never fails: a full disk must not stop the command
+// that writes.
 type Log struct {
 	*logfile.File
 	path string

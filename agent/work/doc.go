@@ -1,5 +1,5 @@
-// Package work does what the host asks its agent for, one task at a time: run the bootstrap data of a claim, or clean the
-// host after it.
+// Package work does what the host asks its agent for, one task at a time: run the bootstrap data of a claim, or clean
+// the host after it.
 //
 //	decide     what the host asks for, and whether the journal says that it is done (decide.go, pure)
 //	work       start the task, stop one that the host does not ask for any more, try again later (work_linux.go)

@@ -1,5 +1,5 @@
-// Package idrange reserves ranges of user and group ids for the user namespaces of local hosts, so that no two hosts of a
-// machine, nor a host and an account, ever share an id.
+// Package idrange reserves ranges of user and group ids for the user namespaces of local hosts, so that no two hosts
+// of a machine, nor a host and an account, ever share an id.
 package idrange
 
 import (
@@ -65,8 +65,8 @@ func (r *Range) Release() { r.once.Do(func() { r.lock.Close() }) }
 type Pool struct {
 	// Dir is where reservations are; default [Directory]. All pools of a machine must use the same one.
 	Dir string
-	// Accounts are the files that say who has which ids: NAME:FIRST:COUNT, or of the form of /etc/passwd and /etc/group.
-	// Default: subuid, subgid, passwd and group of /etc. A file that is missing says nothing.
+	// Accounts are the files that say who has which ids: NAME:FIRST:COUNT, or of the form of /etc/passwd and
+	// /etc/group. Default: subuid, subgid, passwd and group of /etc. A file that is missing says nothing.
 	Accounts []string
 }
 

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept are the capabilities of a host's processes, each with what needs it. They hold in the host's user namespace only:
-// for its own files, processes, network and mounts.
+// kept are the capabilities of a host's processes, each with what needs it. They hold in the host's user namespace
+// only: for its own files, processes, network and mounts.
 var kept = map[uintptr]string{
 	unix.CAP_CHOWN:            "files of pods and users",
 	unix.CAP_DAC_OVERRIDE:     "root reads and writes the files of others, as on every host",
@@ -37,8 +37,8 @@ var kept = map[uintptr]string{
 	unix.CAP_AUDIT_WRITE:      "login tools; in a user namespace it reaches nothing",
 }
 
-// dropCapabilities takes all other capabilities from this process's children for good: they are no longer in the bounding
-// set. last is the highest capability that the kernel knows.
+// dropCapabilities takes all other capabilities from this process's children for good: they are no longer in the
+// bounding set. last is the highest capability that the kernel knows.
 func dropCapabilities(last uintptr) error {
 	for c := uintptr(0); c <= last; c++ {
 		if kept[c] != "" {

@@ -13,7 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 )
 
-// HoldCommand makes capstan-dock wait until its standard input is closed. A user namespace lives as long as a process in it.
+// HoldCommand makes capstan-dock wait until its standard input is closed. A user namespace lives as long as a process
+// in it.
 const HoldCommand = "hold"
 
 // ids are the user and group ids of a host.
@@ -46,7 +47,8 @@ func (e *engine) newIDs() (*ids, error) {
 	return i, nil
 }
 
-// hasAllIDs reports whether this process can give ids of the reserved ranges to a user namespace: they must exist in its own.
+// hasAllIDs reports whether this process can give ids of the reserved ranges to a user namespace: they must exist in
+// its own.
 func hasAllIDs() (bool, error) {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		mapping, err := os.ReadFile(path)

@@ -44,7 +44,8 @@ func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
 	}
 	defer theirs.Close()
 	child, err := e.startInit(root, &syscall.ProcAttr{
-		// No Dir: the host may have no right to enter its root by a path, so it starts in the working directory of share.
+		// No Dir: the host may have no right to enter its root by a path, so it starts in the working directory of
+		// share.
 		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + name},
 		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
 	})
@@ -55,8 +56,9 @@ func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
 	return child, ours, nil
 }
 
-// startInit starts PID 1 of a host in a user namespace of its own, and with it all other namespaces. What the host shares
-// with the machine is mounted before, from outside that namespace, so that root in the host can't change these mounts.
+// startInit starts PID 1 of a host in a user namespace of its own, and with it all other namespaces. What the host
+// shares with the machine is mounted before, from outside that namespace, so that root in the host can't change these
+// mounts.
 func (e *engine) startInit(root string, attr *syscall.ProcAttr) (*reap.Child, error) {
 	ids, err := e.newIDs()
 	if err != nil {
@@ -71,7 +73,8 @@ func (e *engine) startInit(root string, attr *syscall.ProcAttr) (*reap.Child, er
 	}
 	started := make(chan result, 1)
 	go func() {
-		// The thread gets a mount namespace of its own, which the child inherits a copy of, and ends with this goroutine.
+		// The thread gets a mount namespace of its own, which the child inherits a copy of, and ends with this
+		// goroutine.
 		runtime.LockOSThread()
 		if err := e.share(root, ids.namespace); err != nil {
 			started <- result{nil, err}

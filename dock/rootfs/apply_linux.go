@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Isolate cuts the propagation of mounts from this mount namespace to others. The caller is the only user of a new mount namespace.
+// Isolate cuts the propagation of mounts from this mount namespace to others. The caller is the only user of a new
+// mount namespace.
 func Isolate() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -20,10 +21,10 @@ func Isolate() error {
 	return nil
 }
 
-// Share makes root a mount point, mounts plan below it, and makes it the working directory of this thread, which has a
-// mount namespace of its own after Isolate. It belongs to the dock: the caller's user namespace must be the one outside of
-// the host's. With ids, an open user namespace, files that belong to root on disk
-// belong to root of that namespace below root, and so on for its other ids.
+// Share makes root a mount point, mounts plan below it, and makes it the working directory of this thread, which has
+// a mount namespace of its own after Isolate. It belongs to the dock: the caller's user namespace must be the one
+// outside of the host's. With ids, an open user namespace, files that belong to root on disk belong to root of that
+// namespace below root, and so on for its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {
 	// Before root is mounted with other ids: there nobody outside the host can make a file.
 	for _, m := range plan {
@@ -72,9 +73,9 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// Apply mounts plan under the working directory, as PID 1 of the host, in a mount namespace after Isolate, and makes it the
-// root of that namespace. It needs no path to the directory, which the host may have no right to follow. What Share has
-// mounted there stays locked.
+// Apply mounts plan under the working directory, as PID 1 of the host, in a mount namespace after Isolate, and makes
+// it the root of that namespace. It needs no path to the directory, which the host may have no right to follow. What
+// Share has mounted there stays locked.
 func Apply(plan []Mount) error {
 	// Mounts that come from outside can't become the root; a copy can, with all that is below.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, ".", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -174,7 +175,8 @@ func attach(root string, m Mount) error {
 	return nil
 }
 
-// mountPoint makes the directory or file to mount on. It must not follow the host's own links out of the root: os.Root sees to that.
+// mountPoint makes the directory or file to mount on. It must not follow the host's own links out of the root:
+// os.Root sees to that.
 func mountPoint(root, target string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {

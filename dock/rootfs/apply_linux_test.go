@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { testns.Main(m) }
 
-// asHost runs TestAsHost in new namespaces, like PID 1 of a host, with root as its root directory. Its user namespace maps
-// one id, as for an ordinary user.
+// asHost runs TestAsHost in new namespaces, like PID 1 of a host, with root as its root directory. Its user namespace
+// maps one id, as for an ordinary user.
 func asHost(t *testing.T, root, binDir string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsHost$", "-test.v")
@@ -178,7 +178,8 @@ func TestAHostsRoot(t *testing.T) {
 	}
 }
 
-// TestAHostsRootUnderAMaskedProc is the case of a container that hides parts of /proc: the kernel refuses a new one then.
+// TestAHostsRootUnderAMaskedProc is the case of a container that hides parts of /proc: the kernel refuses a new one
+// then.
 func TestAHostsRootUnderAMaskedProc(t *testing.T) {
 	if err := unix.Mount("/dev/null", "/proc/cpuinfo", "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)

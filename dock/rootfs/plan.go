@@ -63,8 +63,8 @@ func (m Mount) String() string {
 const controllers = "cpuset cpu io memory hugetlb pids rdma freezer devices\n"
 
 // PlanShared lists what a host sees of machine m, and of our binaries in binDir: /opt/capstan/bin, and its directory
-// "bundles" as /opt/capstan/bundles. The dock mounts it before the host's user namespace exists, which locks the mounts:
-// root in the host can neither make them writable nor unmount them.
+// "bundles" as /opt/capstan/bundles. The dock mounts it before the host's user namespace exists, which locks the
+// mounts: root in the host can neither make them writable nor unmount them.
 func PlanShared(m Machine, binDir string) []Mount {
 	var plan []Mount
 	for _, e := range m.Entries {
@@ -110,8 +110,8 @@ func planDev() []Mount {
 	)
 }
 
-// planProc mounts a /proc of the host's own PID namespace, or the dock's where parts of that are masked (in a container): then the
-// kernel refuses a new one. What belongs to the machine as a whole is read-only.
+// planProc mounts a /proc of the host's own PID namespace, or the dock's where parts of that are masked (in a
+// container): then the kernel refuses a new one. What belongs to the machine as a whole is read-only.
 func planProc(bootID string) []Mount {
 	plan := []Mount{{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}}}
 	for _, path := range []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"} {

@@ -8,8 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/proc"
 )
 
-// markName is the environment variable by which the descendants of one start of a command are found again, as cgroups are
-// not available to ordinary users everywhere. systemd sets the same variable.
+// markName is the environment variable by which the descendants of one start of a command are found again, as cgroups
+// are not available to ordinary users everywhere. systemd sets the same variable.
 const markName = "INVOCATION_ID"
 
 // members lists the processes of this PID namespace that carry mark in their environment or belong to session sid

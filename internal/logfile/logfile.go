@@ -11,8 +11,8 @@ import (
 // OldSuffix is appended to the path of the file that was full.
 const OldSuffix = ".1"
 
-// DefaultMax is the size in bytes at which a file is rotated unless Open is told otherwise. With the kept one, a log takes at
-// most twice as much.
+// DefaultMax is the size in bytes at which a file is rotated unless Open is told otherwise. With the kept one, a log
+// takes at most twice as much.
 const DefaultMax = 8 << 20
 
 // File is an append-only log file of bounded size. It is safe for concurrent use.
@@ -26,8 +26,8 @@ type File struct {
 	closed bool
 }
 
-// Open opens path for appending, and makes it (0600) and its directory (0700) if they are missing. max is in bytes; 0 means
-// DefaultMax.
+// Open opens path for appending, and makes it (0600) and its directory (0700) if they are missing. max is in bytes; 0
+// means DefaultMax.
 func Open(path string, max int64) (*File, error) {
 	if max <= 0 {
 		max = DefaultMax

@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// Pipe returns the write end of a pipe for a child's output, and copies what arrives to w until all holders of the write
-// end have closed it; then done is closed. The caller closes its own copy once its children are started for the last time.
+// Pipe returns the write end of a pipe for a child's output, and copies what arrives to w until all holders of the
+// write end have closed it; then done is closed. The caller closes its own copy once its children are started for the
+// last time.
 func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
 	r, in, err := os.Pipe()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Process is a process of this PID namespace. /proc may show an outer namespace, as in a local host of an ordinary user.
+// Process is a process of this PID namespace. /proc may show an outer namespace, as in a local host of an ordinary
+// user.
 type Process struct {
 	// PID is the process id in this PID namespace, to send signals to.
 	PID int

@@ -35,11 +35,11 @@ type Watch struct {
 	Died func(err error, pause time.Duration)
 }
 
-// Keep runs the child until ctx ends and starts it again, after a pause, whenever it dies. Pauses start at 200 ms and stay
-// below 10 s unless pauses says otherwise; a child that was ready for 30 s (pauses.Healthy) begins anew.
+// Keep runs the child until ctx ends and starts it again, after a pause, whenever it dies. Pauses start at 200 ms and
+// stay below 10 s unless pauses says otherwise; a child that was ready for 30 s (pauses.Healthy) begins anew.
 //
-// A failure before the child was ready for the first time is returned: it is a mistake in the setting, not an accident. When Keep returns
-// there is no child any more; nil means that ctx ended.
+// A failure before the child was ready for the first time is returned: it is a mistake in the setting, not an
+// accident. When Keep returns there is no child any more; nil means that ctx ended.
 func (p Process) Keep(ctx context.Context, pauses backoff.Backoff, watch Watch) error {
 	pauses = withDefaults(pauses)
 	everReady := false

@@ -10,8 +10,8 @@ import (
 // hidden replaces what must not reach a terminal.
 const hidden = unicode.ReplacementChar
 
-// Clean returns s without what changes how a terminal shows other text: control characters, except for line feeds and tabs,
-// characters that change the direction of writing, and bytes that are not UTF-8. Each is replaced by U+FFFD.
+// Clean returns s without what changes how a terminal shows other text: control characters, except for line feeds and
+// tabs, characters that change the direction of writing, and bytes that are not UTF-8. Each is replaced by U+FFFD.
 func Clean(s string) string { return strings.Map(clean, s) }
 
 func clean(r rune) rune {
@@ -24,8 +24,8 @@ func clean(r rune) rune {
 	return r // strings.Map and Writer give U+FFFD for what is not UTF-8
 }
 
-// Writer returns a writer that passes on what is written to it as [Clean] does, for text of others on its way to a terminal.
-// A character may come in several writes; one that never gets complete is dropped.
+// Writer returns a writer that passes on what is written to it as [Clean] does, for text of others on its way to a
+// terminal. A character may come in several writes; one that never gets complete is dropped.
 func Writer(to io.Writer) io.Writer { return &writer{to: to} }
 
 type writer struct {

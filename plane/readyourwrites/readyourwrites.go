@@ -1,9 +1,9 @@
-// Package readyourwrites makes a process read its own writes: a request that changes an object returns only when the caches of this process have
-// seen the change.
+// Package readyourwrites makes a process read its own writes: a request that changes an object returns only when the
+// caches of this process have seen the change.
 //
-// A controller that reads from a cache right after it wrote may not find what it made, and make it again. Cluster API guards against that in
-// the same place where it limits each object to one reconcile per second; with that limit off, this package is the guard, and a wider one: it covers
-// every write of the process, whoever wrote.
+// A controller that reads from a cache right after it wrote may not find what it made, and make it again. Cluster API
+// guards against that in the same place where it limits each object to one reconcile per second; with that limit off,
+// this package is the guard, and a wider one: it covers every write of the process, whoever wrote.
 package readyourwrites
 
 import (
@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// DefaultLimit bounds how long a write waits for the caches. A cache that is slower than that is broken, and the write goes on.
+	// DefaultLimit bounds how long a write waits for the caches. A cache that is slower than that is broken, and the
+	// write goes on.
 	DefaultLimit = time.Second
 	// bodyLimit bounds the answers that are looked at, in bytes. etcd does not store larger objects by default.
 	bodyLimit = 3 << 20
@@ -55,8 +56,9 @@ func New(scheme *runtime.Scheme, limit time.Duration) *Guard {
 	return &Guard{scheme: scheme, limit: limit, informers: map[schema.GroupResource][]toolscache.SharedIndexInformer{}}
 }
 
-// Informers wraps next so that the guard knows each informer it makes. Informers that see only some objects of a type, by a label for
-// example, must not be shown to the guard: it would wait for what they never see. except names such types.
+// Informers wraps next so that the guard knows each informer it makes. Informers that see only some objects of a
+// type, by a label for example, must not be shown to the guard: it would wait for what they never see. except names
+// such types.
 func (g *Guard) Informers(next NewInformer, except ...schema.GroupResource) NewInformer {
 	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		informer := next(lw, example, resync, indexers)

@@ -1,12 +1,15 @@
-// Package wakeup wakes controllers of Cluster API at once where they would find a change only by polling every 15 or 20 seconds.
+// Package wakeup wakes controllers of Cluster API at once where they would find a change only by polling every 15 or
+// 20 seconds.
 //
-// Four things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy (KubeadmControlPlane asks
-// again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the control plane becomes stable (MachineSet, 15 s), an extension whose calls failed
-// can be called again (the topology's controller, as long again as it has waited). Upstream
-// does not watch them because that would be expensive with hundreds of clusters; on one machine it is one watch per cluster.
+// Four things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy
+// (KubeadmControlPlane asks again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the
+// control plane becomes stable (MachineSet, 15 s), an extension whose calls failed can be called again (the
+// topology's controller, as long again as it has waited). Upstream does not watch them because that would be
+// expensive with hundreds of clusters; on one machine it is one watch per cluster.
 //
-// All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events. [Cache] is that
-// ClusterCache with a second way into the same queues. Nothing is written to the API server, and nothing reaches into a controller.
+// All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events.
+// [Cache] is that ClusterCache with a second way into the same queues. Nothing is written to the API server, and
+// nothing reaches into a controller.
 package wakeup
 
 import (
@@ -44,8 +47,8 @@ const registerPause = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Cache is a ClusterCache that can wake the controllers it serves. Make it with [New], give it to all controllers, then call
-// [Cache.SetupWithManager].
+// Cache is a ClusterCache that can wake the controllers it serves. Make it with [New], give it to all controllers,
+// then call [Cache.SetupWithManager].
 type Cache struct {
 	clustercache.ClusterCache
 	reader client.Reader
@@ -54,7 +57,8 @@ type Cache struct {
 	queues map[string]queue
 }
 
-// New returns a Cache around inner. reader reads Clusters, Machines and MachineSets of the management cluster; it should be a cached one.
+// New returns a Cache around inner. reader reads Clusters, Machines and MachineSets of the management cluster; it
+// should be a cached one.
 func New(inner clustercache.ClusterCache, reader client.Reader) *Cache {
 	return &Cache{ClusterCache: inner, reader: reader, queues: map[string]queue{}}
 }
@@ -72,7 +76,8 @@ func (c *Cache) GetClusterSource(name string, mapFunc func(context.Context, clie
 	})
 }
 
-// SetupWithManager adds the controller that watches for what is worth a wakeup. It must come after the controllers that use the Cache.
+// SetupWithManager adds the controller that watches for what is worth a wakeup. It must come after the controllers
+// that use the Cache.
 func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) error {
 	watcher := &podWatcher{cache: c}
 	pods.Reconciler = watcher

@@ -53,7 +53,8 @@ func (inner) GetClusterSource(string, func(context.Context, client.Object) []ctr
 	return source.Func(func(context.Context, queue) error { return nil })
 }
 
-// started returns a Cache whose controllers are started, over objects, and a function that takes what was woken meanwhile.
+// started returns a Cache whose controllers are started, over objects, and a function that takes what was woken
+// meanwhile.
 func started(t *testing.T, objects ...client.Object) (*Cache, func() []string) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -257,7 +258,8 @@ func TestAControllerThatWasNotStartedIsNotNudged(*testing.T) {
 	New(inner{}, nil).add(machines, types.NamespacedName{Namespace: "ns", Name: "m"}) // and nothing panics
 }
 
-// TestNamesAreUpstreams fails when an update of Cluster API calls its sources by other names: nothing would be woken any more.
+// TestNamesAreUpstreams fails when an update of Cluster API calls its sources by other names: nothing would be woken
+// any more.
 func TestNamesAreUpstreams(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
 	if err != nil {

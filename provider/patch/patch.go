@@ -1,8 +1,9 @@
-// Package patch writes the difference between two states of an object as one merge patch, and nothing if they are equal.
+// Package patch writes the difference between two states of an object as one merge patch, and nothing if they are
+// equal.
 //
-// Writing differences leaves the fields of others alone (IM-56). One patch for a whole status, conditions included, keeps
-// together what must become visible together (IC-51, IM-53), and a locked patch fails with a conflict when it was computed from an
-// object that is no longer the newest.
+// Writing differences leaves the fields of others alone (IM-56). One patch for a whole status, conditions included,
+// keeps together what must become visible together (IC-51, IM-53), and a locked patch fails with a conflict when it
+// was computed from an object that is no longer the newest.
 package patch
 
 import (

@@ -1,5 +1,5 @@
-// Package readyevent records an Event when condition Ready changes in a way that people ask about: what keeps an object from working, and
-// that it works again.
+// Package readyevent records an Event when condition Ready changes in a way that people ask about: what keeps an
+// object from working, and that it works again.
 package readyevent
 
 import (
@@ -37,7 +37,8 @@ type Object interface {
 	conditions.Getter
 }
 
-// Record records an event if Ready changed between two states of an object in a way that is worth one. The second state must be written already.
+// Record records an event if Ready changed between two states of an object in a way that is worth one. The second
+// state must be written already.
 func Record(recorder events.EventRecorder, before, after Object) {
 	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
 		recorder.Eventf(after, nil, kind, reason, "Reconcile", "%s", Note(note))

@@ -1,13 +1,15 @@
-// Package conformance checks a running extension, whatever it is written in: it calls it over HTTPS as Cluster API would, and as nobody should.
+// Package conformance checks a running extension, whatever it is written in: it calls it over HTTPS as Cluster API
+// would, and as nobody should.
 //
 //	report, err := conformance.Run(ctx, conformance.Target{URL: "https://127.0.0.1:9443", CA: caPEM})
 //	...
 //	err = report.WriteText(os.Stdout)
 //
-// Each check names the rules of the contract that it is about, and what it requires: a check whose requirements are not met
-// is skipped. A check passes, fails, or warns: a warning is for what careful callers survive, or for what is recommended
-// only. A check that panics has failed, and its stack is in the report; the checks after it are made. Requests are made by package sample, for a Cluster "sample" in namespace "default" that should not exist: a handler with
-// effects outside has them.
+// Each check names the rules of the contract that it is about, and what it requires: a check whose requirements are
+// not met is skipped. A check passes, fails, or warns: a warning is for what careful callers survive, or for what is
+// recommended only. A check that panics has failed, and its stack is in the report; the checks after it are made.
+// Requests are made by package sample, for a Cluster "sample" in namespace "default" that should not exist: a handler
+// with effects outside has them.
 package conformance
 
 import (
@@ -85,7 +87,8 @@ func (t *Target) complete() error {
 	return nil
 }
 
-// Run makes all checks and reports what they found. An error means that nothing could be checked; an extension that can't be reached is a report.
+// Run makes all checks and reports what they found. An error means that nothing could be checked; an extension that
+// can't be reached is a report.
 func Run(ctx context.Context, target Target) (*Report, error) {
 	if err := target.complete(); err != nil {
 		return nil, err

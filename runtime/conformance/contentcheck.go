@@ -29,8 +29,8 @@ func checkContent(_ context.Context, _ *probe, h *handler) error {
 	return contentOf(h.response)(request)
 }
 
-// contentOf returns the function that checks the content of a response against its request. It is nil for responses that are
-// status and message.
+// contentOf returns the function that checks the content of a response against its request. It is nil for responses
+// that are status and message.
 func contentOf(response runtimehooksv1.ResponseObject) func(request runtime.Object) error {
 	switch answer := response.(type) {
 	case *runtimehooksv1.GeneratePatchesResponse:
@@ -47,7 +47,8 @@ func contentOf(response runtimehooksv1.ResponseObject) func(request runtime.Obje
 	return nil
 }
 
-// pair passes requests of their type to a check. A catalog may have requests of another type, which it knows nothing about.
+// pair passes requests of their type to a check. A catalog may have requests of another type, which it knows nothing
+// about.
 func pair[Request, Response any](answer *Response, check func(*Request, *Response) error) func(runtime.Object) error {
 	return func(request runtime.Object) error {
 		if asked, ok := any(request).(*Request); ok {
@@ -167,7 +168,8 @@ func checkMachineSet(
 			response.BootstrapConfigTemplatePatch, allowed))
 }
 
-// checkInPlace checks UH-07: a patch applies to the current object and changes the spec of the machine alone: Cluster API drops the rest of it.
+// checkInPlace checks UH-07: a patch applies to the current object and changes the spec of the machine alone: Cluster
+// API drops the rest of it.
 func checkInPlace(what string, current any, p runtimehooksv1.Patch, allowed string) error {
 	if !p.IsDefined() {
 		return nil

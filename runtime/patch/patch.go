@@ -1,5 +1,5 @@
-// Package patch says how one JSON document becomes another, in as few bytes as it takes: as a JSON merge patch (RFC 7386) or as a JSON patch (RFC 6902),
-// the two forms that hooks of Cluster API answer with.
+// Package patch says how one JSON document becomes another, in as few bytes as it takes: as a JSON merge patch (RFC
+// 7386) or as a JSON patch (RFC 6902), the two forms that hooks of Cluster API answer with.
 //
 // The same documents give the same patch.
 package patch
@@ -20,8 +20,9 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Diff gives the shorter of both patches that make before to after, a merge patch if they have the same length. It is undefined, as
-// [runtimehooksv1.Patch.IsDefined] has it, if nothing differs. Each patch was applied once before it is given.
+// Diff gives the shorter of both patches that make before to after, a merge patch if they have the same length. It is
+// undefined, as [runtimehooksv1.Patch.IsDefined] has it, if nothing differs. Each patch was applied once before it is
+// given.
 func Diff(before, after []byte) (runtimehooksv1.Patch, error) {
 	from, err := decode(before)
 	if err != nil {
@@ -84,8 +85,8 @@ func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 	return nil
 }
 
-// Apply returns a document after a patch. A patch that passes a limit ([MaxOperations], [MaxCopies], [MaxDocument]) is refused before it
-// costs more.
+// Apply returns a document after a patch. A patch that passes a limit ([MaxOperations], [MaxCopies], [MaxDocument])
+// is refused before it costs more.
 func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	switch p.PatchType {
 	case runtimehooksv1.JSONMergePatchType:
@@ -111,8 +112,9 @@ func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	return nil, fmt.Errorf("the patch type %q does not exist: it must be JSONPatch or JSONMergePatch", p.PatchType)
 }
 
-// Only is [Diff] for what differs at or below some paths alone, each as names with dots: the rest of the document stays. It is what an extension answers to
-// CanUpdateMachine: of the changes that are wanted, those that it can make in place (UH-07).
+// Only is [Diff] for what differs at or below some paths alone, each as names with dots: the rest of the document
+// stays. It is what an extension answers to CanUpdateMachine: of the changes that are wanted, those that it can make
+// in place (UH-07).
 func Only(before, after []byte, paths ...string) (runtimehooksv1.Patch, error) {
 	split := make([][]string, 0, len(paths))
 	for _, path := range paths {

@@ -99,7 +99,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 	}
 }
 
-// TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and with it no reconciler.
+// TestStartersOfAPlaneCarryNoReconciler: a program that starts a plane imports package local, and with it no
+// reconciler.
 func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "./local")
 	cmd.Dir = "../.."

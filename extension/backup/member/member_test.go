@@ -154,7 +154,8 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// TestAHostCannotLeadOutOfItsRoot: what a tenant puts in the way on the host changes nothing outside, and hangs nothing.
+// TestAHostCannotLeadOutOfItsRoot: what a tenant puts in the way on the host changes nothing outside, and hangs
+// nothing.
 func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 	for name, attack := range map[string]func(root, outside string) error{
 		"the data directory is a link": func(root, outside string) error {
