@@ -14,7 +14,10 @@ func (a *app) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the management plane on this machine, in the background",
 		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in namespaces of their own.
-Nothing on the machine's own network changes. Doing it again is harmless; what was there before comes back.`,
+Nothing on the machine's own network changes. Doing it again is harmless; what was there before comes back.
+
+Root in a local host is not root of the machine: each host has a user namespace of its own. Hosts share the machine's
+kernel, processor and memory, and see its programs read-only.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Hosts < 0 || o.Hosts > local.MaxHosts {
 				return hint(fmt.Sprintf("choose between 1 and %d, or leave it out", local.MaxHosts), "--hosts %d does not work",
