@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capstan-dev/capstan/internal/home"
 )
@@ -19,7 +18,11 @@ func TestAllowBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	var notes []string
-	progress := func(e Event) { notes = append(notes, e.Text) }
+	told := func() {}
+	progress := func(e Event) {
+		notes = append(notes, e.Text)
+		told()
+	}
 	allow := func(ctx context.Context, program string) (func(), error) {
 		return AllowBinaries(ctx, string(dir), map[string]string{"docker": program}, progress)
 	}
@@ -39,11 +42,15 @@ func TestAllowBinaries(t *testing.T) {
 	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "--provider-binary is still at work") {
 		t.Errorf("a second one does not wait: %v", err)
 	}
-	go func() { time.Sleep(lockPause / 2); done() }()
-	if done, err = allow(t.Context(), "/opt/second"); err != nil {
+	told = func() { // the second one waits
+		done()
+		told = func() {}
+	}
+	second, err := allow(t.Context(), "/opt/second")
+	if err != nil {
 		t.Fatal(err)
 	}
-	done()
+	second()
 	text, err := os.ReadFile(filepath.Join(dir.Plane(), "provider-binaries"))
 	if err != nil || string(text) != "/opt/first\n/opt/second\n" {
 		t.Errorf("%q may run, %v", text, err)
