@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -174,7 +175,11 @@ func (p *plane) definitions() (d definitions, err error) {
 	if err != nil {
 		return d, err
 	}
-	d.others = append(access, configurations...)
+	policies, err := manifests.AdmissionPolicies()
+	if err != nil {
+		return d, err
+	}
+	d.others = slices.Concat(access, configurations, policies)
 	d.inventory, err = manifests.Inventory(p.opts.Version)
 	return d, err
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-dev/capstan/config/extension"
+	"github.com/capstan-dev/capstan/config/rbac"
 )
 
 //go:embed access.yaml
@@ -23,6 +24,7 @@ func Access() ([]Object, error) {
 			documents = append(documents, document)
 		}
 	}
+	documents = append(documents, rbac.Mover)
 	var objects []Object
 	for _, document := range documents {
 		data, err := yaml.YAMLToJSON([]byte(document))

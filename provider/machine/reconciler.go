@@ -48,6 +48,7 @@ type Reconciler struct {
 // (RB-10).
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines/providerid,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
