@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/rest"
@@ -206,12 +207,15 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 	})
 }
 
-// record writes the Secret of an offer. One that nobody points to is overwritten by the next offer.
+// record writes the Secret of an offer. One that nobody points to is overwritten by the next offer. A Secret of that
+// name that is not the host's stays as it is.
 func (s *sides) record(ctx context.Context, host *infrav1.CapstanHost, data map[string][]byte) error {
-	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID)
+	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").
+		WithName(host.Name).WithUID(host.UID).WithController(true)
 	secret := corev1ac.Secret(host.Name+infrav1.OfferSecretSuffix, host.Namespace).
 		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).WithData(data)
-	if err := s.from.Apply(ctx, secret, agentid.FieldOwner, client.ForceOwnership); err != nil {
+	err := agentid.Ensure(ctx, s.from, s.from, host, []runtime.ApplyConfiguration{secret})
+	if err != nil {
 		return fmt.Errorf("writing the offer: %w", err)
 	}
 	return nil
@@ -240,10 +244,8 @@ func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (
 	if err := s.to.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("making the namespace in the target: %w", err)
 	}
-	for _, object := range agentid.Objects(there) {
-		if err := s.to.Apply(ctx, object, agentid.FieldOwner, client.ForceOwnership); err != nil {
-			return "", fmt.Errorf("making its account in the target: %w", err)
-		}
+	if err := agentid.Ensure(ctx, s.to, s.to, there, agentid.Objects(there)); err != nil {
+		return "", fmt.Errorf("making its account in the target: %w", err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(offerLife / time.Second))}}

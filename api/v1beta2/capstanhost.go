@@ -19,6 +19,10 @@ const SupplierDock = "dock"
 // (the data), format (cloud-config) and metadata (JSON of InstanceData).
 const BootstrapSecretSuffix = "-bootstrap"
 
+// BootstrapDataLabel on a Secret says that Machines of its namespace may use it as bootstrap data by name, without a
+// configRef. Its value doesn't matter.
+const BootstrapDataLabel = "infrastructure.capstan.dev/bootstrap-data"
+
 // IdentityPrefix is put before a host's name to give the name of its ServiceAccount, Role and RoleBinding.
 const IdentityPrefix = "host-"
 

@@ -2,23 +2,20 @@ package host
 
 import (
 	"context"
-	"errors"
-	"fmt"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"time"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A supplied host gets it
-// when it is claimed: before, it has no agent. It is applied once by each process, and again when a token can't be had; after a release only
-// the account is made again, for only that was deleted.
+// takenPause is how long the controller waits before it looks again whether a name that a host needs is free.
+const takenPause = 15 * time.Second
+
+// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A
+// supplied host gets it when it is claimed: before, it has no agent. It is applied once by each process, and again when
+// a token can't be had; after a release only the account is made again, for only that was deleted. A host whose objects
+// can't be made, because others have their names, gets none of them and is not ready.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if s.host.Spec.Supplier != "" && (c == nil || c.Released) || s.host.Spec.Supplier == "" && !s.host.DeletionTimestamp.IsZero() {
@@ -34,10 +31,14 @@ func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error
 	case allButAccount:
 		objects = objects[:1]
 	}
-	for _, object := range objects {
-		if err := r.Client.Apply(ctx, object, identity.FieldOwner, client.ForceOwnership); err != nil {
-			return step.Answer{}, err
-		}
+	err := identity.Ensure(ctx, r.Reader, r.Client, s.host, objects)
+	if taken := identity.Taken(err); taken != nil {
+		s.taken = true
+		s.obstacle = &step.Obstacle{Reason: infrav1.NameTakenReason, Message: taken.Error()}
+		return step.Next(), nil
+	}
+	if err != nil {
+		return step.Answer{}, err
 	}
 	r.noteIdentity(s.host, wholeIdentity)
 	return step.Next(), nil
@@ -62,12 +63,11 @@ func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, has extent) {
 	r.identities[host.UID] = has
 }
 
-// revoke makes the agent's tokens invalid: those of an account that was deleted stay so when it is made again. The API server may
-// remember a token that it has just seen for 10 s.
+// revoke makes the agent's tokens invalid: those of an account that was deleted stay so when it is made again. The API
+// server may remember a token that it has just seen for 10 s.
 func (r *Reconciler) revoke(ctx context.Context, host *infrav1.CapstanHost) error {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
-	if err := r.Client.Delete(ctx, account); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting ServiceAccount %s: %w", account.Name, err)
+	if err := identity.RemoveAccount(ctx, r.Reader, r.Client, host); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,24 +75,4 @@ func (r *Reconciler) revoke(ctx context.Context, host *infrav1.CapstanHost) erro
 		r.identities[host.UID] = allButAccount
 	}
 	return nil
-}
-
-// removeIdentity makes the agent's tokens invalid at once: the account goes first.
-func (r *Reconciler) removeIdentity(ctx context.Context, host *infrav1.CapstanHost) error {
-	account := metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}
-	var errs []error
-	for _, object := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: account},
-		&rbacv1.RoleBinding{ObjectMeta: account},
-		&rbacv1.Role{ObjectMeta: account},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.BootstrapSecretSuffix}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}},
-	} {
-		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err))
-		}
-	}
-	r.noteIdentity(host, unknownIdentity)
-	return errors.Join(errs...)
 }

@@ -51,6 +51,7 @@ func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	}
 	last := r.lastPower(s.host)
 	switch {
+	case s.taken: // it has no identity; s.obstacle says why
 	case c == nil && !last.off:
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err

@@ -38,7 +38,7 @@ type Reconciler struct {
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads Secrets from the API server.
+	// Reader reads the objects of hosts from the API server, without a cache.
 	Reader client.Reader
 	// Recorder records events of CapstanHosts.
 	Recorder events.EventRecorder
@@ -78,6 +78,8 @@ type scope struct {
 	again time.Duration
 	// obstacle says why a supplied host can't be powered on or destroyed; it goes into condition Ready.
 	obstacle *step.Obstacle
+	// taken is true if others have names that the host needs; set by identity.
+	taken bool
 	// orphaned is true if the machine that claims the host doesn't exist.
 	orphaned bool
 	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
@@ -91,10 +93,10 @@ type scope struct {
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -122,6 +124,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "delete", Run: r.delete},
 	})
 	statusErr := r.writeStatus(ctx, s, err)
+	if s.taken {
+		result = step.Sooner(result, takenPause)
+	}
 	return step.Finish(step.Sooner(result, s.again), err, statusErr)
 }
 

@@ -310,6 +310,7 @@ func world(edits ...change) []client.Object {
 		}},
 		"data": &corev1.Secret{ObjectMeta: meta("w1-data"), Data: map[string][]byte{"value": []byte("data")}},
 	}
+	all["data"].SetLabels(map[string]string{infrav1.BootstrapDataLabel: ""})
 	for _, name := range []string{"host-01", "host-02"} {
 		host := &infrav1.CapstanHost{ObjectMeta: meta(name), Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}}
 		host.Status.Conditions = []metav1.Condition{{
@@ -372,6 +373,9 @@ func deliveredTo(host string) change {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix, UID: "delivered",
 				Annotations: map[string]string{bootstrapdata.ProviderIDAnnotation: h.Spec.Claim.ProviderID},
+				OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: infrav1.GroupVersion.String(), Kind: "CapstanHost", Name: h.Name, UID: h.UID,
+				}},
 			},
 			Data: map[string][]byte{"value": []byte("data")},
 		}
