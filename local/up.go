@@ -65,6 +65,13 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if err != nil {
 		return Plane{}, err
 	}
+	note, err := s.home.Prepare()
+	if err != nil {
+		return Plane{}, err
+	}
+	if note != "" {
+		o.Progress.note(note)
+	}
 	unlock, err := lockHome(ctx, s.home, o.Progress)
 	if err != nil {
 		return Plane{}, err

@@ -43,6 +43,12 @@ func Find(flag string, getenv func(string) string) (Dir, error) {
 	return Dir(abs), nil
 }
 
+// lockName is the name of the file that one process at a time holds.
+const lockName = "lock"
+
+// Lock is the file by which one process at a time works on the home directory.
+func (d Dir) Lock() string { return d.join(lockName) }
+
 // Kubeconfig is the user's kubeconfig for the management plane.
 func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
 
