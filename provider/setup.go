@@ -58,8 +58,11 @@ type Options struct {
 	Balancer Balancer
 	// Supplier makes the CapstanHosts with spec.supplier. Nil: such hosts are never ready.
 	Supplier Supplier
-	// SupplyNamespace is the only namespace with supplied hosts. Default: DefaultSupplyNamespace.
-	SupplyNamespace string
+	// SupplyNamespace says in which namespace a supplied host is. Default: all are in DefaultSupplyNamespace.
+	SupplyNamespace supply.NamespaceOf
+	// Shortage says, for machines that find no host in a namespace, what happens next or what to do; empty if it has
+	// nothing to say. May be nil.
+	Shortage func(ctx context.Context, namespace string) string
 	// AgentServer is where the agents of supplied hosts reach the API server. Required with Supplier.
 	AgentServer AgentServer
 	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no limit.
@@ -108,6 +111,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Backends: backends,
 		Clock:    options.Clock,
 		Filter:   filter,
+		Shortage: options.Shortage,
 	}
 	if err := machines.Setup(mgr, options.controller()); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanMachines: %w", err)
@@ -142,8 +146,8 @@ func (o *Options) complete() error {
 	if o.HeartbeatTimeout == 0 {
 		o.HeartbeatTimeout = host.DefaultHeartbeatTimeout
 	}
-	if o.SupplyNamespace == "" {
-		o.SupplyNamespace = DefaultSupplyNamespace
+	if o.SupplyNamespace == nil {
+		o.SupplyNamespace = supply.In(DefaultSupplyNamespace)
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

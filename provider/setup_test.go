@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 			if c.fails == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Fatalf("error %v, want %q", err, c.fails)
 			}
-			if err == nil && (c.options.Concurrency != 10 || c.options.HeartbeatTimeout != 40*time.Second || c.options.Clock == nil || c.options.SupplyNamespace != "default") {
+			if err == nil && (c.options.Concurrency != 10 || c.options.HeartbeatTimeout != 40*time.Second || c.options.Clock == nil || c.options.SupplyNamespace("host-01") != "default") {
 				t.Errorf("defaults are %+v", c.options)
 			}
 		})

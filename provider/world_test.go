@@ -30,6 +30,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/cluster"
 	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/machine"
+	"github.com/capstan-dev/capstan/provider/supply"
 )
 
 const ns = "default"
@@ -139,7 +140,7 @@ func (w *world) restart() {
 	w.machines = &machine.Reconciler{Client: c, Reader: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
 	w.hosts = host.New(host.Options{
 		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),
-		Supplier: supplier{w}, SupplyNamespace: ns, Agents: options.AgentServer,
+		Supplier: supplier{w}, SupplyNamespace: supply.In(ns), Agents: options.AgentServer,
 	})
 }
 

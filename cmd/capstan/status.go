@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -18,13 +19,31 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = a.print(format, s, func() error {
+			shown := struct {
+				local.PlaneStatus `json:",inline"`
+				// Shares say which namespaces have the local hosts while the plane is ready.
+				Shares []local.Share `json:"shares,omitempty"`
+			}{PlaneStatus: s}
+			if s.Plane == local.PhaseReady {
+				c, err := a.client()
+				if err != nil {
+					return err
+				}
+				if shown.Shares, err = local.Shares(cmd.Context(), c); err != nil {
+					return err
+				}
+			}
+			err = a.print(format, shown, func() error {
 				mode := "root"
 				if s.Rootless {
 					mode = "rootless"
 				}
-				return a.table([]string{"PLANE", "DOCK", "MODE", "HOSTS ON", "SERVER", "HOME"},
-					[][]string{{string(s.Plane), string(s.Dock), mode, strconv.Itoa(s.HostsOn), dash(s.Server), s.Home}})
+				if err := a.table([]string{"PLANE", "DOCK", "MODE", "HOSTS ON", "SERVER", "HOME"},
+					[][]string{{string(s.Plane), string(s.Dock), mode, strconv.Itoa(s.HostsOn), dash(s.Server), s.Home}},
+				); err != nil || shown.Shares == nil {
+					return err
+				}
+				return a.shareTable(shown.Shares)
 			})
 			if err == nil && format == "table" {
 				if s.Error != "" {
@@ -41,4 +60,26 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 	outputFlag(cmd, &format)
 	return cmd
+}
+
+// shareTable prints which namespaces have the local hosts, and who waits for some.
+func (a *app) shareTable(shares []local.Share) error {
+	sum := local.Share{Namespace: "all"}
+	cells := [][]string{}
+	add := func(s local.Share) {
+		waits := "-"
+		if s.Waits > 0 {
+			waits = strconv.Itoa(s.Waits) + " more"
+		}
+		cells = append(cells, []string{s.Namespace, strconv.Itoa(s.Hosts), strconv.Itoa(s.InUse), waits})
+	}
+	for _, s := range shares {
+		add(s)
+		sum.Hosts, sum.InUse, sum.Waits = sum.Hosts+s.Hosts, sum.InUse+s.InUse, sum.Waits+s.Waits
+	}
+	if len(shares) != 1 {
+		add(sum)
+	}
+	fmt.Fprintln(a.out)
+	return a.table([]string{"NAMESPACE", "LOCAL HOSTS", "IN USE", "WAITS FOR"}, cells)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/controllers"
 	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/inventory"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/runtime/record"
 	"github.com/capstan-dev/capstan/templates"
@@ -38,7 +39,7 @@ type Options struct {
 	local.Place
 	// Server is the URL by which the user reaches the API server, from outside of the dock. Required.
 	Server string
-	// Hosts is the number of local hosts in the inventory.
+	// Hosts is the budget: the number of local hosts that namespaces share.
 	Hosts int
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
 	Version string
@@ -161,12 +162,24 @@ func extensionProcess(binary string, info plane.Info, more ...string) process.Pr
 
 // addProvider adds our controllers, with the dock as the supplier of hosts and balancers.
 func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock.Client) error {
+	// The controller of hosts must know from the beginning which namespace has which.
+	register, err := inventory.OpenRegister(ctx, mgr.GetClient(), mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	hosts := supplier{docked, s.bin.Bundles}
+	registration, err := newRegistration(mgr, register, hosts, s.Hosts)
+	if err != nil {
+		return err
+	}
 	if err := provider.Setup(ctx, mgr, provider.Options{
-		Balancer:    balancer{docked},
-		Supplier:    supplier{docked, s.bin.Bundles},
-		AgentServer: supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
+		Balancer:        balancer{docked},
+		Supplier:        hosts,
+		SupplyNamespace: register.Namespace,
+		Shortage:        registration.keeper.Shortage,
+		AgentServer:     supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
 	}); err != nil {
 		return err
 	}
-	return mgr.Add(registration{client: mgr.GetClient(), hosts: s.Hosts})
+	return registration.setup(mgr)
 }

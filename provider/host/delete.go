@@ -44,9 +44,8 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 		return step.Answer{}, err
 	}
 	s.gone = true
+	// That it is off is known until the object is seen to be gone: a pass over an old copy must not destroy it again, for
+	// its number may have a host in another namespace by then.
 	r.beats.forget(client.ObjectKeyFromObject(s.host))
-	r.mu.Lock()
-	delete(r.powered, s.host.UID)
-	r.mu.Unlock()
 	return step.Stop(), nil
 }

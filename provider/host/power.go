@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +38,8 @@ type power struct {
 	providerID string
 	// at is when.
 	at time.Time
+	// host is the name of the CapstanHost.
+	host types.NamespacedName
 }
 
 // power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host that has
@@ -143,13 +147,25 @@ func (r *Reconciler) lastPower(host *infrav1.CapstanHost) power {
 func (r *Reconciler) setPower(host *infrav1.CapstanHost, p power) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.host = client.ObjectKeyFromObject(host)
 	r.powered[host.UID] = p
+}
+
+// forgetPower forgets what was done with a host that doesn't exist any more.
+func (r *Reconciler) forgetPower(host types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.powered, func(_ types.UID, p power) bool { return p.host == host })
 }
 
 func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *step.Obstacle {
 	if r.Supplier != nil {
+		where := "none"
+		if namespace := r.SupplyNamespace(host.Name); namespace != "" {
+			where = "it in namespace " + namespace + " only"
+		}
 		return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
-			"supplier %s makes hosts in namespace %s only: delete this CapstanHost", host.Spec.Supplier, r.SupplyNamespace)}
+			"supplier %s makes %s: delete this CapstanHost", host.Spec.Supplier, where)}
 	}
 	return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
 		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost", host.Spec.Supplier)}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -50,8 +51,8 @@ type Options struct {
 	Filter watchfilter.Filter
 	// Supplier makes the hosts that have spec.supplier. Nil: there are none here.
 	Supplier supply.Supplier
-	// SupplyNamespace is the only namespace with supplied hosts: a Supplier knows hosts by name alone.
-	SupplyNamespace string
+	// SupplyNamespace says in which namespace a supplied host is.
+	SupplyNamespace supply.NamespaceOf
 	// Agents is where the agents of supplied hosts reach the API server.
 	Agents supply.AgentServer
 }
@@ -105,6 +106,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	h := &infrav1.CapstanHost{}
 	if err := r.Client.Get(ctx, request.NamespacedName, h); err != nil {
 		r.failures.Forget(request.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			r.forgetPower(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.Filter.Matches(h) {
@@ -132,5 +136,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // supplies reports whether our supplier makes the host.
 func (r *Reconciler) supplies(host *infrav1.CapstanHost) bool {
-	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace
+	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace(host.Name)
 }

@@ -15,11 +15,12 @@ import (
 
 // place stops a machine that has no host and gets none now. It looks at the cache: a crowd of machines that wait must
 // not ask the API server at every change of a host. Which host it will be is decided when it is claimed.
-func (r *Reconciler) place(_ context.Context, s *scope) (step.Answer, error) {
+func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" {
 		return step.Next(), nil
 	}
 	if _, s.obstacle = planClaim(s, s.hosts); s.obstacle != nil {
+		r.adviseOn(ctx, s)
 		return step.Stop(), nil
 	}
 	return step.Next(), nil
@@ -40,7 +41,7 @@ func planClaim(s *scope, hosts []infrav1.CapstanHost) (*infrav1.CapstanHost, *st
 	if host == nil {
 		return nil, &step.Obstacle{
 			Reason:  infrav1.NoHostMatchesReason,
-			Message: why.String() + "; add hosts or free some, then placement is tried again",
+			Message: why.String() + "; " + addHosts,
 		}
 	}
 	return host, nil

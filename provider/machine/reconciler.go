@@ -37,6 +37,10 @@ type Reconciler struct {
 	// Filter limits the CapstanMachines and CapstanHosts that this reconciler works on.
 	Filter watchfilter.Filter
 
+	// Shortage says for a namespace without a free host what happens next, or what to do; empty: nothing special. May be
+	// nil.
+	Shortage func(ctx context.Context, namespace string) string
+
 	// claiming is held while a host is picked and claimed, so that machines that wait together don't all run for the same host.
 	claiming sync.Mutex
 	// failures knows which machines can't be brought further, and since when.
