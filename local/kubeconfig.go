@@ -38,6 +38,11 @@ func ClusterKubeconfig(
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
 	}
+	if !dock.IsBalancer(endpoint.Host) && !dock.IsHost(endpoint.Host) {
+		return "", hint.Errorf("read it with: capstan kubectl get secret "+name+"-kubeconfig",
+			"the endpoint of cluster %s, %s port %d, is not in the dock, so no way from this machine leads there",
+			name, endpoint.Host, endpoint.Port)
+	}
 	docked, target := dock.Connect(string(dir)), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port)
 	relay, err := docked.EnsureRelay(ctx, RelayName(cluster.Namespace, name), target)
 	if err != nil {

@@ -54,6 +54,23 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 	}
 }
 
+// No way is opened to what is not a balancer or a host: the plane's own ports are behind the dock's loopback.
+func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
+	for _, host := range []string{
+		"127.0.0.1", "::1", "10.231.0.1", "169.254.169.254", "localhost", "example.com", "10.231.16.1%eth0",
+	} {
+		cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(tenantsKubeconfig)}}
+		cluster.Namespace, cluster.Name = "default", "blue"
+		secret.Namespace, secret.Name = "default", "blue-kubeconfig"
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: host, Port: 2379}
+		c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(secret).Build()
+		_, err := ClusterKubeconfig(t.Context(), t.TempDir(), c, cluster)
+		if err == nil || !strings.Contains(err.Error(), "is not in the dock") {
+			t.Errorf("to %s: %v", host, err)
+		}
+	}
+}
+
 // TestClusterKubeconfigNeedsACluster: what is missing is said, with what to do.
 func TestClusterKubeconfigNeedsACluster(t *testing.T) {
 	cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(tenantsKubeconfig)}}

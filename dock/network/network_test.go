@@ -56,7 +56,7 @@ func TestNextAddress(t *testing.T) {
 
 func TestLinkNamesFitAndDiffer(t *testing.T) {
 	seen := map[string]bool{}
-	for a := Hosts.First; Hosts.contains(a); a = a.Next() {
+	for a := Hosts.First; Hosts.Contains(a); a = a.Next() {
 		name := LinkName(a)
 		if len(name) > 15 || seen[name] {
 			t.Fatalf("%s for %v is too long or not unique", name, a)
