@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // sizeLimit bounds one file that is kept, in bytes.
@@ -146,14 +148,14 @@ func (k *Keeper) Changed() ([]string, error) {
 		if o.Copy == "" {
 			continue
 		}
-		before, err := openFile(filepath.Join(k.Dir, o.Copy), os.O_RDONLY)
+		before, err := regular.Open(filepath.Join(k.Dir, o.Copy), os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading what was kept of %s: %w", o.Path, err)
 		}
-		now, err := openFile(o.Path, os.O_RDONLY)
+		now, err := regular.Open(o.Path, os.O_RDONLY)
 		if err != nil || !same(before, now) {
 			changed = append(changed, o.Path)
 		}
@@ -205,23 +207,6 @@ func (k *Keeper) list() ([]original, error) {
 	return list, nil
 }
 
-// openFile opens a regular file. It neither waits for the other end of a pipe nor opens a device.
-func openFile(path string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
 // same reports whether two files have the same content, which may be larger than the memory.
 func same(a, b *os.File) bool {
 	first, err := a.Stat()
@@ -249,12 +234,12 @@ func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.
 
 // copyFile copies the content; it is on disk when it returns.
 func copyFile(from, to string) error {
-	in, err := openFile(from, os.O_RDONLY)
+	in, err := regular.Open(from, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := openFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	out, err := regular.Open(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
