@@ -67,6 +67,15 @@ bin/tools/gci: hack/lint/go.mod hack/lint/go.sum
 # Imports stand in three groups: the standard library, other modules, ours.
 IMPORT_GROUPS := -s standard -s default -s 'prefix(github.com/capstan-dev/capstan)' --skip-generated
 
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: manifests ## run each fuzz test for FUZZTIME (default 30s); what one finds is kept in testdata/fuzz
+	@for test in $$(grep -rnoE '^func Fuzz[A-Za-z]+' --include='*_test.go' $(GO_FOLDERS) | sed -E 's|/[^/]+:[0-9]+:func |:|' | sort); do \
+		echo "→ $$test for $(FUZZTIME)"; \
+		go test -C "$${test%%:*}" -run '^$$' -fuzz "^$${test##*:}\$$" -fuzztime $(FUZZTIME) .; \
+	done
+
 .PHONY: fmt
 fmt: bin/tools/gci ## format Go files and sort their imports into three groups
 	@gofmt -w $(GO_FOLDERS)
