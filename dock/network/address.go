@@ -11,8 +11,7 @@ import (
 
 // The addresses in the dock. Nothing outside of it sees them.
 var (
-	Gateway = netip.MustParseAddr("10.231.0.1") // of the bridge; the plane listens here too
-	Subnet  = netip.MustParsePrefix("10.231.0.0/16")
+	Gateway = netip.MustParseAddr("10.231.0.1") // of the dock; the plane listens here too
 
 	Hosts     = Range{netip.MustParseAddr("10.231.1.1"), netip.MustParseAddr("10.231.15.254")}
 	Balancers = Range{netip.MustParseAddr("10.231.16.1"), netip.MustParseAddr("10.231.254.254")}
