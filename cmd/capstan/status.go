@@ -46,6 +46,9 @@ func (a *app) statusCommand() *cobra.Command {
 				return a.shareTable(shown.Shares)
 			})
 			if err == nil && format == "table" {
+				for _, warning := range s.Warnings {
+					fmt.Fprintln(a.err, "Warning:", warning)
+				}
 				if s.Error != "" {
 					return errors.New(s.Error)
 				}

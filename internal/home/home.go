@@ -58,6 +58,12 @@ func (d Dir) Dock() string { return d.join("dock") }
 // Plane is the directory of the management plane.
 func (d Dir) Plane() string { return d.join("plane") }
 
+// Encryption is the directory with the key that encrypts the Secrets of the management plane.
+func (d Dir) Encryption() string { return d.join("plane", "encryption") }
+
+// Audit is the audit log of the management plane.
+func (d Dir) Audit() string { return d.join("plane", "audit", "audit.log") }
+
 // Hooks is the file with the lifecycle hook calls.
 func (d Dir) Hooks() string { return d.join("plane", "hooks.jsonl") }
 

@@ -108,7 +108,7 @@ func (d Dir) closeSecrets() error {
 		return fmt.Errorf("looking at the home directory: %w", err)
 	}
 	defer root.Close()
-	for _, dir := range []string{".", "clusters", "plane", "plane/pki", "backups"} {
+	for _, dir := range []string{".", "clusters", "plane", "plane/pki", "plane/encryption", "plane/audit", "backups"} {
 		if dir != "." {
 			if err := closeSecret(root, dir); err != nil {
 				return err
@@ -131,7 +131,8 @@ func (d Dir) closeSecrets() error {
 
 // holdsKeys reports whether keys may be in a file of the home.
 func holdsKeys(path string) bool {
-	return filepath.Ext(path) == ".key" || filepath.Base(path) == "kubeconfig" || filepath.Ext(path) == ".kubeconfig"
+	return filepath.Ext(path) == ".key" || filepath.Base(path) == "kubeconfig" || filepath.Ext(path) == ".kubeconfig" ||
+		filepath.Dir(path) == "plane/encryption" || filepath.Dir(path) == "plane/audit"
 }
 
 func closeSecret(root *os.Root, path string) error {

@@ -96,17 +96,18 @@ func TestPrepare(t *testing.T) {
 // Keys that others may read are closed, whatever the home's own mode.
 func TestPrepareClosesSecrets(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
-	for _, dir := range []string{"/", "/clusters/", "/plane/", "/plane/pki/"} {
+	for _, dir := range []string{"/", "/clusters/", "/plane/", "/plane/pki/", "/plane/encryption/", "/plane/audit/"} {
 		file(t, home+dir, 0o755)
 	}
-	secrets := []string{"/lock", "/kubeconfig", "/clusters/default_demo.kubeconfig", "/plane/pki/ca.key"}
+	secrets := []string{"/lock", "/kubeconfig", "/clusters/default_demo.kubeconfig", "/plane/pki/ca.key",
+		"/plane/encryption/keys.json", "/plane/audit/audit.log"}
 	for _, name := range secrets {
 		file(t, home+name, 0o644)
 	}
 	if _, err := Dir(home).Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append(secrets[1:], "/clusters", "/plane", "/plane/pki") {
+	for _, name := range append(secrets[1:], "/clusters", "/plane", "/plane/pki", "/plane/encryption", "/plane/audit") {
 		if info, err := os.Stat(home + name); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s is %v, %v", name, info.Mode(), err)
 		}

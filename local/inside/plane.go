@@ -125,7 +125,8 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 		Children: func(info plane.Info) []process.Process {
 			return []process.Process{extensionProcess(s.extension, info, "--bundle", s.kube, "--backups", s.home.Backups())}
 		},
-		Seed: s.seed,
+		Seed:    s.seed,
+		Renewed: s.writeKubeconfig,
 	}
 }
 
@@ -136,14 +137,22 @@ func (s *server) seed(info plane.Info) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the extension's configuration: %w", err)
 	}
-	kubeconfig, err := plane.UserKubeconfig(info.Dir, s.Server)
-	if err != nil {
+	if err := s.writeKubeconfig(info); err != nil {
 		return nil, err
 	}
-	if err := atomicfile.Write(s.home.Kubeconfig(), kubeconfig, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
-	}
 	return [][]byte{templates.Local, config}, nil
+}
+
+// writeKubeconfig writes the user's kubeconfig, which holds a copy of a certificate.
+func (s *server) writeKubeconfig(info plane.Info) error {
+	kubeconfig, err := plane.UserKubeconfig(info.Dir, s.Server)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(s.home.Kubeconfig(), kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
 }
 
 // extensionProcess is our runtime extension, with an identity of its own; it answers to the manager only.
