@@ -75,7 +75,7 @@ FUZZTMP ?= $(firstword $(wildcard /dev/shm) /tmp)
 fuzz: manifests ## run each fuzz test for FUZZTIME (default 30s); what one finds is kept in testdata/fuzz
 	@for test in $$(grep -rnoE '^func Fuzz[A-Za-z]+' --include='*_test.go' $(GO_FOLDERS) | sed -E 's|/[^/]+:[0-9]+:func |:|' | sort); do \
 		echo "→ $$test for $(FUZZTIME)"; \
-		TMPDIR=$(FUZZTMP) go test -C "$${test%%:*}" -run '^$$' -fuzz "^$${test##*:}\$$" -fuzztime $(FUZZTIME) .; \
+		TMPDIR=$(FUZZTMP) go test -C "$${test%%:*}" -run '^$$' -fuzz "^$${test##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \
 	done
 
 .PHONY: fmt
