@@ -184,7 +184,8 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 		return err
 	}
 	data := map[string][]byte{
-		infrav1.OfferIDKey: []byte(string(host.UID) + "/" + rand.Text()), infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca, infrav1.OfferTargetKey: []byte(s.target),
+		infrav1.OfferIDKey:     []byte(infrav1.OfferID(host.UID, rand.Text(), server, string(ca))),
+		infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca, infrav1.OfferTargetKey: []byte(s.target),
 	}
 	if err := s.record(ctx, host, data); err != nil {
 		return err
