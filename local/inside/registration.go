@@ -57,6 +57,7 @@ func (r registration) setup(mgr ctrl.Manager) error {
 		Watches(&infrav1.CapstanCluster{}, event).
 		Watches(&clusterv1.Cluster{}, event).
 		Watches(&clusterv1.ClusterClass{}, event).
+		Watches(&clusterv1.Machine{}, event).
 		Watches(&clusterv1.MachineDeployment{}, event).
 		Watches(&controlplanev1.KubeadmControlPlane{}, event).
 		Watches(&corev1.Namespace{}, event). // there always is one: this starts the first step

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -40,15 +41,19 @@ func (c *classes) get(ctx context.Context, key client.ObjectKey) (*clusterv1.Clu
 }
 
 // wants returns how many hosts the topology of a Cluster asks for, as the capacity gate counts them; 0 without a
-// topology, and while its class is not there. ours is false for a Cluster of another provider.
-func (c *classes) wants(ctx context.Context, cluster *clusterv1.Cluster) (hosts int, ours bool, err error) {
+// topology, and while its class is not there. zones are those of workers that can be in one zone only. ours is false
+// for a Cluster of another provider.
+func (c *classes) wants(ctx context.Context, cluster *clusterv1.Cluster) (
+	hosts int, zones map[string]int, ours bool, err error,
+) {
+	zones = map[string]int{}
 	if !cluster.Spec.Topology.IsDefined() {
 		infrastructure := cluster.Spec.InfrastructureRef
-		return 0, !infrastructure.IsDefined() || infrastructure.APIGroup == infrav1.GroupVersion.Group, nil
+		return 0, zones, !infrastructure.IsDefined() || infrastructure.APIGroup == infrav1.GroupVersion.Group, nil
 	}
 	class, err := c.get(ctx, cluster.GetClassKey())
 	if err != nil || class == nil {
-		return 0, err == nil, err
+		return 0, zones, err == nil, err
 	}
 	topology := &cluster.Spec.Topology
 	if isOurs(class.Spec.ControlPlane.MachineInfrastructure.TemplateRef) {
@@ -61,7 +66,9 @@ func (c *classes) wants(ctx context.Context, cluster *clusterv1.Cluster) (hosts 
 		ours = true
 		for _, md := range topology.Workers.MachineDeployments {
 			if md.Class == has.Class {
-				hosts += replicas(md.Replicas, md.Metadata.Annotations)
+				n := replicas(md.Replicas, md.Metadata.Annotations)
+				hosts += n
+				zones[cmp.Or(md.FailureDomain, has.FailureDomain)] += n
 			}
 		}
 	}
@@ -76,7 +83,7 @@ func (c *classes) wants(ctx context.Context, cluster *clusterv1.Cluster) (hosts 
 			}
 		}
 	}
-	return hosts, ours, nil
+	return hosts, zones, ours, nil
 }
 
 func isOurs(ref clusterv1.ClusterClassTemplateReference) bool {

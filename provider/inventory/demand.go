@@ -27,6 +27,8 @@ type cluster struct {
 	controlPlaneSurge int
 	workerSurges      []int
 	atOnce            int
+	// wantsIn and madeIn are those of wants and made that can be in one zone only, by zone.
+	wantsIn, madeIn map[string]int
 }
 
 // hosts returns how many hosts the cluster wants.
@@ -52,6 +54,8 @@ type look struct {
 	// asks are the namespaces that ask, going those that are being deleted.
 	asks, going map[string]bool
 	clusters    map[client.ObjectKey]*cluster
+	// bound are machines that can be in one zone only, by the key of their CapstanMachine.
+	bound map[client.ObjectKey]string
 	// besides counts hosts that serve no machine that lives, by namespace: they are wanted until they come free.
 	besides map[string]int
 }
@@ -63,10 +67,10 @@ type look struct {
 func Look(ctx context.Context, c client.Reader, hosts []infrav1.CapstanHost) ([]Demand, error) {
 	l := &look{
 		reader: c, asks: map[string]bool{Home: true}, going: map[string]bool{},
-		clusters: map[client.ObjectKey]*cluster{}, besides: map[string]int{},
+		clusters: map[client.ObjectKey]*cluster{}, besides: map[string]int{}, bound: map[client.ObjectKey]string{},
 	}
 	for _, step := range []func(context.Context) error{
-		l.namespaces, l.topologies, l.infrastructure, l.controlPlanes, l.deployments,
+		l.namespaces, l.topologies, l.infrastructure, l.controlPlanes, l.deployments, l.placed,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -90,7 +94,7 @@ func (l *look) list(ctx context.Context, list client.ObjectList, what string) er
 func (l *look) cluster(namespace, name string) *cluster {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if l.clusters[key] == nil {
-		l.clusters[key] = &cluster{}
+		l.clusters[key] = &cluster{wantsIn: map[string]int{}, madeIn: map[string]int{}}
 	}
 	return l.clusters[key]
 }
@@ -118,7 +122,7 @@ func (l *look) topologies(ctx context.Context) error {
 		if !object.DeletionTimestamp.IsZero() {
 			continue
 		}
-		wants, ours, err := classes.wants(ctx, object)
+		wants, zones, ours, err := classes.wants(ctx, object)
 		if err != nil {
 			return err
 		}
@@ -131,7 +135,7 @@ func (l *look) topologies(ctx context.Context) error {
 		c.atOnce, _ = strconv.Atoi(object.Annotations[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
 		c.admitted = object.Spec.InfrastructureRef.IsDefined() || object.Spec.ControlPlaneRef.IsDefined()
 		if c.admitted || !isPaused(object) { // what is paused before it was let through does not go on by itself
-			c.wants = wants
+			c.wants, c.wantsIn = wants, zones
 		}
 	}
 	return nil
@@ -192,11 +196,66 @@ func (l *look) deployments(ctx context.Context) error {
 		n := replicas(object.Spec.Replicas, nil)
 		c.admitted = true
 		c.made += n
+		c.madeIn[object.Spec.Template.Spec.FailureDomain] += n
 		if strategy := object.Spec.Rollout.Strategy; strategy.Type != clusterv1.OnDeleteMachineDeploymentStrategyType {
 			c.workerSurges = append(c.workerSurges, surgeOf(strategy.RollingUpdate.MaxSurge, n))
 		}
 	}
 	return nil
+}
+
+// placed finds the machines that can be in one zone only. Those of a control plane are bound one by one; workers have
+// the zone of their MachineDeployment.
+func (l *look) placed(ctx context.Context) error {
+	list := &clusterv1.MachineList{}
+	if err := l.list(ctx, list, "Machines"); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		object := &list.Items[i]
+		zone, ref := object.Spec.FailureDomain, object.Spec.InfrastructureRef
+		if zone == "" || ref.APIGroup != infrav1.GroupVersion.Group || !object.DeletionTimestamp.IsZero() {
+			continue
+		}
+		l.bound[client.ObjectKey{Namespace: object.Namespace, Name: ref.Name}] = zone
+		if _, is := object.Labels[clusterv1.MachineControlPlaneLabel]; is {
+			l.cluster(object.Namespace, object.Spec.ClusterName).madeIn[zone]++
+			l.cluster(object.Namespace, object.Spec.ClusterName).wantsIn[zone]++
+		}
+	}
+	return nil
+}
+
+// zones counts the machines of a namespace that can be in one zone only and have no host yet.
+func (l *look) zones(namespace string, hosts []infrav1.CapstanHost) map[string]int {
+	lacks := map[string]int{}
+	for key, c := range l.clusters {
+		if key.Namespace != namespace {
+			continue
+		}
+		for zone, n := range c.wantsIn {
+			lacks[zone] += max(n, c.madeIn[zone])
+		}
+		for zone, n := range c.madeIn {
+			if _, counted := c.wantsIn[zone]; !counted {
+				lacks[zone] += n
+			}
+		}
+	}
+	for i := range hosts {
+		claim := hosts[i].Spec.Claim
+		if claim == nil || hosts[i].Namespace != namespace {
+			continue
+		}
+		if zone, is := l.bound[client.ObjectKey{Namespace: namespace, Name: claim.Machine}]; is {
+			lacks[zone]--
+		}
+	}
+	maps.DeleteFunc(lacks, func(zone string, n int) bool { return zone == "" || n <= 0 })
+	if len(lacks) == 0 {
+		return nil
+	}
+	return lacks
 }
 
 // nameOfCluster returns the name of the Cluster that an object belongs to.
@@ -272,6 +331,7 @@ func (l *look) demands(hosts []infrav1.CapstanHost) []Demand {
 		if d.Promised > has[namespace] {
 			d.Step = 0 // each host is of use to those that were let through
 		}
+		d.Zones = l.zones(namespace, hosts)
 	}
 	demands := make([]Demand, 0, len(all))
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {

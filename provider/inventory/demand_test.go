@@ -3,6 +3,7 @@ package inventory
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -101,6 +102,17 @@ func TestLook(t *testing.T) {
 	twoAtOnce := admitted(ofClass("a", "demo", 1))
 	twoAtOnce.Annotations = map[string]string{clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation: "2"}
 	ours := class(infrav1.GroupVersion.Group)
+	zoned := ofClass("a", "demo", 2)
+	zoned.Spec.Topology.Workers.MachineDeployments[0].FailureDomain = "y"
+	inZone := func(capstan, zone string) *clusterv1.Machine { // of the control plane
+		m := &clusterv1.Machine{ObjectMeta: meta("a", "of-"+capstan)}
+		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+		m.Spec.ClusterName, m.Spec.FailureDomain = "demo", zone
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: capstan}
+		return m
+	}
+	inZoneX, inZoneY := inZone("m", "x"), inZone("y", "y")
 	infrastructure := &infrav1.CapstanCluster{ObjectMeta: meta("a", "x")}
 	machine := func(m metav1.ObjectMeta) client.Object { return &infrav1.CapstanMachine{ObjectMeta: m} }
 	for name, c := range map[string]struct {
@@ -135,6 +147,10 @@ func TestLook(t *testing.T) {
 		"two rollouts at once": {[]client.Object{ours, twoAtOnce, controlPlane("a", 1, nil),
 			deployment("a", "md-0", 4, "2"), deployment("a", "md-1", 3, "1"), deployment("a", "md-2", 0, "3")}, nil,
 			[]Demand{{Namespace: "a", Asks: true, Promised: 8, Wants: 8, Surge: 3}, home}},
+		"machines that can be in one zone only": {[]client.Object{ours, zoned, inZoneX, inZoneY,
+			&infrav1.CapstanMachine{ObjectMeta: meta("a", "m")}, &infrav1.CapstanMachine{ObjectMeta: meta("a", "y")}},
+			[]string{"a/host-01 x claimed"}, []Demand{{Namespace: "a", Asks: true, Promised: 3, Wants: 3,
+				Zones: map[string]int{"y": 3}}, home}},
 		"a surge of none": {[]client.Object{ours, admitted(ofClass("a", "demo", 0)),
 			controlPlane("a", 1, ptr.To(intstr.FromInt32(0)))}, nil,
 			[]Demand{{Namespace: "a", Asks: true, Promised: 1, Wants: 1}, home}},
@@ -159,7 +175,7 @@ func TestLook(t *testing.T) {
 				t.Fatalf("got %+v, %v\nwant %+v", got, err, c.want)
 			}
 			for i := range got {
-				if got[i] != c.want[i] {
+				if !reflect.DeepEqual(got[i], c.want[i]) {
 					t.Errorf("got  %+v\nwant %+v", got[i], c.want[i])
 				}
 			}
@@ -189,8 +205,8 @@ func TestLookSaysWhatItCantRead(t *testing.T) {
 		})
 		_, err := Look(t.Context(), c, nil)
 		if err == nil {
-			if calls != 7 {
-				t.Errorf("%d calls, want 7", calls)
+			if calls != 8 {
+				t.Errorf("%d calls, want 8", calls)
 			}
 			return
 		}

@@ -60,8 +60,10 @@ type decider struct {
 	// strange are hosts that belong elsewhere, by name and namespace.
 	strange map[place]bool
 	stuck   map[string]int
-	extra   int // hosts beyond the budget that can't be taken
-	d       Decision
+	// bound counts, by namespace and zone, the machines without a host that can be in no other zone.
+	bound map[string]map[string]int
+	extra int // hosts beyond the budget that can't be taken
+	d     Decision
 }
 
 type place struct{ namespace, name string }
@@ -70,7 +72,10 @@ type place struct{ namespace, name string }
 func newDecider(p Picture) *decider {
 	d := &decider{
 		Picture: p, of: map[string][]*infrav1.CapstanHost{}, taken: map[int]bool{}, stuck: map[string]int{},
-		strange: map[place]bool{},
+		strange: map[place]bool{}, bound: map[string]map[string]int{},
+	}
+	for _, demand := range p.Demands {
+		d.bound[demand.Namespace] = demand.Zones
 	}
 	d.sort()
 	d.share()
@@ -192,8 +197,8 @@ func (d *decider) remove(host *infrav1.CapstanHost) {
 		func(h *infrav1.CapstanHost) bool { return h == host })
 }
 
-// spare returns the host that a namespace can do without best: one that nobody has marked, of the zone with the most
-// hosts, with the highest number. Nil if all are claimed.
+// spare returns the host that a namespace can do without best: one that nobody has marked, that no machine waits for,
+// of the zone with the most hosts, with the highest number. Nil if all are claimed.
 func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 	var free []*infrav1.CapstanHost
 	for _, host := range d.of[namespace] {
@@ -204,10 +209,15 @@ func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 	if len(free) == 0 {
 		return nil
 	}
-	zones := d.zones(namespace)
+	zones, lacks := d.zones(namespace), d.lacks(namespace)
+	needed := func(host *infrav1.CapstanHost) bool { return lacks[host.Spec.Zone] >= 0 }
 	return slices.MinFunc(free, func(a, b *infrav1.CapstanHost) int {
-		return cmp.Or(compareBool(isMarked(a), isMarked(b)), cmp.Compare(zones[b.Spec.Zone], zones[a.Spec.Zone]),
-			cmp.Compare(numberOrZero(b), numberOrZero(a)))
+		return cmp.Or(
+			compareBool(isMarked(a), isMarked(b)),
+			compareBool(needed(a), needed(b)),
+			cmp.Compare(zones[b.Spec.Zone], zones[a.Spec.Zone]),
+			cmp.Compare(numberOrZero(b), numberOrZero(a)),
+		)
 	})
 }
 
@@ -238,6 +248,28 @@ func (d *decider) zones(namespace string) map[string]int {
 	return count
 }
 
+// lacks returns, for each zone, how many free hosts fewer a namespace has than machines wait for there. Less than 0:
+// there are some to spare.
+func (d *decider) lacks(namespace string) map[string]int {
+	lacks := maps.Clone(d.bound[namespace])
+	if lacks == nil {
+		lacks = map[string]int{}
+	}
+	for _, host := range d.of[namespace] {
+		if host.Spec.Claim == nil {
+			lacks[host.Spec.Zone]--
+		}
+	}
+	return lacks
+}
+
+// nextZone returns the zone for one host more: where machines wait, else where the fewest hosts are.
+func (d *decider) nextZone(zones, lacks map[string]int) string {
+	return slices.MinFunc(d.Zones, func(a, b string) int {
+		return cmp.Or(cmp.Compare(max(lacks[b], 0), max(lacks[a], 0)), cmp.Compare(zones[a], zones[b]))
+	})
+}
+
 // assign gives the numbers that nobody has to namespaces that have fewer than their share, the neediest first.
 func (d *decider) assign() {
 	var loose []int
@@ -247,7 +279,7 @@ func (d *decider) assign() {
 		}
 	}
 	for _, namespace := range d.namespaces() {
-		zones := d.zones(namespace)
+		zones, lacks := d.zones(namespace), d.lacks(namespace)
 		usable := func(number int) bool { return !d.strange[place{namespace, name(number)}] }
 		for range d.d.Shares[namespace] - d.count(namespace) {
 			// A number that was about to be registered here when the plane ended stays here.
@@ -258,24 +290,26 @@ func (d *decider) assign() {
 			if i < 0 {
 				break
 			}
-			zone := slices.MinFunc(d.Zones, func(a, b string) int { return cmp.Compare(zones[a], zones[b]) })
+			zone := d.nextZone(zones, lacks)
 			zones[zone]++
+			lacks[zone]--
 			d.d.Assign = append(d.d.Assign, Assignment{Number: loose[i], Namespace: namespace, Zone: zone})
 			loose = slices.Delete(loose, i, i+1)
 		}
 	}
 }
 
-// balanceZones removes one free host of each namespace where one zone has two hosts more than another: it is
-// registered again in the other one.
+// balanceZones removes one free host of each namespace where machines wait for one in another zone, or where its zone
+// has two hosts more than another: it is registered again there.
 func (d *decider) balanceZones() {
 	for _, namespace := range d.namespaces() {
-		zones := d.zones(namespace)
-		fewest := slices.MinFunc(d.Zones, func(a, b string) int { return cmp.Compare(zones[a], zones[b]) })
+		zones, lacks := d.zones(namespace), d.lacks(namespace)
+		next := d.nextZone(zones, lacks)
 		var best *infrav1.CapstanHost
 		for _, host := range d.of[namespace] {
 			known := slices.Contains(d.Zones, host.Spec.Zone)
-			if !known || host.Spec.Claim != nil || isMarked(host) || zones[host.Spec.Zone] < zones[fewest]+2 {
+			helps := lacks[next] > 0 || zones[host.Spec.Zone] >= zones[next]+2
+			if !known || host.Spec.Claim != nil || isMarked(host) || lacks[host.Spec.Zone] >= 0 || !helps {
 				continue
 			}
 			if best == nil || numberOrZero(host) > numberOrZero(best) {

@@ -24,6 +24,8 @@ type Demand struct {
 	Step int
 	// Surge is what the clusters there have besides during a rollout.
 	Surge int
+	// Zones counts, by zone, the machines without a host that can be in no other zone.
+	Zones map[string]int
 }
 
 // kept is what the namespace keeps in any case.

@@ -41,6 +41,12 @@ func shortage(p Picture, namespace string) string {
 	case d.Budget == 0:
 		return "there are no local hosts: capstan up --hosts 3 makes some"
 	}
+	lacks := 0
+	for _, demand := range p.Demands {
+		if demand.Asks {
+			lacks += max(0, demand.Wants-d.d.Shares[demand.Namespace])
+		}
+	}
 	var users []string
 	for _, other := range d.namespaces() {
 		if n := d.d.Shares[other]; n > 0 {
@@ -48,5 +54,5 @@ func shortage(p Picture, namespace string) string {
 		}
 	}
 	return fmt.Sprintf("all %d local hosts are in use or kept for clusters (%s): delete a cluster, "+
-		"or make more with capstan up --hosts %d", d.Budget, strings.Join(users, ", "), d.Budget+1)
+		"or make more with capstan up --hosts %d", d.Budget, strings.Join(users, ", "), d.Budget+max(lacks, 1))
 }

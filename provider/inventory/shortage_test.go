@@ -18,9 +18,9 @@ func TestShortage(t *testing.T) {
 		"others use all": {2, "default/host-01 x claimed, default/host-02 y claimed", wants(1),
 			"all 2 local hosts are in use or kept for clusters (default 2): delete a cluster, " +
 				"or make more with capstan up --hosts 3"},
-		"the namespace and others use all": {2, "default/host-01 x claimed, a/host-02 y claimed", wants(2),
+		"the namespace and others use all": {2, "default/host-01 x claimed, a/host-02 y claimed", wants(3),
 			"all 2 local hosts are in use or kept for clusters (default 1, a 1): delete a cluster, " +
-				"or make more with capstan up --hosts 3"},
+				"or make more with capstan up --hosts 4"},
 		"it has hosts that do not fit": {2, "default/host-01 x, a/host-02 y", wants(1), ""},
 		"it has hosts of its own":      {2, "default/host-01 x", Demand{Namespace: "a", Wants: 1}, ""},
 		"there are none at all":        {0, "", wants(1), "there are no local hosts: capstan up --hosts 3 makes some"},
