@@ -148,6 +148,8 @@ bench-move: kube ## measure clusterctl move of 1, 10 and 50 clusters with three 
 .PHONY: bench
 bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go run ./hack/bench
+	@echo "→ claims of hosts, with 100 hosts and with 10,000: the ratio must be at most 1.5"
+	@go test -count=1 -run '^$$' -bench BenchmarkClaim ./provider/machine
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 

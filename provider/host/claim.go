@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
@@ -62,19 +62,19 @@ func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// claimant finds out whether the machine that claims the host exists. A claim without machine is not released by us:
-// the machine may be on its way here, when objects move from another management cluster, and cleaning can't be undone.
+// claimant finds out whether the machine that claims the host exists; another one of its name is not that. A claim
+// without machine is not released by us: the machine may be on its way here, when objects move from another management
+// cluster, and cleaning can't be undone.
 func (r *Reconciler) claimant(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {
 		return step.Next(), nil
 	}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}, &infrav1.CapstanMachine{})
-	switch {
-	case apierrors.IsNotFound(err):
-		s.orphaned = true
-	case err != nil:
+	machine := &infrav1.CapstanMachine{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}, machine)
+	if client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, fmt.Errorf("reading CapstanMachine %s: %w", c.Machine, err)
 	}
+	s.orphaned = err != nil || !claim.Holds(s.host, machine)
 	return step.Next(), nil
 }
