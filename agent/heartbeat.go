@@ -50,7 +50,7 @@ func (a *agent) collect() error {
 	}
 	a.report.Update(true, func(r *v1beta2.AgentReport) {
 		found.Bootstrap, found.Cleaning, found.HandOver = r.Bootstrap, r.Cleaning, r.HandOver
-		found.Version, found.KubernetesVersions = report.Cut(a.version, 64), versions
+		found.Version, found.KubernetesVersions = report.Cut(a.version, report.VersionLimit), report.Versions(versions)
 		*r = found
 	})
 	return nil

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
 // limit bounds each wait in these tests.
@@ -50,6 +51,9 @@ type live struct {
 func startLive(t *testing.T, n int) *live {
 	t.Helper()
 	env := startAPI(t)
+	if err := apiserver.Admit(env.Config); err != nil {
+		t.Fatal(err)
+	}
 	scheme := runtime.NewScheme()
 	l := &live{T: t, writes: map[string]int{}}
 	l.must(AddToScheme(scheme))

@@ -32,7 +32,7 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 			return 0, err
 		}
 		err = without(offer.Token, err)
-		f.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: report.Cut(err.Error(), 1024)})
+		f.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: report.Cut(err.Error(), report.MessageLimit)})
 		return 0, err
 	}
 	f.Log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)

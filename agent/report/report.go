@@ -152,6 +152,3 @@ func (r *Reporter) next() (*v1beta2.AgentReport, time.Duration) {
 	r.dirty, r.lost, r.urgent, r.last = false, false, false, time.Now()
 	return r.report.DeepCopy(), 0
 }
-
-// Cut shortens s to what the API accepts.
-func Cut(s string, limit int) string { return s[:min(len(s), limit)] }

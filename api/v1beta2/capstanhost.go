@@ -155,6 +155,7 @@ type BootstrapReport struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
 	ProviderID string `json:"providerID,omitempty"`
 
 	// phase is Running, Succeeded or Failed.
@@ -164,21 +165,25 @@ type BootstrapReport struct {
 	// step that runs or failed, for example "write_files" or "runcmd 1/2".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=128
 	Step string `json:"step,omitempty"`
 
 	// message says what went wrong; it never quotes output or data, which may hold secrets.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
 	// startTime is when the first step started.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
 	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
 
 	// completionTime is when it succeeded or failed.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
 }
 
@@ -188,6 +193,7 @@ type CleaningReport struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
 	ProviderID string `json:"providerID,omitempty"`
 
 	// done is true when cleaning ended.
@@ -195,17 +201,18 @@ type CleaningReport struct {
 	Done bool `json:"done,omitempty"`
 
 	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet". Empty
-	// with done: the host is proved clean.
+	// with done: the host is proved clean. The last one counts those that there is no room for.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=12
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:MaxLength=256
 	Leftovers []string `json:"leftovers,omitempty"`
 }
 
-// AgentReport is everything that the agent of a host says. Only the agent writes it.
+// AgentReport is everything that the agent of a host says. Only the agent writes it. A host is hostile until proved
+// otherwise, so it has 32 KiB at most, as it is stored: the limits of its fields sum up to less.
 // +kubebuilder:validation:MinProperties=1
 type AgentReport struct {
 	// version of the agent.
@@ -223,7 +230,7 @@ type AgentReport struct {
 	// operatingSystem of the host, for example "Debian GNU/Linux 12 (bookworm)".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=128
 	OperatingSystem string `json:"operatingSystem,omitempty"`
 
 	// kernel release, for example "6.1.0-18-amd64".
@@ -258,9 +265,10 @@ type AgentReport struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9.+_-]+$`
 	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
 
 	// bootstrap tells about the bootstrap data of the last claim.

@@ -44,6 +44,7 @@ type HandOverReport struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._=+-]+$`
 	Offer string `json:"offer,omitempty"`
 
 	// accepted is true when the agent has a token of its own in the target, on disk, and goes along when the host moves.
@@ -53,7 +54,7 @@ type HandOverReport struct {
 	// message says why the agent has not accepted the offer, or does not go along any more; it tries again.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 

@@ -1,9 +1,10 @@
-// Package rbac embeds the roles for people that a management cluster and the embedded plane both have.
+// Package rbac embeds the roles for people, which a management cluster and the embedded plane both have.
 package rbac
 
 import _ "embed"
 
-// Mover is a YAML document: the ClusterRole of those who move or restore clusters.
+// People are YAML documents: ClusterRoles for tenants, for those who run the inventory, and for those who move
+// clusters.
 //
-//go:embed mover_role.yaml
-var Mover string
+//go:embed people_roles.yaml
+var People string

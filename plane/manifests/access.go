@@ -24,7 +24,7 @@ func Access() ([]Object, error) {
 			documents = append(documents, document)
 		}
 	}
-	documents = append(documents, rbac.Mover)
+	documents = append(documents, strings.Split(rbac.People, "\n---\n")...)
 	var objects []Object
 	for _, document := range documents {
 		object, err := parse(document, "/apis/rbac.authorization.k8s.io/v1/")

@@ -43,7 +43,7 @@ func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *cl
 func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
 	c := host.Spec.Claim
 	return infrav1.InstanceData{
-		InstanceID:    c.ProviderID[len("capstan://"):],
+		InstanceID:    strings.TrimPrefix(c.ProviderID, "capstan://"),
 		LocalHostname: c.Hostname,
 		ProviderID:    c.ProviderID,
 		Host:          host.Name,

@@ -31,6 +31,8 @@ type Reconciler struct {
 	mu sync.Mutex
 	// identities holds how much of each host's identity was applied by this process, by uid of the host.
 	identities map[types.UID]extent
+	// lostLeases are the hosts whose Lease is to be made again.
+	lostLeases map[types.NamespacedName]bool
 	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out, or done again.
 	powered map[types.UID]power
 }
@@ -63,6 +65,7 @@ func New(options Options) *Reconciler {
 		Options:    options,
 		beats:      newHeartbeats(options.Clock, options.HeartbeatTimeout),
 		identities: map[types.UID]extent{},
+		lostLeases: map[types.NamespacedName]bool{},
 		powered:    map[types.UID]power{},
 	}
 }
@@ -93,6 +96,7 @@ type scope struct {
 // here that the controller itself does not use.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
@@ -108,6 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.failures.Forget(request.NamespacedName)
 		if apierrors.IsNotFound(err) {
 			r.forgetPower(request.NamespacedName)
+			r.forgetLease(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

@@ -55,6 +55,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 		failure.Set(s.host, nil)
 		setStatus(s.host, r.facts(s))
 	}
+	patch.MakeRoom(s.host, infrav1.ReadyCondition, infrav1.HostOnlineCondition, infrav1.CleanCondition,
+		infrav1.ReconciledCondition, infrav1.PausedCondition)
 	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}
