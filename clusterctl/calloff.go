@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
 	agentid "github.com/capstan-dev/capstan/provider/identity"
 )
@@ -130,6 +131,10 @@ func (s *sides) clear(ctx context.Context, host *infrav1.CapstanHost) error {
 	}
 	expected := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
 	if err := agentid.Remove(ctx, s.to, s.to, expected); err != nil {
+		return fmt.Errorf("removing its account in the target: %w", err)
+	}
+	expected.Spec.Epoch = host.Spec.Epoch
+	if err := epoch.End(ctx, s.to, s.to, expected, host.Spec.Epoch); err != nil {
 		return fmt.Errorf("removing its account in the target: %w", err)
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,12 +18,12 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
 	agentid "github.com/capstan-dev/capstan/provider/identity"
 )
@@ -229,7 +228,10 @@ func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav
 	case noMatch(err):
 		return nil, errors.New("the target has no Capstan: run clusterctl init --infrastructure capstan there")
 	case apierrors.IsNotFound(err):
-		return &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}, nil
+		return &infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name},
+			Spec:       infrav1.CapstanHostSpec{Epoch: host.Spec.Epoch},
+		}, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for the host in the target: %w", err)
 	case there.Spec.Claim == nil || there.Spec.Claim.ProviderID != host.Spec.Claim.ProviderID:
@@ -248,8 +250,11 @@ func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (
 	if err := agentid.Ensure(ctx, s.to, s.to, there, agentid.Objects(there)); err != nil {
 		return "", fmt.Errorf("making its account in the target: %w", err)
 	}
+	if err := epoch.Begin(ctx, s.to, s.to, there); err != nil {
+		return "", fmt.Errorf("beginning its epoch in the target: %w", err)
+	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(offerLife / time.Second))}}
+	request := epoch.TokenRequest(there, offerLife)
 	if err := s.to.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("getting a token in the target: %w", err)
 	}

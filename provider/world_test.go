@@ -93,6 +93,7 @@ type world struct {
 	provided map[types.UID]bool  // machines that were provisioned once
 
 	journal map[string]*infrav1.BootstrapReport // what the agents know to have done, by provider id
+	tokens  map[types.UID]int64                 // the epochs of the tokens that the agents of owned hosts have
 
 	pool *pool.Pool
 	seen map[string]*infrav1.CapstanHost // what the watch of the hosts has shown
@@ -126,6 +127,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		dead:     map[string]bool{},
 		provided: map[types.UID]bool{},
 		journal:  map[string]*infrav1.BootstrapReport{},
+		tokens:   map[types.UID]int64{},
 	}
 	w.restart()
 	return w
@@ -203,7 +205,12 @@ func (w *world) funcs() interceptor.Funcs {
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ServiceAccount{}); err != nil {
 					return err
 				}
-				s.(*authenticationv1.TokenRequest).Status.Token = "token"
+				request := s.(*authenticationv1.TokenRequest)
+				secret := types.NamespacedName{Namespace: o.GetNamespace(), Name: request.Spec.BoundObjectRef.Name}
+				if err := c.Get(ctx, secret, &corev1.Secret{}); err != nil {
+					return err
+				}
+				request.Status.Token = "token"
 				return nil
 			})
 		},

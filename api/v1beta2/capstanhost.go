@@ -1,6 +1,8 @@
 package v1beta2
 
 import (
+	"strconv"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,12 +25,17 @@ const BootstrapSecretSuffix = "-bootstrap"
 // configRef. Its value doesn't matter.
 const BootstrapDataLabel = "infrastructure.capstan.dev/bootstrap-data"
 
+// EpochSecretInfix stands between a host's name and the number of an epoch in the name of that epoch's Secret. The
+// Secret has no data: tokens of the host's account are bound to it, and end with it.
+const EpochSecretInfix = "-epoch-"
+
 // IdentityPrefix is put before a host's name to give the name of its ServiceAccount, Role and RoleBinding.
 const IdentityPrefix = "host-"
 
 // CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
 // restored when objects move to another management cluster.
 // +kubebuilder:validation:XValidation:rule="has(self.supplier) == has(oldSelf.supplier) && (!has(self.supplier) || self.supplier == oldSelf.supplier)",message="supplier can't be changed: delete the host and enroll it again"
+// +kubebuilder:validation:XValidation:rule="(has(self.epoch) ? self.epoch : 0) == (has(oldSelf.epoch) ? oldSelf.epoch : 0) + (has(oldSelf.claim) && !has(self.claim) ? 1 : 0)",message="epoch grows by one in the write that clears the claim, and never else: it counts the claims that have ended"
 type CapstanHostSpec struct {
 	// zone is the failure domain that the host is in.
 	// +required
@@ -52,6 +59,12 @@ type CapstanHostSpec struct {
 	// has at most one claimant.
 	// +optional
 	Claim *HostClaim `json:"claim,omitempty"`
+
+	// epoch counts the claims of this host that have ended. Each epoch has its own tokens for the agent: those of an
+	// earlier one stop working. Written by the controller only, with the end of a claim.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch int64 `json:"epoch,omitempty"`
 }
 
 // HostClaim is the right of one CapstanMachine to a host.
@@ -221,6 +234,12 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 
+	// epoch that the agent's token is of. A host can't be claimed until it is that of spec. Absent: the agent is of a
+	// version that does not know epochs.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch *int64 `json:"epoch,omitempty"`
+
 	// bootID changes with each boot of the host.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -356,6 +375,11 @@ type CapstanHost struct {
 	// status is the observed state.
 	// +optional
 	Status CapstanHostStatus `json:"status,omitempty,omitzero"`
+}
+
+// EpochSecret returns the name of the Secret to which the tokens of an epoch of the host are bound.
+func EpochSecret(host string, epoch int64) string {
+	return host + EpochSecretInfix + strconv.FormatInt(epoch, 10)
 }
 
 // GetConditions returns the conditions of the object.

@@ -79,6 +79,12 @@ const (
 	// HostOfflineReason: no heartbeat for longer than the limit.
 	HostOfflineReason = "HostOffline"
 
+	// AgentOutdatedReason: the agent is of a version that does not know epochs; it must be updated.
+	AgentOutdatedReason = "AgentOutdated"
+
+	// TokenOutdatedReason: the agent's token is not of the host's present epoch.
+	TokenOutdatedReason = "TokenOutdated"
+
 	// HostOffReason: a supplied host is powered off because nobody claims it.
 	HostOffReason = "HostOff"
 

@@ -10,6 +10,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
@@ -37,18 +38,20 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err
 		}
-		if err := r.revoke(ctx, s.host); err != nil { // what ran on the host may have kept the token
+		// What ran on the host may have kept the token.
+		if err := epoch.End(ctx, r.Reader, r.Client, s.host, s.host.Spec.Epoch); err != nil {
 			return step.Answer{}, err
 		}
 	}
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil
+	s.host.Spec.Epoch++
 	handover.Mark(s.host)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
 	r.Recorder.Eventf(s.host, nil, "Normal", "Returned", "ClearClaim", "clean after machine %s, free again", c.Machine)
-	return step.Next(), nil
+	return r.epoch(ctx, s) // at once: the agent of an owned host asks for a token of the new epoch now
 }
 
 // handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim

@@ -37,7 +37,10 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 	if err := identity.Remove(ctx, r.Reader, r.Client, s.host); err != nil {
 		return step.Answer{}, err
 	}
-	r.noteIdentity(s.host, unknownIdentity)
+	if err := r.endEpochs(ctx, s.host); err != nil {
+		return step.Answer{}, err
+	}
+	r.forgetIdentity(s.host)
 	before := s.host.DeepCopy()
 	controllerutil.RemoveFinalizer(s.host, infrav1.HostFinalizer)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); client.IgnoreNotFound(err) != nil {

@@ -21,19 +21,17 @@ const takenPause = 15 * time.Second
 
 // identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A
 // supplied host gets it when it is claimed: before, it has no agent. It is applied once by each process, and again when
-// a token can't be had; after a release only the account is made again, for only that was deleted. A host whose objects
-// can't be made, because others have their names, gets none of them and is not ready. A Lease that got lost is made again.
+// a token can't be had. A host whose objects can't be made, because others have their names, gets none of them and is not
+// ready. A Lease that got lost is made again.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
-	c := s.host.Spec.Claim
-	if s.host.Spec.Supplier != "" && (c == nil || c.Released) || s.host.Spec.Supplier == "" && !s.host.DeletionTimestamp.IsZero() {
+	if !needsIdentity(s.host) {
 		return step.Next(), nil
 	}
 	key := client.ObjectKeyFromObject(s.host)
-	r.mu.Lock()
-	has, lost := r.identities[s.host.UID], r.lostLeases[key]
-	delete(r.lostLeases, key) // before it is made: it may get lost again
-	r.mu.Unlock()
-	objects := missing(identity.Objects(s.host), has, lost)
+	lost, objects := r.takeLostLease(key), identity.Objects(s.host)
+	if r.identityOf(s.host).applied {
+		objects = leaseAmong(objects, lost)
+	}
 	if len(objects) == 0 {
 		return step.Next(), nil
 	}
@@ -41,31 +39,22 @@ func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error
 	if err != nil && lost {
 		r.noteLease(key)
 	}
-	if taken := identity.Taken(err); taken != nil {
-		s.taken = true
-		s.obstacle = &step.Obstacle{Reason: infrav1.NameTakenReason, Message: taken.Error()}
+	if s.takes(err) {
 		return step.Next(), nil
 	}
 	if err != nil {
 		return step.Answer{}, err
 	}
-	r.noteIdentity(s.host, wholeIdentity)
+	r.noteIdentity(s.host, func(known *identityState) { known.applied = true })
 	return step.Next(), nil
 }
 
-// missing returns the objects of an identity that are to be made.
-func missing(all []runtime.ApplyConfiguration, has extent, lostLease bool) []runtime.ApplyConfiguration {
-	if has == unknownIdentity {
-		return all
-	}
-	var some []runtime.ApplyConfiguration
-	for i, object := range all {
+// leaseAmong returns the Lease among the objects of an identity, if it was lost: the others are there.
+func leaseAmong(all []runtime.ApplyConfiguration, lost bool) []runtime.ApplyConfiguration {
+	return slices.DeleteFunc(all, func(object runtime.ApplyConfiguration) bool {
 		_, isLease := object.(*coordinationv1ac.LeaseApplyConfiguration)
-		if isAccount := i == 0; isAccount && has == allButAccount || isLease && lostLease {
-			some = append(some, object)
-		}
-	}
-	return some
+		return !isLease || !lost
+	})
 }
 
 // noteLease notes that the Lease of a host is to be made again.
@@ -73,6 +62,16 @@ func (r *Reconciler) noteLease(host types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lostLeases[host] = true
+}
+
+// takeLostLease reports whether the Lease of a host was noted as lost, and forgets that before it is made: it may get
+// lost again.
+func (r *Reconciler) takeLostLease(host types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := r.lostLeases[host]
+	delete(r.lostLeases, host)
+	return lost
 }
 
 // forgetLease drops what noteLease has noted: there is no such host.
@@ -90,35 +89,51 @@ func intact(lease client.Object) bool {
 	})
 }
 
-// extent is how much of a host's identity this process knows to be there.
-type extent int
-
-const (
-	unknownIdentity extent = iota
-	allButAccount
-	wholeIdentity
-)
-
-func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, has extent) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if has == unknownIdentity {
-		delete(r.identities, host.UID)
-		return
+// takes reports whether an error says that somebody else has a name that the host needs, and notes that if it does.
+func (s *scope) takes(err error) bool {
+	taken := identity.Taken(err)
+	if taken == nil {
+		return false
 	}
-	r.identities[host.UID] = has
+	s.taken = true
+	s.obstacle = &step.Obstacle{Reason: infrav1.NameTakenReason, Message: taken.Error()}
+	return true
 }
 
-// revoke makes the agent's tokens invalid: those of an account that was deleted stay so when it is made again. The API
-// server may remember a token that it has just seen for 10 s.
-func (r *Reconciler) revoke(ctx context.Context, host *infrav1.CapstanHost) error {
-	if err := identity.RemoveAccount(ctx, r.Reader, r.Client, host); err != nil {
-		return err
+// needsIdentity reports whether the host has an agent, or will have one in a moment.
+func needsIdentity(host *infrav1.CapstanHost) bool {
+	c := host.Spec.Claim
+	if host.Spec.Supplier != "" {
+		return c != nil && !c.Released
 	}
+	return host.DeletionTimestamp.IsZero()
+}
+
+// identityState is what this process knows to be true of a host's identity. The zero value: nothing.
+type identityState struct {
+	// applied: account, role, binding and Lease are there.
+	applied bool
+	// begun and ended: the Secret of begunEpoch is there, and those of all epochs before endedEpoch are not.
+	begun, ended           bool
+	begunEpoch, endedEpoch int64
+}
+
+func (r *Reconciler) identityOf(host *infrav1.CapstanHost) identityState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.identities[host.UID] == wholeIdentity {
-		r.identities[host.UID] = allButAccount
-	}
-	return nil
+	return r.identities[host.UID]
+}
+
+func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, change func(*identityState)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.identities[host.UID]
+	change(&known)
+	r.identities[host.UID] = known
+}
+
+func (r *Reconciler) forgetIdentity(host *infrav1.CapstanHost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.identities, host.UID)
 }

@@ -8,16 +8,15 @@ import (
 	"slices"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
@@ -94,12 +93,10 @@ func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
 // token asks for a token of the host's account.
 func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
-	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second))},
-	}
+	request := epoch.TokenRequest(host, tokenLifetime)
 	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.noteIdentity(host, unknownIdentity) // somebody deleted the account: the next pass makes it again
+			r.forgetIdentity(host) // somebody deleted the account or the Secret: the next pass makes it again
 		}
 		return "", fmt.Errorf("requesting a token for ServiceAccount %s: %w", account.Name, err)
 	}

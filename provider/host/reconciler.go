@@ -29,8 +29,8 @@ type Reconciler struct {
 	failures failure.Streaks
 
 	mu sync.Mutex
-	// identities holds how much of each host's identity was applied by this process, by uid of the host.
-	identities map[types.UID]extent
+	// identities holds what this process knows of each host's identity, by uid of the host.
+	identities map[types.UID]identityState
 	// lostLeases are the hosts whose Lease is to be made again.
 	lostLeases map[types.NamespacedName]bool
 	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out, or done again.
@@ -64,7 +64,7 @@ func New(options Options) *Reconciler {
 	return &Reconciler{
 		Options:    options,
 		beats:      newHeartbeats(options.Clock, options.HeartbeatTimeout),
-		identities: map[types.UID]extent{},
+		identities: map[types.UID]identityState{},
 		lostLeases: map[types.NamespacedName]bool{},
 		powered:    map[types.UID]power{},
 	}
@@ -100,7 +100,7 @@ type scope struct {
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -125,6 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "pause", Run: r.pause},
 		{Name: "finalizer", Run: r.finalizer},
 		{Name: "identity", Run: r.identity},
+		{Name: "epoch", Run: r.epoch},
 		{Name: "handover", Run: r.handover},
 		{Name: "heartbeat", Run: r.heartbeat},
 		{Name: "end the claim", Run: r.endClaim},

@@ -63,12 +63,6 @@ func write(ctx context.Context, writer client.Writer, want *unstructured.Unstruc
 	return writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), FieldOwner, client.ForceOwnership)
 }
 
-// RemoveAccount deletes the account of a host's agent, if it is there and belongs to the host: its tokens are worth
-// nothing from then on.
-func RemoveAccount(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost) error {
-	return remove(ctx, reader, writer, host, accountKind, infrav1.IdentityPrefix+host.Name)
-}
-
 // Remove deletes all objects of a host's identity and its Secrets. The account goes first, so that the agent's tokens
 // are worth nothing at once. What does not belong to the host stays.
 func Remove(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost) error {

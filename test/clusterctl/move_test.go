@@ -101,7 +101,7 @@ func (s side) agent(name string) {
 		s.must(ignoreConflict(s.api.Update(s.Context(), lease)))
 	}
 	h := s.host(name)
-	h.Status.Agent = &infrav1.AgentReport{Version: "test", BootID: "boot", Address: "192.0.2.50"}
+	h.Status.Agent = &infrav1.AgentReport{Version: "test", BootID: "boot", Address: "192.0.2.50", Epoch: &h.Spec.Epoch}
 	if c := h.Spec.Claim; c != nil {
 		h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
 	}
