@@ -69,6 +69,9 @@ func (s *Server) start(options Options) (err error) {
 		}
 	}
 	s.env = &envtest.Environment{BinaryAssetsDirectory: s.dir, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout}
+	// As kubeadm and Capstan's plane set it: what audience a token is for counts in admission policies.
+	s.env.ControlPlane.GetAPIServer().Configure().
+		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
 	if err := s.audit(options.AuditLog); err != nil {
 		return err
 	}
