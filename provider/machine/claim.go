@@ -95,7 +95,8 @@ func (r *Reconciler) write(
 }
 
 // lookUp finds out on the API server what became of a host that was not as it was when it was picked, and returns it if
-// the machine holds it. From then on, the claim of that pick can't be written any more.
+// the machine holds it. From then on, the claim of that pick can't be written any more. If the host is as it was after
+// all, and an earlier try of the claim is under way, that is not known, and the claim stays lost.
 func (r *Reconciler) lookUp(
 	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
 ) (*infrav1.CapstanHost, error) {
@@ -108,6 +109,9 @@ func (r *Reconciler) lookUp(
 	case err != nil:
 		r.Hosts.Lose(pick)
 		return nil, fmt.Errorf("reading host %s, which changed while it was claimed: %w", pick.Before().Name, err)
+	}
+	if same(host, pick.Before()) && r.Hosts.Lost(capstan) == pick {
+		return nil, fmt.Errorf("it is not known yet how the claim of host %s ended: another try follows", host.Name)
 	}
 	r.Hosts.Changed(pick, host)
 	if r.Filter.Matches(host) && claim.Holds(host, capstan) {
@@ -130,13 +134,18 @@ func (r *Reconciler) settle(ctx context.Context, capstan *infrav1.CapstanMachine
 		r.Hosts.Changed(pick, nil)
 	case err != nil:
 		return fmt.Errorf("finding out whether host %s was claimed: %w", before.Name, err)
-	case host.UID == before.UID && host.ResourceVersion == before.ResourceVersion:
+	case same(host, before):
 		_, err := r.write(ctx, capstan, pick)
 		return err
 	default:
 		r.Hosts.Changed(pick, host)
 	}
 	return nil
+}
+
+// same reports whether the host is still in the state in which it was seen before.
+func same(host, before *infrav1.CapstanHost) bool {
+	return host.UID == before.UID && host.ResourceVersion == before.ResourceVersion
 }
 
 // refused reports whether an error of the API server means that it has done nothing, and won't.
