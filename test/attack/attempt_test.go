@@ -24,8 +24,6 @@ const (
 	workloadAdmin identity = "a workload cluster's administrator"
 	// nobody has no credential.
 	nobody identity = "nobody"
-	// extension is a runtime extension that somebody registered.
-	extension identity = "an extension"
 	// otherUser is another ordinary user of the machine.
 	otherUser identity = "another user of the machine"
 
@@ -103,7 +101,7 @@ func all() []attempt {
 	for _, some := range [][]attempt{
 		hostSecrets(), hostState(), hostTokens(), hostRights(), hostLeases(), hostPlane(),
 		tenantNamespaces(), tenantRights(), tenantClaims(), enrollerNames(), tenantData(),
-		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(), hostile(),
+		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(),
 	} {
 		list = append(list, some...)
 	}

@@ -42,7 +42,8 @@ func (w *world) await(ctx context.Context, path, what string, ok func(body strin
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %s did not come in %s; it is %.600s", w.fill(path), what, effectLimit, last)
+			return fmt.Errorf("%s: %s did not come in %s; it ends with %s", w.fill(path), what, effectLimit,
+				strings.Join(strings.Fields(last[max(0, len(last)-1500):]), " "))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -83,7 +83,7 @@ status: `+body)
     message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}`), who, good),
 		callOr(boundary, who, "fill the list of conditions", status(`{agent: {version: v0}, conditions: `+many(30)+`}`),
 			who, good),
-		callOr(boundary, who, "choose its phase", status(`{agent: {version: v0}, phase: InUse}`), who, good),
+		callOr(boundary, who, "choose its phase", status(`{agent: {version: v0}, phase: Quarantined}`), who, good),
 		callOr(boundary, who, "offer versions in the controller's name",
 			status(`{agent: {version: v0}, kubernetesVersions: [v9.9.9]}`), who, good),
 		callOr(boundary, who, "remove what the controller says", request{

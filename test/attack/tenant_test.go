@@ -95,7 +95,6 @@ func tenantClaims() []attempt {
 		call(boundary, who, "a claim of a free host", manager, patch(capstan+"capstanhosts/{free}",
 			`{"spec":{`+claim[1:]+`}}`)),
 		call(boundary, who, "a host of the dock's", manager, host("host-99", `,"supplier":"dock"`)),
-		call(boundary, who, "an earlier epoch", manager, patch(capstan+"capstanhosts/{free}", `{"spec":{"epoch":7}}`)),
 		call(boundary, who, "a host's status", manager, patch(capstan+"capstanhosts/{free}/status",
 			`{"status":{"phase":"Off"}}`)),
 		call(boundary, who, "a machine's status", manager,

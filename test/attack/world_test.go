@@ -50,8 +50,6 @@ type world struct {
 	// workload are the credentials of the workload cluster's administrator, for the address of the plane.
 	workload *rest.Config
 
-	friendly    sync.Once
-	friendlyErr error // of an extension that behaves
 	labelled    sync.Once
 	labelledErr error // of a tenant's data that is labelled
 }
@@ -226,7 +224,6 @@ func (w *world) meet(t *testing.T) {
 	if err := w.meetProcesses(); err != nil {
 		t.Fatal(err)
 	}
-	w.startHostile(t)
 }
 
 // meetHosts finds the hosts: of the worker, of the control plane, and a free one.
@@ -295,22 +292,27 @@ func (w *world) meetTenants(t *testing.T) {
 	w.do(t, post(rbac+"clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":`+
 		`{"name":"enroller"},"rules":[{"apiGroups":["infrastructure.capstan.dev"],"resources":["capstanhosts"],`+
 		`"verbs":["create","delete"]}]}`))
-	w.account(t, tenant, "default", "tenant", "admin")
-	w.account(t, neighbour, "blue", "tenant", "admin")
+	w.do(t, post(rbac+"clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":`+
+		`{"name":"cluster-maker"},"rules":[{"apiGroups":["cluster.x-k8s.io"],"resources":["clusters","machines"],`+
+		`"verbs":["create","delete","get","list"]}]}`))
+	w.account(t, tenant, "default", "tenant", "admin", "cluster-maker")
+	w.account(t, neighbour, "blue", "tenant", "admin", "cluster-maker")
 	w.account(t, enroller, "default", "enroller", "enroller")
 	w.do(t, post(capstan+"capstanmachines", machineNamed("loose", "")))
 	w.do(t, post(core+"secrets", `{"metadata":{"name":"precious"},"stringData":{"value":"precious"}}`))
 }
 
-// account makes a service account that has a ClusterRole in a namespace, and a token of it.
-func (w *world) account(t *testing.T, who identity, namespace, name, role string) {
+// account makes a service account that has ClusterRoles in a namespace, and a token of it.
+func (w *world) account(t *testing.T, who identity, namespace, name string, roles ...string) {
 	t.Helper()
 	at := "/api/v1/namespaces/" + namespace + "/serviceaccounts"
 	w.do(t, post(at, `{"metadata":{"name":"`+name+`"}}`))
-	w.do(t, post(rbac+"namespaces/"+namespace+"/rolebindings", `{"apiVersion":"rbac.authorization.k8s.io/v1",`+
-		`"kind":"RoleBinding","metadata":{"name":"`+name+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",`+
-		`"kind":"ClusterRole","name":"`+role+`"},"subjects":[{"kind":"ServiceAccount","name":"`+name+
-		`","namespace":"`+namespace+`"}]}`))
+	for _, role := range roles {
+		w.do(t, post(rbac+"namespaces/"+namespace+"/rolebindings", `{"apiVersion":"rbac.authorization.k8s.io/v1",`+
+			`"kind":"RoleBinding","metadata":{"name":"`+name+"-"+role+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",`+
+			`"kind":"ClusterRole","name":"`+role+`"},"subjects":[{"kind":"ServiceAccount","name":"`+name+
+			`","namespace":"`+namespace+`"}]}`))
+	}
 	status, body, err := w.send(t.Context(), admin, post(at+"/"+name+"/token",
 		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":3600}}`))
 	var token struct{ Status struct{ Token string } }
