@@ -192,7 +192,7 @@ func (w *world) deliverLabelled(ctx context.Context) error {
 		return err
 	}
 	path := capstan + "capstanmachines/labelled"
-	if err := w.await(ctx, path, "a host", says(`"providerID"`)); err != nil {
+	if err := w.await(ctx, path, "a host", says(`"reason":"HostClaimed","status":"True"`)); err != nil {
 		return err
 	}
 	return errors.Join(w.ask(ctx, tenant, del(clusters+"machines/labelled")), w.await(ctx, path, "its end", gone))

@@ -121,7 +121,7 @@ func otherUsers() []attempt {
 		same(processes, "look into the dock's root", `ls /proc/{dockpid}/root/`),
 		same(processes, "look at the dock's open files", `ls /proc/{dockpid}/fd/`),
 		same(processes, "signal the dock", `kill -0 {dockpid}`),
-		same(processes, "enter a host", `nsenter --target {hostpid} --user --mount true`),
+		same(processes, "enter a host", `nsenter --preserve-credentials --target {hostpid} --user --mount true`),
 		same(processes, "read a host's files through its first process", `cat /proc/{hostpid}/root/etc/capstan/agent.yaml`),
 		asUser(processes, "find a secret in arguments",
 			`cat /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -E 'eyJ[A-Za-z0-9_-]{20,}|PRIVATE[ ]KEY'`,

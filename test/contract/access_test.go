@@ -112,7 +112,8 @@ func bindManager(ctx context.Context) error {
 
 const (
 	fallback = "a cache watches; it lists where the API server can't stream what is there already"
-	applied  = "what is applied and isn't there is made; the audit log shows the patch only"
+	putRight = "what is there and differs is put right: it takes an earlier version, or a hand, to happen"
+	origin   = "where bootstrap data comes from is looked up for a Machine with a configRef, and tested there"
 	admitted = "the admission policies ask for it"
 	migrates = "needed when stored objects are migrated after an upgrade, and tested there"
 )
@@ -144,10 +145,17 @@ var unused = map[string]string{
 	"list cluster.x-k8s.io/machines":                               fallback,
 	"list coordination.k8s.io/leases":                              fallback,
 	"list apiextensions.k8s.io/customresourcedefinitions":          fallback,
-	"create coordination.k8s.io/leases":                            applied,
-	"create serviceaccounts":                                       applied,
-	"create rbac.authorization.k8s.io/roles":                       applied,
-	"create rbac.authorization.k8s.io/rolebindings":                applied,
+	"get bootstrap.cluster.x-k8s.io/k0scontrollerconfigs":          origin,
+	"get bootstrap.cluster.x-k8s.io/k0sworkerconfigs":              origin,
+	"get bootstrap.cluster.x-k8s.io/kthreesconfigs":                origin,
+	"get bootstrap.cluster.x-k8s.io/kubeadmconfigs":                origin,
+	"get bootstrap.cluster.x-k8s.io/microk8sconfigs":               origin,
+	"get bootstrap.cluster.x-k8s.io/rke2configs":                   origin,
+	"get bootstrap.cluster.x-k8s.io/talosconfigs":                  origin,
+	"patch coordination.k8s.io/leases":                             putRight,
+	"patch rbac.authorization.k8s.io/rolebindings":                 putRight,
+	"patch rbac.authorization.k8s.io/roles":                        putRight,
+	"patch serviceaccounts":                                        putRight,
 	"patch apiextensions.k8s.io/customresourcedefinitions/status":  migrates,
 	"get infrastructure.capstan.dev/capstanclustertemplates":       migrates,
 	"patch infrastructure.capstan.dev/capstanclustertemplates":     migrates,

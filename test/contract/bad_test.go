@@ -110,6 +110,7 @@ func TestHostVanishes(t *testing.T) {
 		w.newMachine("w1", machineOptions{})
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.BootstrappingReason)
 		host := w.claims()["w1"]
+		w.until("the host is powered on", func() bool { return len(w.infra.made("create")) == 1 })
 		w.vanish(host)
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostGoneReason)
 		w.infra.set(func() { clear(w.infra.dead) })
