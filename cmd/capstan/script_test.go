@@ -211,6 +211,21 @@ func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []str
 		ts.Fatalf("the shared cluster: %v\n%s", s.clusterError, s.clusterOutput)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("created"), []byte(s.clusterOutput), 0o600))
+	ts.Setenv("WORKER", s.worker(ts))
+}
+
+// worker returns the host of a worker of the shared cluster. Which one it is depends on what other scripts have scaled.
+func (s *sharedPlane) worker(ts *testscript.TestScript) string {
+	out, err := command(context.Background(), s.capstan, s.home, "kubectl", "get", "capstanhosts", "-o",
+		`jsonpath={range .items[?(@.spec.claim)]}{.spec.claim.controlPlane}{.metadata.name}{"\n"}{end}`)
+	ts.Check(err)
+	for line := range strings.Lines(out) {
+		if name := strings.TrimSpace(line); !strings.HasPrefix(name, "true") {
+			return name
+		}
+	}
+	ts.Fatalf("the shared cluster has no worker: %s", out)
+	return ""
 }
 
 // end removes the plane and requires that nothing of it is left.

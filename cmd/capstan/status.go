@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +31,11 @@ func (a *app) statusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if shown.Shares, err = local.Shares(cmd.Context(), c); err != nil {
-					return err
+				ctx, cancel := context.WithTimeout(cmd.Context(), sharesLimit)
+				defer cancel()
+				// A plane that is too busy to answer still has a status.
+				if shown.Shares, err = local.Shares(ctx, c); err != nil {
+					shown.Warnings = append(shown.Warnings, err.Error())
 				}
 			}
 			err = a.print(format, shown, func() error {
@@ -46,7 +51,7 @@ func (a *app) statusCommand() *cobra.Command {
 				return a.shareTable(shown.Shares)
 			})
 			if err == nil && format == "table" {
-				for _, warning := range s.Warnings {
+				for _, warning := range shown.Warnings {
 					fmt.Fprintln(a.err, "Warning:", warning)
 				}
 				if s.Error != "" {
@@ -64,6 +69,9 @@ func (a *app) statusCommand() *cobra.Command {
 	outputFlag(cmd, &format)
 	return cmd
 }
+
+// sharesLimit bounds the question who has the hosts.
+const sharesLimit = 5 * time.Second
 
 // shareTable prints which namespaces have the local hosts, and who waits for some.
 func (a *app) shareTable(shares []local.Share) error {
