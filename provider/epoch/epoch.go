@@ -47,12 +47,16 @@ func Begin(ctx context.Context, reader client.Reader, writer client.Writer, host
 			return apierrors.NewConflict(resource, host.Name, errors.New("another epoch has begun"))
 		}
 	}
-	err := writer.Create(ctx, want.DeepCopy())
-	if err == nil || !apierrors.IsAlreadyExists(err) {
-		return wrap("making", want, err)
-	}
 	has := &corev1.Secret{}
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(want), has); err != nil {
+	err := reader.Get(ctx, client.ObjectKeyFromObject(want), has)
+	if apierrors.IsNotFound(err) {
+		err = writer.Create(ctx, want.DeepCopy())
+		if err == nil || !apierrors.IsAlreadyExists(err) {
+			return wrap("making", want, err)
+		}
+		err = reader.Get(ctx, client.ObjectKeyFromObject(want), has)
+	}
+	if err != nil {
 		return wrap("reading", want, err)
 	}
 	switch whose(has, host) {

@@ -43,7 +43,7 @@ func TestClaims(t *testing.T) {
 	unschedulable := func(h *infrav1.CapstanHost) { h.Spec.Unschedulable = true }
 	begin := func(h *infrav1.CapstanHost) { h.Spec.Claim.BootstrapReady = true }
 	rename := func(h *infrav1.CapstanHost) { h.Spec.Claim.Hostname = "x" }
-	free := func(h *infrav1.CapstanHost) { h.Spec.Claim = nil }
+	free := func(h *infrav1.CapstanHost) { h.Spec.Claim, h.Spec.Epoch = nil, h.Spec.Epoch+1 }
 	released := func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true }
 	all, movers := []string{"operator", "mover", manager, ""}, []string{"mover", manager, ""}
 	for name, c := range map[string]struct {
