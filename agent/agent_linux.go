@@ -29,7 +29,6 @@ type agent struct {
 	client  *rest.Client
 	tokens  *token.Keeper
 	report  *report.Reporter
-	epochs  *epochs
 	log     *slog.Logger
 }
 
@@ -81,8 +80,7 @@ func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (m
 	}
 	defer client.Close()
 	a := &agent{
-		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log),
-		epochs: newEpochs(), log: log,
+		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log), log: log,
 	}
 	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
 	follower := handover.New(handover.Options{
@@ -157,7 +155,6 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 			if host != nil {
 				a.report.Seen(host.Status.Agent)
 			}
-			a.epochs.see(host)
 			w.See(host)
 			f.See(host)
 		})
@@ -165,7 +162,7 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 			return
 		}
 		if err != nil {
-			a.log.Warn("the watch ended", "error", err, "advice", advice(err))
+			a.log.Warn("the watch ended", "error", err)
 		}
 		if time.Since(began) > time.Minute {
 			pauses.Reset()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -165,16 +164,10 @@ func newTestHost(t *testing.T) *host {
 // start starts an agent; failAt names the point at which it kills itself.
 func (h *host) start(t *testing.T, failAt string) *exec.Cmd {
 	t.Helper()
-	return h.startTo(t, failAt, &logWriter{t: t})
-}
-
-// startTo starts an agent that logs to a writer.
-func (h *host) startTo(t *testing.T, failAt string, log io.Writer) *exec.Cmd {
-	t.Helper()
 	cmd := exec.Command(testhost.Binary)
 	cmd.Args = []string{"capstan-agent", "--config", h.config}
 	cmd.Env = append(os.Environ(), failpoint.Variable+"="+failAt)
-	cmd.Stderr = log
+	cmd.Stderr = &logWriter{t: t}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

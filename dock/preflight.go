@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/capstan-dev/capstan/internal/environ"
 )
 
 // preflightLimit bounds the whole check.
@@ -29,7 +27,7 @@ func Preflight(ctx context.Context, o Options) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.Binary, "check", "--json", "--home", o.Home,
 		"--min-free", strconv.FormatUint(o.MinFree, 10), "--inotify", strconv.Itoa(o.InotifyInstances))
-	cmd.Env, cmd.WaitDelay = environ.Child(), time.Second
+	cmd.WaitDelay = time.Second
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

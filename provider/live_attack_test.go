@@ -64,8 +64,7 @@ func (l *live) attack(host string) (refused func()) {
 	changed, labels := own.DeepCopy(), own.Labels
 	changed.Spec.Claim = nil
 	changed.Labels = map[string]string{"disk": "ssd"}
-	err := agent.Status().Update(ctx, changed, client.FieldOwner("capstan-agent"))
-	if err != nil && !apierrors.IsConflict(err) {
+	if err := agent.Status().Update(ctx, changed); err != nil && !apierrors.IsConflict(err) {
 		l.Errorf("updating the status: %v", err)
 	}
 	own = &infrav1.CapstanHost{}

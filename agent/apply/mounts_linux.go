@@ -14,7 +14,6 @@ import (
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
-	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 const fstab = "/etc/fstab"
@@ -24,7 +23,7 @@ const fstabMark = "x-capstan"
 
 // Mounts enters mounts into fstab and mounts them.
 func (h *Host) Mounts(ctx context.Context, mounts []cloudconfig.Mount) error {
-	lines, err := regular.Read(fstab, 1<<20)
+	lines, err := os.ReadFile(fstab)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.New(err, "reading fstab")
 	}

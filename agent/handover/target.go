@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/capstan-dev/capstan/agent/rest"
-	"github.com/capstan-dev/capstan/agent/token"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -18,15 +17,14 @@ func (f *Follower) look(ctx context.Context, next *Enrolment) (*v1beta2.CapstanH
 	return client.Look(ctx)
 }
 
-// renewed returns a new token of the agent in the target, bound to what the present one is bound to: the host has the
-// same epoch there.
+// renewed returns a new token of the agent in the target.
 func (f *Follower) renewed(ctx context.Context, next *Enrolment) (string, error) {
 	client, err := rest.New(f.Store.Config(next), fixedToken(next.Token), f.Version)
 	if err != nil {
 		return "", err
 	}
 	defer client.Close()
-	return client.RequestToken(ctx, token.Secret(next.Token))
+	return client.RequestToken(ctx)
 }
 
 // fixedToken is the one token that there is for a target.

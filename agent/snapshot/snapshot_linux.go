@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // sizeLimit bounds the files of a snapshot together, in bytes.
@@ -115,7 +113,7 @@ func copyEntry(path, target string, info fs.FileInfo, left *int64) error {
 		if *left -= info.Size(); *left < 0 {
 			return fmt.Errorf("there are more than %d bytes", sizeLimit)
 		}
-		data, err := regular.Read(path, info.Size())
+		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -32,8 +33,9 @@ type ClientOptions struct {
 // NewClient returns the client by which a plane calls runtime extensions. Calls go to the journal. Blocks that begin
 // and end become Events of their Cluster. What an administrator lets through with [Unblock] goes through.
 func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) {
-	if _, err := o.Certificate.Current(); err != nil {
-		return nil, fmt.Errorf("making the runtime client: %w", err)
+	certificate, err := tls.X509KeyPair(o.Certificate.Cert, o.Certificate.Key)
+	if err != nil {
+		return nil, fmt.Errorf("reading the runtime client's certificate: %w", err)
 	}
 	log := ctrl.Log.WithName("hooks")
 	desk := unblock.NewDesk(mgr.GetAPIReader(), mgr.GetClient())
@@ -53,7 +55,7 @@ func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) 
 		Reader:        mgr.GetClient(),
 		MaxRetryAfter: o.MaxRetryAfter,
 		Metrics:       metrics.Registry,
-		Certificate:   o.Certificate.Current,
+		Certificate:   func() (*tls.Certificate, error) { return &certificate, nil },
 		Pass:          desk.Pass,
 		Observer: func(call record.Call) {
 			if err := o.Journal.Append(call); err != nil {

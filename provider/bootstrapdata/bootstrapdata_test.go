@@ -35,9 +35,7 @@ func host(providerID string) *infrav1.CapstanHost {
 
 func TestRead(t *testing.T) {
 	secret := func(data map[string][]byte) client.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "data", Labels: map[string]string{infrav1.BootstrapDataLabel: ""},
-		}, Data: data}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}, Data: data}
 	}
 	for name, c := range map[string]struct {
 		objects []client.Object
@@ -50,8 +48,7 @@ func TestRead(t *testing.T) {
 		"no secret is an error that is not found": {fails: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reader := api(t, c.objects...)
-			data, err := Read(t.Context(), reader, reader.RESTMapper(), machine("data"))
+			data, err := Read(t.Context(), api(t, c.objects...), types.NamespacedName{Namespace: "default", Name: "data"})
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) || apierrors.IsNotFound(err) != (len(c.objects) == 0) {
 					t.Errorf("error %v, want one with %q", err, c.fails)

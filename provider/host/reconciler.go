@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -29,10 +28,8 @@ type Reconciler struct {
 	failures failure.Streaks
 
 	mu sync.Mutex
-	// identities holds what this process knows of each host's identity, by uid of the host.
-	identities map[types.UID]identityState
-	// lostLeases are the hosts whose Lease is to be made again.
-	lostLeases map[types.NamespacedName]bool
+	// identities holds how much of each host's identity was applied by this process, by uid of the host.
+	identities map[types.UID]extent
 	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out, or done again.
 	powered map[types.UID]power
 }
@@ -41,7 +38,7 @@ type Reconciler struct {
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads the objects of hosts from the API server, without a cache.
+	// Reader reads Secrets from the API server.
 	Reader client.Reader
 	// Recorder records events of CapstanHosts.
 	Recorder events.EventRecorder
@@ -53,8 +50,8 @@ type Options struct {
 	Filter watchfilter.Filter
 	// Supplier makes the hosts that have spec.supplier. Nil: there are none here.
 	Supplier supply.Supplier
-	// SupplyNamespace says in which namespace a supplied host is.
-	SupplyNamespace supply.NamespaceOf
+	// SupplyNamespace is the only namespace with supplied hosts: a Supplier knows hosts by name alone.
+	SupplyNamespace string
 	// Agents is where the agents of supplied hosts reach the API server.
 	Agents supply.AgentServer
 }
@@ -64,8 +61,7 @@ func New(options Options) *Reconciler {
 	return &Reconciler{
 		Options:    options,
 		beats:      newHeartbeats(options.Clock, options.HeartbeatTimeout),
-		identities: map[types.UID]identityState{},
-		lostLeases: map[types.NamespacedName]bool{},
+		identities: map[types.UID]extent{},
 		powered:    map[types.UID]power{},
 	}
 }
@@ -82,8 +78,6 @@ type scope struct {
 	again time.Duration
 	// obstacle says why a supplied host can't be powered on or destroyed; it goes into condition Ready.
 	obstacle *step.Obstacle
-	// taken is true if others have names that the host needs; set by identity.
-	taken bool
 	// orphaned is true if the machine that claims the host doesn't exist.
 	orphaned bool
 	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
@@ -96,12 +90,11 @@ type scope struct {
 // here that the controller itself does not use.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -110,10 +103,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	h := &infrav1.CapstanHost{}
 	if err := r.Client.Get(ctx, request.NamespacedName, h); err != nil {
 		r.failures.Forget(request.NamespacedName)
-		if apierrors.IsNotFound(err) {
-			r.forgetPower(request.NamespacedName)
-			r.forgetLease(request.NamespacedName)
-		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.Filter.Matches(h) {
@@ -125,7 +114,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "pause", Run: r.pause},
 		{Name: "finalizer", Run: r.finalizer},
 		{Name: "identity", Run: r.identity},
-		{Name: "epoch", Run: r.epoch},
 		{Name: "handover", Run: r.handover},
 		{Name: "heartbeat", Run: r.heartbeat},
 		{Name: "end the claim", Run: r.endClaim},
@@ -134,13 +122,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "delete", Run: r.delete},
 	})
 	statusErr := r.writeStatus(ctx, s, err)
-	if s.taken {
-		result = step.Sooner(result, takenPause)
-	}
 	return step.Finish(step.Sooner(result, s.again), err, statusErr)
 }
 
 // supplies reports whether our supplier makes the host.
 func (r *Reconciler) supplies(host *infrav1.CapstanHost) bool {
-	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace(host.Name)
+	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace
 }
