@@ -14,7 +14,7 @@ GO_FOLDERS := api agent clusterctl cmd config dock examples extension hack inter
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
 # Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
-HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$
+HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$|/test/attack$$
 
 .PHONY: help
 help: ## list the targets
@@ -66,6 +66,17 @@ bin/tools/gci: hack/lint/go.mod hack/lint/go.sum
 
 # Imports stand in three groups: the standard library, other modules, ours.
 IMPORT_GROUPS := -s standard -s default -s 'prefix(github.com/capstan-dev/capstan)' --skip-generated
+
+FUZZTIME ?= 30s
+# What is tested waits for its disk at every turn; memory is a faster one.
+FUZZTMP ?= $(firstword $(wildcard /dev/shm) /tmp)
+
+.PHONY: fuzz
+fuzz: manifests ## run each fuzz test for FUZZTIME (default 30s); what one finds is kept in testdata/fuzz
+	@for test in $$(grep -rnoE '^func Fuzz[A-Za-z]+' --include='*_test.go' $(GO_FOLDERS) | sed -E 's|/[^/]+:[0-9]+:func |:|' | sort); do \
+		echo "→ $$test for $(FUZZTIME)"; \
+		TMPDIR=$(FUZZTMP) go test -C "$${test%%:*}" -run '^$$' -fuzz "^$${test##*:}\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x .; \
+	done
 
 .PHONY: fmt
 fmt: bin/tools/gci ## format Go files and sort their imports into three groups
@@ -137,6 +148,8 @@ bench-move: kube ## measure clusterctl move of 1, 10 and 50 clusters with three 
 .PHONY: bench
 bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go run ./hack/bench
+	@echo "→ claims of hosts, with 100 hosts and with 10,000: the ratio must be at most 1.5"
+	@go test -count=1 -run '^$$' -bench BenchmarkClaim ./provider/machine
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 

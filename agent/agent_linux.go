@@ -29,6 +29,7 @@ type agent struct {
 	client  *rest.Client
 	tokens  *token.Keeper
 	report  *report.Reporter
+	epochs  *epochs
 	log     *slog.Logger
 }
 
@@ -80,7 +81,8 @@ func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (m
 	}
 	defer client.Close()
 	a := &agent{
-		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log), log: log,
+		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log),
+		epochs: newEpochs(), log: log,
 	}
 	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
 	follower := handover.New(handover.Options{
@@ -155,6 +157,7 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 			if host != nil {
 				a.report.Seen(host.Status.Agent)
 			}
+			a.epochs.see(host)
 			w.See(host)
 			f.See(host)
 		})
@@ -162,7 +165,7 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 			return
 		}
 		if err != nil {
-			a.log.Warn("the watch ended", "error", err)
+			a.log.Warn("the watch ended", "error", err, "advice", advice(err))
 		}
 		if time.Since(began) > time.Minute {
 			pauses.Reset()

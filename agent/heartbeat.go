@@ -50,36 +50,9 @@ func (a *agent) collect() error {
 	}
 	a.report.Update(true, func(r *v1beta2.AgentReport) {
 		found.Bootstrap, found.Cleaning, found.HandOver = r.Bootstrap, r.Cleaning, r.HandOver
-		found.Version, found.KubernetesVersions = report.Cut(a.version, 64), versions
+		found.Epoch = a.tokenEpoch()
+		found.Version, found.KubernetesVersions = report.Cut(a.version, report.VersionLimit), report.Versions(versions)
 		*r = found
 	})
 	return nil
-}
-
-// renew keeps the token fresh until ctx ends.
-func (a *agent) renew(ctx context.Context) {
-	pauses := backoff.Backoff{First: time.Second, Max: 5 * time.Minute, Spread: backoff.FleetSpread}
-	for {
-		if backoff.Sleep(ctx, a.tokens.RenewIn()) != nil {
-			return
-		}
-		token, err := a.client.RequestToken(ctx)
-		if err == nil {
-			err = a.tokens.Keep(token)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil && a.tokens.RenewIn() > 0 {
-			pauses.Reset()
-			a.log.Info("the token was renewed", "next", a.tokens.RenewIn().Round(time.Second))
-			continue
-		}
-		if err != nil {
-			a.log.Warn("the token was not renewed", "error", err)
-		}
-		if pauses.Wait(ctx) != nil {
-			return
-		}
-	}
 }

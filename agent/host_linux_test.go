@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -164,10 +165,16 @@ func newTestHost(t *testing.T) *host {
 // start starts an agent; failAt names the point at which it kills itself.
 func (h *host) start(t *testing.T, failAt string) *exec.Cmd {
 	t.Helper()
+	return h.startTo(t, failAt, &logWriter{t: t})
+}
+
+// startTo starts an agent that logs to a writer.
+func (h *host) startTo(t *testing.T, failAt string, log io.Writer) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command(testhost.Binary)
 	cmd.Args = []string{"capstan-agent", "--config", h.config}
 	cmd.Env = append(os.Environ(), failpoint.Variable+"="+failAt)
-	cmd.Stderr = &logWriter{t: t}
+	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
+	agentid "github.com/capstan-dev/capstan/provider/identity"
 )
 
 // CallOff calls off the offers that HandOver has made to the agents of a namespace, waits until the agents have
@@ -114,14 +114,14 @@ func (s *sides) callOffHost(ctx context.Context, host *infrav1.CapstanHost) erro
 	if err := s.clear(ctx, host); err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}}
-	if err := s.from.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+	if err := agentid.RemoveSecret(ctx, s.from, s.from, host, host.Name+infrav1.OfferSecretSuffix); err != nil {
 		return fmt.Errorf("deleting the offer: %w", err)
 	}
 	return nil
 }
 
-// clear removes what an offer has made in the target; what is there of a host that has arrived belongs to that.
+// clear removes what an offer has made in the target; what is there of a host that has arrived belongs to that, and
+// what others have made to them.
 func (s *sides) clear(ctx context.Context, host *infrav1.CapstanHost) error {
 	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), &infrav1.CapstanHost{}); {
 	case err == nil:
@@ -129,14 +129,13 @@ func (s *sides) clear(ctx context.Context, host *infrav1.CapstanHost) error {
 	case !apierrors.IsNotFound(err) && !noMatch(err):
 		return fmt.Errorf("looking for the host in the target: %w", err)
 	}
-	account := metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}
-	for _, object := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: account}, &rbacv1.RoleBinding{ObjectMeta: account}, &rbacv1.Role{ObjectMeta: account},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}},
-	} {
-		if err := s.to.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %T %s in the target: %w", object, object.GetName(), err)
-		}
+	expected := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}
+	if err := agentid.Remove(ctx, s.to, s.to, expected); err != nil {
+		return fmt.Errorf("removing its account in the target: %w", err)
+	}
+	expected.Spec.Epoch = host.Spec.Epoch
+	if err := epoch.End(ctx, s.to, s.to, expected, host.Spec.Epoch); err != nil {
+		return fmt.Errorf("removing its account in the target: %w", err)
 	}
 	return nil
 }

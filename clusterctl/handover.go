@@ -10,20 +10,20 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
 	agentid "github.com/capstan-dev/capstan/provider/identity"
 )
@@ -183,7 +183,8 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 		return err
 	}
 	data := map[string][]byte{
-		infrav1.OfferIDKey: []byte(string(host.UID) + "/" + rand.Text()), infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca, infrav1.OfferTargetKey: []byte(s.target),
+		infrav1.OfferIDKey:     []byte(infrav1.OfferID(host.UID, rand.Text(), server, string(ca))),
+		infrav1.OfferServerKey: []byte(server), infrav1.OfferCAKey: ca, infrav1.OfferTargetKey: []byte(s.target),
 	}
 	if err := s.record(ctx, host, data); err != nil {
 		return err
@@ -206,12 +207,15 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 	})
 }
 
-// record writes the Secret of an offer. One that nobody points to is overwritten by the next offer.
+// record writes the Secret of an offer. One that nobody points to is overwritten by the next offer. A Secret of that
+// name that is not the host's stays as it is.
 func (s *sides) record(ctx context.Context, host *infrav1.CapstanHost, data map[string][]byte) error {
-	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID)
+	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").
+		WithName(host.Name).WithUID(host.UID).WithController(true)
 	secret := corev1ac.Secret(host.Name+infrav1.OfferSecretSuffix, host.Namespace).
 		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).WithData(data)
-	if err := s.from.Apply(ctx, secret, agentid.FieldOwner, client.ForceOwnership); err != nil {
+	err := agentid.Ensure(ctx, s.from, s.from, host, []runtime.ApplyConfiguration{secret})
+	if err != nil {
 		return fmt.Errorf("writing the offer: %w", err)
 	}
 	return nil
@@ -224,7 +228,10 @@ func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav
 	case noMatch(err):
 		return nil, errors.New("the target has no Capstan: run clusterctl init --infrastructure capstan there")
 	case apierrors.IsNotFound(err):
-		return &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}}, nil
+		return &infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name},
+			Spec:       infrav1.CapstanHostSpec{Epoch: host.Spec.Epoch},
+		}, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for the host in the target: %w", err)
 	case there.Spec.Claim == nil || there.Spec.Claim.ProviderID != host.Spec.Claim.ProviderID:
@@ -240,13 +247,14 @@ func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (
 	if err := s.to.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("making the namespace in the target: %w", err)
 	}
-	for _, object := range agentid.Objects(there) {
-		if err := s.to.Apply(ctx, object, agentid.FieldOwner, client.ForceOwnership); err != nil {
-			return "", fmt.Errorf("making its account in the target: %w", err)
-		}
+	if err := agentid.Ensure(ctx, s.to, s.to, there, agentid.Objects(there)); err != nil {
+		return "", fmt.Errorf("making its account in the target: %w", err)
+	}
+	if err := epoch.Begin(ctx, s.to, s.to, there); err != nil {
+		return "", fmt.Errorf("beginning its epoch in the target: %w", err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(offerLife / time.Second))}}
+	request := epoch.TokenRequest(there, offerLife)
 	if err := s.to.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("getting a token in the target: %w", err)
 	}

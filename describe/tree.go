@@ -2,6 +2,7 @@ package describe
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -94,8 +95,8 @@ func machineNodes(o Objects, belongs func(*clusterv1.Machine) bool) []*Node {
 			host.Reason = string(h.Status.Phase)
 			if host.State == "True" {
 				host.Message = "zone " + h.Spec.Zone
-				if h.Status.Agent != nil && h.Status.Agent.Address != "" {
-					host.Message += ", address " + h.Status.Agent.Address
+				if a := addressOf(h); a != "" {
+					host.Message += ", address " + a
 				}
 			}
 			n.Children = append(n.Children, host)
@@ -104,6 +105,18 @@ func machineNodes(o Objects, belongs func(*clusterv1.Machine) bool) []*Node {
 	}
 	slices.SortFunc(nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes
+}
+
+// addressOf returns the address that a host's agent reported, if it is one: the agent may write anything.
+func addressOf(host *infrav1.CapstanHost) string {
+	if host.Status.Agent == nil {
+		return ""
+	}
+	a, err := netip.ParseAddr(host.Status.Agent.Address)
+	if err != nil || a.Zone() != "" {
+		return ""
+	}
+	return a.String()
 }
 
 func nodeOf(name string, conditions []metav1.Condition, kind string) *Node {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/environ"
 )
 
 // preflightLimit bounds the whole check.
@@ -27,7 +29,7 @@ func Preflight(ctx context.Context, o Options) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, o.Binary, "check", "--json", "--home", o.Home,
 		"--min-free", strconv.FormatUint(o.MinFree, 10), "--inotify", strconv.Itoa(o.InotifyInstances))
-	cmd.WaitDelay = time.Second
+	cmd.Env, cmd.WaitDelay = environ.Child(), time.Second
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

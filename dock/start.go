@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/environ"
 )
 
 // Options say where a dock is and what it is made of.
@@ -130,7 +131,7 @@ func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	defer log.Close()
 	instance := rand.Text()
 	cmd := exec.Command(o.Binary, "run", "--home", o.Home, "--bin-dir", o.BinDir, "--instance", instance)
-	cmd.Dir = "/"
+	cmd.Dir, cmd.Env = "/", environ.Child()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -1,10 +1,11 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sort"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,11 +16,14 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/poll"
 	"github.com/capstan-dev/capstan/internal/text"
+	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
 // Host sums up a host of the inventory, a local one or one that enrolled. Its JSON form is stable.
 type Host struct {
 	Name string `json:"name"`
+	// Namespace is where it is registered.
+	Namespace string `json:"namespace"`
 	// State is the phase of the CapstanHost, such as Off, Available or InUse.
 	State string `json:"state"`
 	// Zone is its failure domain.
@@ -38,7 +42,7 @@ type Host struct {
 // reasonLength bounds a Reason, in characters.
 const reasonLength = 80
 
-// Hosts returns the hosts of a namespace, sorted by name.
+// Hosts returns the hosts of a namespace, sorted by name; of all namespaces if it is "", sorted by namespace and name.
 func Hosts(ctx context.Context, c client.Reader, namespace string) ([]Host, error) {
 	list := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -48,13 +52,16 @@ func Hosts(ctx context.Context, c client.Reader, namespace string) ([]Host, erro
 	for i := range list.Items {
 		hosts = append(hosts, hostOf(&list.Items[i]))
 	}
-	sort.Slice(hosts, func(i, j int) bool { return hosts[i].Name < hosts[j].Name })
+	slices.SortFunc(hosts, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return hosts, nil
 }
 
 // hostOf sums up a host.
 func hostOf(h *infrav1.CapstanHost) Host {
-	host := Host{Name: h.Name, State: string(h.Status.Phase), Zone: h.Spec.Zone, Created: h.CreationTimestamp}
+	host := Host{Name: h.Name, Namespace: h.Namespace, State: string(h.Status.Phase), Zone: h.Spec.Zone,
+		Created: h.CreationTimestamp}
 	if claim := h.Spec.Claim; claim != nil {
 		host.Cluster, host.Machine, host.Version = claim.Cluster, claim.Machine, claim.KubernetesVersion
 	}
@@ -80,7 +87,7 @@ func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting
 	}
 	return poll.Until(ctx, func() (bool, error) {
 		list := &infrav1.CapstanHostList{}
-		if err := c.List(ctx, list, client.InNamespace(Namespace)); err != nil {
+		if err := c.List(ctx, list); err != nil {
 			if _, gone := docked.Status(ctx); errors.Is(gone, ErrNotRunning) {
 				return true, ErrDockEnded
 			}
@@ -97,11 +104,12 @@ func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting
 	})
 }
 
-// countSettled counts the hosts whose state the plane has found out.
+// countSettled counts the hosts of the budget, wherever they are, whose state the plane has found out.
 func countSettled(hosts []infrav1.CapstanHost) int {
 	n := 0
-	for _, h := range hosts {
-		if h.Status.Phase != "" && h.Status.Phase != infrav1.HostEnrolling {
+	for i := range hosts {
+		h := &hosts[i]
+		if inventory.IsOfBudget(h) && h.Status.Phase != "" && h.Status.Phase != infrav1.HostEnrolling {
 			n++
 		}
 	}

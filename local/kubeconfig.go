@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
 // ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster on local hosts into the
@@ -37,6 +38,11 @@ func ClusterKubeconfig(
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
 	}
+	if !dock.IsBalancer(endpoint.Host) && !dock.IsHost(endpoint.Host) {
+		return "", hint.Errorf("read it with: capstan kubectl get secret "+name+"-kubeconfig",
+			"the endpoint of cluster %s, %s port %d, is not in the dock, so no way from this machine leads there",
+			name, endpoint.Host, endpoint.Port)
+	}
 	docked, target := dock.Connect(string(dir)), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port)
 	relay, err := docked.EnsureRelay(ctx, RelayName(cluster.Namespace, name), target)
 	if err != nil {
@@ -57,9 +63,10 @@ func ClusterKubeconfig(
 }
 
 // throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not
-// for the relay.
-func throughRelay(kubeconfig []byte, relay, host string) ([]byte, error) {
-	config, err := clientcmd.Load(kubeconfig)
+// for the relay. The text comes from a Secret of a tenant, and programs of this user read what becomes of it: nothing in
+// it may make them run a program, read a file or use a proxy.
+func throughRelay(text []byte, relay, host string) ([]byte, error) {
+	config, err := kubeconfig.Read(text)
 	if err != nil {
 		return nil, fmt.Errorf("parsing it: %w", err)
 	}

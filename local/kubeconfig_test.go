@@ -12,10 +12,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-const kubeconfig = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://10.231.16.1:6443"}}]}`
+const tenantsKubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[
+{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{"token":"t"}}],
+"clusters":[{"name":"c","cluster":{"server":"https://10.231.16.1:6443"}}]}`
 
 func TestThroughRelay(t *testing.T) {
-	data, err := throughRelay([]byte(kubeconfig), "127.0.0.1:41000", "10.231.16.1")
+	data, err := throughRelay([]byte(tenantsKubeconfig), "127.0.0.1:41000", "10.231.16.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +34,46 @@ func TestThroughRelay(t *testing.T) {
 	}
 }
 
+// TestAKubeconfigOfATenantRunsNothing: kubectl and others of this user read what becomes of it.
+func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
+	for name, user := range map[string]string{
+		"a program": `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/sh","args":["-c","id"]}}`,
+		"a plugin":  `{"auth-provider":{"name":"oidc"}}`,
+		"a file":    `{"tokenFile":"/etc/shadow"}`,
+	} {
+		text := strings.Replace(tenantsKubeconfig, `{"token":"t"}`, user, 1)
+		if data, err := throughRelay([]byte(text), "127.0.0.1:41000", "10.231.16.1"); err == nil {
+			t.Errorf("%s passes: %s", name, data)
+		}
+	}
+	// What no context leads to is left out.
+	text := strings.Replace(tenantsKubeconfig, `"users":[`, `"users":[{"name":"other","user":{"exec":{"command":"/bin/sh"}}},`, 1)
+	data, err := throughRelay([]byte(text), "127.0.0.1:41000", "10.231.16.1")
+	if err != nil || strings.Contains(string(data), "/bin/sh") {
+		t.Errorf("error %v, kubeconfig %s", err, data)
+	}
+}
+
+// No way is opened to what is not a balancer or a host: the plane's own ports are behind the dock's loopback.
+func TestClusterKubeconfigLeadsToClustersOnly(t *testing.T) {
+	for _, host := range []string{
+		"127.0.0.1", "::1", "10.231.0.1", "169.254.169.254", "localhost", "example.com", "10.231.16.1%eth0",
+	} {
+		cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(tenantsKubeconfig)}}
+		cluster.Namespace, cluster.Name = "default", "blue"
+		secret.Namespace, secret.Name = "default", "blue-kubeconfig"
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: host, Port: 2379}
+		c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(secret).Build()
+		_, err := ClusterKubeconfig(t.Context(), t.TempDir(), c, cluster)
+		if err == nil || !strings.Contains(err.Error(), "is not in the dock") {
+			t.Errorf("to %s: %v", host, err)
+		}
+	}
+}
+
 // TestClusterKubeconfigNeedsACluster: what is missing is said, with what to do.
 func TestClusterKubeconfigNeedsACluster(t *testing.T) {
-	cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(kubeconfig)}}
+	cluster, secret := &clusterv1.Cluster{}, &corev1.Secret{Data: map[string][]byte{"value": []byte(tenantsKubeconfig)}}
 	cluster.Namespace, cluster.Name = "default", "blue"
 	secret.Namespace, secret.Name = "default", "blue-kubeconfig"
 	ready := cluster.DeepCopy()

@@ -26,13 +26,13 @@ func lockHome(ctx context.Context, dir home.Dir, progress Progress) (unlock func
 	if err := os.MkdirAll(string(dir), 0o700); err != nil {
 		return nil, hint.Errorf("choose another directory with --home or CAPSTAN_HOME", "making the home directory: %w", err)
 	}
-	return LockFile(ctx, filepath.Join(string(dir), "lock"), "capstan up or down", progress)
+	return LockFile(ctx, dir.Lock(), "capstan up or down", progress)
 }
 
 // LockFile waits until nobody else holds the file at path, and makes it if it is missing; others says who may hold
 // it. It sends a Note before it waits. An error of a wait that ctx cut short wraps [ErrBusy].
 func LockFile(ctx context.Context, path, others string, progress Progress) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}

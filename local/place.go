@@ -9,10 +9,12 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// Namespace is where the plane registers the local hosts, and where clusters are unless another one is named.
-const Namespace = "default"
+// Namespace is where clusters are unless another one is named. It always has a share of the local hosts; another
+// namespace has one while it has clusters.
+const Namespace = inventory.Home
 
 // Place says where a local management plane is.
 type Place struct {

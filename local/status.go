@@ -3,10 +3,14 @@ package local
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/plane/progress"
 )
 
 // Phase is how far the dock or the plane is.
@@ -35,6 +39,10 @@ type PlaneStatus struct {
 	HostsOn  int      `json:"hostsOn"`
 	// Restarts counts how often the plane was started again since it was started first.
 	Restarts int `json:"planeRestarts"`
+	// Warnings are what somebody should do something about while the plane works, such as an etcd that is nearly full.
+	Warnings []string `json:"warnings,omitempty"`
+	// AuditLog is the path of the log of who read or changed hosts and Secrets, while the plane runs.
+	AuditLog string `json:"auditLog,omitempty"`
 	// Error is what keeps the plane from working.
 	Error string `json:"error,omitempty"`
 }
@@ -71,7 +79,24 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	if s.Plane == PhaseReady {
 		s.Kubeconfig = dir.Kubeconfig()
 	}
+	if s.Plane != PhaseStopped {
+		s.AuditLog = dir.Audit()
+		s.Warnings = warnings(dir)
+	}
 	return s, nil
+}
+
+// warnings returns what the plane warns of, sorted by what it is about.
+func warnings(dir home.Dir) []string {
+	state, err := progress.Read(dir.Plane())
+	if err != nil {
+		return nil // it begins: there is nothing to warn of
+	}
+	var texts []string
+	for _, about := range slices.Sorted(maps.Keys(state.Warnings)) {
+		texts = append(texts, state.Warnings[about])
+	}
+	return texts
 }
 
 // describe sums up what a dock holds; ready is when the file was written that a ready plane leaves, zero if it is

@@ -23,6 +23,9 @@ type UpOptions struct {
 	// Hosts is the number of local hosts in the inventory, at most MaxHosts. Zero keeps the number of the last time; the
 	// first time it chooses what the machine can hold, 3 to 32.
 	Hosts int
+	// RotateKeys makes a new key for the Secrets in the plane's etcd, encrypts all of them anew and drops the old key. A
+	// plane that runs is stopped for it first; hosts and their clusters go on.
+	RotateKeys bool
 	// Timeout bounds all of it; default 3 minutes.
 	Timeout time.Duration
 	// Progress receives the steps. May be nil.
@@ -65,6 +68,13 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if err != nil {
 		return Plane{}, err
 	}
+	note, err := s.home.Prepare()
+	if err != nil {
+		return Plane{}, err
+	}
+	if note != "" {
+		o.Progress.note(note)
+	}
 	unlock, err := lockHome(ctx, s.home, o.Progress)
 	if err != nil {
 		return Plane{}, err
@@ -72,6 +82,11 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	defer unlock()
 	if s.hosts, err = inventorySize(s.home, o.Hosts); err != nil {
 		return Plane{}, err
+	}
+	if o.RotateKeys {
+		if err := s.rotateKeys(ctx); err != nil {
+			return Plane{}, err
+		}
 	}
 	for attempt := 1; ; attempt++ {
 		err := s.start(ctx)

@@ -200,7 +200,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 			APIResources: []metav1.APIResource{{Name: "capstanhosts", SingularName: "capstanhost", Namespaced: true,
 				Kind: "CapstanHost", Verbs: metav1.Verbs{"list"}}},
 		},
-		"/apis/" + infrav1.GroupVersion.String() + "/namespaces/" + Namespace + "/capstanhosts": infrav1.CapstanHostList{
+		"/apis/" + infrav1.GroupVersion.String() + "/capstanhosts": infrav1.CapstanHostList{
 			TypeMeta: metav1.TypeMeta{Kind: "CapstanHostList", APIVersion: infrav1.GroupVersion.String()}, Items: w.hosts,
 		},
 	}
@@ -218,6 +218,7 @@ func inPhase(phases ...infrav1.HostPhase) []infrav1.CapstanHost {
 	hosts := make([]infrav1.CapstanHost, len(phases))
 	for i, phase := range phases {
 		hosts[i].Name, hosts[i].Namespace, hosts[i].Status.Phase = fmt.Sprintf("host-%02d", i+1), Namespace, phase
+		hosts[i].Spec.Supplier = infrav1.SupplierDock
 	}
 	return hosts
 }

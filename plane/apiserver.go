@@ -3,13 +3,10 @@
 package plane
 
 import (
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
@@ -37,6 +34,7 @@ func (p *plane) apiServer() process.Process {
 		"--client-ca-file=" + keys.CA.CertFile,
 		"--tls-cert-file=" + keys.APIServer.CertFile,
 		"--tls-private-key-file=" + keys.APIServer.KeyFile,
+		"--encryption-provider-config=" + p.encryption,
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + keys.ServiceAccounts.CertFile,
 		"--service-account-signing-key-file=" + keys.ServiceAccounts.KeyFile,
@@ -47,14 +45,7 @@ func (p *plane) apiServer() process.Process {
 		"--profiling=false",
 		"--allow-privileged=true",
 	}
-	if p.opts.Audit != "" {
-		args = append(args,
-			"--audit-policy-file="+filepath.Join(p.Dir, auditPolicyFile),
-			"--audit-log-path="+p.opts.Audit,
-			"--audit-log-maxsize=100",
-			"--audit-log-maxbackup=1",
-		)
-	}
+	args = append(args, p.audit()...)
 	proc := p.child("apiserver", "kube-apiserver", args...)
 	// Its heap is mostly schemas and caches: half the garbage costs a little time and saves a third of its memory.
 	proc.Env = append(proc.Env, "GOGC=50")
@@ -62,26 +53,4 @@ func (p *plane) apiServer() process.Process {
 	proc.Grace = time.Second
 	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
 	return proc
-}
-
-// auditPolicyFile is the name of the audit policy in the plane's folder.
-const auditPolicyFile = "audit-policy.yaml"
-
-// auditPolicy records who asked for what when, and not what was in it.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-  - level: Metadata
-`
-
-// writeAuditPolicy writes the audit policy, if there is to be an audit log.
-func (p *plane) writeAuditPolicy() error {
-	if p.opts.Audit == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(p.opts.Audit), 0o700); err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(p.Dir, auditPolicyFile), []byte(auditPolicy), 0o600)
 }

@@ -10,24 +10,28 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/capstan-dev/capstan/internal/process"
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
+// etcdMember is the name of the plane's only etcd member.
+const etcdMember = "plane"
+
 // etcd returns the plane's only etcd member. It listens on loopback, for the API server's certificate alone.
 func (p *plane) etcd() process.Process {
 	client, peer := "https://"+loopback(p.Ports.Etcd), "https://"+loopback(p.Ports.EtcdPeer)
 	keys := p.PKI
 	proc := p.child("etcd", "etcd",
-		"--name=plane",
+		"--name="+etcdMember,
 		"--data-dir="+filepath.Join(p.Dir, etcdDir),
 		"--listen-client-urls="+client,
 		"--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer,
-		"--initial-cluster=plane="+peer,
+		"--initial-cluster="+etcdMember+"="+peer,
 		"--client-cert-auth",
 		"--trusted-ca-file="+keys.EtcdCA.CertFile,
 		"--cert-file="+keys.Etcd.CertFile,
@@ -43,6 +47,8 @@ func (p *plane) etcd() process.Process {
 		"--heartbeat-interval=50",
 		"--election-timeout=250",
 		"--snapshot-count=10000",
+		// What it may take; the plane's upkeep keeps it below, and warns when it can't.
+		"--quota-backend-bytes="+strconv.FormatInt(p.opts.EtcdQuota, 10),
 		"--log-level=warn",
 	)
 	proc.Probe = probe(client+"/health", keys.EtcdCA, keys.EtcdClient)
@@ -52,13 +58,13 @@ func (p *plane) etcd() process.Process {
 // probe returns a function that reports nil when a GET of url is answered with status 200.
 func probe(url string, ca, client pki.Pair) func(context.Context) error {
 	return func(ctx context.Context) error {
-		cert, err := tls.X509KeyPair(client.Cert, client.Key)
+		cert, err := client.Current()
 		if err != nil {
-			return fmt.Errorf("reading a client certificate: %w", err)
+			return err
 		}
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(ca.Cert)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}}
 		defer transport.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()

@@ -18,6 +18,7 @@ import (
 const (
 	pkiDir              = "pki"
 	etcdDir             = "etcd"
+	encryptionDir       = "encryption"
 	logsDir             = "logs"
 	managerKubeconfig   = "manager.kubeconfig"
 	extensionKubeconfig = "extension.kubeconfig"
@@ -31,14 +32,16 @@ func UserKubeconfig(dir, server string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the keys of the plane: %w; start the plane first", err)
 	}
-	return kubeconfig(server, "capstan", keys.CA, keys.Admin)
+	return kubeconfig(server, "capstan", keys.CA, &clientcmdapi.AuthInfo{
+		ClientCertificateData: keys.Admin.Cert, ClientKeyData: keys.Admin.Key,
+	})
 }
 
-// kubeconfig renders a kubeconfig with everything inside.
-func kubeconfig(server, name string, ca, client pki.Pair) ([]byte, error) {
+// kubeconfig renders a kubeconfig.
+func kubeconfig(server, name string, ca pki.Pair, client *clientcmdapi.AuthInfo) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca.Cert}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: client.Cert, ClientKeyData: client.Key}
+	config.AuthInfos[name] = client
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: "default"}
 	config.CurrentContext = name
 	data, err := clientcmd.Write(*config)
@@ -48,14 +51,17 @@ func kubeconfig(server, name string, ca, client pki.Pair) ([]byte, error) {
 	return data, nil
 }
 
-// writeKubeconfigs writes the kubeconfigs of the plane's own processes.
+// writeKubeconfigs writes the kubeconfigs of the plane's own processes. They name the files of certificates, which
+// clients read again when they have been renewed.
 func writeKubeconfigs(info Info) error {
 	for name, client := range map[string]pki.Pair{
 		managerKubeconfig:   info.PKI.Manager,
 		extensionKubeconfig: info.PKI.Extension,
 		kcmKubeconfig:       info.PKI.ControllerManager,
 	} {
-		data, err := kubeconfig(info.Server, "plane", info.PKI.CA, client)
+		data, err := kubeconfig(info.Server, "plane", info.PKI.CA, &clientcmdapi.AuthInfo{
+			ClientCertificate: client.CertFile, ClientKey: client.KeyFile,
+		})
 		if err != nil {
 			return err
 		}
@@ -66,12 +72,12 @@ func writeKubeconfigs(info Info) error {
 	return nil
 }
 
-// restConfig reaches the API server as client.
+// restConfig reaches the API server as client, whose certificate is read again when it has been renewed.
 func restConfig(info Info, client pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host: info.Server,
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: info.PKI.CA.Cert, CertData: client.Cert, KeyData: client.Key,
+			CAData: info.PKI.CA.Cert, CertFile: client.CertFile, KeyFile: client.KeyFile,
 		},
 	}
 }

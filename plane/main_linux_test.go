@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +35,7 @@ func TestMain(m *testing.M) {
 func serve(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	quota, _ := strconv.ParseInt(os.Getenv("PLANE_ETCD_QUOTA"), 10, 64)
 	return plane.Run(ctx, plane.Options{
 		Dir:   dir,
 		Kube:  os.Getenv("PLANE_KUBE"),
@@ -40,10 +43,29 @@ func serve(dir string) error {
 
 		MetricsAddress: os.Getenv("PLANE_METRICS"),
 
+		Reached: func(point string) {
+			if point == os.Getenv("PLANE_KILL_AT") {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				select {}
+			}
+		},
+
+		LeafLifetime: duration("PLANE_LEAF_LIFETIME"),
+		EtcdQuota:    quota,
+
 		Version: "v0.1.0",
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, _ plane.Info) (runtimeclient.Client, error) {
 			return callclient.New(callclient.Options{Reader: mgr.GetClient(), Metrics: metrics.Registry})
 		},
 		Seed: func(plane.Info) ([][]byte, error) { return [][]byte{templates.Local}, nil },
 	})
+}
+
+// duration reads a variable of the environment; zero if it is not set.
+func duration(name string) time.Duration {
+	d, err := time.ParseDuration(os.Getenv(name))
+	if err != nil {
+		return 0
+	}
+	return d
 }

@@ -49,13 +49,24 @@ type Options struct {
 	Ports Ports
 	// MetricsAddress is where the manager serves metrics, as host:port. Empty serves none.
 	MetricsAddress string
-	// Audit is the path of an audit log of the API server (metadata of each request). Empty writes none.
+	// Audit is the path of an audit log with the metadata of each request. Empty writes the log that AuditLog names, of
+	// what matters for security only.
 	Audit string
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
 	Version string
 	// Contract is the only version of Cluster API's provider contract that Capstan's definitions are labelled with in a new plane, such as
 	// v1beta1; empty labels them with all that they serve, of which Cluster API takes the newest.
 	Contract string
+	// Reached is called when the rewriting of Secrets has reached one of the points that Points lists. For tests, which
+	// kill the plane there. May be nil.
+	Reached func(point string)
+	// Renewed is called when certificates were renewed, for what holds copies of them. May be nil.
+	Renewed func(Info) error
+	// LeafLifetime is how long new certificates are good; default pki.LeafLifetime. For tests: they are renewed after two
+	// thirds of it.
+	LeafLifetime time.Duration
+	// EtcdQuota is how many bytes etcd's data may take; default 2 GiB.
+	EtcdQuota int64
 	// StartTimeout bounds the start; default 2 minutes.
 	StartTimeout time.Duration
 
@@ -109,6 +120,12 @@ func (o *Options) complete() error {
 	}
 	if net.ParseIP(o.Bind) == nil {
 		errs = append(errs, fmt.Errorf("%q is no address to listen at", o.Bind))
+	}
+	if o.Reached == nil {
+		o.Reached = func(string) {}
+	}
+	if o.EtcdQuota <= 0 {
+		o.EtcdQuota = 2 << 30
 	}
 	if o.RuntimeClient == nil {
 		errs = append(errs, errors.New("no runtime client was given"))

@@ -6,7 +6,9 @@
 // [Run] starts it and blocks. Everything that lasts is in one folder:
 //
 //	pki/                     keys and certificates, made once
-//	etcd/                    the data
+//	etcd/                    the data; Secrets in it are encrypted: package seal
+//	encryption/              the key that encrypts them
+//	audit/                   who read or changed hosts and Secrets, bounded
 //	logs/                    what the child processes say, bounded
 //	providers/               folders of providers that run as processes: package providers
 //	provider-binaries        which programs may run as providers
@@ -21,11 +23,11 @@ package plane
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +52,8 @@ type plane struct {
 	progress *progress.Writer
 	lock     *os.File
 	stack    *stack
+	// encryption is the path of the API server's configuration of what it encrypts.
+	encryption string
 }
 
 // used tells that this process has run a plane.
@@ -65,6 +69,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return errors.New("starting the plane: this process has run one before; start a new process")
 	}
 	ctrl.SetLogger(klog.Background())
+	rereadSoon(opts.LeafLifetime)
 	p := &plane{Info: Info{Dir: opts.Dir, Logs: filepath.Join(opts.Dir, logsDir)}, opts: opts, stack: newStack()}
 	if err := os.MkdirAll(p.Logs, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the plane: %w", err)
@@ -105,6 +110,9 @@ func (p *plane) start(ctx context.Context) error {
 	if err := p.keys(); err != nil {
 		return err
 	}
+	if err := p.secrets(ctx); err != nil {
+		return err
+	}
 	definitions, err := p.definitions()
 	if err != nil {
 		return err
@@ -115,6 +123,7 @@ func (p *plane) start(ctx context.Context) error {
 	if err := p.wait(ctx, etcd, apiServer); err != nil {
 		return err
 	}
+	p.stack.start("the upkeep of etcd", p.upkeep)
 	if err := p.define(ctx, definitions); err != nil {
 		return err
 	}
@@ -123,6 +132,7 @@ func (p *plane) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.stack.start("the renewal of certificates", p.renew)
 	waits := []<-chan struct{}{kcm, manager.ready}
 	for _, child := range p.children() {
 		waits = append(waits, p.keep(child.Name, child))
@@ -136,7 +146,7 @@ func (p *plane) start(ctx context.Context) error {
 // keys makes certificates and kubeconfigs and chooses ports.
 func (p *plane) keys() (err error) {
 	end := p.progress.Phase(progress.PhaseKeys)
-	if p.PKI, err = pki.Ensure(pki.Folder{Path: filepath.Join(p.Dir, pkiDir)}, p.opts.Hosts); err != nil {
+	if p.PKI, err = pki.Ensure(p.folder(), p.opts.Hosts); err != nil {
 		return err
 	}
 	if p.Ports, err = choosePorts(p.Dir, p.opts.Bind, p.opts.Ports); err != nil {
@@ -174,7 +184,15 @@ func (p *plane) definitions() (d definitions, err error) {
 	if err != nil {
 		return d, err
 	}
-	d.others = append(access, configurations...)
+	policies, err := manifests.AdmissionPolicies()
+	if err != nil {
+		return d, err
+	}
+	priority, err := manifests.Priority()
+	if err != nil {
+		return d, err
+	}
+	d.others = slices.Concat(access, priority, configurations, policies)
 	d.inventory, err = manifests.Inventory(p.opts.Version)
 	return d, err
 }
@@ -223,16 +241,12 @@ type running struct {
 // manager sets up all controllers and starts them.
 func (p *plane) manager(ctx context.Context) (*running, error) {
 	end := p.progress.Phase(progress.PhaseManager)
-	certificate, err := tls.X509KeyPair(p.PKI.Webhook.Cert, p.PKI.Webhook.Key)
-	if err != nil {
-		return nil, fmt.Errorf("reading the certificate of the webhooks: %w", err)
-	}
 	// Not the context of the start: what is made here lives on. It ends with the process.
 	c, err := controllers.New(context.WithoutCancel(ctx), controllers.Options{
 		Config:             restConfig(p.Info, p.PKI.Manager),
 		WebhookHost:        "127.0.0.1",
 		WebhookPort:        p.Ports.Webhook,
-		WebhookCertificate: certificate,
+		WebhookCertificate: p.PKI.Webhook.Current,
 		MetricsAddress:     p.opts.MetricsAddress,
 		Concurrency:        p.opts.Concurrency,
 		ConnectRetry:       p.opts.ConnectRetry,

@@ -16,6 +16,18 @@ import (
 // portsFile remembers the ports that were chosen.
 const portsFile = "ports.json"
 
+// ReadPorts returns the ports that the plane in a folder uses, or used last.
+func ReadPorts(dir string) (ports Ports, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, portsFile))
+	if err == nil {
+		err = json.Unmarshal(data, &ports)
+	}
+	if err != nil {
+		return Ports{}, fmt.Errorf("reading the ports of the plane: %w", err)
+	}
+	return ports, nil
+}
+
 // choosePorts returns ports without zeros: given ones as they are, others as the last time if they are free, or new ones. A given port that
 // somebody else listens at is an error that names it.
 func choosePorts(dir, bind string, want Ports) (Ports, error) {

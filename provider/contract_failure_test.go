@@ -45,7 +45,7 @@ func (w *world) reconciledIs(o conditions.Getter, step string) {
 
 func TestAHostWhosePassFailsSaysSo(t *testing.T) {
 	w := newWorld(t, hosts(1, "")...)
-	if n := w.refuses("apply", "v1beta2.CapstanHost"); n != 1 {
+	if n := w.refuses("create unstructured.Unstructured", "v1beta2.CapstanHost"); n != 1 {
 		t.Errorf("the status was written %d times, want once", n)
 	}
 	w.reconciledIs(w.host("host-01"), "identity")

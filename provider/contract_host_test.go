@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/supply"
 )
 
 func TestHostThatDiesOrVanishes(t *testing.T) { // T-IM-16: IM-20
@@ -104,7 +105,7 @@ func TestSupplierIsMissing(t *testing.T) {
 	}{"there is none": {ns, true}, "it works in another namespace": {"other", false}} {
 		t.Run(name, func(t *testing.T) {
 			w := oneWorker(t)
-			w.hosts.SupplyNamespace = c.namespace
+			w.hosts.SupplyNamespace = supply.In(c.namespace)
 			if c.none {
 				w.hosts.Supplier = nil
 			}

@@ -167,6 +167,40 @@ func TestMoveRebuildsTheStatus(t *testing.T) { // T-IM-07, T-IC-14: IM-63, CT-10
 	}
 }
 
+// TestAnotherMachinesProviderIDReleasesNothing: whoever may create a CapstanMachine can write the provider id of
+// another one into it, and delete it again.
+func TestAnotherMachinesProviderIDReleasesNothing(t *testing.T) {
+	w := oneWorker(t)
+	w.settle()
+	before := w.machine("w1")
+	thief := func(_ *clusterv1.Machine, c *infrav1.CapstanMachine) { c.Spec.ProviderID = before.Spec.ProviderID }
+	for _, o := range member("thief", false, thief) {
+		w.must(w.api.Create(t.Context(), o))
+	}
+	w.changes()
+	w.settle()
+	if m := w.machine("thief"); m.Status.Host != "" || ptr.Deref(m.Status.Initialization.Provisioned, false) {
+		t.Errorf("it has the host of another machine: %+v", m.Status)
+	}
+	w.must(w.api.Delete(t.Context(), w.machine("thief")))
+	w.settle()
+	for _, call := range w.changes() {
+		if strings.HasSuffix(call, "CapstanHost") || strings.HasPrefix(call, "destroy") {
+			t.Errorf("it led to %s", call)
+		}
+	}
+	if w.exists("thief", &infrav1.CapstanMachine{}) {
+		t.Error("it can't be deleted")
+	}
+	after := w.machine("w1")
+	w.readyIs(after, "True Ready")
+	c := w.host(after.Status.Host).Spec.Claim
+	if after.Status.Host != before.Status.Host || c == nil || c.Machine != "w1" || c.Released ||
+		!w.running[after.Status.Host] {
+		t.Errorf("w1 was on host %s, is on %s; its claim is %+v", before.Status.Host, after.Status.Host, c)
+	}
+}
+
 func TestBootstrapFailureIsFinal(t *testing.T) { // T-IM-09 of contract v1beta2: IM-50
 	w := oneWorker(t)
 	w.fails["host-01"] = "exit code 1"

@@ -49,11 +49,14 @@ func startAPI(t *testing.T) *envtest.Environment {
 	if err != nil {
 		t.Fatalf("finding cluster-api's module: %v", err)
 	}
-	core := filepath.Join(strings.TrimSpace(string(out)), "core", "config", "crd", "bases")
+	module := strings.TrimSpace(string(out))
+	core := filepath.Join(module, "core", "config", "crd", "bases")
+	kubeadm := filepath.Join(module, "bootstrap", "kubeadm", "config", "crd", "bases")
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths: []string{
 			"../config/crd/bases", filepath.Join(core, "cluster.x-k8s.io_clusters.yaml"), filepath.Join(core, "cluster.x-k8s.io_machines.yaml"),
+			filepath.Join(kubeadm, "bootstrap.cluster.x-k8s.io_kubeadmconfigs.yaml"),
 		},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: limit,

@@ -64,7 +64,8 @@ func (l *live) attack(host string) (refused func()) {
 	changed, labels := own.DeepCopy(), own.Labels
 	changed.Spec.Claim = nil
 	changed.Labels = map[string]string{"disk": "ssd"}
-	if err := agent.Status().Update(ctx, changed); err != nil && !apierrors.IsConflict(err) {
+	err := agent.Status().Update(ctx, changed, client.FieldOwner("capstan-agent"))
+	if err != nil && !apierrors.IsConflict(err) {
 		l.Errorf("updating the status: %v", err)
 	}
 	own = &infrav1.CapstanHost{}

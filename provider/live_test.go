@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/inventory"
+	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
 // limit bounds each wait in these tests.
@@ -51,6 +51,9 @@ type live struct {
 func startLive(t *testing.T, n int) *live {
 	t.Helper()
 	env := startAPI(t)
+	if err := apiserver.Admit(env.Config); err != nil {
+		t.Fatal(err)
+	}
 	scheme := runtime.NewScheme()
 	l := &live{T: t, writes: map[string]int{}}
 	l.must(AddToScheme(scheme))
@@ -91,7 +94,13 @@ func startLive(t *testing.T, n int) *live {
 		}
 		l.dock.end()
 	})
-	l.must(inventory.Ensure(t.Context(), admin, ns, n, []string{"zone-a", "zone-b", "zone-c"}))
+	for i := range n {
+		host := &infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("host-%02d", i+1)},
+			Spec:       infrav1.CapstanHostSpec{Zone: "zone-" + "abc"[i%3:i%3+1], Supplier: infrav1.SupplierDock},
+		}
+		l.must(admin.Create(t.Context(), host))
+	}
 	l.until("all hosts are ready to be claimed", func() bool {
 		hosts := &infrav1.CapstanHostList{}
 		l.must(admin.List(t.Context(), hosts))
@@ -282,7 +291,7 @@ func TestLive(t *testing.T) {
 	}
 	watched()
 
-	l.must(inventory.Ensure(t.Context(), l.admin, ns, 0, []string{"zone-a"}))
+	l.must(l.admin.DeleteAllOf(t.Context(), &infrav1.CapstanHost{}, client.InNamespace(ns)))
 	l.until("hosts and identities are gone", func() bool {
 		hosts, accounts := &infrav1.CapstanHostList{}, &corev1.ServiceAccountList{}
 		l.must(l.admin.List(t.Context(), hosts))

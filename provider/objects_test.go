@@ -81,8 +81,10 @@ func member(name string, controlPlane bool, edits ...machineEdit) []client.Objec
 		e(m, capstan)
 	}
 	return []client.Object{m, capstan, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name + "-data"},
-		Data:       map[string][]byte{"value": []byte("data of " + name), "format": []byte("cloud-config")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: name + "-data", Labels: map[string]string{infrav1.BootstrapDataLabel: ""},
+		},
+		Data: map[string][]byte{"value": []byte("data of " + name), "format": []byte("cloud-config")},
 	}}
 }
 

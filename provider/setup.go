@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/machine"
+	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
@@ -44,8 +45,11 @@ type (
 
 // Defaults of Options.
 const (
-	DefaultConcurrency     = 10
-	DefaultSupplyNamespace = "default"
+	DefaultConcurrency = 10
+	// DefaultMachineConcurrency is higher: a pass over a machine that claims a host waits for the API server most of
+	// the time, and machines come in crowds.
+	DefaultMachineConcurrency = 64
+	DefaultSupplyNamespace    = "default"
 )
 
 // retryAtMost is the longest pause between two tries of a pass that fails.
@@ -58,14 +62,20 @@ type Options struct {
 	Balancer Balancer
 	// Supplier makes the CapstanHosts with spec.supplier. Nil: such hosts are never ready.
 	Supplier Supplier
-	// SupplyNamespace is the only namespace with supplied hosts. Default: DefaultSupplyNamespace.
-	SupplyNamespace string
+	// SupplyNamespace says in which namespace a supplied host is. Default: all are in DefaultSupplyNamespace.
+	SupplyNamespace supply.NamespaceOf
+	// Shortage says, for machines that find no host in a namespace, what happens next or what to do; empty if it has
+	// nothing to say. May be nil.
+	Shortage func(ctx context.Context, namespace string) string
 	// AgentServer is where the agents of supplied hosts reach the API server. Required with Supplier.
 	AgentServer AgentServer
 	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no limit.
 	WatchFilter string
-	// Concurrency is how many objects of each kind are worked on at once. Default: DefaultConcurrency.
+	// Concurrency is how many objects of each kind but CapstanMachine are worked on at once. Default:
+	// DefaultConcurrency.
 	Concurrency int
+	// MachineConcurrency is how many CapstanMachines are worked on at once. Default: DefaultMachineConcurrency.
+	MachineConcurrency int
 	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default: host.DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
 	// Clock tells the time. Default: the real one.
@@ -98,18 +108,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	clusters := &cluster.Reconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Clock: options.Clock, Filter: filter,
 	}
-	if err := clusters.Setup(ctx, mgr, options.controller()); err != nil {
+	if err := clusters.Setup(ctx, mgr, options.controller(options.Concurrency)); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanClusters: %w", err)
 	}
 	machines := &machine.Reconciler{
 		Client:   mgr.GetClient(),
 		Reader:   mgr.GetAPIReader(),
+		Hosts:    pool.New(mgr.GetAPIReader(), filter),
 		Recorder: mgr.GetEventRecorder("capstan"),
 		Backends: backends,
 		Clock:    options.Clock,
 		Filter:   filter,
+		Shortage: options.Shortage,
 	}
-	if err := machines.Setup(mgr, options.controller()); err != nil {
+	if err := machines.Setup(mgr, options.controller(options.MachineConcurrency)); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanMachines: %w", err)
 	}
 	hosts := host.New(host.Options{
@@ -123,7 +135,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		SupplyNamespace:  options.SupplyNamespace,
 		Agents:           options.AgentServer,
 	})
-	if err := hosts.Setup(mgr, options.controller()); err != nil {
+	if err := hosts.Setup(mgr, options.controller(options.Concurrency)); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanHosts: %w", err)
 	}
 	return nil
@@ -133,17 +145,21 @@ func (o *Options) complete() error {
 	if o.Supplier != nil && (o.AgentServer.URL == "" || len(o.AgentServer.CAData) == 0) {
 		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData: agents must reach the API server")
 	}
-	if o.Concurrency < 0 || o.HeartbeatTimeout < 0 {
-		return errors.New("Options.Concurrency and Options.HeartbeatTimeout can't be negative; 0 means the default")
+	if o.Concurrency < 0 || o.MachineConcurrency < 0 || o.HeartbeatTimeout < 0 {
+		return errors.New("Options.Concurrency, Options.MachineConcurrency and Options.HeartbeatTimeout can't be " +
+			"negative; 0 means the default")
 	}
 	if o.Concurrency == 0 {
 		o.Concurrency = DefaultConcurrency
 	}
+	if o.MachineConcurrency == 0 {
+		o.MachineConcurrency = DefaultMachineConcurrency
+	}
 	if o.HeartbeatTimeout == 0 {
 		o.HeartbeatTimeout = host.DefaultHeartbeatTimeout
 	}
-	if o.SupplyNamespace == "" {
-		o.SupplyNamespace = DefaultSupplyNamespace
+	if o.SupplyNamespace == nil {
+		o.SupplyNamespace = supply.In(DefaultSupplyNamespace)
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -151,12 +167,13 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// controller returns the options of each controller. The priority queue of controller-runtime 0.24 can lock up while it is shut down (its issue 3538): a
-// manager that is told to end would then wait for its whole grace period and report a failure.
-func (o *Options) controller() controller.Options {
+// controller returns the options of a controller. The priority queue of controller-runtime 0.24 can lock up while it is
+// shut down (its issue 3538): a manager that is told to end would then wait for its whole grace period and report a
+// failure.
+func (o *Options) controller(workers int) controller.Options {
 	return controller.Options{
 		UsePriorityQueue:        ptr.To(false),
-		MaxConcurrentReconciles: o.Concurrency,
+		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, retryAtMost),
 	}
 }

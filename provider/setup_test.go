@@ -17,6 +17,7 @@ func TestOptions(t *testing.T) {
 		"a supplier without a server":   {options: Options{Supplier: supplier{}}, fails: "AgentServer"},
 		"a server without CA":           {options: Options{Supplier: supplier{}, AgentServer: AgentServer{URL: "https://x"}}, fails: "AgentServer"},
 		"a negative number of workers":  {options: Options{Concurrency: -1}, fails: "negative"},
+		"and of those for machines":     {options: Options{MachineConcurrency: -1}, fails: "negative"},
 		"a negative time between beats": {options: Options{HeartbeatTimeout: -time.Second}, fails: "negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -24,7 +25,9 @@ func TestOptions(t *testing.T) {
 			if c.fails == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Fatalf("error %v, want %q", err, c.fails)
 			}
-			if err == nil && (c.options.Concurrency != 10 || c.options.HeartbeatTimeout != 40*time.Second || c.options.Clock == nil || c.options.SupplyNamespace != "default") {
+			if err == nil && (c.options.Concurrency != 10 ||
+				c.options.MachineConcurrency != 64 || c.options.HeartbeatTimeout != 40*time.Second ||
+				c.options.Clock == nil || c.options.SupplyNamespace("host-01") != "default") {
 				t.Errorf("defaults are %+v", c.options)
 			}
 		})

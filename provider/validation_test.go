@@ -36,8 +36,30 @@ func TestValidation(t *testing.T) {
 		change func(client.Object)
 		fails  string // empty: the change is taken
 	}{
-		"a claim can be set and cleared": {object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim = nil }},
-		"a claim can be released":        {object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = true }},
+		"a claim can be set and cleared": {object: host(claimed(false)), change: func(o client.Object) {
+			o.(*infrav1.CapstanHost).Spec.Claim = nil
+			o.(*infrav1.CapstanHost).Spec.Epoch++
+		}},
+		"a claim can't be cleared without the end of its epoch": {
+			object: host(claimed(false)), fails: "grows by one",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim = nil },
+		},
+		"an epoch can't end while the claim stays": {
+			object: host(claimed(false)), fails: "grows by one",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Epoch++ },
+		},
+		"an epoch can't end on a free host": {
+			object: host(nil), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Epoch++ }, fails: "grows by one",
+		},
+		"an epoch can't be skipped": {object: host(claimed(true)), change: func(o client.Object) {
+			o.(*infrav1.CapstanHost).Spec.Claim = nil
+			o.(*infrav1.CapstanHost).Spec.Epoch += 2
+		}, fails: "grows by one"},
+		"an epoch can't come again": {
+			object: &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Epoch: 2}}, fails: "grows by one",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Epoch = 1 },
+		},
+		"a claim can be released": {object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = true }},
 		"a claim can't pass to another machine": {
 			object: host(claimed(false)), fails: "clear it first",
 			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.MachineUID = "2" },

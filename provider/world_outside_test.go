@@ -91,6 +91,7 @@ func (w *world) agents() {
 		if h.Status.Agent == nil {
 			h.Status.Agent = &infrav1.AgentReport{Address: address(h.Name), KubernetesVersions: []string{"v1.36.3"}}
 		}
+		w.agentRenews(&h)
 		if c := h.Spec.Claim; c != nil {
 			w.agentBootstraps(&h, c)
 			if c.Released && (h.Status.Agent.Cleaning == nil || h.Status.Agent.Cleaning.ProviderID != c.ProviderID || !slices.Equal(h.Status.Agent.Cleaning.Leftovers, w.stuck[h.Name])) {
@@ -99,6 +100,21 @@ func (w *world) agents() {
 		}
 		w.must(patch.Status(w.t.Context(), w.api, before, &h, patch.Unlocked))
 	}
+}
+
+// agentRenews gets a token of the present epoch with the one that the agent has, and reports it. The first one comes
+// from the person who enrolls the host.
+func (w *world) agentRenews(h *infrav1.CapstanHost) {
+	if h.Spec.Supplier != "" || !w.exists(infrav1.EpochSecret(h.Name, h.Spec.Epoch), &corev1.Secret{}) {
+		return
+	}
+	if has, enrolled := w.tokens[h.UID]; enrolled && has != h.Spec.Epoch {
+		if !w.exists(infrav1.EpochSecret(h.Name, has), &corev1.Secret{}) {
+			w.t.Errorf("the token of host %s, of epoch %d, ended before its agent had one of %d", h.Name, has, h.Spec.Epoch)
+		}
+	}
+	w.tokens[h.UID] = h.Spec.Epoch
+	h.Status.Agent.Epoch = &h.Spec.Epoch
 }
 
 func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {

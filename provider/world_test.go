@@ -30,6 +30,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/cluster"
 	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/machine"
+	"github.com/capstan-dev/capstan/provider/pool"
+	"github.com/capstan-dev/capstan/provider/supply"
 )
 
 const ns = "default"
@@ -91,6 +93,10 @@ type world struct {
 	provided map[types.UID]bool  // machines that were provisioned once
 
 	journal map[string]*infrav1.BootstrapReport // what the agents know to have done, by provider id
+	tokens  map[types.UID]int64                 // the epochs of the tokens that the agents of owned hosts have
+
+	pool *pool.Pool
+	seen map[string]*infrav1.CapstanHost // what the watch of the hosts has shown
 
 	filter string
 	moved  bool // objects came from another world: addresses arrive after the rest
@@ -121,6 +127,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		dead:     map[string]bool{},
 		provided: map[types.UID]bool{},
 		journal:  map[string]*infrav1.BootstrapReport{},
+		tokens:   map[types.UID]int64{},
 	}
 	w.restart()
 	return w
@@ -136,10 +143,14 @@ func (w *world) restart() {
 		w.t.Fatal(err)
 	}
 	w.clusters = &cluster.Reconciler{Client: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
-	w.machines = &machine.Reconciler{Client: c, Reader: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
+	w.pool, w.seen = pool.New(c, watchFilter(w.filter)), nil
+	w.machines = &machine.Reconciler{
+		Client: c, Reader: c, Hosts: w.pool, Recorder: recorder, Backends: backends, Clock: w.clock,
+		Filter: watchFilter(w.filter),
+	}
 	w.hosts = host.New(host.Options{
 		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),
-		Supplier: supplier{w}, SupplyNamespace: ns, Agents: options.AgentServer,
+		Supplier: supplier{w}, SupplyNamespace: supply.In(ns), Agents: options.AgentServer,
 	})
 }
 
@@ -194,7 +205,12 @@ func (w *world) funcs() interceptor.Funcs {
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ServiceAccount{}); err != nil {
 					return err
 				}
-				s.(*authenticationv1.TokenRequest).Status.Token = "token"
+				request := s.(*authenticationv1.TokenRequest)
+				secret := types.NamespacedName{Namespace: o.GetNamespace(), Name: request.Spec.BoundObjectRef.Name}
+				if err := c.Get(ctx, secret, &corev1.Secret{}); err != nil {
+					return err
+				}
+				request.Status.Token = "token"
 				return nil
 			})
 		},
@@ -236,12 +252,28 @@ func (w *world) pass() (failed bool) {
 		one(w.clusters, &w.allClusters()[i])
 	}
 	for _, m := range w.allMachines() {
+		w.watch()
 		one(w.machines, &m)
 	}
 	for _, h := range w.allHosts() {
 		one(w.hosts, &h)
 	}
 	return failed
+}
+
+// watch brings what the watch of the hosts shows up to date.
+func (w *world) watch() {
+	gone := w.seen
+	w.seen = map[string]*infrav1.CapstanHost{}
+	hosts := w.allHosts()
+	for i := range hosts {
+		w.pool.Observe(&hosts[i])
+		w.seen[hosts[i].Name] = &hosts[i]
+		delete(gone, hosts[i].Name)
+	}
+	for _, h := range gone {
+		w.pool.Remove(h, true)
+	}
 }
 
 // core is what Cluster API's controllers do with what the provider says.

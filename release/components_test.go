@@ -24,7 +24,8 @@ var componentFiles = map[string]string{
 	InfrastructureComponents: Infrastructure, OwnCertificatesComponents: Infrastructure, RuntimeExtensionComponents: RuntimeExtension,
 }
 
-var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration", "ExtensionConfig"}
+var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ExtensionConfig"}
 
 // eachComponents runs a test for each components file.
 func eachComponents(t *testing.T, test func(t *testing.T, label string, text []byte, all []*unstructured.Unstructured)) {

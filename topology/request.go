@@ -19,8 +19,10 @@ const maxClusterName = 40
 type Request struct {
 	// Name and Namespace of the Cluster.
 	Name, Namespace string
-	// Class is the name of a ClusterClass in the same namespace, Version that of Kubernetes, such as v1.36.3.
+	// Class is the name of a ClusterClass, Version that of Kubernetes, such as v1.36.3.
 	Class, Version string
+	// ClassNamespace is where the class is. Empty: in the Cluster's namespace.
+	ClassNamespace string
 	// ControlPlane and Workers are numbers of machines.
 	ControlPlane, Workers int32
 }
@@ -61,7 +63,7 @@ func (r Request) Cluster() *clusterv1.Cluster {
 				Services: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.96.0.0/16"}},
 			},
 			Topology: clusterv1.Topology{
-				ClassRef:     clusterv1.ClusterClassRef{Name: r.Class},
+				ClassRef:     r.classRef(),
 				Version:      r.Version,
 				ControlPlane: clusterv1.ControlPlaneTopology{Replicas: ptr.To(r.ControlPlane)},
 				Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{
@@ -70,6 +72,15 @@ func (r Request) Cluster() *clusterv1.Cluster {
 			},
 		},
 	}
+}
+
+// classRef refers to the class; a namespace that is the Cluster's own goes without saying.
+func (r Request) classRef() clusterv1.ClusterClassRef {
+	ref := clusterv1.ClusterClassRef{Name: r.Class}
+	if r.ClassNamespace != r.Namespace {
+		ref.Namespace = r.ClassNamespace
+	}
+	return ref
 }
 
 // Machines counts the machines that the topology of a cluster asks for.

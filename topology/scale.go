@@ -52,7 +52,8 @@ func resize(cluster *clusterv1.Cluster, size Size) (Request, error) {
 		mds[0].Replicas = size.Workers
 	}
 	want := Request{
-		Name: cluster.Name, Namespace: cluster.Namespace, Class: topology.ClassRef.Name, Version: topology.Version,
+		Name: cluster.Name, Namespace: cluster.Namespace, Version: topology.Version,
+		Class: topology.ClassRef.Name, ClassNamespace: topology.ClassRef.Namespace,
 		ControlPlane: ptr.Deref(topology.ControlPlane.Replicas, 1),
 	}
 	want.Workers = int32(Machines(cluster)) - want.ControlPlane

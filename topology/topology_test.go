@@ -27,7 +27,7 @@ func server(t *testing.T, hosts int, objects ...client.Object) client.Client {
 	objects = append(objects, class)
 	for i := range hosts {
 		h := &infrav1.CapstanHost{}
-		h.Namespace, h.Name = "team", "host-"+string(rune('a'+i))
+		h.Namespace, h.Name, h.Spec.Supplier = "team", "host-"+string(rune('a'+i)), infrav1.SupplierDock
 		objects = append(objects, h)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
@@ -61,6 +61,10 @@ func TestCreate(t *testing.T) {
 		"too few hosts": {
 			func(r *Request) { r.Name, r.Workers = "next", 3 },
 			"needs 4 hosts and the inventory of namespace team has 3", "--hosts 4",
+		},
+		"a class elsewhere that does not exist": {
+			func(r *Request) { r.Name, r.Class, r.ClassNamespace = "next", "local", "other" },
+			`no ClusterClass "local" in namespace other`, "classes that exist: local",
 		},
 		"what is refused there": {func(r *Request) { r.Name = "Next" }, "does not work", "lower-case"},
 	} {

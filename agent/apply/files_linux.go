@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/user"
@@ -46,9 +47,9 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 		return fault.New(err, "the file that is there can't be kept to put it back later")
 	}
 	if f.Append {
-		err = h.appendTo(id, path, f.Content)
+		err = h.appendTo(id, path, f)
 	} else {
-		err = replace(path, f.Content)
+		err = replace(path, f)
 	}
 	if err == nil {
 		err = h.chown(path, uid, gid)
@@ -64,28 +65,40 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 }
 
 // replace writes a file so that it is always whole, except where something else is bound to the file and it can't be replaced.
-func replace(path string, content []byte) error {
+func replace(path string, file cloudconfig.File) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".capstan-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	defer f.Close()
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	if err := fill(f, file); err != nil {
 		return err
 	}
 	err = os.Rename(f.Name(), path)
-	if errors.Is(err, syscall.EBUSY) {
-		return os.WriteFile(path, content, 0o600)
+	if !errors.Is(err, syscall.EBUSY) {
+		return err
 	}
-	return err
+	bound, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return fill(bound, file)
+}
+
+// fill writes the content into f at its offset, and closes f. It is on disk when it returns nil.
+func fill(f *os.File, file cloudconfig.File) error {
+	content, err := file.Open()
+	if err == nil {
+		_, err = io.Copy(f, content)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // appendTo appends to a file. The size before is noted first, so that a repetition does not append twice.
-func (h *Host) appendTo(id, path string, content []byte) error {
+func (h *Host) appendTo(id, path string, file cloudconfig.File) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -105,10 +118,10 @@ func (h *Host) appendTo(id, path string, content []byte) error {
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(content, size); err != nil {
+	if _, err := f.Seek(size, io.SeekStart); err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return fill(f, file)
 }
 
 func (h *Host) sizeBefore(id string) (int64, bool) {

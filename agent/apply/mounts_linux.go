@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 const fstab = "/etc/fstab"
@@ -23,7 +24,7 @@ const fstabMark = "x-capstan"
 
 // Mounts enters mounts into fstab and mounts them.
 func (h *Host) Mounts(ctx context.Context, mounts []cloudconfig.Mount) error {
-	lines, err := os.ReadFile(fstab)
+	lines, err := regular.Read(fstab, 1<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.New(err, "reading fstab")
 	}

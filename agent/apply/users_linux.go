@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // Users creates users, their groups, passwords, rules for sudo and keys. A user that exists is not created again, but gets the rest.
@@ -140,7 +141,7 @@ func (h *Host) home(account *user.User, keys []string) error {
 			return fault.New(nil, "its .ssh or authorized_keys is a link")
 		}
 	}
-	old, err := os.ReadFile(path)
+	old, err := regular.Read(path, 1<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.New(err, "reading its keys")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // runtimeSocket is where the container runtime listens.
@@ -46,7 +46,7 @@ func setHostname(name string) error {
 	if err := atomicfile.Write("/etc/hostname", []byte(name+"\n"), 0o644); err != nil {
 		return fault.New(err, "writing the host name")
 	}
-	hosts, err := os.ReadFile("/etc/hosts")
+	hosts, err := regular.Read("/etc/hosts", 1<<20)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.New(err, "reading /etc/hosts")
 	}

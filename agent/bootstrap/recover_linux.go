@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/snapshot"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 const (
@@ -91,7 +92,7 @@ func (b *Bootstrap) withdraw(ctx context.Context) {
 
 // nodeName returns the name under which the kubelet is registered, which its certificate has; false if it never was.
 func nodeName(path string) (string, bool) {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, 1<<20)
 	if err != nil {
 		return "", false
 	}

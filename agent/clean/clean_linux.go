@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/undo"
 	"github.com/capstan-dev/capstan/internal/proc"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // LogPath is where the output of cleaning goes; it is deleted when the host is proved clean.
@@ -228,7 +229,7 @@ func (c *Cleaner) deleteUsers(ctx context.Context) error {
 
 // known reports whether a file such as passwd has an entry.
 func known(path, name string) bool {
-	data, err := os.ReadFile(path)
+	data, err := regular.Read(path, 16<<20)
 	return err == nil && strings.Contains("\n"+string(data), "\n"+name+":")
 }
 

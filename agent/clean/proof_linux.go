@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// mostLeftovers is how many leftovers a report can name.
+	// mostLeftovers is how many leftovers the journal and the log name; a report has room for fewer.
 	mostLeftovers = 64
 	// longestLeftover is the length of one, in bytes.
 	longestLeftover = 512
@@ -40,7 +40,7 @@ func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	return bound(left), nil
 }
 
-// bound makes leftovers fit into a report.
+// bound makes leftovers fit into a line of the journal.
 func bound(left []string) []string {
 	if more := len(left) - mostLeftovers; more > 0 {
 		left = append(slices.Clone(left[:mostLeftovers-1]), fmt.Sprintf("and %d more", more+1))

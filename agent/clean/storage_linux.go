@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/apply"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 const fstab = "/etc/fstab"
@@ -45,7 +45,7 @@ func (c *Cleaner) unmount(ctx context.Context) error {
 			break
 		}
 	}
-	if text, err := os.ReadFile(fstab); err == nil {
+	if text, err := regular.Read(fstab, 1<<20); err == nil {
 		if cleaned := apply.RemoveMounts(string(text)); cleaned != string(text) {
 			errs = append(errs, atomicfile.Write(fstab, []byte(cleaned), 0o644))
 		}

@@ -30,8 +30,10 @@ type Command struct {
 type File struct {
 	// Path is absolute.
 	Path string
-	// Content is decoded.
+	// Content is decoded. If Packed it is compressed; Open returns what is to be written in any case.
 	Content []byte
+	// Packed is whether Content is compressed by gzip.
+	Packed bool
 	// Owner and Group are names or numbers; empty means root.
 	Owner, Group string
 	// Mode has permission bits and setuid, setgid, sticky; default 0644.

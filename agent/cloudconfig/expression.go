@@ -198,6 +198,9 @@ func (e *expression) filter(value any, vars map[string]any) (any, error) {
 	case name == "string" && len(args) == 0:
 		return text, nil
 	case name == "replace" && len(args) == 2:
+		if n := strings.Count(text, texts[0]); n > 0 && len(texts[1]) > (sizeLimit-len(text))/n {
+			return nil, fault.New(nil, "a value becomes larger than %d bytes", sizeLimit)
+		}
 		return strings.ReplaceAll(text, texts[0], texts[1]), nil
 	}
 	return nil, fault.New(nil, "the filters are default(x), lower, upper, trim, string and replace(x, y)")

@@ -14,9 +14,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unpackedLimit bounds the content of one compressed file, in bytes.
-const unpackedLimit = 64 << 20
-
 func (r *reader) file(n *yaml.Node) File {
 	f := File{Mode: 0o644}
 	content, encoding := "", ""
@@ -36,8 +33,14 @@ func (r *reader) file(n *yaml.Node) File {
 	}
 	f.Path = filepath.Clean(f.Path)
 	var err error
-	if f.Content, err = decode(content, encoding); err != nil {
+	if f.Content, f.Packed, err = decode(content, encoding); err == nil && f.Packed {
+		var size int64
+		size, err = unpackedSize(f.Content, unpackedLimit-r.unpacked)
+		r.unpacked += size
+	}
+	if err != nil {
 		r.fail(n, "an entry of write_files: %v", err)
+		return File{}
 	}
 	return f
 }
@@ -59,48 +62,61 @@ func (r *reader) mode(n *yaml.Node) fs.FileMode {
 	return mode
 }
 
-// decode returns a file's content. Its errors don't quote the content.
-func decode(content, encoding string) ([]byte, error) {
-	zipped, coded := false, false
+// decode returns a file's content, still compressed if packed. Its errors don't quote the content.
+func decode(content, encoding string) (data []byte, packed bool, err error) {
+	coded := false
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "text/plain":
 	case "b64", "base64":
 		coded = true
 	case "gz", "gzip":
-		zipped = true
+		packed = true
 	case "gz+b64", "gz+base64", "gzip+b64", "gzip+base64":
-		zipped, coded = true, true
+		packed, coded = true, true
 	default:
-		return nil, errors.New("the encoding is unknown: it can be base64, gzip or gzip+base64")
+		return nil, false, errors.New("the encoding is unknown: it can be base64, gzip or gzip+base64")
 	}
-	data := []byte(content)
-	if coded {
-		compact := strings.NewReplacer("\n", "", "\r", "", " ", "", "\t", "").Replace(content)
-		decoded, err := base64.StdEncoding.DecodeString(compact)
-		if err != nil {
-			return nil, errors.New("the content is not valid base64")
-		}
-		data = decoded
+	if !coded {
+		return []byte(content), packed, nil
 	}
-	if zipped {
-		return unzip(data)
+	compact := strings.NewReplacer("\n", "", "\r", "", " ", "", "\t", "").Replace(content)
+	if data, err = base64.StdEncoding.DecodeString(compact); err != nil {
+		return nil, false, errors.New("the content is not valid base64")
 	}
-	return data, nil
+	return data, packed, nil
 }
 
-func unzip(data []byte) ([]byte, error) {
-	invalid := errors.New("the content is not valid gzip")
+var errNoGzip = errors.New("the content is not valid gzip")
+
+// unpackedSize returns how large compressed content is, without keeping it. More than left is an error.
+func unpackedSize(data []byte, left int64) (int64, error) {
+	unpacked, err := unpack(data)
+	if err != nil {
+		return 0, err
+	}
+	size, err := io.Copy(io.Discard, io.LimitReader(unpacked, left+1))
+	if err != nil {
+		return 0, errNoGzip
+	}
+	if size > left {
+		return left, errors.New("the content of all files is larger than 64 MiB when unpacked")
+	}
+	return size, nil
+}
+
+func unpack(data []byte) (io.Reader, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, invalid
+		return nil, errNoGzip
 	}
 	z.Multistream(false) // the line break that YAML leaves at the end is not a second stream
-	unpacked, err := io.ReadAll(io.LimitReader(z, unpackedLimit+1))
-	if err != nil {
-		return nil, invalid
+	return z, nil
+}
+
+// Open returns the content, unpacked while it is read: a file may be large, and the agent is small.
+func (f File) Open() (io.Reader, error) {
+	if f.Packed {
+		return unpack(f.Content)
 	}
-	if len(unpacked) > unpackedLimit {
-		return nil, errors.New("the content is larger than 64 MiB when unpacked")
-	}
-	return unpacked, nil
+	return bytes.NewReader(f.Content), nil
 }

@@ -10,8 +10,19 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// sizeLimit bounds bootstrap data, in bytes; a Secret holds 1 MiB.
-const sizeLimit = 2 << 20
+const (
+	// sizeLimit bounds bootstrap data, in bytes, before and after its variables are filled in; a Secret holds 1 MiB.
+	sizeLimit = 2 << 20
+	// nodeLimit bounds the values in the document: each costs some hundred bytes of memory, however short it is.
+	nodeLimit = 100_000
+	// textLimit bounds what all values have together, in bytes, when what aliases stand for is counted each time. Data
+	// without aliases never reaches it.
+	textLimit = 16 << 20
+	// entryCost is what an entry of a list or mapping counts beside its text, in bytes.
+	entryCost = 32
+	// unpackedLimit bounds the content of all compressed files together, in bytes.
+	unpackedLimit = 64 << 20
+)
 
 var (
 	templateHeader = regexp.MustCompile(`(?i)^##\s*template\s*:\s*(\S*)\s*$`)
@@ -26,6 +37,10 @@ func Parse(data []byte, vars map[string]any) (*Config, error) {
 	text, err := body(string(data), vars)
 	if err != nil {
 		return nil, err
+	}
+	if values(text) > nodeLimit {
+		return nil, fault.New(nil, "the bootstrap data has more than %d values; put files into it as base64 or gzip+base64",
+			nodeLimit)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
@@ -66,6 +81,23 @@ func body(text string, vars map[string]any) (string, error) {
 	return text, nil
 }
 
+// values returns an upper bound of how many values a YAML document can have, before it is parsed: each but the first
+// begins or ends at one of these marks. Marks within texts count, too.
+func values(text string) int {
+	count := 0
+	for i := range len(text) {
+		switch c := text[i]; c {
+		case ',', '[', '{':
+			count++
+		case ':', '-', '?':
+			if i+1 == len(text) || strings.IndexByte(whiteSpace, text[i+1]) >= 0 {
+				count++
+			}
+		}
+	}
+	return count
+}
+
 // config reads the whole document.
 func (r *reader) config(n *yaml.Node, c *Config) {
 	r.fields(n, "the bootstrap data", map[string]func(*yaml.Node){
@@ -83,6 +115,9 @@ func (r *reader) config(n *yaml.Node, c *Config) {
 func (r *reader) commands(n *yaml.Node, section string) []Command {
 	var commands []Command
 	for _, item := range r.list(n, section) {
+		if r.err != nil {
+			return nil
+		}
 		if isNull(item) {
 			continue
 		}

@@ -101,6 +101,8 @@ func TestParseRefuses(t *testing.T) {
 	cases := map[string]struct{ data, want string }{
 		"something else":                      {"{\"ignition\": {}}", "must start with #cloud-config"},
 		"a shell script":                      {"#!/bin/sh\n", "must start with #cloud-config"},
+		"user data that is gzip as a whole":   {"\x1f\x8b\x08hunter2", "must start with #cloud-config"},
+		"user data of several parts":          {"Content-Type: multipart/mixed; a=hunter2\n", "must start with #cloud-config"},
 		"another kind of template":            {"## template: basic\n#cloud-config\n", "only jinja"},
 		"a template without the second line":  {"## template: jinja\nruncmd: []\n", "must start with #cloud-config"},
 		"broken YAML":                         {header + "runcmd:\n- 'hunter2\n", "not valid YAML"},
@@ -150,7 +152,7 @@ func TestUnpackingIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = decode(string(bomb), "gz+b64")
+	_, err = Parse([]byte(header+"write_files:\n- {path: /a, encoding: gz+b64, content: "+string(bomb)+"}\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "64 MiB") {
 		t.Errorf("got %v", err)
 	}

@@ -12,7 +12,26 @@ import (
 
 // reader takes values out of a YAML document. It keeps the first error and goes on with zero values. It does not use yaml's own decoding
 // because that quotes the data in its errors, and takes an unquoted 0644 for a number.
-type reader struct{ err error }
+//
+// What it has read counts against limits: an alias of a few bytes stands for as much as there is in the document, and
+// aliases in aliases for any multiple of it.
+type reader struct {
+	err      error
+	spent    int   // of textLimit
+	unpacked int64 // of unpackedLimit
+}
+
+// spend counts what was read, and reports whether that is still within the limit.
+func (r *reader) spend(n *yaml.Node, size int) bool {
+	if r.err != nil {
+		return false
+	}
+	if r.spent += size; r.spent > textLimit {
+		r.fail(n, "aliases make the bootstrap data larger than %d bytes", textLimit)
+		return false
+	}
+	return true
+}
 
 // fail keeps an error about a node.
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
@@ -44,8 +63,11 @@ func (r *reader) fields(n *yaml.Node, what string, known map[string]func(*yaml.N
 		}
 		return
 	}
+	if !r.spend(n, entryCost*len(n.Content)) {
+		return
+	}
 	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && r.err == nil; i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		read, ok := known[key.Value]
 		if !ok {
@@ -75,6 +97,9 @@ func (r *reader) list(n *yaml.Node, what string) []*yaml.Node {
 		r.fail(n, "%s must be a list", what)
 		return nil
 	}
+	if !r.spend(n, entryCost*len(n.Content)) {
+		return nil
+	}
 	entries := make([]*yaml.Node, 0, len(n.Content))
 	for _, entry := range n.Content {
 		entries = append(entries, deref(entry))
@@ -85,6 +110,9 @@ func (r *reader) list(n *yaml.Node, what string) []*yaml.Node {
 // each reads a list of mappings into list.
 func each[T any](r *reader, n *yaml.Node, what string, list *[]T, read func(*yaml.Node) T) {
 	for _, entry := range r.list(n, what) {
+		if r.err != nil {
+			return
+		}
 		if !isNull(entry) {
 			*list = append(*list, read(entry))
 		}
@@ -98,7 +126,7 @@ func (r *reader) text(n *yaml.Node, what string) string {
 		r.fail(n, "%s must be a text", what)
 		return ""
 	}
-	if isNull(n) {
+	if isNull(n) || !r.spend(n, len(n.Value)) {
 		return ""
 	}
 	if n.Tag == "!!binary" {
@@ -116,6 +144,9 @@ func (r *reader) texts(n *yaml.Node, what string) []string {
 	var list []string
 	for _, entry := range r.list(n, what) {
 		list = append(list, r.text(entry, what))
+	}
+	if r.err != nil {
+		return nil
 	}
 	return list
 }

@@ -16,7 +16,10 @@ func (r *reader) disks(n *yaml.Node) []Disk {
 		r.fail(n, "disk_setup must be a mapping of devices")
 		return nil
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	if !r.spend(n, entryCost*len(n.Content)) {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content) && r.err == nil; i += 2 {
 		d := Disk{Device: r.device(n.Content[i], "a device of disk_setup"), Table: "mbr"}
 		layout := false
 		r.fields(n.Content[i+1], "a device of disk_setup", map[string]func(*yaml.Node){

@@ -45,6 +45,10 @@ func render(text string, vars map[string]any) (string, error) {
 			if err != nil {
 				return "", fault.New(err, "template error in line %d", line)
 			}
+			if out.Len()+len(value) > sizeLimit {
+				return "", fault.New(nil, "template error in line %d: the bootstrap data becomes larger than %d bytes",
+					line, sizeLimit)
+			}
 			out.WriteString(value)
 		case '%':
 			out.WriteString(t.raw)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"io"
 	"strings"
 	"testing"
 
@@ -131,7 +132,13 @@ func check(t *testing.T, got *cloudconfig.Config, kubeadm, configFile string) {
 	equal("plain's mode", files["/etc/plain"].Mode.String(), "-rw-r-----")
 	equal("plain's owner", files["/etc/plain"].Owner+files["/etc/plain"].Group, "rootroot")
 	equal("coded", string(files["/etc/coded"].Content), "coded")
-	equal("packed", string(files["/etc/packed"].Content), "packed")
+	unpacked, err := files["/etc/packed"].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(unpacked)
+	equal("packed", string(content), "packed")
+	equal("packed's end", err, nil)
 	equal("append", files["/etc/packed"].Append, true)
 	if _, ok := files["/run/cluster-api/placeholder"]; !ok {
 		t.Error("the placeholder is missing")

@@ -20,7 +20,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +28,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // clientPort is the port on which members serve clients, as kubeadm sets it up.
@@ -49,7 +49,7 @@ type Member struct {
 
 // Find reads kubeadm's manifest and returns the member, or nil if there is none or no other member that could be asked. dir is /etc/kubernetes.
 func Find(dir string) (*Member, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "manifests", "etcd.yaml"))
+	data, err := regular.Read(filepath.Join(dir, "manifests", "etcd.yaml"), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -136,7 +136,7 @@ func (m *Member) leave(ctx context.Context, client *http.Client, server string) 
 }
 
 func (m *Member) client() (*http.Client, error) {
-	ca, err := os.ReadFile(m.CA)
+	ca, err := regular.Read(m.CA, 1<<20)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -26,7 +27,7 @@ const localBoot = "/run/capstan/boot-id"
 // Collect returns the facts for the agent's report. server is the URL that the agent talks to; local says that the host is a namespace of
 // another machine. What can't be found out stays empty, except for the boot ID and the address, without which a host is of no use.
 func Collect(server string, local bool) (v1beta2.AgentReport, error) {
-	report := v1beta2.AgentReport{
+	found := v1beta2.AgentReport{
 		OperatingSystem: operatingSystem("/etc/os-release", "/usr/lib/os-release"),
 		Kernel:          kernel(),
 		Architecture:    runtime.GOARCH,
@@ -34,11 +35,11 @@ func Collect(server string, local bool) (v1beta2.AgentReport, error) {
 		MemoryMiB:       memoryMiB("/proc/meminfo"),
 	}
 	var err error
-	if report.BootID, err = bootID(local); err != nil {
-		return report, err
+	if found.BootID, err = bootID(local); err != nil {
+		return found, err
 	}
-	report.Address, err = Address(server)
-	return report, err
+	found.Address, err = Address(server)
+	return found, err
 }
 
 func bootID(local bool) (string, error) {
@@ -95,7 +96,7 @@ func operatingSystem(paths ...string) string {
 		}
 		for line := range strings.Lines(string(data)) {
 			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); ok {
-				return cut(strings.Trim(value, `"'`), 256)
+				return report.Cut(strings.Trim(value, `"'`), report.OperatingSystemLimit)
 			}
 		}
 	}
@@ -107,7 +108,7 @@ func kernel() string {
 	if unix.Uname(&name) != nil {
 		return ""
 	}
-	return cut(unix.ByteSliceToString(name.Release[:]), 128)
+	return report.Cut(unix.ByteSliceToString(name.Release[:]), report.KernelLimit)
 }
 
 func memoryMiB(path string) int64 {
@@ -126,6 +127,3 @@ func memoryMiB(path string) int64 {
 	}
 	return 0
 }
-
-// cut shortens s to what the API accepts.
-func cut(s string, limit int) string { return s[:min(len(s), limit)] }

@@ -19,6 +19,10 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 	if err == nil && offer.ID != host.Offer() {
 		err = fmt.Errorf("there is another offer in Secret %s than in the host's annotation", host.Name+v1beta2.OfferSecretSuffix)
 	}
+	if err == nil && !v1beta2.OfferLeadsTo(offer.ID, offer.Server, offer.CAData) {
+		err = fmt.Errorf("secret %s leads to another target than the offer was made with: make the offer again",
+			host.Name+v1beta2.OfferSecretSuffix)
+	}
 	if err == nil {
 		failpoint.Hit("offer read")
 		err = f.prove(ctx, host, offer)
@@ -28,7 +32,7 @@ func (f *Follower) accept(ctx context.Context, host *v1beta2.CapstanHost) (again
 			return 0, err
 		}
 		err = without(offer.Token, err)
-		f.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: report.Cut(err.Error(), 1024)})
+		f.report(&v1beta2.HandOverReport{Offer: host.Offer(), Message: report.Cut(err.Error(), report.MessageLimit)})
 		return 0, err
 	}
 	f.Log.Info("the offer is accepted", "offer", offer.ID, "target", offer.Server)

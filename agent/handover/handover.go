@@ -202,5 +202,5 @@ func (f *Follower) standing(next *Enrolment, why error) {
 		f.report(&v1beta2.HandOverReport{Offer: next.Offer, Accepted: true})
 		return
 	}
-	f.report(&v1beta2.HandOverReport{Offer: next.Offer, Message: report.Cut(why.Error(), 1024)})
+	f.report(&v1beta2.HandOverReport{Offer: next.Offer, Message: report.Cut(why.Error(), report.MessageLimit)})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/capstan-dev/capstan/agent/rest"
+	"github.com/capstan-dev/capstan/agent/token"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -17,14 +18,15 @@ func (f *Follower) look(ctx context.Context, next *Enrolment) (*v1beta2.CapstanH
 	return client.Look(ctx)
 }
 
-// renewed returns a new token of the agent in the target.
+// renewed returns a new token of the agent in the target, bound to what the present one is bound to: the host has the
+// same epoch there.
 func (f *Follower) renewed(ctx context.Context, next *Enrolment) (string, error) {
 	client, err := rest.New(f.Store.Config(next), fixedToken(next.Token), f.Version)
 	if err != nil {
 		return "", err
 	}
 	defer client.Close()
-	return client.RequestToken(ctx)
+	return client.RequestToken(ctx, token.Secret(next.Token))
 }
 
 // fixedToken is the one token that there is for a target.

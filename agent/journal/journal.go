@@ -182,13 +182,15 @@ func (j *Journal) add(r record) error {
 	if j.size+int64(len(line)) > limit {
 		return fmt.Errorf("writing the journal %s: %w, it has reached %d bytes; delete the machine", j.dir, ErrFull, sizeLimit)
 	}
-	if _, err := j.f.Write(line); err != nil {
-		// A part may have been written: take it back, so that the next record stands on a line of its own.
+	_, err = j.f.Write(line)
+	if err == nil {
+		err = j.f.Sync() // which may be the one to find that the disk is full
+	}
+	if err != nil {
+		// It may have been written, or a part of it: take it back, so that what failed is not there after the next
+		// start, and the next record stands on a line of its own.
 		_ = j.f.Truncate(j.size)
 		_, _ = j.f.Seek(j.size, io.SeekStart)
-		return fmt.Errorf("writing the journal: %w", err)
-	}
-	if err := j.f.Sync(); err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
 	}
 	j.result = 0

@@ -80,7 +80,7 @@ func (r *Reporter) Seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning) ||
-		!sameHandOver(shown.HandOver, r.report.HandOver)
+		!sameHandOver(shown.HandOver, r.report.HandOver) || !sameEpoch(shown.Epoch, r.report.Epoch)
 	if r.lost {
 		r.poke()
 	}
@@ -93,6 +93,8 @@ func sameBootstrap(a, b *v1beta2.BootstrapReport) bool {
 func sameCleaning(a, b *v1beta2.CleaningReport) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.ProviderID == b.ProviderID && a.Done == b.Done && len(a.Leftovers) == len(b.Leftovers))
 }
+
+func sameEpoch(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 func sameHandOver(a, b *v1beta2.HandOverReport) bool {
 	return (a == nil) == (b == nil) && (a == nil || a.Offer == b.Offer && a.Accepted == b.Accepted)
@@ -152,6 +154,3 @@ func (r *Reporter) next() (*v1beta2.AgentReport, time.Duration) {
 	r.dirty, r.lost, r.urgent, r.last = false, false, false, time.Now()
 	return r.report.DeepCopy(), 0
 }
-
-// Cut shortens s to what the API accepts.
-func Cut(s string, limit int) string { return s[:min(len(s), limit)] }

@@ -55,14 +55,15 @@ func (c *Client) Beat(ctx context.Context, now time.Time) error {
 // TokenLife is the life that the agent asks for its token; the server may shorten it.
 const TokenLife = 24 * time.Hour
 
-// RequestToken gets a fresh token for the host's own ServiceAccount.
-func (c *Client) RequestToken(ctx context.Context) (string, error) {
+// RequestToken gets a fresh token for the host's own ServiceAccount. It is bound to a Secret, and ends with it; an
+// empty name asks for one that is bound to none, which management clusters before epochs grant.
+func (c *Client) RequestToken(ctx context.Context, secret string) (string, error) {
 	account := v1beta2.IdentityPrefix + c.host
-	request := map[string]any{
-		"apiVersion": "authentication.k8s.io/v1",
-		"kind":       "TokenRequest",
-		"spec":       map[string]any{"expirationSeconds": int(TokenLife / time.Second)},
+	spec := map[string]any{"expirationSeconds": int(TokenLife / time.Second)}
+	if secret != "" {
+		spec["boundObjectRef"] = map[string]any{"apiVersion": "v1", "kind": "Secret", "name": secret}
 	}
+	request := map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
 	var answer struct {
 		Status struct {
 			Token string `json:"token"`

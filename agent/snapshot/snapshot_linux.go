@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // sizeLimit bounds the files of a snapshot together, in bytes.
@@ -113,7 +115,7 @@ func copyEntry(path, target string, info fs.FileInfo, left *int64) error {
 		if *left -= info.Size(); *left < 0 {
 			return fmt.Errorf("there are more than %d bytes", sizeLimit)
 		}
-		data, err := os.ReadFile(path)
+		data, err := regular.Read(path, info.Size())
 		if err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ type token struct {
 	text            string
 	issued, expires time.Time // zero if it does not say
 	own             bool      // got by the agent itself
+	secret          string    // that it is bound to; empty: none, or it does not say
 }
 
 // Open reads the tokens: configured returns that of the configuration (may be empty), path is where the agent's own is kept.
@@ -88,6 +89,16 @@ func (k *Keeper) RenewIn() time.Duration {
 	return k.used.renewIn(k.now())
 }
 
+// Secret returns the name of the Secret that the token in use is bound to, as it says itself; empty for none.
+func (k *Keeper) Secret() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.used.secret
+}
+
+// Secret returns the name of the Secret that a token is bound to, as it says itself; empty for none.
+func Secret(text string) string { return parse(text, true).secret }
+
 // RenewIn returns how long to wait before a token that the agent got by itself is renewed, as for one in a Keeper.
 func RenewIn(text string, now time.Time) time.Duration { return parse(text, true).renewIn(now) }
 
@@ -133,7 +144,8 @@ func (k *Keeper) better(a, b token) bool {
 
 func (t token) valid(now time.Time) bool { return t.expires.IsZero() || now.Before(t.expires) }
 
-// parse reads the times of a JSON web token. It does not check the signature: only the server can. Other tokens have no times.
+// parse reads what a JSON web token says of itself. It does not check the signature: only the server can. Other tokens
+// say nothing.
 func parse(text string, own bool) token {
 	t := token{text: text, own: own}
 	parts := strings.Split(text, ".")
@@ -147,10 +159,16 @@ func parse(text string, own bool) token {
 	var claims struct {
 		Issued  int64 `json:"iat"`
 		Expires int64 `json:"exp"`
+		Bound   struct {
+			Secret struct {
+				Name string `json:"name"`
+			} `json:"secret"`
+		} `json:"kubernetes.io"`
 	}
 	if json.Unmarshal(payload, &claims) != nil {
 		return t
 	}
+	t.secret = claims.Bound.Secret.Name
 	if claims.Issued > 0 {
 		t.issued = time.Unix(claims.Issued, 0)
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/capstan-dev/capstan/internal/regular"
 )
 
 // sizeLimit bounds one file that is kept, in bytes.
@@ -146,15 +148,20 @@ func (k *Keeper) Changed() ([]string, error) {
 		if o.Copy == "" {
 			continue
 		}
-		before, err := os.ReadFile(filepath.Join(k.Dir, o.Copy))
+		before, err := regular.Open(filepath.Join(k.Dir, o.Copy), os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading what was kept of %s: %w", o.Path, err)
 		}
-		if now, err := os.ReadFile(o.Path); err != nil || !bytes.Equal(now, before) {
+		now, err := regular.Open(o.Path, os.O_RDONLY)
+		if err != nil || !same(before, now) {
 			changed = append(changed, o.Path)
+		}
+		before.Close()
+		if now != nil {
+			now.Close()
 		}
 	}
 	return changed, nil
@@ -172,6 +179,11 @@ func (k *Keeper) restore(o original) error {
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o755); err != nil {
 		return err
+	}
+	if info, err := os.Lstat(o.Path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		if err := os.Remove(o.Path); err != nil { // a link, a pipe, a device: it was a file when it was kept
+			return err
+		}
 	}
 	// Into the file itself: what is bound or linked to it stays so.
 	if err := copyFile(filepath.Join(k.Dir, o.Copy), o.Path); err != nil {
@@ -195,14 +207,39 @@ func (k *Keeper) list() ([]original, error) {
 	return list, nil
 }
 
+// same reports whether two files have the same content, which may be larger than the memory.
+func same(a, b *os.File) bool {
+	first, err := a.Stat()
+	if err != nil {
+		return false
+	}
+	second, err := b.Stat()
+	if err != nil || first.Size() != second.Size() {
+		return false
+	}
+	one, other := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(a, one)
+		m, err2 := io.ReadFull(b, other)
+		if n != m || !bytes.Equal(one[:n], other[:m]) {
+			return false
+		}
+		if err != nil || err2 != nil {
+			return isEnd(err) && isEnd(err2)
+		}
+	}
+}
+
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
 // copyFile copies the content; it is on disk when it returns.
 func copyFile(from, to string) error {
-	in, err := os.Open(from)
+	in, err := regular.Open(from, os.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	out, err := regular.Open(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}

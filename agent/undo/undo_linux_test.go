@@ -1,9 +1,11 @@
 package undo
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -91,5 +93,49 @@ func TestALinkIsNotTakenForAFile(t *testing.T) {
 	}
 	if err := k.Keep(link); err == nil {
 		t.Error("a link was kept as a file")
+	}
+}
+
+// What a tenant puts in the place of a file neither holds cleaning up nor leads it elsewhere.
+func TestAFileThatBecameSomethingElse(t *testing.T) {
+	for name, replace := range map[string]func(path, elsewhere string) error{
+		"a pipe":   func(path, _ string) error { return syscall.Mkfifo(path, 0o600) },
+		"a link":   func(path, elsewhere string) error { return os.Symlink(elsewhere, path) },
+		"a socket": func(path, _ string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) },
+		"a huge file": func(path, _ string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			k := &Keeper{Dir: filepath.Join(base, "kept"), Notes: notes{}}
+			path, elsewhere := filepath.Join(base, "file"), filepath.Join(base, "elsewhere")
+			for _, p := range []string{path, elsewhere} {
+				if err := os.WriteFile(p, []byte("before"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := k.Keep(path); err != nil {
+				t.Fatal(err)
+			}
+			err := errors.Join(os.Remove(path), os.WriteFile(elsewhere, []byte("mine"), 0o600), replace(path, elsewhere))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if changed, err := k.Changed(); err != nil || !slices.Equal(changed, []string{path}) {
+				t.Errorf("changed %v, %v", changed, err)
+			}
+			if err := k.Restore(); err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(path)
+			other, otherErr := os.ReadFile(elsewhere)
+			if err != nil || otherErr != nil || string(data) != "before" || string(other) != "mine" {
+				t.Errorf("after: %q %v, elsewhere %q %v", data, err, other, otherErr)
+			}
+			if changed, err := k.Changed(); err != nil || len(changed) != 0 {
+				t.Errorf("changed after %v, %v", changed, err)
+			}
+		})
 	}
 }

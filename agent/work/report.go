@@ -12,7 +12,9 @@ import (
 
 // bootstrapReport returns what to report of a claim's journal. step is the one that runs; empty if none does.
 func bootstrapReport(claim string, o journal.Outcome, step string) *v1beta2.BootstrapReport {
-	r := &v1beta2.BootstrapReport{ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: report.Cut(step, 256)}
+	r := &v1beta2.BootstrapReport{
+		ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: report.Cut(step, report.StepLimit),
+	}
 	if !o.Began.IsZero() {
 		r.StartTime = metav1.NewTime(o.Began.Truncate(time.Second))
 	}
@@ -23,7 +25,7 @@ func bootstrapReport(claim string, o journal.Outcome, step string) *v1beta2.Boot
 	if o.Succeeded {
 		r.Phase = v1beta2.BootstrapSucceeded
 	}
-	r.Step, r.Message = report.Cut(o.Step, 256), report.Cut(o.Message, 1024)
+	r.Step, r.Message = report.Cut(o.Step, report.StepLimit), report.Cut(o.Message, report.MessageLimit)
 	r.CompletionTime = metav1.NewTime(o.End.Truncate(time.Second))
 	return r
 }

@@ -32,7 +32,7 @@ func (w *Worker) finished(t task) (bool, error) {
 			r.Bootstrap = bootstrapReport(t.claim, s.outcome, "")
 		}
 		if s.cleaned {
-			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: s.leftovers}
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: report.Leftovers(s.leftovers)}
 		}
 	})
 	return done(t, s), nil
@@ -44,8 +44,8 @@ func (w *Worker) trouble(t task, err error) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		switch t.kind {
 		case cleaning:
-			left := report.Cut("unknown: cleaning has no result, "+err.Error(), 512)
-			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: []string{left}}
+			left := report.Leftovers([]string{"unknown: cleaning has no result, " + err.Error()})
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: left}
 		case bootstrapping:
 			o := w.outcome(t.claim)
 			if !o.Ended && errors.Is(err, journal.ErrDamaged) {
@@ -53,7 +53,7 @@ func (w *Worker) trouble(t task, err error) {
 			}
 			r.Bootstrap = bootstrapReport(t.claim, o, "")
 			if !o.Ended {
-				r.Bootstrap.Message = report.Cut(err.Error(), 1024)
+				r.Bootstrap.Message = report.Cut(err.Error(), report.MessageLimit)
 			}
 		}
 	})

@@ -1,6 +1,8 @@
 package v1beta2
 
 import (
+	"strconv"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -19,12 +21,21 @@ const SupplierDock = "dock"
 // (the data), format (cloud-config) and metadata (JSON of InstanceData).
 const BootstrapSecretSuffix = "-bootstrap"
 
+// BootstrapDataLabel on a Secret says that Machines of its namespace may use it as bootstrap data by name, without a
+// configRef. Its value doesn't matter.
+const BootstrapDataLabel = "infrastructure.capstan.dev/bootstrap-data"
+
+// EpochSecretInfix stands between a host's name and the number of an epoch in the name of that epoch's Secret. The
+// Secret has no data: tokens of the host's account are bound to it, and end with it.
+const EpochSecretInfix = "-epoch-"
+
 // IdentityPrefix is put before a host's name to give the name of its ServiceAccount, Role and RoleBinding.
 const IdentityPrefix = "host-"
 
 // CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
 // restored when objects move to another management cluster.
 // +kubebuilder:validation:XValidation:rule="has(self.supplier) == has(oldSelf.supplier) && (!has(self.supplier) || self.supplier == oldSelf.supplier)",message="supplier can't be changed: delete the host and enroll it again"
+// +kubebuilder:validation:XValidation:rule="(has(self.epoch) ? self.epoch : 0) == (has(oldSelf.epoch) ? oldSelf.epoch : 0) + (has(oldSelf.claim) && !has(self.claim) ? 1 : 0)",message="epoch grows by one in the write that clears the claim, and never else: it counts the claims that have ended"
 type CapstanHostSpec struct {
 	// zone is the failure domain that the host is in.
 	// +required
@@ -48,6 +59,12 @@ type CapstanHostSpec struct {
 	// has at most one claimant.
 	// +optional
 	Claim *HostClaim `json:"claim,omitempty"`
+
+	// epoch counts the claims of this host that have ended. Each epoch has its own tokens for the agent: those of an
+	// earlier one stop working. Written by the controller only, with the end of a claim.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch int64 `json:"epoch,omitempty"`
 }
 
 // HostClaim is the right of one CapstanMachine to a host.
@@ -151,6 +168,7 @@ type BootstrapReport struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
 	ProviderID string `json:"providerID,omitempty"`
 
 	// phase is Running, Succeeded or Failed.
@@ -160,21 +178,25 @@ type BootstrapReport struct {
 	// step that runs or failed, for example "write_files" or "runcmd 1/2".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=128
 	Step string `json:"step,omitempty"`
 
 	// message says what went wrong; it never quotes output or data, which may hold secrets.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
 	// startTime is when the first step started.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
 	StartTime metav1.Time `json:"startTime,omitempty,omitzero"`
 
 	// completionTime is when it succeeded or failed.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=64
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
 }
 
@@ -184,6 +206,7 @@ type CleaningReport struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
 	ProviderID string `json:"providerID,omitempty"`
 
 	// done is true when cleaning ended.
@@ -191,17 +214,18 @@ type CleaningReport struct {
 	Done bool `json:"done,omitempty"`
 
 	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet". Empty
-	// with done: the host is proved clean.
+	// with done: the host is proved clean. The last one counts those that there is no room for.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=12
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:MaxLength=256
 	Leftovers []string `json:"leftovers,omitempty"`
 }
 
-// AgentReport is everything that the agent of a host says. Only the agent writes it.
+// AgentReport is everything that the agent of a host says. Only the agent writes it. A host is hostile until proved
+// otherwise, so it has 32 KiB at most, as it is stored: the limits of its fields sum up to less.
 // +kubebuilder:validation:MinProperties=1
 type AgentReport struct {
 	// version of the agent.
@@ -209,6 +233,12 @@ type AgentReport struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
+
+	// epoch that the agent's token is of. A host can't be claimed until it is that of spec. Absent: the agent is of a
+	// version that does not know epochs.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch *int64 `json:"epoch,omitempty"`
 
 	// bootID changes with each boot of the host.
 	// +optional
@@ -219,7 +249,7 @@ type AgentReport struct {
 	// operatingSystem of the host, for example "Debian GNU/Linux 12 (bookworm)".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=128
 	OperatingSystem string `json:"operatingSystem,omitempty"`
 
 	// kernel release, for example "6.1.0-18-amd64".
@@ -254,9 +284,10 @@ type AgentReport struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9.+_-]+$`
 	KubernetesVersions []string `json:"kubernetesVersions,omitempty"`
 
 	// bootstrap tells about the bootstrap data of the last claim.
@@ -344,6 +375,11 @@ type CapstanHost struct {
 	// status is the observed state.
 	// +optional
 	Status CapstanHostStatus `json:"status,omitempty,omitzero"`
+}
+
+// EpochSecret returns the name of the Secret to which the tokens of an epoch of the host are bound.
+func EpochSecret(host string, epoch int64) string {
+	return host + EpochSecretInfix + strconv.FormatInt(epoch, 10)
 }
 
 // GetConditions returns the conditions of the object.

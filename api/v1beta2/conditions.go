@@ -42,6 +42,10 @@ const (
 	// WaitingForBootstrapDataReason: Machine.spec.bootstrap.dataSecretName is not set yet (IM-48).
 	WaitingForBootstrapDataReason = "WaitingForBootstrapData"
 
+	// BootstrapDataRefusedReason: the Secret that dataSecretName names is not proved to hold data of this Machine; the
+	// message says what is missing.
+	BootstrapDataRefusedReason = "BootstrapDataRefused"
+
 	// WaitingForEndpointReason: neither the user nor a balancer has supplied the control plane endpoint (IC-18).
 	WaitingForEndpointReason = "WaitingForEndpoint"
 
@@ -75,6 +79,12 @@ const (
 	// HostOfflineReason: no heartbeat for longer than the limit.
 	HostOfflineReason = "HostOffline"
 
+	// AgentOutdatedReason: the agent is of a version that does not know epochs; it must be updated.
+	AgentOutdatedReason = "AgentOutdated"
+
+	// TokenOutdatedReason: the agent's token is not of the host's present epoch.
+	TokenOutdatedReason = "TokenOutdated"
+
 	// HostOffReason: a supplied host is powered off because nobody claims it.
 	HostOffReason = "HostOff"
 
@@ -86,6 +96,9 @@ const (
 
 	// SupplierMissingReason: the host comes from a supplier that this controller does not have.
 	SupplierMissingReason = "SupplierMissing"
+
+	// NameTakenReason: the host needs an object under a name that another object has; the message says which.
+	NameTakenReason = "NameTaken"
 
 	// CleanReason: nothing of an earlier claim is left.
 	CleanReason = "Clean"

@@ -1,8 +1,12 @@
 package v1beta2
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // HandedOverAnnotation on an owned CapstanHost says that its agent goes along when the object moves to another
@@ -40,6 +44,7 @@ type HandOverReport struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._=+-]+$`
 	Offer string `json:"offer,omitempty"`
 
 	// accepted is true when the agent has a token of its own in the target, on disk, and goes along when the host moves.
@@ -49,7 +54,7 @@ type HandOverReport struct {
 	// message says why the agent has not accepted the offer, or does not go along any more; it tries again.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
@@ -60,6 +65,24 @@ func (h *CapstanHost) Offer() string {
 		return id
 	}
 	return ""
+}
+
+// OfferID returns the id of an offer to a host: its uid, a slash, something that no other offer has, a dot, and a digest
+// of where the target is. Who may write Secrets and no CapstanHosts can't lead an agent to another place by it.
+func OfferID(host types.UID, unique, server, ca string) string {
+	return string(host) + "/" + unique + "." + offerDigest(server, ca)
+}
+
+// OfferLeadsTo reports whether an offer was made with a target's server and certificates. Earlier versions have made
+// offers whose ids have no digest: they lead anywhere.
+func OfferLeadsTo(id, server, ca string) bool {
+	_, digest, has := strings.Cut(id, ".")
+	return !has || digest == offerDigest(server, ca)
+}
+
+func offerDigest(server, ca string) string {
+	sum := sha256.Sum256([]byte(strings.TrimRight(strings.TrimSpace(server), "/") + "\x00" + strings.TrimSpace(ca)))
+	return hex.EncodeToString(sum[:16])
 }
 
 // OfferAccepted reports whether the agent of this object reports that it goes along: by the offer that there is now, or

@@ -36,8 +36,8 @@ func (c *cluster) asInstalled(admin *rest.Config) {
 			rights++
 		}
 	}
-	if rights != 7 {
-		c.Fatalf("%d objects of the components give the manager its rights, want 7", rights)
+	if rights != 11 {
+		c.Fatalf("%d objects of the components are about rights, want 11", rights)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "capstan-system", Name: "capstan-manager"}}
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}

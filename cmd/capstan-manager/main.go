@@ -36,6 +36,7 @@ type settings struct {
 	election               election
 	healthAddr, metrics    string
 	concurrency            int
+	machineConcurrency     int
 	webhookPort            int
 	webhookCertDir         string
 	ownCertificates        string
@@ -72,7 +73,10 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	s.election.addFlags(flags)
 	flags.StringVar(&s.healthAddr, "health-addr", ":9440", "address of /healthz and /readyz")
 	flags.StringVar(&s.metrics, "metrics-bind", "127.0.0.1:8080", "address of /metrics; 0: none")
-	flags.IntVar(&s.concurrency, "concurrency", provider.DefaultConcurrency, "objects of each kind to work on at once")
+	flags.IntVar(&s.concurrency, "concurrency", provider.DefaultConcurrency,
+		"objects of each kind but CapstanMachine to work on at once")
+	flags.IntVar(&s.machineConcurrency, "machine-concurrency", provider.DefaultMachineConcurrency,
+		"CapstanMachines to work on at once")
 	flags.IntVar(&s.webhookPort, "webhook-port", webhook.DefaultPort, "port of the conversion and admission webhooks")
 	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "", "folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
 		"no webhooks are served, which is good for definitions without conversion only")
@@ -129,7 +133,9 @@ func manage(ctx context.Context, s settings) error {
 		return fmt.Errorf("making the manager: %w", err)
 	}
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
-		provider.Setup(ctx, mgr, provider.Options{WatchFilter: s.watchFilter, Concurrency: s.concurrency}),
+		provider.Setup(ctx, mgr, provider.Options{
+			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
+		}),
 		migration.Setup(ctx, mgr))
 	if own != nil {
 		err = errors.Join(err, mgr.Add(own))

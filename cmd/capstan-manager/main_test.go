@@ -14,11 +14,16 @@ func TestParse(t *testing.T) {
 		want  settings
 		fails string
 	}{
-		"the defaults keep metrics on the loopback": {want: settings{election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, webhookPort: 9443}},
+		"the defaults keep metrics on the loopback": {want: settings{
+			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
+			webhookPort: 9443,
+		}},
 		"everything set (IC-39, IC-40)": {
 			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n", "--leader-elect-lease-duration=4s",
-				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3", "--webhook-port=2", "--webhook-cert-dir=/certs"},
-			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3, webhookPort: 2, webhookCertDir: "/certs"},
+				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3",
+				"--machine-concurrency=5", "--webhook-port=2", "--webhook-cert-dir=/certs"},
+			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3,
+				machineConcurrency: 5, webhookPort: 2, webhookCertDir: "/certs"},
 		},
 		"certificates in two ways": {args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other"},
 		"an unknown flag":          {args: []string{"--nonsense"}, fails: "nonsense"},

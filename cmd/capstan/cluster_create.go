@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ func (a *app) clusterCreateCommand() *cobra.Command {
   capstan cluster create demo --dry-run -o yaml | capstan kubectl apply -f -`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			r.Name, r.Namespace = args[0], a.namespace
+			if in, name, found := strings.Cut(r.Class, "/"); found {
+				r.ClassNamespace, r.Class = in, name
+			}
 			if r.Version, err = a.versionOrNewest(r.Version); err != nil {
 				return err
 			}
@@ -33,6 +37,9 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 				return err
 			}
 			if dryRun {
+				if r.Class == templates.LocalClass && r.ClassNamespace == "" {
+					r.ClassNamespace = topology.SharedNamespace // no plane is asked
+				}
 				return a.print(format, r.Cluster(), func() error { return a.print("yaml", r.Cluster(), nil) })
 			}
 			return a.createCluster(cmd.Context(), r, wait)
@@ -41,7 +48,8 @@ func (a *app) clusterCreateCommand() *cobra.Command {
 	cmd.Flags().Int32Var(&r.ControlPlane, "control-plane", 1, "number of control plane machines: 1, 3 or 5")
 	cmd.Flags().Int32Var(&r.Workers, "workers", 2, "number of workers")
 	cmd.Flags().StringVar(&r.Version, "kubernetes-version", "", "Kubernetes version (default: the newest bundle)")
-	cmd.Flags().StringVar(&r.Class, "class", templates.LocalClass, "ClusterClass")
+	cmd.Flags().StringVar(&r.Class, "class", templates.LocalClass,
+		"ClusterClass in the namespace, else in default; NAMESPACE/NAME: there")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the Cluster and create nothing")
 	wait.add(cmd, "wait until all Nodes are Ready", 10*time.Minute)
 	outputFlag(cmd, &format)

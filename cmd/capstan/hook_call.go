@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -22,6 +23,7 @@ type hookCall struct {
 	file    string
 	handler string
 	format  string
+	timeout time.Duration
 }
 
 func (a *app) hookCallCommand() *cobra.Command {
@@ -44,6 +46,7 @@ of the installed extensions, or of a server (--url). They are really called: wha
 	cmd.Flags().StringVar(&call.cluster, "cluster", "", "make the request from this Cluster")
 	cmd.Flags().StringVarP(&call.file, "file", "f", "", "make the request from the Cluster in this file")
 	cmd.Flags().StringVar(&call.handler, "handler", "", "call this handler only, by the name that capstan hook list shows")
+	cmd.Flags().DurationVar(&call.timeout, "timeout", hookcall.DefaultTimeout, "how long all calls may take together")
 	outputFlag(cmd, &call.format)
 	cmd.MarkFlagsMutuallyExclusive("cluster", "file")
 	_ = cmd.RegisterFlagCompletionFunc("cluster", a.completeCluster)
@@ -103,7 +106,7 @@ func (a *app) clusterForHook(ctx context.Context, plane ctrlclient.Client, call 
 func (a *app) hookOptions(ctx context.Context, plane ctrlclient.Client, call hookCall) (
 	o hookcall.Options, release func() error, err error,
 ) {
-	o = hookcall.Options{Handler: call.handler}
+	o = hookcall.Options{Handler: call.handler, Timeout: call.timeout}
 	own, err := call.server.certificate()
 	if err != nil {
 		return o, nil, err

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -15,6 +19,7 @@ func (a *app) hookTestCommand() *cobra.Command {
 	var strict bool
 	var settings map[string]string
 	var only []string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "test URL", Short: "Check an extension, written in whatever language, against the contract",
 		Long: `Check a running extension: that discovery is valid, that handlers answer in time, the same for the same, and to many calls at once, and that they refuse
@@ -22,7 +27,8 @@ what is malformed, too large, or of another version. The URL is the one that an 
 
 The handlers are really called, for a Cluster "sample" in namespace "default": what they do outside of their answer, they do.
 
-The exit code is 0 if no check failed; with --strict warnings count too.`,
+The exit code is 0 if everything was checked and no check failed; with --strict warnings count too. What could not be
+checked within --timeout is named at the end of the report.`,
 		Example: `  capstan hook test https://127.0.0.1:9443 --ca-file ca.crt
   capstan hook test https://127.0.0.1:9443 --ca-file ca.crt -o junit > report.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,28 +41,9 @@ The exit code is 0 if no check failed; with --strict warnings count too.`,
 			if err != nil {
 				return err
 			}
-			report, err := conformance.Run(cmd.Context(), conformance.Target{URL: server.url, CA: ca, Certificate: own, Settings: settings, Only: only})
-			if err != nil {
-				return err
-			}
-			switch format {
-			case "text":
-				err = report.WriteText(a.out)
-			case "json":
-				err = report.WriteJSON(a.out)
-			case "junit":
-				err = report.WriteJUnit(a.out)
-			default:
-				return hint("use -o text, -o json or -o junit", "unknown output format %q", format)
-			}
-			if err != nil {
-				return err
-			}
-			if !report.OK(strict) {
-				return hint("each check names its rules; run it again when they hold", "the extension at %s does not conform: %d checks failed, %d warned, in %s",
-					strings.TrimSuffix(server.url, "/"), report.Count(conformance.Failed), report.Count(conformance.Warned), report.Took.Round(time.Millisecond))
-			}
-			return nil
+			return a.testExtension(cmd.Context(), conformance.Target{
+				URL: server.url, CA: ca, Certificate: own, Settings: settings, Only: only, Timeout: timeout,
+			}, format, strict)
 		},
 	}
 	server.flags(cmd)
@@ -67,6 +54,39 @@ The exit code is 0 if no check failed; with --strict warnings count too.`,
 	}
 	cmd.Flags().StringSliceVar(&only, "only", nil, "make these checks only: "+strings.Join(names, ", "))
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings fail, too")
+	cmd.Flags().DurationVar(&timeout, "timeout", conformance.DefaultTimeout, "how long all checks may take together")
 	cmd.Flags().StringToStringVar(&settings, "setting", nil, "settings that go into every request, key=value")
 	return cmd
+}
+
+// testExtension makes the checks and prints the report; it does so also if the user ends them.
+func (a *app) testExtension(ctx context.Context, target conformance.Target, format string, strict bool) error {
+	write := map[string]func(*conformance.Report, io.Writer) error{
+		"text": (*conformance.Report).WriteText, "json": (*conformance.Report).WriteJSON,
+		"junit": (*conformance.Report).WriteJUnit,
+	}[format]
+	if write == nil {
+		return hint("use -o text, -o json or -o junit", "unknown output format %q", format)
+	}
+	if target.Timeout <= 0 {
+		return hint("leave it out for the default", "--timeout must be more than nothing")
+	}
+	report, err := conformance.Run(ctx, target)
+	if report == nil {
+		return err
+	}
+	if err := errors.Join(write(report, a.out), err); err != nil {
+		return err
+	}
+	if report.OK(strict) {
+		return nil
+	}
+	failed := fmt.Errorf("the extension at %s does not conform: %d checks failed, %d warned, in %s",
+		strings.TrimSuffix(target.URL, "/"), report.Count(conformance.Failed), report.Count(conformance.Warned),
+		report.Took.Round(time.Millisecond))
+	if report.Left != nil {
+		return hint("repair what failed; with --timeout there is more time, with --only less to do",
+			"%w; not everything was checked: %s", failed, report.Left)
+	}
+	return hint("each check names its rules; run it again when they hold", "%w", failed)
 }

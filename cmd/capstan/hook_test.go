@@ -101,6 +101,10 @@ func TestHookTest(t *testing.T) {
 	if code, out, _ := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit"); code != 0 || !strings.Contains(out, "<testsuite ") {
 		t.Errorf("junit: %d %s", code, out)
 	}
+	code, out, errOut = capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--timeout", "1ns")
+	if code != 1 || !strings.Contains(out, "Not complete") || !strings.Contains(errOut, "not everything was checked") {
+		t.Errorf("without time: %d %s %s", code, out, errOut)
+	}
 	code, out, errOut = capstan(t, "", "hook", "test", url) // whose certificate nobody here trusts
 	if code != 1 || !strings.Contains(out, "failed   https") || !strings.Contains(errOut, "does not conform") {
 		t.Errorf("%d %s %s", code, out, errOut)

@@ -24,33 +24,52 @@ func (a *app) hostCommand() *cobra.Command {
 
 func (a *app) hostListCommand() *cobra.Command {
 	var format string
+	var all bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason",
+		Long: `Lists the hosts of a namespace. Those of this machine are shared by the namespaces that have clusters: a namespace
+that asks gets what its clusters want, as far as there is a fair share of it, and hosts come and go while nobody claims
+them. "capstan status" shows the shares, "capstan up --hosts N" changes how many there are.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			hosts, err := local.Hosts(cmd.Context(), c, a.namespace)
+			namespace := a.namespace
+			if all {
+				namespace = ""
+			}
+			hosts, err := local.Hosts(cmd.Context(), c, namespace)
 			if err != nil {
 				return err
 			}
-			return a.print(format, hosts, func() error {
-				cells := make([][]string, 0, len(hosts))
-				for _, h := range hosts {
-					claim := "-"
-					if h.Machine != "" {
-						claim = h.Cluster + "/" + h.Machine
-					}
-					cells = append(cells, []string{h.Name, dash(h.State), h.Zone, claim, dash(h.Version), dash(h.Address),
-						age(h.Created), h.Reason})
-				}
-				return a.table([]string{"NAME", "STATE", "ZONE", "CLAIMED BY", "VERSION", "ADDRESS", "AGE", "REASON"}, cells)
-			})
+			return a.print(format, hosts, func() error { return a.hostTable(hosts, all) })
 		},
 	}
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the hosts of all namespaces")
 	outputFlag(cmd, &format)
 	return cmd
+}
+
+// hostTable prints hosts, with their namespaces if they are of several.
+func (a *app) hostTable(hosts []local.Host, withNamespace bool) error {
+	head := []string{"NAME", "STATE", "ZONE", "CLAIMED BY", "VERSION", "ADDRESS", "AGE", "REASON"}
+	if withNamespace {
+		head = append([]string{"NAMESPACE"}, head...)
+	}
+	cells := make([][]string, 0, len(hosts))
+	for _, h := range hosts {
+		claim := "-"
+		if h.Machine != "" {
+			claim = h.Cluster + "/" + h.Machine
+		}
+		row := []string{h.Name, dash(h.State), h.Zone, claim, dash(h.Version), dash(h.Address), age(h.Created), h.Reason}
+		if withNamespace {
+			row = append([]string{h.Namespace}, row...)
+		}
+		cells = append(cells, row)
+	}
+	return a.table(head, cells)
 }
 
 func (a *app) hostLogsCommand() *cobra.Command {

@@ -43,10 +43,11 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// alone are the scripts that change the shared cluster or end the plane. They run one by one after all others, in
+// alone are the scripts that change the shared cluster, or end the plane or start it again. They run one by one after all others, in
 // this order.
 var alone = []string{
-	"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "down.txtar",
+	"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "up.txtar",
+	"down.txtar",
 }
 
 // params are those of a run of scripts.
@@ -210,6 +211,22 @@ func (s *sharedPlane) useCluster(ts *testscript.TestScript, neg bool, args []str
 		ts.Fatalf("the shared cluster: %v\n%s", s.clusterError, s.clusterOutput)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("created"), []byte(s.clusterOutput), 0o600))
+	ts.Setenv("WORKER", s.worker(ts))
+}
+
+// worker returns the host of a worker of the shared cluster, or of its control plane if other scripts have left it
+// without workers.
+func (s *sharedPlane) worker(ts *testscript.TestScript) string {
+	out, err := command(context.Background(), s.capstan, s.home, "kubectl", "get", "capstanhosts", "-o",
+		`jsonpath={range .items[?(@.spec.claim)]}{.spec.claim.controlPlane}{.metadata.name}{"\n"}{end}`)
+	ts.Check(err)
+	name, controlPlane := "", true
+	for line := range strings.Lines(out) {
+		if name, controlPlane = strings.CutPrefix(strings.TrimSpace(line), "true"); !controlPlane {
+			break
+		}
+	}
+	return name
 }
 
 // end removes the plane and requires that nothing of it is left.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,15 +21,39 @@ func (a *app) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = a.print(format, s, func() error {
+			shown := struct {
+				local.PlaneStatus `json:",inline"`
+				// Shares say which namespaces have the local hosts while the plane is ready.
+				Shares []local.Share `json:"shares,omitempty"`
+			}{PlaneStatus: s}
+			if s.Plane == local.PhaseReady {
+				c, err := a.client()
+				if err != nil {
+					return err
+				}
+				ctx, cancel := context.WithTimeout(cmd.Context(), sharesLimit)
+				defer cancel()
+				// A plane that is too busy to answer still has a status.
+				if shown.Shares, err = local.Shares(ctx, c); err != nil {
+					shown.Warnings = append(shown.Warnings, err.Error())
+				}
+			}
+			err = a.print(format, shown, func() error {
 				mode := "root"
 				if s.Rootless {
 					mode = "rootless"
 				}
-				return a.table([]string{"PLANE", "DOCK", "MODE", "HOSTS ON", "SERVER", "HOME"},
-					[][]string{{string(s.Plane), string(s.Dock), mode, strconv.Itoa(s.HostsOn), dash(s.Server), s.Home}})
+				if err := a.table([]string{"PLANE", "DOCK", "MODE", "HOSTS ON", "SERVER", "HOME"},
+					[][]string{{string(s.Plane), string(s.Dock), mode, strconv.Itoa(s.HostsOn), dash(s.Server), s.Home}},
+				); err != nil || shown.Shares == nil {
+					return err
+				}
+				return a.shareTable(shown.Shares)
 			})
 			if err == nil && format == "table" {
+				for _, warning := range shown.Warnings {
+					fmt.Fprintln(a.err, "Warning:", warning)
+				}
 				if s.Error != "" {
 					return errors.New(s.Error)
 				}
@@ -41,4 +68,29 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 	outputFlag(cmd, &format)
 	return cmd
+}
+
+// sharesLimit bounds the question who has the hosts.
+const sharesLimit = 5 * time.Second
+
+// shareTable prints which namespaces have the local hosts, and who waits for some.
+func (a *app) shareTable(shares []local.Share) error {
+	sum := local.Share{Namespace: "all"}
+	cells := [][]string{}
+	add := func(s local.Share) {
+		waits := "-"
+		if s.Waits > 0 {
+			waits = strconv.Itoa(s.Waits) + " more"
+		}
+		cells = append(cells, []string{s.Namespace, strconv.Itoa(s.Hosts), strconv.Itoa(s.InUse), waits})
+	}
+	for _, s := range shares {
+		add(s)
+		sum.Hosts, sum.InUse, sum.Waits = sum.Hosts+s.Hosts, sum.InUse+s.InUse, sum.Waits+s.Waits
+	}
+	if len(shares) != 1 {
+		add(sum)
+	}
+	fmt.Fprintln(a.out)
+	return a.table([]string{"NAMESPACE", "LOCAL HOSTS", "IN USE", "WAITS FOR"}, cells)
 }

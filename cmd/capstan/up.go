@@ -35,6 +35,8 @@ kernel, processor and memory, and see its programs read-only.`,
 		},
 	}
 	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory (default: what the machine can hold)")
+	cmd.Flags().BoolVar(&o.RotateKeys, "rotate-keys", false,
+		"encrypt the plane's Secrets with a new key; a plane that runs is started again")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long to wait")
 	return cmd
 }

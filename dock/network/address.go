@@ -11,8 +11,7 @@ import (
 
 // The addresses in the dock. Nothing outside of it sees them.
 var (
-	Gateway = netip.MustParseAddr("10.231.0.1") // of the bridge; the plane listens here too
-	Subnet  = netip.MustParsePrefix("10.231.0.0/16")
+	Gateway = netip.MustParseAddr("10.231.0.1") // of the dock; the plane listens here too
 
 	Hosts     = Range{netip.MustParseAddr("10.231.1.1"), netip.MustParseAddr("10.231.15.254")}
 	Balancers = Range{netip.MustParseAddr("10.231.16.1"), netip.MustParseAddr("10.231.254.254")}
@@ -34,14 +33,14 @@ var ErrExhausted = errors.New("all addresses of the range are in use")
 // of something that was just deleted is not given to the next: its peers may still try to reach it. An invalid last begins at First.
 func (r Range) Next(last netip.Addr, used map[netip.Addr]bool) (netip.Addr, error) {
 	a := r.First
-	if r.contains(last) && last != r.Last {
+	if r.Contains(last) && last != r.Last {
 		a = last.Next()
 	}
 	for start := a; ; {
 		if b := a.As4(); !used[a] && b[3] != 0 && b[3] != 255 {
 			return a, nil
 		}
-		if a = a.Next(); !r.contains(a) {
+		if a = a.Next(); !r.Contains(a) {
 			a = r.First
 		}
 		if a == start {
@@ -50,7 +49,8 @@ func (r Range) Next(last netip.Addr, used map[netip.Addr]bool) (netip.Addr, erro
 	}
 }
 
-func (r Range) contains(a netip.Addr) bool {
+// Contains reports whether an address is in the range.
+func (r Range) Contains(a netip.Addr) bool {
 	return a.IsValid() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
 }
 

@@ -45,16 +45,12 @@ func (n *Netlink) EnsureBridge(name string, mac net.HardwareAddr) error {
 }
 
 // MakeVeth implements Kernel.
-func (n *Netlink) MakeVeth(name, bridge, peer string, mac net.HardwareAddr, pid int) error {
+func (n *Netlink) MakeVeth(name, peer string, mac net.HardwareAddr, pid int) error {
 	if err := n.DeleteLink(name); err != nil {
 		return err
 	}
-	master, err := n.handle.LinkByName(bridge)
-	if err != nil {
-		return fmt.Errorf("finding bridge %s: %w", bridge, err)
-	}
-	err = n.handle.LinkAdd(&netlink.Veth{
-		LinkAttrs:        netlink.LinkAttrs{Name: name, MasterIndex: master.Attrs().Index, TxQLen: -1},
+	err := n.handle.LinkAdd(&netlink.Veth{
+		LinkAttrs:        netlink.LinkAttrs{Name: name, TxQLen: -1},
 		PeerName:         peer,
 		PeerHardwareAddr: mac,
 		PeerNamespace:    netlink.NsPid(pid),
@@ -101,6 +97,22 @@ func (n *Netlink) SetUp(link string) error {
 	return n.handle.LinkSetUp(l)
 }
 
+// EnsureRoute implements Kernel.
+func (n *Netlink) EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error {
+	l, err := n.handle.LinkByName(link)
+	if err != nil {
+		return err
+	}
+	route := &netlink.Route{
+		LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK, Src: source.AsSlice(),
+		Dst: &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())},
+	}
+	if via.IsValid() {
+		route.Scope, route.Gw, route.Flags = netlink.SCOPE_UNIVERSE, via.AsSlice(), int(netlink.FLAG_ONLINK)
+	}
+	return n.handle.RouteReplace(route)
+}
+
 // EnsureDefaultRoute implements Kernel.
 func (n *Netlink) EnsureDefaultRoute(link string, gateway netip.Addr) error {
 	l, err := n.handle.LinkByName(link)
@@ -111,6 +123,7 @@ func (n *Netlink) EnsureDefaultRoute(link string, gateway netip.Addr) error {
 		LinkIndex: l.Attrs().Index,
 		Dst:       &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
 		Gw:        gateway.AsSlice(),
+		Flags:     int(netlink.FLAG_ONLINK),
 	})
 }
 

@@ -56,7 +56,7 @@ func TestNextAddress(t *testing.T) {
 
 func TestLinkNamesFitAndDiffer(t *testing.T) {
 	seen := map[string]bool{}
-	for a := Hosts.First; Hosts.contains(a); a = a.Next() {
+	for a := Hosts.First; Hosts.Contains(a); a = a.Next() {
 		name := LinkName(a)
 		if len(name) > 15 || seen[name] {
 			t.Fatalf("%s for %v is too long or not unique", name, a)
@@ -91,6 +91,7 @@ func TestPlans(t *testing.T) {
 	}{
 		{"dock", PlanDock()}, {"cable to host 10.231.1.7, process 42", PlanLink(host, 42)}, {"host 10.231.1.7", PlanHost(host)},
 		{"balancer 10.231.16.1", PlanBalancer(lb)}, {"no balancer", PlanNoBalancer(lb)}, {"no cable", PlanUnlink(host)},
+		{"a range of the host", PlanRange(host, netip.MustParsePrefix("10.244.7.0/24"))},
 	} {
 		fmt.Fprintf(&b, "# %s\n%s", p.title, Text(p.plan))
 	}
@@ -122,14 +123,15 @@ func (f *failing) step() error {
 	f.done++
 	return nil
 }
-func (f *failing) EnsureBridge(string, net.HardwareAddr) error              { return f.step() }
-func (f *failing) MakeVeth(_, _, _ string, _ net.HardwareAddr, _ int) error { return f.step() }
-func (f *failing) EnsureAddress(string, netip.Prefix) error                 { return f.step() }
-func (f *failing) DeleteAddress(string, netip.Prefix) error                 { return f.step() }
-func (f *failing) SetUp(string) error                                       { return f.step() }
-func (f *failing) EnsureDefaultRoute(string, netip.Addr) error              { return f.step() }
-func (f *failing) DeleteLink(string) error                                  { return f.step() }
-func (f *failing) SetSysctl(string, string, bool) error                     { return f.step() }
+func (f *failing) EnsureBridge(string, net.HardwareAddr) error                 { return f.step() }
+func (f *failing) MakeVeth(_, _ string, _ net.HardwareAddr, _ int) error       { return f.step() }
+func (f *failing) EnsureRoute(_ string, _ netip.Prefix, _, _ netip.Addr) error { return f.step() }
+func (f *failing) EnsureAddress(string, netip.Prefix) error                    { return f.step() }
+func (f *failing) DeleteAddress(string, netip.Prefix) error                    { return f.step() }
+func (f *failing) SetUp(string) error                                          { return f.step() }
+func (f *failing) EnsureDefaultRoute(string, netip.Addr) error                 { return f.step() }
+func (f *failing) DeleteLink(string) error                                     { return f.step() }
+func (f *failing) SetSysctl(string, string, bool) error                        { return f.step() }
 
 func open(t *testing.T) *Netlink {
 	t.Helper()

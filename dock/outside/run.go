@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/dock/handoff"
+	"github.com/capstan-dev/capstan/internal/environ"
 )
 
 // Exit statuses of `capstan-dock run`.
@@ -69,7 +70,7 @@ func Run(ctx context.Context, c Config) error {
 	defer outer.Close()
 	cmd := exec.Command("/proc/self/exe", c.Inside...)
 	cmd.Args[0] = "capstan-dock"
-	cmd.Dir = "/"
+	cmd.Dir, cmd.Env = "/", environ.Child()
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{inner, held}
 	cmd.SysProcAttr = attributes()

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/network"
 	"github.com/capstan-dev/capstan/dock/outside"
 	"github.com/capstan-dev/capstan/dock/rootfs"
+	"github.com/capstan-dev/capstan/internal/environ"
 )
 
 // tryLimit bounds the try.
@@ -96,7 +97,7 @@ func try(ctx context.Context, inside []string) *failure {
 	cmd.SysProcAttr = outside.Namespaces(outside.Rootless())
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	cmd.WaitDelay = time.Second
+	cmd.Env, cmd.WaitDelay = environ.Child(), time.Second
 	err := cmd.Run()
 	var f failure
 	if json.Unmarshal(out.Bytes(), &f) == nil {

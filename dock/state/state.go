@@ -90,6 +90,10 @@ func Load(path string) (*State, error) {
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("reading the dock's state: %s is damaged (%w): repair it, or remove everything with `capstan down --delete`", path, err)
 	}
+	if s.Hosts == nil || s.Balancers == nil || s.Relays == nil || s.Units == nil {
+		return nil, fmt.Errorf("reading the dock's state: %s is damaged (something is null): repair it, or remove everything "+
+			"with `capstan down --delete`", path)
+	}
 	if s.Version != Version {
 		return nil, fmt.Errorf("reading the dock's state: %s has version %d, this program knows %d: use the program that wrote it", path, s.Version, Version)
 	}

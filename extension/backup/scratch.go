@@ -22,7 +22,7 @@ func Scratch(parent string) (path string, remove func(), err error) {
 	}
 	left, _ := filepath.Glob(filepath.Join(parent, scratchPrefix+"*")) // fails for patterns that are none only
 	for _, old := range left {
-		if info, err := os.Stat(old); err != nil || !info.IsDir() || time.Since(info.ModTime()) < unlockedFor {
+		if info, err := os.Lstat(old); err != nil || !ours(info) || time.Since(info.ModTime()) < unlockedFor {
 			continue
 		}
 		if lock, err := lockDirectory(old); err == nil {
@@ -42,6 +42,13 @@ func Scratch(parent string) (path string, remove func(), err error) {
 		_ = os.RemoveAll(path)
 		_ = lock.Close()
 	}, nil
+}
+
+// ours reports whether a file is a directory of this user, and no link: parent may be a directory where everybody can
+// make some of that name.
+func ours(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.IsDir() && int64(stat.Uid) == int64(os.Geteuid())
 }
 
 // lockDirectory fails if somebody else has the lock.

@@ -41,3 +41,42 @@ func TestScratchOfKilledProcesses(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
+
+// What others have put into a shared directory under that name is not touched, and a link is not followed.
+func TestScratchOfOthers(t *testing.T) {
+	parent, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	link := filepath.Join(parent, scratchPrefix+"link")
+	if err := os.MkdirAll(elsewhere, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	theirs := filepath.Join(parent, scratchPrefix+"theirs")
+	if err := os.Mkdir(theirs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stay := []string{elsewhere, link}
+	if os.Geteuid() == 0 { // nobody else can make a directory of another user
+		if err := os.Chown(theirs, 5678, 5678); err != nil {
+			t.Fatal(err)
+		}
+		stay = append(stay, theirs)
+	}
+	old := time.Now().Add(-2 * unlockedFor)
+	for _, directory := range []string{elsewhere, theirs} {
+		if err := os.Chtimes(directory, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, remove, err := Scratch(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	for _, path := range stay {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("it is gone: %v", err)
+		}
+	}
+}

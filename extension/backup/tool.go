@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/capstan-dev/capstan/internal/environ"
 )
 
 const (
@@ -77,7 +79,7 @@ func (t Tool) restore(ctx context.Context, snapshot, directory string, identity 
 		"etcdutl", "snapshot", "restore", snapshot, "--data-dir", directory, "--name", identity.Name,
 		"--initial-cluster", identity.Name + "=" + identity.PeerURL, "--initial-advertise-peer-urls", identity.PeerURL,
 	}, more...)...)
-	cmd.WaitDelay = killDelay
+	cmd.Env, cmd.WaitDelay = environ.Child(), killDelay
 	if out, err := cmd.CombinedOutput(); ctx.Err() != nil {
 		return fmt.Errorf("restoring the snapshot with etcdutl: %w", context.Cause(ctx))
 	} else if err != nil {
@@ -116,7 +118,7 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 		"--listen-client-urls", "unix://client", "--advertise-client-urls", "http://localhost:2379",
 		"--listen-peer-urls", "unix://peer", "--initial-advertise-peer-urls", peer, "--initial-cluster", "scratch="+peer)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = directory, &out, &out, killDelay
-	cmd.SysProcAttr = endWithParent()
+	cmd.SysProcAttr, cmd.Env = endWithParent(), environ.Child()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting an etcd to verify the snapshot: %w", err)
 	}

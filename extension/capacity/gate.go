@@ -14,6 +14,11 @@ import (
 const (
 	// retryAfter is how soon a Cluster that does not fit is asked about again.
 	retryAfter = 5 * time.Second
+	// retrySoon is that for a Cluster that was just made: local hosts may be on their way to its namespace, which asks
+	// for them because the Cluster is there.
+	retrySoon = time.Second
+	// isNew is how long a Cluster was just made.
+	isNew = 15 * time.Second
 	// admittedFor is how long the gate remembers whom it let through. Cluster API shows it on the Cluster within a second; if it
 	// does not, because another extension blocks, it asks again and the time starts again.
 	admittedFor = time.Minute
@@ -72,10 +77,24 @@ func (g *gate) create(ctx context.Context, cluster *clusterv1.Cluster) (answer p
 	decision := Decide(snapshot.hosts, others, wanted)
 	if !decision.Fits {
 		delete(g.admitted, keyOf(cluster))
-		return part.Hold(retryAfter, decision.Finding), nil
+		return part.Hold(g.pause(cluster, snapshot.hosts, wanted), decision.Finding), nil
 	}
 	g.admitted[keyOf(cluster)] = g.now()
 	return part.Pass(decision.Finding), nil
+}
+
+// pause is how long a Cluster that does not fit waits until it is asked about again.
+func (g *gate) pause(cluster *clusterv1.Cluster, hosts []Host, wanted Cluster) time.Duration {
+	free := 0
+	for _, h := range hosts {
+		if h.State == Free {
+			free++
+		}
+	}
+	if age := g.now().Sub(cluster.CreationTimestamp.Time); age >= 0 && age < isNew && free < total(wanted.Needs) {
+		return retrySoon
+	}
+	return retryAfter
 }
 
 // begin waits until no other call is decided; end must be called then.

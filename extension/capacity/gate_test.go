@@ -259,3 +259,20 @@ func TestHostOf(t *testing.T) {
 		}
 	}
 }
+
+// TestANewClusterIsAskedAboutSoon: its namespace asks for hosts because of it, and they may be on their way.
+func TestANewClusterIsAskedAboutSoon(t *testing.T) {
+	w := parttest.NewWorld(2)
+	gate := newGate(w)
+	cluster := parttest.NewCluster("demo", 1, 2)
+	for age, want := range map[time.Duration]string{
+		-time.Minute: "wait 5s", // the clock of the management cluster is ahead
+		0:            "wait 1s",
+		isNew:        "wait 5s",
+	} {
+		gate.now = func() time.Time { return parttest.Created.Add(age) }
+		if got := ask(t, gate, cluster); !strings.HasPrefix(got, want+": cluster needs 3 hosts, 2 of 2 are free") {
+			t.Errorf("after %s: %s, want %s", age, got, want)
+		}
+	}
+}

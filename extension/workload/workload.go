@@ -1,26 +1,26 @@
 // Package workload reaches the API server of a workload cluster, with the kubeconfig that Cluster API keeps in Secret <cluster>-kubeconfig.
 //
-// Whoever may write Secrets in the namespace of a Cluster writes that kubeconfig. It is used by a process that has rights of its own, so nothing in
-// it may make this process run a program, read a file, or speak in another's name: [Config] takes address, authority and credentials, all of
-// them inside of the kubeconfig, and refuses everything else.
+// Whoever may write Secrets in the namespace of a Cluster writes that kubeconfig, and who owns the workload cluster
+// answers as he likes. So [Config] refuses what package kubeconfig refuses, each request has a time, and each answer a
+// size.
 package workload
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
 const (
@@ -31,6 +31,8 @@ const (
 
 	// requestTimeout bounds one request to a workload cluster.
 	requestTimeout = 8 * time.Second
+	// maxAnswer is the most bytes of one answer of a workload cluster, unpacked. A list of a thousand large objects fits.
+	maxAnswer = 64 << 20
 	// connections that may be open to one workload cluster.
 	connections = 4
 )
@@ -108,7 +110,8 @@ func open(config *rest.Config, scheme *runtime.Scheme, deadline time.Time) (*Clu
 	return c, nil
 }
 
-// sameText makes the same failure of a connection have the same text each time: what fails ends in conditions, and the port on this side is another one each time.
+// sameText makes the same failure of a connection have the same text each time: what fails ends in conditions, and the
+// port on this side is another one each time. It bounds answers.
 type sameText struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -117,7 +120,29 @@ func (t sameText) RoundTrip(request *http.Request) (*http.Response, error) {
 	if op := new(net.OpError); errors.As(err, &op) {
 		op.Source = nil
 	}
+	if response != nil && response.StatusCode != http.StatusSwitchingProtocols {
+		response.Body = &bounded{ReadCloser: response.Body, left: maxAnswer}
+	}
 	return response, err
+}
+
+// bounded is the body of an answer that ends with an error when it is too large: the client's library reads all of it
+// into memory.
+type bounded struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("the answer of the workload cluster has more than %d bytes", maxAnswer)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, fmt.Errorf("the answer of the workload cluster has more than %d bytes", maxAnswer)
+	}
+	return n, err
 }
 
 // WrappedRoundTripper lets the client's library find the transport inside.
@@ -126,60 +151,12 @@ func (t sameText) WrappedRoundTripper() http.RoundTripper { return t.RoundTrippe
 // Close ends the connections.
 func (c *Cluster) Close() { c.transport.CloseIdleConnections() }
 
-// Config reads a kubeconfig. Its text must not be trusted: see the package comment for what is refused.
-func Config(kubeconfig []byte) (*rest.Config, error) {
-	loaded, err := clientcmd.Load(kubeconfig)
+// Config reads a kubeconfig. Its text must not be trusted: package kubeconfig says what is refused.
+func Config(text []byte) (*rest.Config, error) {
+	config, err := kubeconfig.Client(text)
 	if err != nil {
-		return nil, errors.New("it is no kubeconfig") // the reason may quote it
+		return nil, err
 	}
-	kubeContext := loaded.Contexts[loaded.CurrentContext]
-	if kubeContext == nil {
-		return nil, errors.New("its current context does not exist")
-	}
-	cluster, user := loaded.Clusters[kubeContext.Cluster], loaded.AuthInfos[kubeContext.AuthInfo]
-	if cluster == nil || user == nil {
-		return nil, errors.New("its current context names a cluster or user that does not exist")
-	}
-	if refused := refuse(cluster, user); refused != "" {
-		return nil, fmt.Errorf("%s is not accepted: address, authority and credentials must be written in it", refused)
-	}
-	server, err := url.Parse(cluster.Server)
-	if err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil {
-		return nil, errors.New("its server is not accepted: it must be https://HOST:PORT")
-	}
-	return &rest.Config{
-		Host: cluster.Server,
-		TLSClientConfig: rest.TLSClientConfig{
-			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,
-			CertData: user.ClientCertificateData, KeyData: user.ClientKeyData,
-		},
-		BearerToken: user.Token,
-		UserAgent:   "capstan-extension",
-		Timeout:     requestTimeout,
-		QPS:         -1,
-	}, nil
-}
-
-// refuse names the first thing in a kubeconfig that would make this process do more than send requests.
-func refuse(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) string {
-	for _, what := range []struct {
-		name  string
-		there bool
-	}{
-		{"exec", user.Exec != nil},
-		{"auth-provider", user.AuthProvider != nil},
-		{"client-certificate", user.ClientCertificate != ""},
-		{"client-key", user.ClientKey != ""},
-		{"tokenFile", user.TokenFile != ""},
-		{"username or password", user.Username != "" || user.Password != ""},
-		{"impersonation", user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0},
-		{"certificate-authority", cluster.CertificateAuthority != ""},
-		{"insecure-skip-tls-verify", cluster.InsecureSkipTLSVerify},
-		{"proxy-url", cluster.ProxyURL != ""},
-	} {
-		if what.there {
-			return what.name
-		}
-	}
-	return ""
+	config.UserAgent, config.Timeout, config.QPS = "capstan-extension", requestTimeout, -1
+	return config, nil
 }

@@ -43,6 +43,12 @@ func Find(flag string, getenv func(string) string) (Dir, error) {
 	return Dir(abs), nil
 }
 
+// lockName is the name of the file that one process at a time holds.
+const lockName = "lock"
+
+// Lock is the file by which one process at a time works on the home directory.
+func (d Dir) Lock() string { return d.join(lockName) }
+
 // Kubeconfig is the user's kubeconfig for the management plane.
 func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
 
@@ -51,6 +57,12 @@ func (d Dir) Dock() string { return d.join("dock") }
 
 // Plane is the directory of the management plane.
 func (d Dir) Plane() string { return d.join("plane") }
+
+// Encryption is the directory with the key that encrypts the Secrets of the management plane.
+func (d Dir) Encryption() string { return d.join("plane", "encryption") }
+
+// Audit is the audit log of the management plane.
+func (d Dir) Audit() string { return d.join("plane", "audit", "audit.log") }
 
 // Hooks is the file with the lifecycle hook calls.
 func (d Dir) Hooks() string { return d.join("plane", "hooks.jsonl") }

@@ -3,6 +3,8 @@ package inside
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,8 +32,14 @@ func (b balancer) Ensure(ctx context.Context, cluster types.NamespacedName) (hos
 	return made.Address, int32(made.Port), err
 }
 
-// SetBackends replaces the cluster's backends.
+// SetBackends replaces the cluster's backends. Agents say where they are; what is no address of a host is refused: the
+// balancer would lead into the plane.
 func (b balancer) SetBackends(ctx context.Context, cluster types.NamespacedName, backends []string) error {
+	for _, backend := range backends {
+		if host, _, err := net.SplitHostPort(backend); err != nil || !dock.IsHost(host) {
+			return fmt.Errorf("the balancer of cluster %s: %q is not the address of a local host", cluster, backend)
+		}
+	}
 	return b.dock.SetBackends(ctx, local.RelayName(cluster.Namespace, cluster.Name), backends)
 }
 

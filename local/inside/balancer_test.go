@@ -62,6 +62,14 @@ func TestBalancer(t *testing.T) {
 	if !slices.Equal(fake.balancer.Backends, []string{"10.231.1.1:6443"}) {
 		t.Errorf("the backends are %q", fake.balancer.Backends)
 	}
+	for _, foreign := range []string{
+		"10.231.0.1:2379", "127.0.0.1:6443", "8.8.8.8:6443", "10.231.16.1:6443", "[::1]:6443", "x:1", "",
+	} {
+		backends := []string{"10.231.1.1:6443", foreign}
+		if err := b.SetBackends(t.Context(), cluster, backends); err == nil || len(fake.balancer.Backends) != 1 {
+			t.Errorf("the backend %q was taken, the backends are %q", foreign, fake.balancer.Backends)
+		}
+	}
 	fake.balancer.Error = "the port is taken"
 	if _, _, err := b.Ensure(t.Context(), cluster); err == nil || err.Error() != fake.balancer.Error {
 		t.Errorf("a balancer that does not work: %v", err)

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/controllers"
 	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/inventory"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/runtime/record"
 	"github.com/capstan-dev/capstan/templates"
@@ -38,7 +39,7 @@ type Options struct {
 	local.Place
 	// Server is the URL by which the user reaches the API server, from outside of the dock. Required.
 	Server string
-	// Hosts is the number of local hosts in the inventory.
+	// Hosts is the budget: the number of local hosts that namespaces share.
 	Hosts int
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
 	Version string
@@ -124,7 +125,8 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 		Children: func(info plane.Info) []process.Process {
 			return []process.Process{extensionProcess(s.extension, info, "--bundle", s.kube, "--backups", s.home.Backups())}
 		},
-		Seed: s.seed,
+		Seed:    s.seed,
+		Renewed: s.writeKubeconfig,
 	}
 }
 
@@ -135,14 +137,22 @@ func (s *server) seed(info plane.Info) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the extension's configuration: %w", err)
 	}
-	kubeconfig, err := plane.UserKubeconfig(info.Dir, s.Server)
-	if err != nil {
+	if err := s.writeKubeconfig(info); err != nil {
 		return nil, err
 	}
-	if err := atomicfile.Write(s.home.Kubeconfig(), kubeconfig, 0o600); err != nil {
-		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
-	}
 	return [][]byte{templates.Local, config}, nil
+}
+
+// writeKubeconfig writes the user's kubeconfig, which holds a copy of a certificate.
+func (s *server) writeKubeconfig(info plane.Info) error {
+	kubeconfig, err := plane.UserKubeconfig(info.Dir, s.Server)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(s.home.Kubeconfig(), kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
 }
 
 // extensionProcess is our runtime extension, with an identity of its own; it answers to the manager only.
@@ -161,12 +171,24 @@ func extensionProcess(binary string, info plane.Info, more ...string) process.Pr
 
 // addProvider adds our controllers, with the dock as the supplier of hosts and balancers.
 func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock.Client) error {
+	// The controller of hosts must know from the beginning which namespace has which.
+	register, err := inventory.OpenRegister(ctx, mgr.GetClient(), mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	hosts := supplier{docked, s.bin.Bundles}
+	registration, err := newRegistration(mgr, register, hosts, s.Hosts)
+	if err != nil {
+		return err
+	}
 	if err := provider.Setup(ctx, mgr, provider.Options{
-		Balancer:    balancer{docked},
-		Supplier:    supplier{docked, s.bin.Bundles},
-		AgentServer: supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
+		Balancer:        balancer{docked},
+		Supplier:        hosts,
+		SupplyNamespace: register.Namespace,
+		Shortage:        registration.keeper.Shortage,
+		AgentServer:     supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
 	}); err != nil {
 		return err
 	}
-	return mgr.Add(registration{client: mgr.GetClient(), hosts: s.Hosts})
+	return registration.setup(mgr)
 }

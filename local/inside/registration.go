@@ -2,36 +2,79 @@ package inside
 
 import (
 	"context"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
-	"github.com/capstan-dev/capstan/local"
 	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
 // zones are the failure domains that local hosts are spread over.
 var zones = []string{"zone-a", "zone-b", "zone-c"}
 
-// registration brings the inventory to its size, once after the start.
-type registration struct {
-	client client.Client
-	hosts  int
+// lookAgain is when the inventory is looked at again while it is not settled, should no event come.
+const lookAgain = 2 * time.Second
+
+// registration shares the budget of local hosts among the namespaces that ask.
+type registration struct{ keeper *inventory.Keeper }
+
+// newRegistration returns the registration of so many hosts.
+func newRegistration(mgr ctrl.Manager, register *inventory.Register, hosts supplier, budget int) (registration, error) {
+	keeper, err := inventory.New(inventory.Options{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Register: register, Supplier: hosts,
+		Budget: budget, Zones: zones, Clock: clock.RealClock{},
+	})
+	return registration{keeper}, err
 }
 
-// Start registers the hosts. A call that fails must not stop the manager: it is tried again until it succeeds or ctx
-// ends.
-func (r registration) Start(ctx context.Context) error {
-	var pause backoff.Backoff
-	for {
-		err := inventory.Ensure(ctx, r.client, local.Namespace, r.hosts, zones)
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		ctrl.Log.WithName("inventory").Error(err, "The hosts were not registered, trying again")
-		if pause.Wait(ctx) != nil {
-			return nil
-		}
+// setup registers the controller with the manager. Whatever changes what is there, or what is asked for, starts a step;
+// there is one inventory, so all changes ask for the same.
+func (r registration) setup(mgr ctrl.Manager) error {
+	event := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("inventory").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			UsePriorityQueue:        ptr.To(false), // as those of the provider
+			RateLimiter:             pauses(),
+		}).
+		Watches(&infrav1.CapstanHost{}, event).
+		Watches(&infrav1.CapstanMachine{}, event).
+		Watches(&infrav1.CapstanCluster{}, event).
+		Watches(&clusterv1.Cluster{}, event).
+		Watches(&clusterv1.ClusterClass{}, event).
+		Watches(&clusterv1.Machine{}, event).
+		Watches(&clusterv1.MachineDeployment{}, event).
+		Watches(&controlplanev1.KubeadmControlPlane{}, event).
+		Watches(&corev1.Namespace{}, event). // there always is one: this starts the first step
+		Complete(r)
+}
+
+// pauses are those between steps that fail.
+func pauses() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+		backoff.DefaultFirst, backoff.DefaultMax)
+}
+
+// Reconcile takes one step.
+func (r registration) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	settled, err := r.keeper.Keep(ctx)
+	if err != nil || settled {
+		return reconcile.Result{}, err
 	}
+	return reconcile.Result{RequeueAfter: lookAgain}, nil
 }

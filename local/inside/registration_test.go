@@ -7,23 +7,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/local"
+	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// TestRegistration: calls that fail are tried again with growing pauses, until the inventory has its size.
+// TestRegistration: steps that fail are taken again with growing pauses, until the inventory has its size.
 func TestRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
 		failures int
 		within   time.Duration
 		want     int // hosts
 	}{
-		"at once":                      {0, time.Millisecond, 4},
-		"after a failure":              {1, time.Second, 4},
+		"at once":                      {0, 3 * time.Second, 4},
+		"after a failure":              {1, 4 * time.Second, 4},
 		"after many":                   {12, 4 * time.Minute, 4},
 		"the plane stops in the midst": {1000, time.Minute, 0},
 	} {
@@ -31,19 +34,30 @@ func TestRegistration(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), c.within)
 				defer cancel()
-				calls := 0
 				plain := fake.NewClientBuilder().WithScheme(local.NewScheme()).Build()
+				register, err := inventory.OpenRegister(ctx, plain, plain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				calls := 0
 				failing := interceptor.NewClient(plain, interceptor.Funcs{
 					List: func(ctx context.Context, c2 client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-						if calls++; calls <= c.failures {
-							return errors.New("no answer")
+						if _, ofHosts := list.(*infrav1.CapstanHostList); ofHosts {
+							if calls++; calls <= c.failures {
+								return errors.New("no answer")
+							}
 						}
 						return c2.List(ctx, list, opts...)
 					},
 				})
-				if err := (registration{client: failing, hosts: 4}).Start(ctx); err != nil {
-					t.Errorf("an error stops the manager: %v", err)
+				keeper, err := inventory.New(inventory.Options{
+					Client: failing, Reader: plain, Register: register, Supplier: supplier{dock: &fakeHosts{}},
+					Budget: 4, Zones: zones, Clock: clock.RealClock{},
+				})
+				if err != nil {
+					t.Fatal(err)
 				}
+				work(ctx, registration{keeper})
 				list := &infrav1.CapstanHostList{}
 				if err := plain.List(t.Context(), list, client.InNamespace(local.Namespace)); err != nil {
 					t.Fatal(err)
@@ -56,5 +70,27 @@ func TestRegistration(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// work is the queue of a controller without events, until the registration is settled or ctx ends.
+func work(ctx context.Context, r registration) {
+	limiter := pauses()
+	for ctx.Err() == nil {
+		pause := time.Duration(0)
+		result, err := r.Reconcile(ctx, reconcile.Request{})
+		switch {
+		case err != nil:
+			pause = limiter.When(reconcile.Request{})
+		case result.RequeueAfter == 0:
+			return
+		default:
+			limiter.Forget(reconcile.Request{})
+			pause = result.RequeueAfter
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
 }

@@ -56,8 +56,8 @@ type Options struct {
 	// WebhookHost and WebhookPort are where the webhooks are served. Required.
 	WebhookHost string
 	WebhookPort int
-	// WebhookCertificate is what the webhook server shows. Required.
-	WebhookCertificate tls.Certificate
+	// WebhookCertificate returns what the webhook server shows; it is called for each connection. Required.
+	WebhookCertificate func() (*tls.Certificate, error)
 	// MetricsAddress is where metrics are served, as host:port. Empty serves none.
 	MetricsAddress string
 	// Concurrency is how many objects of one kind are reconciled at the same time; default 10.
@@ -222,7 +222,7 @@ func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Option
 			Port: opts.WebhookPort,
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 				c.MinVersion = tls.VersionTLS12
-				c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &opts.WebhookCertificate, nil }
+				c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return opts.WebhookCertificate() }
 			}},
 		}),
 	})

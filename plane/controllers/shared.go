@@ -41,7 +41,7 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	caches := setup.ClusterCacheCacheOptions()
 	caches.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Transform: wakeup.TrimPod}}
 	clusters, err := clustercache.SetupWithManager(ctx, s.Manager, clustercache.Options{
-		SecretClient: s.deps.SecretReader, Cache: caches, Client: connections,
+		SecretClient: kubeconfigs{s.deps.SecretReader}, Cache: caches, Client: connections,
 	}, s.options())
 	if err != nil {
 		return fmt.Errorf("adding the cluster cache: %w", err)

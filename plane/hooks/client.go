@@ -2,7 +2,6 @@ package hooks
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -33,9 +32,8 @@ type ClientOptions struct {
 // NewClient returns the client by which a plane calls runtime extensions. Calls go to the journal. Blocks that begin
 // and end become Events of their Cluster. What an administrator lets through with [Unblock] goes through.
 func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) {
-	certificate, err := tls.X509KeyPair(o.Certificate.Cert, o.Certificate.Key)
-	if err != nil {
-		return nil, fmt.Errorf("reading the runtime client's certificate: %w", err)
+	if _, err := o.Certificate.Current(); err != nil {
+		return nil, fmt.Errorf("making the runtime client: %w", err)
 	}
 	log := ctrl.Log.WithName("hooks")
 	desk := unblock.NewDesk(mgr.GetAPIReader(), mgr.GetClient())
@@ -55,7 +53,7 @@ func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) 
 		Reader:        mgr.GetClient(),
 		MaxRetryAfter: o.MaxRetryAfter,
 		Metrics:       metrics.Registry,
-		Certificate:   func() (*tls.Certificate, error) { return &certificate, nil },
+		Certificate:   o.Certificate.Current,
 		Pass:          desk.Pass,
 		Observer: func(call record.Call) {
 			if err := o.Journal.Append(call); err != nil {

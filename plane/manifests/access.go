@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-dev/capstan/config/extension"
+	"github.com/capstan-dev/capstan/config/rbac"
 )
 
 //go:embed access.yaml
@@ -23,20 +24,45 @@ func Access() ([]Object, error) {
 			documents = append(documents, document)
 		}
 	}
+	documents = append(documents, strings.Split(rbac.People, "\n---\n")...)
 	var objects []Object
 	for _, document := range documents {
-		data, err := yaml.YAMLToJSON([]byte(document))
+		object, err := parse(document, "/apis/rbac.authorization.k8s.io/v1/")
 		if err != nil {
 			return nil, fmt.Errorf("reading the roles: %w", err)
 		}
-		var what head
-		if err := json.Unmarshal(data, &what); err != nil {
-			return nil, fmt.Errorf("reading the roles: %w", err)
-		}
-		objects = append(objects, Object{
-			Kind: what.Kind, Name: what.Metadata.Name, JSON: data,
-			Collection: "/apis/rbac.authorization.k8s.io/v1/" + strings.ToLower(what.Kind) + "s",
-		})
+		objects = append(objects, object)
 	}
 	return objects, nil
+}
+
+//go:embed priority.yaml
+var priority string
+
+// Priority returns what keeps requests of hosts from taking the API server for themselves.
+func Priority() ([]Object, error) {
+	var objects []Object
+	for _, document := range strings.Split(priority, "\n---\n") {
+		object, err := parse(document, "/apis/flowcontrol.apiserver.k8s.io/v1/")
+		if err != nil {
+			return nil, fmt.Errorf("reading the priorities of requests: %w", err)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// parse returns the object in a YAML document; group is the path of its API group.
+func parse(document, group string) (Object, error) {
+	data, err := yaml.YAMLToJSON([]byte(document))
+	if err != nil {
+		return Object{}, err
+	}
+	var what head
+	if err := json.Unmarshal(data, &what); err != nil {
+		return Object{}, err
+	}
+	return Object{
+		Kind: what.Kind, Name: what.Metadata.Name, JSON: data, Collection: group + strings.ToLower(what.Kind) + "s",
+	}, nil
 }

@@ -7,9 +7,11 @@
 package pki
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -26,11 +28,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Lifetimes. Renewal is decided when a certificate is asked for, which is at each start of the plane.
+// Lifetimes. Renewal is decided when a certificate is asked for: at each start of the plane, and again and again while
+// it runs. A leaf is made again when two thirds of its life are over.
 const (
 	AuthorityLifetime = 10 * 365 * 24 * time.Hour
 	LeafLifetime      = 365 * 24 * time.Hour
-	RenewBefore       = 30 * 24 * time.Hour
+	RenewBefore       = LeafLifetime / 3
 	// backdate makes certificates good at once on machines whose clocks differ a little.
 	backdate = time.Hour
 )
@@ -41,6 +44,11 @@ type Folder struct {
 	Path string
 	// Now tells the time; nil means time.Now. For tests.
 	Now func() time.Time
+	// Lifetime is that of new leaves; zero means LeafLifetime. For tests.
+	Lifetime time.Duration
+	// KeepKeys makes a leaf that nears its end again for the key that it has. Processes that run read a certificate and
+	// its key one after the other: so they never see two that do not belong together.
+	KeepKeys bool
 }
 
 // Pair is a certificate with its key.
@@ -52,6 +60,15 @@ type Pair struct {
 
 	parsed *x509.Certificate
 	signer *ecdsa.PrivateKey
+}
+
+// Current returns the certificate that the files hold now: it may have been renewed since.
+func (p Pair) Current() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading a certificate of the plane: %w", err)
+	}
+	return &pair, nil
 }
 
 // Leaf describes a certificate that an authority signs.
@@ -66,6 +83,8 @@ type Leaf struct {
 	Hosts []string
 	// Client makes the leaf good for clients.
 	Client bool
+	// AtLeast is how long the leaf lives although others live shorter.
+	AtLeast time.Duration
 }
 
 // Authority returns the authority called name and makes it when it does not exist. An authority that has ended or cannot be read is an
@@ -93,14 +112,15 @@ func (f Folder) Authority(name string) (Pair, error) {
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
-	return f.sign(name, template, Pair{})
+	return f.sign(name, template, Pair{}, nil)
 }
 
 // Leaf returns the certificate that leaf describes, signed by ca, and makes it when it is missing, near its end or different.
 func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
+	lifetime := max(cmp.Or(f.Lifetime, LeafLifetime), leaf.AtLeast)
 	template := &x509.Certificate{
 		Subject:  pkix.Name{CommonName: leaf.CommonName, Organization: leaf.Groups},
-		NotAfter: f.now().Add(LeafLifetime),
+		NotAfter: f.now().Add(lifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	if leaf.Client {
@@ -116,16 +136,26 @@ func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	if pair, err := f.load(leaf.Name); err == nil && f.good(pair.parsed, template, ca.parsed) {
-		return pair, nil
+	var key *ecdsa.PrivateKey
+	if pair, err := f.load(leaf.Name); err == nil {
+		if f.lasts(pair.parsed, ca.parsed, lifetime/3) && f.good(pair.parsed, template, ca.parsed) {
+			return pair, nil
+		}
+		if f.KeepKeys {
+			key = pair.signer
+		}
 	}
-	return f.sign(leaf.Name, template, ca)
+	return f.sign(leaf.Name, template, ca, key)
 }
 
-// good reports whether a certificate is what template asks for, is signed by ca and lasts long enough.
+// lasts reports whether a certificate is good for some time yet, or cannot last longer, because its authority ends.
+func (f Folder) lasts(have, ca *x509.Certificate, atLeast time.Duration) bool {
+	return f.now().Add(atLeast).Before(have.NotAfter) || !have.NotAfter.Before(ca.NotAfter)
+}
+
+// good reports whether a certificate is what template asks for, and is signed by ca.
 func (f Folder) good(have, want, ca *x509.Certificate) bool {
-	return f.now().Add(RenewBefore).Before(have.NotAfter) &&
-		!f.now().Before(have.NotBefore) &&
+	return !f.now().Before(have.NotBefore) &&
 		have.CheckSignatureFrom(ca) == nil &&
 		have.Subject.CommonName == want.Subject.CommonName &&
 		slices.Equal(have.Subject.Organization, want.Subject.Organization) &&
@@ -134,11 +164,14 @@ func (f Folder) good(have, want, ca *x509.Certificate) bool {
 		slices.Equal(have.ExtKeyUsage, want.ExtKeyUsage)
 }
 
-// sign makes a key and a certificate after template, signed by ca, or by itself when ca is empty, and writes both.
-func (f Folder) sign(name string, template *x509.Certificate, ca Pair) (Pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, fmt.Errorf("making a key: %w", err)
+// sign makes a certificate after template, signed by ca, or by itself when ca is empty, and a key if there is none
+// yet, and writes both.
+func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecdsa.PrivateKey) (Pair, error) {
+	if key == nil {
+		var err error
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return Pair{}, fmt.Errorf("making a key: %w", err)
+		}
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {

@@ -20,10 +20,10 @@ func TestLeafIsMadeAgainOnlyWhenNeeded(t *testing.T) {
 		again  bool
 	}{
 		"nothing changed": {func(*testing.T, *Folder, *Leaf) {}, false},
-		"eleven months later it is still good": {func(_ *testing.T, f *Folder, _ *Leaf) {
+		"less than two thirds of its life are over": {func(_ *testing.T, f *Folder, _ *Leaf) {
 			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore - time.Hour) }
 		}, false},
-		"less than thirty days are left": {func(_ *testing.T, f *Folder, _ *Leaf) {
+		"more than two thirds of its life are over": {func(_ *testing.T, f *Folder, _ *Leaf) {
 			f.Now = func() time.Time { return time.Now().Add(LeafLifetime - RenewBefore + time.Hour) }
 		}, true},
 		"an address was added": {func(_ *testing.T, _ *Folder, l *Leaf) { l.Hosts = append(l.Hosts, "10.231.0.1") }, true},

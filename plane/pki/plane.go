@@ -1,7 +1,10 @@
 package pki
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Identities of the clients of the plane's API server.
@@ -16,6 +19,10 @@ const (
 	// ControllerManagerUser is kube-controller-manager, which Kubernetes knows by this name.
 	ControllerManagerUser = "system:kube-controller-manager"
 )
+
+// controllerManagerLifetime is the shortest life of kube-controller-manager's certificate: it looks every five minutes
+// whether its files have changed.
+const controllerManagerLifetime = 20 * time.Minute
 
 // Plane is everything the management plane needs to prove who it is and to know others.
 type Plane struct {
@@ -63,7 +70,8 @@ func Ensure(folder Folder, hosts []string) (*Plane, error) {
 		{&p.Admin, p.CA, Leaf{Name: "admin", CommonName: AdminUser, Groups: []string{AdminGroup}, Client: true}},
 		{&p.Manager, p.CA, Leaf{Name: "manager", CommonName: ManagerUser, Client: true}},
 		{&p.Extension, p.CA, Leaf{Name: "extension", CommonName: ExtensionUser, Client: true}},
-		{&p.ControllerManager, p.CA, Leaf{Name: "controller-manager", CommonName: ControllerManagerUser, Client: true}},
+		{&p.ControllerManager, p.CA, Leaf{Name: "controller-manager", CommonName: ControllerManagerUser, Client: true,
+			AtLeast: controllerManagerLifetime}},
 		{&p.Etcd, p.EtcdCA, Leaf{Name: "etcd", CommonName: "etcd", Hosts: local, Client: true}},
 		{&p.EtcdClient, p.EtcdCA, Leaf{Name: "etcd-client", CommonName: "kube-apiserver", Client: true}},
 	} {
@@ -73,6 +81,38 @@ func Ensure(folder Folder, hosts []string) (*Plane, error) {
 		}
 	}
 	return p, nil
+}
+
+// Ends returns when the first leaf ends, and when the first authority does.
+func (p *Plane) Ends() (leaf, authority time.Time) {
+	return first(p.APIServer, p.EtcdClient, p.Etcd, p.Webhook, p.ExtensionServer, p.RuntimeClient, p.Admin, p.Manager,
+		p.ControllerManager, p.Extension), first(p.CA, p.EtcdCA, p.ServiceAccounts)
+}
+
+// Renewed returns the names of the leaves that differ from those of an earlier time.
+func (p *Plane) Renewed(before *Plane) []string {
+	var names []string
+	for _, pair := range [][2]Pair{
+		{p.APIServer, before.APIServer}, {p.EtcdClient, before.EtcdClient}, {p.Etcd, before.Etcd}, {p.Webhook, before.Webhook},
+		{p.ExtensionServer, before.ExtensionServer}, {p.RuntimeClient, before.RuntimeClient}, {p.Admin, before.Admin},
+		{p.Manager, before.Manager}, {p.ControllerManager, before.ControllerManager}, {p.Extension, before.Extension},
+	} {
+		if !pair[0].parsed.Equal(pair[1].parsed) {
+			names = append(names, strings.TrimSuffix(filepath.Base(pair[0].CertFile), ".crt"))
+		}
+	}
+	return names
+}
+
+// first returns when the first of some certificates ends.
+func first(pairs ...Pair) time.Time {
+	end := pairs[0].parsed.NotAfter
+	for _, pair := range pairs[1:] {
+		if pair.parsed.NotAfter.Before(end) {
+			end = pair.parsed.NotAfter
+		}
+	}
+	return end
 }
 
 // Load returns the authority and the administrator's certificate of a plane that exists, for making kubeconfigs; it makes nothing.

@@ -29,6 +29,7 @@ const (
 // Names of the phases of a start, in the order in which they end on a cold start. Some overlap.
 const (
 	PhaseKeys              = "keys"               // certificates are there
+	PhaseSecrets           = "secrets"            // all Secrets are encrypted with a new key; most starts do not need this
 	PhaseEtcd              = "etcd"               // etcd answers
 	PhaseAPIServer         = "apiserver"          // the API server answers
 	PhaseCRDs              = "crds"               // all definitions are served
@@ -76,6 +77,14 @@ type State struct {
 	Server string `json:"server,omitempty"`
 	// ClusterAPI is the version of Cluster API.
 	ClusterAPI string `json:"clusterAPI,omitempty"`
+	// SecretsKey is the name of the key that encrypts Secrets in etcd.
+	SecretsKey string `json:"secretsKey,omitempty"`
+	// CertificatesEnd is when the first certificate ends unless it is renewed before, AuthorityEnds when the first
+	// authority does, which nobody renews.
+	CertificatesEnd time.Time `json:"certificatesEnd,omitzero"`
+	AuthorityEnds   time.Time `json:"authorityEnds,omitzero"`
+	// Warnings are what somebody should do something about, by what they are about.
+	Warnings map[string]string `json:"warnings,omitempty"`
 	// Phases are the finished ones, in the order in which they ended.
 	Phases []Phase `json:"phases"`
 	// Components are the processes beside the manager.
@@ -116,6 +125,13 @@ func Begin(dir string) (*Writer, error) {
 	return w, w.write()
 }
 
+// State returns the state as it is now; its slices and maps must not be changed.
+func (w *Writer) State() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
 // Update changes the state by do and writes it.
 func (w *Writer) Update(do func(*State)) error {
 	w.mu.Lock()
@@ -147,6 +163,23 @@ func (w *Writer) Component(name string, change func(*Component)) {
 		}
 		change(&s.Components[i])
 	})
+}
+
+// Warn records what somebody should do something about; an empty text ends it. It writes only what is new.
+func (w *Writer) Warn(about, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state.Warnings[about] == text {
+		return
+	}
+	if w.state.Warnings == nil {
+		w.state.Warnings = map[string]string{}
+	}
+	w.state.Warnings[about] = text
+	if text == "" {
+		delete(w.state.Warnings, about)
+	}
+	_ = w.write() // a full disk must not end the plane
 }
 
 // Ready says that the start is over.

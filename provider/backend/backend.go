@@ -62,8 +62,9 @@ func (k *Keeper) Sync(ctx context.Context, cluster types.NamespacedName, port in
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	hosts := &infrav1.CapstanHostList{}
-	if err := k.Reader.List(ctx, hosts, client.InNamespace(cluster.Namespace)); err != nil {
+	hosts := &infrav1.CapstanHostList{} // only looked at, and not copied
+	err := k.Reader.List(ctx, hosts, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return fmt.Errorf("listing hosts: %w", err)
 	}
 	leaving := map[string]bool{}

@@ -13,13 +13,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/identity"
 )
 
 // Keys of the Secret.
@@ -36,7 +39,7 @@ const (
 const DefaultFormat = "cloud-config"
 
 // ProviderIDAnnotation tells which claim the data in a host's Secret is for.
-const ProviderIDAnnotation = "infrastructure.capstan.dev/provider-id"
+const ProviderIDAnnotation = identity.ProviderIDAnnotation
 
 // Data is bootstrap data as the bootstrap provider made it. It holds secrets: it goes into no message.
 type Data struct {
@@ -46,12 +49,19 @@ type Data struct {
 	Format []byte
 }
 
-// Read returns the bootstrap data in the Secret that Machine.spec.bootstrap.dataSecretName names (IM-48). The error is NotFound if there is
-// no such Secret.
-func Read(ctx context.Context, reader client.Reader, secret types.NamespacedName) (*Data, error) {
+// Read returns the bootstrap data of a Machine, which is in the Secret that spec.bootstrap.dataSecretName names (IM-48).
+// The error is NotFound if there is no such Secret, and a RefusedError if it is not proved to be this Machine's data.
+func Read(ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine) (*Data, error) {
+	secret := types.NamespacedName{Namespace: m.Namespace, Name: *m.Spec.Bootstrap.DataSecretName}
+	if err := refuseName(secret.Name); err != nil {
+		return nil, err
+	}
 	s := &corev1.Secret{}
 	if err := reader.Get(ctx, secret, s); err != nil {
 		return nil, fmt.Errorf("reading the bootstrap data in Secret %s: %w", secret, err)
+	}
+	if err := checkOrigin(ctx, reader, mapper, m, s); err != nil {
+		return nil, err
 	}
 	if len(s.Data[ValueKey]) == 0 {
 		return nil, fmt.Errorf("secret %s has no bootstrap data under key %q: check the bootstrap provider", secret, ValueKey)
@@ -63,7 +73,8 @@ func Read(ctx context.Context, reader client.Reader, secret types.NamespacedName
 	return data, nil
 }
 
-// Delivered reports whether the host's Secret holds the data of its claim.
+// Delivered reports whether the host's Secret holds the data of its claim. The error is an identity.TakenError if the
+// Secret of that name is not the host's.
 func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanHost) (bool, error) {
 	secret := &corev1.Secret{}
 	if err := reader.Get(ctx, key(host), secret); err != nil {
@@ -72,10 +83,14 @@ func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanH
 		}
 		return false, wrap(err, "reading", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: key(host).Name}})
 	}
+	if !identity.Owns(host, secret) {
+		return false, taken(host)
+	}
 	return secret.Annotations[ProviderIDAnnotation] == host.Spec.Claim.ProviderID, nil
 }
 
-// Deliver puts the data for the host's claim into the host's Secret, in place of what an earlier claim may have left there.
+// Deliver puts the data for the host's claim into the host's Secret, in place of what an earlier claim may have left
+// there. A Secret of that name that is not the host's stays as it is: the error is an identity.TakenError then.
 func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, data *Data) error {
 	want, err := secretFor(host, data)
 	if err != nil {
@@ -88,6 +103,9 @@ func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, ho
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(want), has); err != nil {
 		return wrap(err, "reading", want)
 	}
+	if !identity.Owns(host, has) {
+		return taken(host)
+	}
 	if has.Annotations[ProviderIDAnnotation] == want.Annotations[ProviderIDAnnotation] && maps.EqualFunc(has.Data, want.Data, slices.Equal) {
 		return nil
 	}
@@ -95,8 +113,8 @@ func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, ho
 	return wrap(writer.Update(ctx, has), "replacing", has)
 }
 
-// Remove deletes the data of one claim from the host, if it is there. Data of another claim stays: the caller's view of the host may be
-// old.
+// Remove deletes the data of one claim from the host, if it is there. Data of another claim stays: the caller's view of
+// the host may be old. So does a Secret that is not the host's.
 func Remove(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, providerID string) error {
 	secret := &corev1.Secret{}
 	if err := reader.Get(ctx, key(host), secret); err != nil {
@@ -105,7 +123,7 @@ func Remove(ctx context.Context, reader client.Reader, writer client.Writer, hos
 		}
 		return fmt.Errorf("reading Secret %s: %w", key(host), err)
 	}
-	if secret.Annotations[ProviderIDAnnotation] != providerID {
+	if secret.Annotations[ProviderIDAnnotation] != providerID || !identity.Owns(host, secret) {
 		return nil
 	}
 	err := writer.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
@@ -122,9 +140,12 @@ func secretFor(host *infrav1.CapstanHost, data *Data) (*corev1.Secret, error) {
 			Namespace:   host.Namespace,
 			Name:        key(host).Name,
 			Annotations: map[string]string{ProviderIDAnnotation: host.Spec.Claim.ProviderID},
-			Labels:      map[string]string{clusterv1.ClusterNameLabel: host.Spec.Claim.Cluster},
+			Labels: map[string]string{
+				clusterv1.ClusterNameLabel: host.Spec.Claim.Cluster, identity.Label: host.Name,
+			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: infrav1.GroupVersion.String(), Kind: "CapstanHost", Name: host.Name, UID: host.UID,
+				Controller: ptr.To(true), // no bootstrap provider adopts what has a controller
 			}},
 		},
 		Type: clusterv1.ClusterSecretType,
@@ -134,6 +155,10 @@ func secretFor(host *infrav1.CapstanHost, data *Data) (*corev1.Secret, error) {
 
 func key(host *infrav1.CapstanHost) types.NamespacedName {
 	return types.NamespacedName{Namespace: host.Namespace, Name: host.Name + infrav1.BootstrapSecretSuffix}
+}
+
+func taken(host *infrav1.CapstanHost) error {
+	return &identity.TakenError{Host: host.Name, Kind: "Secret", Namespace: host.Namespace, Name: key(host).Name}
 }
 
 func wrap(err error, doing string, secret *corev1.Secret) error {

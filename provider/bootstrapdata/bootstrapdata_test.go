@@ -35,7 +35,9 @@ func host(providerID string) *infrav1.CapstanHost {
 
 func TestRead(t *testing.T) {
 	secret := func(data map[string][]byte) client.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data"}, Data: data}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "data", Labels: map[string]string{infrav1.BootstrapDataLabel: ""},
+		}, Data: data}
 	}
 	for name, c := range map[string]struct {
 		objects []client.Object
@@ -48,7 +50,8 @@ func TestRead(t *testing.T) {
 		"no secret is an error that is not found": {fails: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data, err := Read(t.Context(), api(t, c.objects...), types.NamespacedName{Namespace: "default", Name: "data"})
+			reader := api(t, c.objects...)
+			data, err := Read(t.Context(), reader, reader.RESTMapper(), machine("data"))
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) || apierrors.IsNotFound(err) != (len(c.objects) == 0) {
 					t.Errorf("error %v, want one with %q", err, c.fails)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -42,7 +43,7 @@ func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *cl
 func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
 	c := host.Spec.Claim
 	return infrav1.InstanceData{
-		InstanceID:    c.ProviderID[len("capstan://"):],
+		InstanceID:    strings.TrimPrefix(c.ProviderID, "capstan://"),
 		LocalHostname: c.Hostname,
 		ProviderID:    c.ProviderID,
 		Host:          host.Name,
@@ -50,14 +51,13 @@ func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
 	}
 }
 
-// Held returns the hosts that a machine holds, the one to keep first. There is more than one only if two controllers ran at
-// once. A claim belongs to the machine by its uid, or by the provider id once the machine has one: a machine that was moved to
-// another management cluster has a new uid, but keeps its spec (IM-63).
-func Held(hosts []infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
+// Held returns the hosts that a machine holds, the one to keep first. There is more than one only if two controllers
+// ran at once.
+func Held(hosts []*infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
 	var held []*infrav1.CapstanHost
-	for i := range hosts {
-		if Holds(&hosts[i], capstan) {
-			held = append(held, &hosts[i])
+	for _, host := range hosts {
+		if Holds(host, capstan) {
+			held = append(held, host)
 		}
 	}
 	slices.SortFunc(held, func(a, b *infrav1.CapstanHost) int {
@@ -71,11 +71,29 @@ func Held(hosts []infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infra
 	return held
 }
 
-// Holds reports whether the host's claim is the machine's.
+// Holds reports whether the host's claim is the machine's. It is by the machine's uid. A machine that was moved to
+// another management cluster has a new uid, but keeps namespace, name and spec (IM-63): its claim has all of these.
+// A providerID alone proves nothing: anybody who may create a CapstanMachine could write one into it.
 func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
 	c := host.Spec.Claim
-	return c != nil && (c.MachineUID == string(capstan.UID) ||
-		capstan.Spec.ProviderID != "" && c.ProviderID == capstan.Spec.ProviderID)
+	switch {
+	case c == nil || host.Namespace != capstan.Namespace:
+		return false
+	case c.MachineUID == string(capstan.UID):
+		return true
+	default:
+		return c.Machine == capstan.Name && c.ProviderID != "" && c.ProviderID == capstan.Spec.ProviderID
+	}
+}
+
+// HostOf returns the name of the host that an instance of a namespace is on, by its provider id; empty: it names none.
+func HostOf(providerID, namespace string) string {
+	rest, ours := strings.CutPrefix(providerID, "capstan://"+namespace+"/")
+	host, _, whole := strings.Cut(rest, "/")
+	if !ours || !whole {
+		return ""
+	}
+	return host
 }
 
 // Bootstrap returns what the agent reported about the bootstrap data of the host's claim, or nil: nothing yet. Reports about

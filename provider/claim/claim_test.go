@@ -58,9 +58,29 @@ func TestHeld(t *testing.T) {
 		"a claim by uid": {
 			hosts: []infrav1.CapstanHost{host("a", nil), host("b", byUID("p", false, false))}, want: []string{"b"},
 		},
-		"a claim by provider id after a move, IM-63": {
-			hosts:      []infrav1.CapstanHost{host("a", &infrav1.HostClaim{MachineUID: "before the move", ProviderID: "p"})},
+		"a claim by name and provider id after a move, IM-63": {
+			hosts: []infrav1.CapstanHost{
+				host("a", &infrav1.HostClaim{Machine: "w1", MachineUID: "before the move", ProviderID: "p"}),
+			},
 			providerID: "p", want: []string{"a"},
+		},
+		"the provider id of another machine proves nothing": {
+			hosts: []infrav1.CapstanHost{
+				host("a", &infrav1.HostClaim{Machine: "w2", MachineUID: "you", ProviderID: "p"}),
+			},
+			providerID: "p",
+		},
+		"nor does the name of another one": {
+			hosts: []infrav1.CapstanHost{
+				host("a", &infrav1.HostClaim{Machine: "w1", MachineUID: "you", ProviderID: "q"}),
+			},
+			providerID: "p",
+		},
+		"nor the name of a machine without provider id": {
+			hosts: []infrav1.CapstanHost{host("a", &infrav1.HostClaim{Machine: "w1", MachineUID: "you"})},
+		},
+		"a claim of another namespace": {
+			hosts: []infrav1.CapstanHost{*inNamespace("other", host("a", byUID("p", true, false)))}, providerID: "p",
 		},
 		"the host that the machine says comes first": {
 			hosts:      []infrav1.CapstanHost{host("a", byUID("q", true, false)), host("b", byUID("p", false, false))},
@@ -74,15 +94,41 @@ func TestHeld(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			capstan := &infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Spec: infrav1.CapstanMachineSpec{ProviderID: c.providerID}}
+			capstan := &infrav1.CapstanMachine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1", UID: "me"},
+				Spec:       infrav1.CapstanMachineSpec{ProviderID: c.providerID},
+			}
+			var all []*infrav1.CapstanHost
+			for i := range c.hosts {
+				all = append(all, &c.hosts[i])
+			}
 			var got []string
-			for _, h := range Held(c.hosts, capstan) {
+			for _, h := range Held(all, capstan) {
 				got = append(got, h.Name)
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("held %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func inNamespace(name string, h infrav1.CapstanHost) *infrav1.CapstanHost {
+	h.Namespace = name
+	return &h
+}
+
+func TestHostOf(t *testing.T) {
+	for id, want := range map[string]string{
+		"capstan://default/host-01/01234567": "host-01",
+		"capstan://other/host-01/01234567":   "",
+		"capstan://default/host-01":          "",
+		"aws:///zone/instance":               "",
+		"":                                   "",
+	} {
+		if got := HostOf(id, "default"); got != want {
+			t.Errorf("%q is on host %q, want %q", id, got, want)
+		}
 	}
 }
 

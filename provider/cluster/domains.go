@@ -46,7 +46,8 @@ func planDomains(hosts []infrav1.CapstanHost) []clusterv1.FailureDomain {
 // domainsOf returns the failure domains of the inventory of a namespace.
 func (r *Reconciler) domainsOf(ctx context.Context, namespace string) ([]clusterv1.FailureDomain, error) {
 	hosts := &infrav1.CapstanHostList{}
-	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace)); err != nil {
+	// Every change of a host asks for this: the hosts are only looked at, and not copied.
+	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing hosts: %w", err)
 	}
 	return planDomains(slices.DeleteFunc(hosts.Items, func(h infrav1.CapstanHost) bool { return !r.Filter.Matches(&h) })), nil

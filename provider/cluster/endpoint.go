@@ -3,7 +3,10 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -17,6 +20,12 @@ import (
 // the Cluster (IC-18).
 func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error) {
 	if !local(s.capstan) {
+		for _, e := range []clusterv1.APIEndpoint{s.capstan.Spec.ControlPlaneEndpoint, s.cluster.Spec.ControlPlaneEndpoint} {
+			if problem := hostProblem(e.Host); problem != "" {
+				s.obstacle = &step.Obstacle{Reason: infrav1.EndpointFailedReason, Message: problem}
+				return step.Stop(), nil
+			}
+		}
 		if s.capstan.Spec.ControlPlaneEndpoint.IsValid() || s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 			return step.Next(), nil
 		}
@@ -45,6 +54,26 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 	before := s.capstan.DeepCopy()
 	s.capstan.Spec.ControlPlaneEndpoint = want
 	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Unlocked)
+}
+
+// hostProblem says what is wrong with the host of an endpoint, or nothing. Machines and this controller connect to it,
+// so what leads each of them to itself, or everybody at once, is no endpoint. Pure.
+func hostProblem(host string) string {
+	if host == "" {
+		return ""
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		if !a.Unmap().IsGlobalUnicast() || a.Zone() != "" {
+			return fmt.Sprintf("the control plane endpoint %s is not an address that other computers can use: recreate the "+
+				"cluster with that of its load balancer", host)
+		}
+		return ""
+	}
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(host))) > 0 || strings.EqualFold(host, "localhost") {
+		return fmt.Sprintf("the control plane endpoint %.100q is neither an IP address nor the name of a computer: "+
+			"recreate the cluster with that of its load balancer", host)
+	}
+	return ""
 }
 
 // backends makes the balancer's backends follow the control plane machines (IM-51, IM-58).

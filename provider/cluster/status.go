@@ -36,6 +36,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 	default:
 		setStatus(s)
 	}
+	patch.MakeRoom(s.capstan, infrav1.ReadyCondition, infrav1.EndpointReadyCondition, infrav1.ReconciledCondition,
+		infrav1.PausedCondition)
 	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}

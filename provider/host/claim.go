@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
@@ -37,18 +38,20 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err
 		}
-		if err := r.revoke(ctx, s.host); err != nil { // what ran on the host may have kept the token
+		// What ran on the host may have kept the token.
+		if err := epoch.End(ctx, r.Reader, r.Client, s.host, s.host.Spec.Epoch); err != nil {
 			return step.Answer{}, err
 		}
 	}
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil
+	s.host.Spec.Epoch++
 	handover.Mark(s.host)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
 	r.Recorder.Eventf(s.host, nil, "Normal", "Returned", "ClearClaim", "clean after machine %s, free again", c.Machine)
-	return step.Next(), nil
+	return r.epoch(ctx, s) // at once: the agent of an owned host asks for a token of the new epoch now
 }
 
 // handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim
@@ -62,19 +65,19 @@ func (r *Reconciler) handover(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// claimant finds out whether the machine that claims the host exists. A claim without machine is not released by us:
-// the machine may be on its way here, when objects move from another management cluster, and cleaning can't be undone.
+// claimant finds out whether the machine that claims the host exists; another one of its name is not that. A claim
+// without machine is not released by us: the machine may be on its way here, when objects move from another management
+// cluster, and cleaning can't be undone.
 func (r *Reconciler) claimant(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || c.Released {
 		return step.Next(), nil
 	}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}, &infrav1.CapstanMachine{})
-	switch {
-	case apierrors.IsNotFound(err):
-		s.orphaned = true
-	case err != nil:
+	machine := &infrav1.CapstanMachine{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}, machine)
+	if client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, fmt.Errorf("reading CapstanMachine %s: %w", c.Machine, err)
 	}
+	s.orphaned = err != nil || !claim.Holds(s.host, machine)
 	return step.Next(), nil
 }

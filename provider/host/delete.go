@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -33,18 +34,21 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) 
 	if s.host.DeletionTimestamp.IsZero() || s.host.Spec.Claim != nil && !claim.Abandoned(s.host) {
 		return step.Next(), nil
 	}
-	if err := r.removeIdentity(ctx, s.host); err != nil {
+	if err := identity.Remove(ctx, r.Reader, r.Client, s.host); err != nil {
 		return step.Answer{}, err
 	}
+	if err := r.endEpochs(ctx, s.host); err != nil {
+		return step.Answer{}, err
+	}
+	r.forgetIdentity(s.host)
 	before := s.host.DeepCopy()
 	controllerutil.RemoveFinalizer(s.host, infrav1.HostFinalizer)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, err
 	}
 	s.gone = true
+	// That it is off is known until the object is seen to be gone: a pass over an old copy must not destroy it again, for
+	// its number may have a host in another namespace by then.
 	r.beats.forget(client.ObjectKeyFromObject(s.host))
-	r.mu.Lock()
-	delete(r.powered, s.host.UID)
-	r.mu.Unlock()
 	return step.Stop(), nil
 }

@@ -2,13 +2,13 @@ package host
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
+	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -16,83 +16,124 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A supplied host gets it
-// when it is claimed: before, it has no agent. It is applied once by each process, and again when a token can't be had; after a release only
-// the account is made again, for only that was deleted.
+// takenPause is how long the controller waits before it looks again whether a name that a host needs is free.
+const takenPause = 15 * time.Second
+
+// identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A
+// supplied host gets it when it is claimed: before, it has no agent. It is applied once by each process, and again when
+// a token can't be had. A host whose objects can't be made, because others have their names, gets none of them and is not
+// ready. A Lease that got lost is made again.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
-	c := s.host.Spec.Claim
-	if s.host.Spec.Supplier != "" && (c == nil || c.Released) || s.host.Spec.Supplier == "" && !s.host.DeletionTimestamp.IsZero() {
+	if !needsIdentity(s.host) {
 		return step.Next(), nil
 	}
-	r.mu.Lock()
-	has := r.identities[s.host.UID]
-	r.mu.Unlock()
-	objects := identity.Objects(s.host)
-	switch has {
-	case wholeIdentity:
+	key := client.ObjectKeyFromObject(s.host)
+	lost, objects := r.takeLostLease(key), identity.Objects(s.host)
+	if r.identityOf(s.host).applied {
+		objects = leaseAmong(objects, lost)
+	}
+	if len(objects) == 0 {
 		return step.Next(), nil
-	case allButAccount:
-		objects = objects[:1]
 	}
-	for _, object := range objects {
-		if err := r.Client.Apply(ctx, object, identity.FieldOwner, client.ForceOwnership); err != nil {
-			return step.Answer{}, err
-		}
+	err := identity.Ensure(ctx, r.Reader, r.Client, s.host, objects)
+	if err != nil && lost {
+		r.noteLease(key)
 	}
-	r.noteIdentity(s.host, wholeIdentity)
+	if s.takes(err) {
+		return step.Next(), nil
+	}
+	if err != nil {
+		return step.Answer{}, err
+	}
+	r.noteIdentity(s.host, func(known *identityState) { known.applied = true })
 	return step.Next(), nil
 }
 
-// extent is how much of a host's identity this process knows to be there.
-type extent int
-
-const (
-	unknownIdentity extent = iota
-	allButAccount
-	wholeIdentity
-)
-
-func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, has extent) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if has == unknownIdentity {
-		delete(r.identities, host.UID)
-		return
-	}
-	r.identities[host.UID] = has
+// leaseAmong returns the Lease among the objects of an identity, if it was lost: the others are there.
+func leaseAmong(all []runtime.ApplyConfiguration, lost bool) []runtime.ApplyConfiguration {
+	return slices.DeleteFunc(all, func(object runtime.ApplyConfiguration) bool {
+		_, isLease := object.(*coordinationv1ac.LeaseApplyConfiguration)
+		return !isLease || !lost
+	})
 }
 
-// revoke makes the agent's tokens invalid: those of an account that was deleted stay so when it is made again. The API server may
-// remember a token that it has just seen for 10 s.
-func (r *Reconciler) revoke(ctx context.Context, host *infrav1.CapstanHost) error {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
-	if err := r.Client.Delete(ctx, account); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting ServiceAccount %s: %w", account.Name, err)
-	}
+// noteLease notes that the Lease of a host is to be made again.
+func (r *Reconciler) noteLease(host types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.identities[host.UID] == wholeIdentity {
-		r.identities[host.UID] = allButAccount
-	}
-	return nil
+	r.lostLeases[host] = true
 }
 
-// removeIdentity makes the agent's tokens invalid at once: the account goes first.
-func (r *Reconciler) removeIdentity(ctx context.Context, host *infrav1.CapstanHost) error {
-	account := metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}
-	var errs []error
-	for _, object := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: account},
-		&rbacv1.RoleBinding{ObjectMeta: account},
-		&rbacv1.Role{ObjectMeta: account},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.BootstrapSecretSuffix}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}},
-	} {
-		if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err))
-		}
+// takeLostLease reports whether the Lease of a host was noted as lost, and forgets that before it is made: it may get
+// lost again.
+func (r *Reconciler) takeLostLease(host types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := r.lostLeases[host]
+	delete(r.lostLeases, host)
+	return lost
+}
+
+// forgetLease drops what noteLease has noted: there is no such host.
+func (r *Reconciler) forgetLease(host types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.lostLeases, host)
+}
+
+// intact reports whether a Lease is known to be that of a host, and is deleted with it and not before.
+func intact(lease client.Object) bool {
+	host, ours := hostOf(lease)
+	return ours && slices.ContainsFunc(lease.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+		return owner.APIVersion == infrav1.GroupVersion.String() && owner.Kind == "CapstanHost" && owner.Name == host.Name
+	})
+}
+
+// takes reports whether an error says that somebody else has a name that the host needs, and notes that if it does.
+func (s *scope) takes(err error) bool {
+	taken := identity.Taken(err)
+	if taken == nil {
+		return false
 	}
-	r.noteIdentity(host, unknownIdentity)
-	return errors.Join(errs...)
+	s.taken = true
+	s.obstacle = &step.Obstacle{Reason: infrav1.NameTakenReason, Message: taken.Error()}
+	return true
+}
+
+// needsIdentity reports whether the host has an agent, or will have one in a moment.
+func needsIdentity(host *infrav1.CapstanHost) bool {
+	c := host.Spec.Claim
+	if host.Spec.Supplier != "" {
+		return c != nil && !c.Released
+	}
+	return host.DeletionTimestamp.IsZero()
+}
+
+// identityState is what this process knows to be true of a host's identity. The zero value: nothing.
+type identityState struct {
+	// applied: account, role, binding and Lease are there.
+	applied bool
+	// begun and ended: the Secret of begunEpoch is there, and those of all epochs before endedEpoch are not.
+	begun, ended           bool
+	begunEpoch, endedEpoch int64
+}
+
+func (r *Reconciler) identityOf(host *infrav1.CapstanHost) identityState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.identities[host.UID]
+}
+
+func (r *Reconciler) noteIdentity(host *infrav1.CapstanHost, change func(*identityState)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.identities[host.UID]
+	change(&known)
+	r.identities[host.UID] = known
+}
+
+func (r *Reconciler) forgetIdentity(host *infrav1.CapstanHost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.identities, host.UID)
 }

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
@@ -36,6 +37,8 @@ type power struct {
 	providerID string
 	// at is when.
 	at time.Time
+	// host is the name of the CapstanHost.
+	host types.NamespacedName
 }
 
 // power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host that has
@@ -51,6 +54,7 @@ func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	}
 	last := r.lastPower(s.host)
 	switch {
+	case s.taken: // it has no identity; s.obstacle says why
 	case c == nil && !last.off:
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err
@@ -89,12 +93,10 @@ func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
 // token asks for a token of the host's account.
 func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
-	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second))},
-	}
+	request := epoch.TokenRequest(host, tokenLifetime)
 	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.noteIdentity(host, unknownIdentity) // somebody deleted the account: the next pass makes it again
+			r.forgetIdentity(host) // somebody deleted the account or the Secret: the next pass makes it again
 		}
 		return "", fmt.Errorf("requesting a token for ServiceAccount %s: %w", account.Name, err)
 	}
@@ -142,13 +144,25 @@ func (r *Reconciler) lastPower(host *infrav1.CapstanHost) power {
 func (r *Reconciler) setPower(host *infrav1.CapstanHost, p power) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	p.host = client.ObjectKeyFromObject(host)
 	r.powered[host.UID] = p
+}
+
+// forgetPower forgets what was done with a host that doesn't exist any more.
+func (r *Reconciler) forgetPower(host types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.powered, func(_ types.UID, p power) bool { return p.host == host })
 }
 
 func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *step.Obstacle {
 	if r.Supplier != nil {
+		where := "none"
+		if namespace := r.SupplyNamespace(host.Name); namespace != "" {
+			where = "it in namespace " + namespace + " only"
+		}
 		return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
-			"supplier %s makes hosts in namespace %s only: delete this CapstanHost", host.Spec.Supplier, r.SupplyNamespace)}
+			"supplier %s makes %s: delete this CapstanHost", host.Spec.Supplier, where)}
 	}
 	return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
 		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost", host.Spec.Supplier)}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -28,8 +29,10 @@ type Reconciler struct {
 	failures failure.Streaks
 
 	mu sync.Mutex
-	// identities holds how much of each host's identity was applied by this process, by uid of the host.
-	identities map[types.UID]extent
+	// identities holds what this process knows of each host's identity, by uid of the host.
+	identities map[types.UID]identityState
+	// lostLeases are the hosts whose Lease is to be made again.
+	lostLeases map[types.NamespacedName]bool
 	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out, or done again.
 	powered map[types.UID]power
 }
@@ -38,7 +41,7 @@ type Reconciler struct {
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads Secrets from the API server.
+	// Reader reads the objects of hosts from the API server, without a cache.
 	Reader client.Reader
 	// Recorder records events of CapstanHosts.
 	Recorder events.EventRecorder
@@ -50,8 +53,8 @@ type Options struct {
 	Filter watchfilter.Filter
 	// Supplier makes the hosts that have spec.supplier. Nil: there are none here.
 	Supplier supply.Supplier
-	// SupplyNamespace is the only namespace with supplied hosts: a Supplier knows hosts by name alone.
-	SupplyNamespace string
+	// SupplyNamespace says in which namespace a supplied host is.
+	SupplyNamespace supply.NamespaceOf
 	// Agents is where the agents of supplied hosts reach the API server.
 	Agents supply.AgentServer
 }
@@ -61,7 +64,8 @@ func New(options Options) *Reconciler {
 	return &Reconciler{
 		Options:    options,
 		beats:      newHeartbeats(options.Clock, options.HeartbeatTimeout),
-		identities: map[types.UID]extent{},
+		identities: map[types.UID]identityState{},
+		lostLeases: map[types.NamespacedName]bool{},
 		powered:    map[types.UID]power{},
 	}
 }
@@ -78,6 +82,8 @@ type scope struct {
 	again time.Duration
 	// obstacle says why a supplied host can't be powered on or destroyed; it goes into condition Ready.
 	obstacle *step.Obstacle
+	// taken is true if others have names that the host needs; set by identity.
+	taken bool
 	// orphaned is true if the machine that claims the host doesn't exist.
 	orphaned bool
 	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
@@ -90,11 +96,12 @@ type scope struct {
 // here that the controller itself does not use.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=create;patch;delete
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -103,6 +110,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	h := &infrav1.CapstanHost{}
 	if err := r.Client.Get(ctx, request.NamespacedName, h); err != nil {
 		r.failures.Forget(request.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			r.forgetPower(request.NamespacedName)
+			r.forgetLease(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.Filter.Matches(h) {
@@ -114,6 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "pause", Run: r.pause},
 		{Name: "finalizer", Run: r.finalizer},
 		{Name: "identity", Run: r.identity},
+		{Name: "epoch", Run: r.epoch},
 		{Name: "handover", Run: r.handover},
 		{Name: "heartbeat", Run: r.heartbeat},
 		{Name: "end the claim", Run: r.endClaim},
@@ -122,10 +134,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "delete", Run: r.delete},
 	})
 	statusErr := r.writeStatus(ctx, s, err)
+	if s.taken {
+		result = step.Sooner(result, takenPause)
+	}
 	return step.Finish(step.Sooner(result, s.again), err, statusErr)
 }
 
 // supplies reports whether our supplier makes the host.
 func (r *Reconciler) supplies(host *infrav1.CapstanHost) bool {
-	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace
+	return host.Spec.Supplier != "" && r.Supplier != nil && host.Namespace == r.SupplyNamespace(host.Name)
 }

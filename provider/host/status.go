@@ -55,6 +55,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 		failure.Set(s.host, nil)
 		setStatus(s.host, r.facts(s))
 	}
+	patch.MakeRoom(s.host, infrav1.ReadyCondition, infrav1.HostOnlineCondition, infrav1.CleanCondition,
+		infrav1.ReconciledCondition, infrav1.PausedCondition)
 	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -173,6 +175,7 @@ func judgeReady(host *infrav1.CapstanHost, off bool, online, clean metav1.Condit
 func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition) (infrav1.HostPhase, metav1.Condition) {
 	c, report := host.Spec.Claim, claim.Bootstrap(host)
 	offline := online.Reason == infrav1.HostOfflineReason
+	fenced := judgeEpoch(host)
 	isReady := func(reason, message string) metav1.Condition { return yes(infrav1.ReadyCondition, reason, message) }
 	notReady := func(reason, message string) metav1.Condition { return no(infrav1.ReadyCondition, reason, message) }
 	switch {
@@ -184,6 +187,8 @@ func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition
 		return infrav1.HostCleaning, notReady(clean.Reason, clean.Message)
 	case offline:
 		return infrav1.HostOffline, notReady(online.Reason, online.Message)
+	case c == nil && online.Status == metav1.ConditionTrue && fenced != nil:
+		return infrav1.HostEnrolling, *fenced
 	case c == nil && online.Status == metav1.ConditionTrue:
 		return infrav1.HostAvailable, isReady(infrav1.ReadyReason, "")
 	case c == nil:
@@ -191,7 +196,8 @@ func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition
 	case report == nil:
 		return infrav1.HostClaimed, notReady(infrav1.HostStartingReason, fmt.Sprintf("claimed by machine %s, whose bootstrap hasn't started", c.Machine))
 	case report.Phase == infrav1.BootstrapSucceeded:
-		return infrav1.HostInUse, isReady(infrav1.InUseReason, fmt.Sprintf("in use by machine %s", c.Machine))
+		message := fmt.Sprintf("in use by machine %s", c.Machine) + inUseAdvice(host)
+		return infrav1.HostInUse, isReady(infrav1.InUseReason, message)
 	case report.Phase == infrav1.BootstrapFailed:
 		return infrav1.HostBootstrapping, notReady(infrav1.BootstrapFailedReason, fmt.Sprintf("the bootstrap of machine %s failed", c.Machine))
 	default:

@@ -22,6 +22,7 @@ func TestSetStatus(t *testing.T) {
 		}
 		return c
 	}
+	inEpoch := func(n int64) *infrav1.AgentReport { return &infrav1.AgentReport{Epoch: &n} }
 	released := func(c *infrav1.HostClaim) { c.Released = true }
 	bootstrap := func(phase infrav1.BootstrapPhase) *infrav1.AgentReport {
 		return &infrav1.AgentReport{Bootstrap: &infrav1.BootstrapReport{ProviderID: "p", Phase: phase}}
@@ -36,6 +37,7 @@ func TestSetStatus(t *testing.T) {
 		agent    *infrav1.AgentReport
 		before   string // reason of HostOnline
 		deleting bool
+		epoch    int64
 		facts    facts
 
 		phase                infrav1.HostPhase
@@ -63,14 +65,36 @@ func TestSetStatus(t *testing.T) {
 			phase: infrav1.HostEnrolling, ready: "False HostStarting", online: "False HostStarting", clean: "True Clean",
 		},
 		"an owned host that beats": {
-			facts: facts{live: alive}, phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
+			agent: inEpoch(0), facts: facts{live: alive},
+			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
+		},
+		"an owned host that beats and has not reported": {
+			facts: facts{live: alive}, phase: infrav1.HostEnrolling,
+			ready: "False HostStarting", online: "True HostOnline", clean: "True Clean",
+		},
+		"an agent that does not know epochs": {
+			agent: &infrav1.AgentReport{}, facts: facts{live: alive}, message: "update capstan-agent",
+			phase: infrav1.HostEnrolling, ready: "False AgentOutdated", online: "True HostOnline", clean: "True Clean",
+		},
+		"an agent with a token of an earlier epoch": {
+			epoch: 3, agent: inEpoch(2), facts: facts{live: alive}, message: "of epoch 2 and not of 3",
+			phase: infrav1.HostEnrolling, ready: "False TokenOutdated", online: "True HostOnline", clean: "True Clean",
+		},
+		"an agent that says to be in an epoch to come": {
+			epoch: 3, agent: inEpoch(4), facts: facts{live: alive},
+			phase: infrav1.HostEnrolling, ready: "False TokenOutdated", online: "True HostOnline", clean: "True Clean",
+		},
+		"an agent with a token of the present epoch": {
+			epoch: 3, agent: inEpoch(3), facts: facts{live: alive},
+			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
 		},
 		"an owned host that is silent": {
 			facts: facts{live: silent}, phase: infrav1.HostOffline, ready: "False HostOffline", online: "False HostOffline", clean: "True Clean",
 			message: "check the host",
 		},
 		"what was known before the controller started holds: online": {
-			before: infrav1.HostOnlineReason, phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
+			agent: inEpoch(0), before: infrav1.HostOnlineReason,
+			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
 		},
 		"what was known before the controller started holds: offline": {
 			before: infrav1.HostOfflineReason, phase: infrav1.HostOffline, ready: "False HostOffline", online: "False HostOffline", clean: "True Clean",
@@ -94,6 +118,11 @@ func TestSetStatus(t *testing.T) {
 		"in use": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
 			phase: infrav1.HostInUse, ready: "True InUse", online: "True HostOnline", clean: "False InUse", message: "machine m",
+		},
+		"in use with an agent that must be updated": {
+			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
+			message: "update capstan-agent",
+			phase:   infrav1.HostInUse, ready: "True InUse", online: "True HostOnline", clean: "False InUse",
 		},
 		"in use and silent": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: silent},
@@ -131,7 +160,7 @@ func TestSetStatus(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Supplier: c.supplier, Claim: c.claim}}
+			h := &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Supplier: c.supplier, Claim: c.claim, Epoch: c.epoch}}
 			h.Status.Agent = c.agent
 			if c.deleting {
 				h.DeletionTimestamp = &now

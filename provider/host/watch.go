@@ -18,6 +18,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
+// requests is a queue of hosts to reconcile.
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // Setup registers the reconciler with the manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 	deleted := predicate.Funcs{
@@ -30,11 +33,17 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 		WithOptions(options).
 		For(&infrav1.CapstanHost{}).
 		Watches(&coordinationv1.Lease{}, handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			CreateFunc: func(_ context.Context, e event.CreateEvent, queue requests) {
 				r.onLease(e.Object, queue)
 			},
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue requests) {
 				r.onLease(e.ObjectNew, queue)
+				if !intact(e.ObjectNew) {
+					r.onLostLease(e.ObjectOld, queue)
+				}
+			},
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue requests) {
+				r.onLostLease(e.Object, queue)
 			},
 		}).
 		Watches(&infrav1.CapstanMachine{}, handler.EnqueueRequestsFromMapFunc(hostOfMachine), builder.WithPredicates(deleted)).
@@ -42,12 +51,20 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 }
 
 // onLease takes note of a heartbeat. Only one that tells something new starts a pass: a thousand hosts beat a hundred times a second.
-func (r *Reconciler) onLease(object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *Reconciler) onLease(object client.Object, queue requests) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok {
 		return
 	}
 	if host, ours := hostOf(lease); ours && r.beats.observe(host, lease.Spec.RenewTime) {
+		queue.Add(reconcile.Request{NamespacedName: host})
+	}
+}
+
+// onLostLease starts a pass that makes the Lease of a host again: it was deleted, or is not what we made any more.
+func (r *Reconciler) onLostLease(lease client.Object, queue requests) {
+	if host, ours := hostOf(lease); ours {
+		r.noteLease(host)
 		queue.Add(reconcile.Request{NamespacedName: host})
 	}
 }

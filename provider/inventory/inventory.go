@@ -1,88 +1,51 @@
-// Package inventory keeps a number of supplied hosts registered.
+// Package inventory keeps the supplied hosts registered: a budget of N hosts, host-01 to host-N, shared by the
+// namespaces that ask for hosts. Each number is registered in one namespace at a time, so a host's name is unique
+// among all that the supplier makes, and a claim never crosses a namespace.
+//
+// [Look] finds out what namespaces ask for. [Shares] says how many hosts each shall have, [Decide] what to do for
+// that; both are pure. A [Keeper] does it, one small step after the other: it may end at any moment, and the next one
+// goes on. The [Register] knows which namespace has which number, also while that number is between two namespaces.
 package inventory
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Max is the most hosts that Ensure registers: as many as the network of local hosts has addresses for, by far.
+// Max is the largest budget: as many hosts as the network of local hosts has addresses for, by far.
 const Max = 999
+
+// Home is the namespace that always asks for hosts.
+const Home = "default"
 
 const prefix = "host-"
 
-// Ensure registers the hosts host-01 to host-N of supplier dock in the namespace, their zones in turn, and removes those with a higher number
-// that nobody claims. A claimed host stays until it is free and Ensure is called again. A host's zone never changes.
-func Ensure(ctx context.Context, c client.Client, namespace string, n int, zones []string) error {
-	if n < 0 || n > Max {
-		return fmt.Errorf("%d local hosts are not possible: choose 0 to %d", n, Max)
-	}
-	if len(zones) == 0 {
-		return errors.New("local hosts need at least one zone")
-	}
-	list := &infrav1.CapstanHostList{}
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing hosts: %w", err)
-	}
-	create, remove := plan(list.Items, n)
-	for _, number := range create {
-		host := &infrav1.CapstanHost{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name(number)},
-			Spec:       infrav1.CapstanHostSpec{Zone: zones[(number-1)%len(zones)], Supplier: infrav1.SupplierDock},
-		}
-		if err := c.Create(ctx, host); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("registering host %s: %w", host.Name, err)
-		}
-	}
-	for _, host := range remove {
-		// If it changed since it was listed, it may be claimed now: the next call looks again.
-		err := c.Delete(ctx, host, client.Preconditions{UID: &host.UID, ResourceVersion: &host.ResourceVersion})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("removing host %s: %w", host.Name, err)
-		}
-	}
-	return nil
-}
-
-// plan returns the numbers of the hosts to register, and the hosts to remove.
-func plan(hosts []infrav1.CapstanHost, n int) (create []int, remove []*infrav1.CapstanHost) {
-	var exist []int
-	for i := range hosts {
-		number, ours := numberOf(&hosts[i])
-		if !ours {
-			continue
-		}
-		exist = append(exist, number)
-		if number > n && hosts[i].Spec.Claim == nil && hosts[i].DeletionTimestamp.IsZero() {
-			remove = append(remove, &hosts[i])
-		}
-	}
-	for number := 1; number <= n; number++ {
-		if !slices.Contains(exist, number) {
-			create = append(create, number)
-		}
-	}
-	return create, remove
-}
-
+// name returns the name of the host with a number.
 func name(number int) string { return fmt.Sprintf("%s%02d", prefix, number) }
 
-// numberOf returns the number of a host that Ensure has registered.
+// numberOf returns the number of a host of the budget.
 func numberOf(host *infrav1.CapstanHost) (int, bool) {
-	digits, ok := strings.CutPrefix(host.Name, prefix)
-	if !ok || host.Spec.Supplier != infrav1.SupplierDock {
+	if host.Spec.Supplier != infrav1.SupplierDock {
+		return 0, false
+	}
+	return parse(host.Name)
+}
+
+// parse returns the number in the name of a host.
+func parse(host string) (int, bool) {
+	digits, ok := strings.CutPrefix(host, prefix)
+	if !ok {
 		return 0, false
 	}
 	number, err := strconv.Atoi(digits)
-	return number, err == nil && number > 0 && name(number) == host.Name
+	return number, err == nil && number > 0 && name(number) == host
+}
+
+// IsOfBudget reports whether a host is one of the budget's, and not one that enrolled.
+func IsOfBudget(host *infrav1.CapstanHost) bool {
+	_, ours := numberOf(host)
+	return ours
 }

@@ -2,13 +2,17 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/handover"
-	"github.com/capstan-dev/capstan/provider/patch"
+	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -17,39 +21,139 @@ const claimTries = 5
 
 // claimHost claims a host for a machine that never had one.
 //
-// A claim is one update of one object that fails if the object changed, so a host has at most one claimant. That a
-// machine has at most one host rests on looking at the API server, not at the cache, for an earlier claim whose answer
-// was lost.
+// A claim is one patch of one object that fails if the object changed, so a host has at most one claimant. That a
+// machine has at most one host rests on the pool, which knows what this process has claimed, and on settle, which looks
+// up what it may have claimed.
 func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" {
 		return step.Next(), nil
 	}
-	r.claiming.Lock()
-	defer r.claiming.Unlock()
+	if err := r.settle(ctx, s.capstan); err != nil {
+		return step.Answer{}, err
+	}
+	if s.hold(r.Hosts.Held(s.capstan)); s.host != nil {
+		return step.Next(), nil
+	}
 	for range claimTries {
-		hosts, err := r.hosts(ctx, r.Reader, s)
+		pick, obstacle, err := r.pick(s)
 		if err != nil {
 			return step.Answer{}, err
 		}
-		if s.hold(claim.Held(hosts, s.capstan)); s.host != nil {
-			return step.Next(), nil
-		}
-		host, obstacle := planClaim(s, hosts)
 		if obstacle != nil {
 			s.obstacle = obstacle
 			return step.Stop(), nil
 		}
-		before := host.DeepCopy()
-		host.Spec.Claim = claim.New(host, s.capstan, s.machine)
-		handover.Mark(host)
-		switch err := patch.Object(ctx, r.Client, before, host, patch.Locked); {
-		case err == nil:
+		host, err := r.write(ctx, s.capstan, pick)
+		if err != nil {
+			return step.Answer{}, err
+		}
+		if host != nil {
 			s.host = host
-			r.Recorder.Eventf(s.capstan, host, "Normal", "HostClaimed", "Claim", "claimed host %s in zone %s", host.Name, host.Spec.Zone)
+			r.Recorder.Eventf(s.capstan, host, "Normal", "HostClaimed", "Claim", "claimed host %s in zone %s",
+				host.Name, host.Spec.Zone)
 			return step.Next(), nil
-		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err):
-			return step.Answer{}, fmt.Errorf("claiming host %s: %w", host.Name, err)
 		}
 	}
 	return step.Answer{}, fmt.Errorf("hosts changed %d times while one was being claimed: another try follows", claimTries)
+}
+
+// pick sets a host aside for the machine, or says what keeps it from having one.
+func (r *Reconciler) pick(s *scope) (*pool.Pick, *step.Obstacle, error) {
+	request, obstacle := plan(s)
+	if obstacle != nil {
+		return nil, obstacle, nil
+	}
+	pick, why, err := r.Hosts.Pick(s.capstan, request, func(host *infrav1.CapstanHost) {
+		host.Spec.Claim = claim.New(host, s.capstan, s.machine)
+		handover.Mark(host)
+	})
+	if err == nil && pick == nil {
+		return nil, noHost(why), nil
+	}
+	return pick, nil, err
+}
+
+// write writes a claim, and returns the claimed host; nil: the host had changed, and is not the machine's.
+func (r *Reconciler) write(
+	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
+) (*infrav1.CapstanHost, error) {
+	host := pick.After()
+	locked := client.MergeFromWithOptions(pick.Before(), client.MergeFromWithOptimisticLock{})
+	switch err := r.Client.Patch(ctx, host, locked); {
+	case err == nil:
+		r.Hosts.Claimed(pick, host)
+		return host, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return r.lookUp(ctx, capstan, pick)
+	case refused(err):
+		r.Hosts.Return(pick)
+		return nil, fmt.Errorf("claiming host %s: %w", pick.Before().Name, err)
+	default:
+		r.Hosts.Lose(pick)
+		return nil, fmt.Errorf("claiming host %s: %w", pick.Before().Name, err)
+	}
+}
+
+// lookUp finds out on the API server what became of a host that was not as it was when it was picked, and returns it if
+// the machine holds it. From then on, the claim of that pick can't be written any more. If the host is as it was after
+// all, and an earlier try of the claim is under way, that is not known, and the claim stays lost.
+func (r *Reconciler) lookUp(
+	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
+) (*infrav1.CapstanHost, error) {
+	host := &infrav1.CapstanHost{}
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(pick.Before()), host)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.Hosts.Changed(pick, nil)
+		return nil, nil
+	case err != nil:
+		r.Hosts.Lose(pick)
+		return nil, fmt.Errorf("reading host %s, which changed while it was claimed: %w", pick.Before().Name, err)
+	}
+	if same(host, pick.Before()) && r.Hosts.Lost(capstan) == pick {
+		return nil, fmt.Errorf("it is not known yet how the claim of host %s ended: another try follows", host.Name)
+	}
+	r.Hosts.Changed(pick, host)
+	if r.Filter.Matches(host) && claim.Holds(host, capstan) {
+		return host, nil
+	}
+	return nil, nil
+}
+
+// settle finds out how a claim of the machine ended whose answer was lost. If the host is still as it was, the same
+// claim is written again: the first one may still be on its way, and only one of the two can succeed.
+func (r *Reconciler) settle(ctx context.Context, capstan *infrav1.CapstanMachine) error {
+	pick := r.Hosts.Lost(capstan)
+	if pick == nil {
+		return nil
+	}
+	before, host := pick.Before(), &infrav1.CapstanHost{}
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(before), host)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.Hosts.Changed(pick, nil)
+	case err != nil:
+		return fmt.Errorf("finding out whether host %s was claimed: %w", before.Name, err)
+	case same(host, before):
+		_, err := r.write(ctx, capstan, pick)
+		return err
+	default:
+		r.Hosts.Changed(pick, host)
+	}
+	return nil
+}
+
+// same reports whether the host is still in the state in which it was seen before.
+func same(host, before *infrav1.CapstanHost) bool {
+	return host.UID == before.UID && host.ResourceVersion == before.ResourceVersion
+}
+
+// refused reports whether an error of the API server means that it has done nothing, and won't.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }

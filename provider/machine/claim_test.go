@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,8 +22,12 @@ func (f *fixture) held() string {
 	if err := f.api.List(f.t.Context(), list, client.InNamespace(ns)); err != nil {
 		f.t.Fatal(err)
 	}
+	var hosts []*infrav1.CapstanHost
+	for i := range list.Items {
+		hosts = append(hosts, &list.Items[i])
+	}
 	var names []string
-	for _, host := range claim.Held(list.Items, f.machine("w1")) {
+	for _, host := range claim.Held(hosts, f.machine("w1")) {
 		names = append(names, host.Name)
 	}
 	return strings.Join(names, " ")
@@ -29,7 +35,7 @@ func (f *fixture) held() string {
 
 func TestClaimHost(t *testing.T) { // IM-49
 	trial{
-		objects: worldOf(), run: (*Reconciler).claimHost, calls: []string{"list CapstanHostList", "patch CapstanHost"},
+		objects: worldOf(), run: (*Reconciler).claimHost, calls: []string{"patch CapstanHost"},
 		check: func(t *testing.T, f *fixture, s *scope, answer step.Answer) {
 			if got := f.held(); got != "host-01" || s.host == nil || s.host.Name != got || answer.Stopped() {
 				t.Errorf("holds %q, found %v, stopped %t", got, s.host, answer.Stopped())
@@ -56,20 +62,109 @@ func TestClaimIsForMachinesThatNeverHadAHost(t *testing.T) {
 	}
 }
 
-// TestAClaimWhoseAnswerWasLostIsFound: the cache doesn't show it yet, the API server does.
+// TestAClaimWhoseAnswerWasLostIsFound: the watch doesn't show it yet, the API server does. Until it has been looked up,
+// the machine gets no other host.
 func TestAClaimWhoseAnswerWasLostIsFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		effect bool
+		calls  []string
+	}{
+		"it was written": {effect: true, calls: []string{"get CapstanHost"}},
+		"it was not written, and is written again so that it can't be any more": {
+			calls: []string{"get CapstanHost", "patch CapstanHost"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, world()...)
+			f.fault = onCall(1, fault{err: errInjected, effect: c.effect})
+			s := f.scope()
+			f.lags = true
+			if _, err := f.claimHost(t.Context(), s); err == nil || s.host != nil {
+				t.Fatalf("error %v, host %v", err, s.host)
+			}
+			pick, _, err := f.pick(f.scope())
+			if err == nil || pick != nil || !strings.Contains(err.Error(), "not known yet") {
+				t.Errorf("the machine is given another host: %v, error %v", pick, err)
+			}
+			f.fault, f.calls = nil, nil
+			again := f.scope()
+			if again.host != nil {
+				t.Fatal("the watch shows the claim")
+			}
+			answer, err := f.place(t.Context(), again)
+			if err != nil || answer.Stopped() {
+				t.Fatalf("it is not found out what became of the claim: stopped %t, error %v", answer.Stopped(), err)
+			}
+			if _, err := f.claimHost(t.Context(), again); err != nil || again.host == nil || f.held() != "host-01" {
+				t.Errorf("error %v, found %v, holds %q", err, again.host, f.held())
+			}
+			if !slices.Equal(f.calls, c.calls) {
+				t.Errorf("calls %q, want %q", f.calls, c.calls)
+			}
+		})
+	}
+}
+
+// TestALostClaimOfAMachineInDeletion: the host must not be left behind when the machine goes.
+func TestALostClaimOfAMachineInDeletion(t *testing.T) {
+	for _, effect := range []bool{true, false} {
+		f := newFixture(t, world()...)
+		f.fault = onCall(1, fault{err: errInjected, effect: effect})
+		s := f.scope()
+		f.lags = true
+		if _, err := f.claimHost(t.Context(), s); err == nil {
+			t.Fatal("the step says nothing of the failure")
+		}
+		f.fault = nil
+		m := f.machine("w1")
+		m.Finalizers = []string{infrav1.MachineFinalizer}
+		if err := errors.Join(f.api.Update(t.Context(), m), f.api.Delete(t.Context(), m)); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := f.pass(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if host := f.host("host-01"); host.Spec.Claim == nil || !host.Spec.Claim.Released {
+			t.Errorf("written at first: %t; the host has the claim %+v", effect, host.Spec.Claim)
+		}
+	}
+}
+
+// TestAMachineThatIsGoneHoldsNoHostBack: nobody will ask any more how its claim ended.
+func TestAMachineThatIsGoneHoldsNoHostBack(t *testing.T) {
 	f := newFixture(t, world()...)
-	f.stale = blind
+	f.fault = onCall(1, fault{err: errInjected})
 	s := f.scope()
-	f.fault = onCall(2, fault{err: errInjected, effect: true})
-	if _, err := f.claimHost(t.Context(), s); err == nil || s.host != nil {
-		t.Fatalf("error %v, host %v", err, s.host)
+	if _, err := f.claimHost(t.Context(), s); err == nil {
+		t.Fatal("the step says nothing of the failure")
 	}
 	f.fault = nil
-	again := f.scope()
-	again.host, again.extra = nil, nil // as the cache has it
-	if _, err := f.claimHost(t.Context(), again); err != nil || again.host == nil || f.held() != "host-01" {
-		t.Errorf("error %v, found %v, holds %q", err, again.host, f.held())
+	if err := f.api.Delete(t.Context(), f.machine("w1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.pass(); err != nil {
+		t.Fatal(err)
+	}
+	request, _ := plan(s)
+	if fits, why := f.Hosts.Place(s.capstan, request); !fits || why.String() != "2 of 2 hosts fit" {
+		t.Errorf("hosts: %s", why)
+	}
+}
+
+// TestARefusedClaimIsNotLookedUp: the API server has said that it did nothing.
+func TestARefusedClaimIsNotLookedUp(t *testing.T) {
+	f := newFixture(t, world()...)
+	f.fault = named("patch CapstanHost", forbidden())
+	s := f.scope()
+	if _, err := f.claimHost(t.Context(), s); !apierrors.IsForbidden(err) {
+		t.Fatalf("error %v", err)
+	}
+	f.fault, f.calls = nil, nil
+	_, err := f.claimHost(t.Context(), s)
+	if err != nil || s.host == nil || !slices.Equal(f.calls, []string{"patch CapstanHost"}) {
+		t.Errorf("error %v, host %v, calls %q", err, s.host, f.calls)
 	}
 }
 
@@ -105,15 +200,16 @@ func TestHostThatChangesWhileItIsClaimed(t *testing.T) {
 	}
 }
 
-// TestClaimDecidesOnWhatIs: what the cache shows as free may be taken.
+// TestClaimDecidesOnWhatIs: what the watch shows as free may be taken.
 func TestClaimDecidesOnWhatIs(t *testing.T) {
 	other := func(h *infrav1.CapstanHost) { h.Spec.Claim.Machine, h.Spec.Claim.MachineUID = "w9", "uid-of-w9" }
 	f := newFixture(t, world(claimed("host-01", other), claimed("host-02", other))...)
+	f.stale = blind
 	s := f.scope()
-	blind(&infrav1.CapstanHostList{Items: s.hosts})
 	answer, err := f.claimHost(t.Context(), s)
 	if err != nil || !answer.Stopped() || s.obstacle == nil || s.host != nil ||
-		s.obstacle.Reason != infrav1.NoHostMatchesReason {
+		s.obstacle.Reason != infrav1.NoHostMatchesReason ||
+		!strings.HasPrefix(s.obstacle.Message, "0 of 2 hosts fit: 2 claimed;") {
 		t.Errorf("error %v, stopped %t, obstacle %+v, host %v", err, answer.Stopped(), s.obstacle, s.host)
 	}
 }

@@ -2,10 +2,10 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
@@ -31,11 +31,15 @@ func (r *Reconciler) readData(ctx context.Context, s *scope) (step.Answer, error
 		return step.Next(), nil
 	}
 	err := r.loadData(ctx, s)
-	if apierrors.IsNotFound(err) {
+	refused := (*bootstrapdata.RefusedError)(nil)
+	switch {
+	case apierrors.IsNotFound(err):
 		s.obstacle = &step.Obstacle{
 			Reason:  infrav1.WaitingForBootstrapDataReason,
 			Message: fmt.Sprintf("Secret %s with the bootstrap data doesn't exist", *s.machine.Spec.Bootstrap.DataSecretName),
 		}
+	case errors.As(err, &refused):
+		s.obstacle = &step.Obstacle{Reason: infrav1.BootstrapDataRefusedReason, Message: refused.Error()}
 	}
 	return step.Next(), err
 }
@@ -43,9 +47,7 @@ func (r *Reconciler) readData(ctx context.Context, s *scope) (step.Answer, error
 // loadData reads the bootstrap data, once in a pass.
 func (r *Reconciler) loadData(ctx context.Context, s *scope) (err error) {
 	if s.data == nil {
-		s.data, err = bootstrapdata.Read(ctx, r.Reader, types.NamespacedName{
-			Namespace: s.capstan.Namespace, Name: *s.machine.Spec.Bootstrap.DataSecretName,
-		})
+		s.data, err = bootstrapdata.Read(ctx, r.Reader, r.Client.RESTMapper(), s.machine)
 	}
 	return err
 }

@@ -55,9 +55,9 @@ func TestDeliver(t *testing.T) { // IM-49
 		t.Run(name, func(t *testing.T) {
 			trial{
 				objects: worldOf(c.edits...), run: (*Reconciler).deliver, calls: c.calls,
-				with: func(s *scope) { // the step begins with a host, whoever has found it
+				with: func(f *fixture, s *scope) { // the step begins with a host, whoever has found it
 					if s.host == nil {
-						s.host = &s.hosts[0]
+						s.host = f.host("host-01")
 					}
 				},
 				check: func(t *testing.T, f *fixture, _ *scope, answer step.Answer) {

@@ -4,29 +4,41 @@ import (
 	"context"
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// find finds the hosts that the machine holds. The cache may not show a claim yet, or not any more: where a wrong
-// answer would cost a host, the API server is asked as well.
+// find finds the hosts that the machine holds. The pool may not show a claim yet, or not any more: where a wrong answer
+// would cost a host, the API server is asked for the host that the machine had.
 func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
-	hosts, err := r.hosts(ctx, r.Client, s)
-	if err != nil {
+	if err := r.Hosts.Read(ctx, s.capstan.Namespace); err != nil {
 		return step.Answer{}, err
 	}
-	s.hosts = hosts
-	s.hold(claim.Held(hosts, s.capstan))
+	if leaving(s) { // otherwise claimHost does it
+		if err := r.settle(ctx, s.capstan); err != nil {
+			return step.Answer{}, err
+		}
+	}
+	s.hold(r.Hosts.Held(s.capstan))
 	if s.host != nil || !mustHold(s.capstan) {
 		return step.Next(), nil
 	}
-	if hosts, err = r.hosts(ctx, r.Reader, s); err != nil {
-		return step.Answer{}, err
+	for _, name := range hadHosts(s.capstan) {
+		host := &infrav1.CapstanHost{}
+		err := r.Reader.Get(ctx, types.NamespacedName{Namespace: s.capstan.Namespace, Name: name}, host)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return step.Answer{}, fmt.Errorf("reading host %s: %w", name, err)
+		case r.Filter.Matches(host) && claim.Holds(host, s.capstan):
+			s.hold([]*infrav1.CapstanHost{host})
+			return step.Next(), nil
+		}
 	}
-	s.hold(claim.Held(hosts, s.capstan))
 	return step.Next(), nil
 }
 
@@ -44,17 +56,13 @@ func hadHost(capstan *infrav1.CapstanMachine) string {
 	return capstan.Spec.ProviderID
 }
 
-// hosts returns the inventory of the machine's namespace.
-func (r *Reconciler) hosts(ctx context.Context, reader client.Reader, s *scope) ([]infrav1.CapstanHost, error) {
-	list := &infrav1.CapstanHostList{}
-	if err := reader.List(ctx, list, client.InNamespace(s.capstan.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing hosts: %w", err)
-	}
-	ours := list.Items[:0]
-	for _, host := range list.Items {
-		if r.Filter.Matches(&host) {
-			ours = append(ours, host)
+// hadHosts returns the names of the hosts that the machine may have claimed, as far as spec and status say.
+func hadHosts(capstan *infrav1.CapstanMachine) []string {
+	var names []string
+	for _, name := range []string{capstan.Status.Host, claim.HostOf(capstan.Spec.ProviderID, capstan.Namespace)} {
+		if name != "" && (len(names) == 0 || names[0] != name) {
+			names = append(names, name)
 		}
 	}
-	return ours, nil
+	return names
 }

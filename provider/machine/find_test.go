@@ -1,20 +1,27 @@
 package machine
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// blind clears the claims in what the cache shows.
-func blind(list *infrav1.CapstanHostList) {
-	for i := range list.Items {
-		list.Items[i].Spec.Claim = nil
-	}
+// blind lets the watch show a host as it was before its claim.
+func blind(host *infrav1.CapstanHost) {
+	host.Spec.Claim = nil
+	host.ResourceVersion = "1"
 }
+
+// nothing is an API server without hosts.
+type nothing struct{ client.Reader }
+
+func (nothing) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func TestFind(t *testing.T) {
 	had := machineIs(func(m *infrav1.CapstanMachine) { m.Status.Host = "host-01" })
@@ -22,7 +29,17 @@ func TestFind(t *testing.T) {
 		m := all["machine"].(*infrav1.CapstanMachine)
 		m.UID, m.Spec.ProviderID = "new", all["host-02"].(*infrav1.CapstanHost).Spec.Claim.ProviderID
 	}
-	const list = "list CapstanHostList"
+	const look = "get CapstanHost"
+	identified := func(all map[string]client.Object) {
+		host := all["host-01"].(*infrav1.CapstanHost)
+		all["machine"].(*infrav1.CapstanMachine).Spec.ProviderID = host.Spec.Claim.ProviderID
+	}
+	thief := func(all map[string]client.Object) { // what is needed for it is the right to create a CapstanMachine
+		identified(all)
+		host := all["host-01"].(*infrav1.CapstanHost)
+		host.Spec.Claim.Machine, host.Spec.Claim.MachineUID = "w9", "uid-of-w9"
+	}
+	gone := func(all map[string]client.Object) { delete(all, "host-01") }
 	for name, c := range map[string]struct {
 		edits []change
 		blind bool
@@ -30,31 +47,37 @@ func TestFind(t *testing.T) {
 		extra int
 		calls []string
 	}{
-		"none, and none is expected": {calls: []string{list}},
-		"one in the cache":           {edits: []change{claimed("host-02")}, want: "host-02", calls: []string{list}},
+		"none, and none is expected": {},
+		"one that the watch shows":   {edits: []change{claimed("host-02")}, want: "host-02"},
 		"two: controllers ran at once": {
-			edits: []change{claimed("host-02"), claimed("host-01")},
-			want:  "host-01", extra: 1, calls: []string{list},
+			edits: []change{claimed("host-02"), claimed("host-01")}, want: "host-01", extra: 1,
 		},
-		"after a move": {edits: []change{claimed("host-02"), moved}, want: "host-02", calls: []string{list}},
-		"one that the cache doesn't show, of a machine that had one": {
-			edits: []change{claimed("host-01"), had}, blind: true, want: "host-01", calls: []string{list, list},
+		"after a move": {edits: []change{claimed("host-02"), moved}, want: "host-02"},
+		"one that the watch doesn't show, of a machine that had one": {
+			edits: []change{claimed("host-01"), had}, blind: true, want: "host-01", calls: []string{look},
 		},
-		"one that the cache doesn't show, of a machine in deletion": {
-			edits: []change{claimed("host-01"), deleted}, blind: true, want: "host-01", calls: []string{list, list},
+		"one that the watch doesn't show, of a machine that has its provider id": {
+			edits: []change{claimed("host-01"), identified}, blind: true, want: "host-01", calls: []string{look},
 		},
-		"one that the cache doesn't show, of a machine that may never have had one: claiming looks again": {
-			edits: []change{claimed("host-01")}, blind: true, calls: []string{list},
+		"it had one, which is free":       {edits: []change{had}, calls: []string{look}},
+		"it had one, which is gone":       {edits: []change{had, gone}, calls: []string{look}},
+		"it had none, and is in deletion": {edits: []change{deleted}},
+		"another machine's, whose provider id it has": {
+			edits: []change{claimed("host-01"), thief}, calls: []string{look},
 		},
-		"it had one, which is gone": {edits: []change{had}, calls: []string{list, list}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial{
-				objects: worldOf(c.edits...), calls: c.calls, with: func(s *scope) { s.host, s.extra, s.hosts = nil, nil, nil },
-				run: (*Reconciler).find,
+				objects: worldOf(c.edits...), calls: c.calls,
+				with: func(_ *fixture, s *scope) { s.host, s.extra = nil, nil },
+				run:  (*Reconciler).find,
 				prepare: func(f *fixture) {
+					if err := f.Hosts.Read(t.Context(), ns); err != nil { // it is not there to see the claim
+						t.Fatal(err)
+					}
+					f.calls = nil
 					if c.blind {
-						f.stale = blind
+						f.Hosts, f.stale = pool.New(nothing{f.Client}, ""), blind
 					}
 				},
 				check: func(t *testing.T, _ *fixture, s *scope, answer step.Answer) {
@@ -62,12 +85,29 @@ func TestFind(t *testing.T) {
 					if s.host != nil {
 						got = s.host.Name
 					}
-					if got != c.want || len(s.extra) != c.extra || len(s.hosts) != 2 || answer.Stopped() {
-						t.Errorf("host %q, %d further ones, inventory of %d, stopped %t",
-							got, len(s.extra), len(s.hosts), answer.Stopped())
+					if got != c.want || len(s.extra) != c.extra || answer.Stopped() {
+						t.Errorf("host %q, %d further ones, stopped %t", got, len(s.extra), answer.Stopped())
 					}
 				},
 			}.do(t)
 		})
+	}
+}
+
+// TestTheInventoryIsReadOnce: a claim of an earlier process counts although the watch doesn't show it, and no pass
+// lists the hosts again.
+func TestTheInventoryIsReadOnce(t *testing.T) {
+	f := newFixture(t, world(claimed("host-01"))...)
+	f.stale = blind
+	for n, want := range [][]string{{"list CapstanHostList"}, nil, nil} {
+		f.calls = nil
+		s := f.scope()
+		s.host = nil
+		if _, err := f.find(t.Context(), s); err != nil || s.host == nil || s.host.Name != "host-01" {
+			t.Errorf("pass %d: error %v, host %v", n, err, s.host)
+		}
+		if !slices.Equal(f.calls, want) {
+			t.Errorf("pass %d: calls %q, want %q", n, f.calls, want)
+		}
 	}
 }

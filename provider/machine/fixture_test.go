@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/backend"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -44,8 +45,10 @@ type fixture struct {
 
 	// fault decides what happens to a call, by its number, which begins at 1, and its name. Nil: all work.
 	fault func(n int, name string) fault
-	// stale changes what the cache shows of the hosts. Nil: all as it is.
-	stale func(*infrav1.CapstanHostList)
+	// stale changes what the watch shows of a host. Nil: all is as it is.
+	stale func(*infrav1.CapstanHost)
+	seen  map[string]*infrav1.CapstanHost // what the watch has shown
+	lags  bool                            // the watch shows nothing new
 }
 
 // fault is what happens to a call: an error, and whether the call has its effect all the same.
@@ -62,12 +65,12 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			t.Fatal(err)
 		}
 	}
-	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Now()), seen: map[string]*infrav1.CapstanHost{}}
 	f.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&infrav1.CapstanMachine{}, &infrav1.CapstanHost{}, &clusterv1.Cluster{}).Build()
-	cached := interceptor.NewClient(f.api, f.funcs(true))
+	cached := interceptor.NewClient(f.api, f.funcs())
 	f.Reconciler = &Reconciler{
-		Client: cached, Reader: interceptor.NewClient(f.api, f.funcs(false)),
+		Client: cached, Reader: cached, Hosts: pool.New(cached, ""),
 		Recorder: events.NewFakeRecorder(1000), Clock: f.clock,
 		Backends: &backend.Keeper{Reader: cached, Balancer: balancer{f}},
 	}
@@ -90,7 +93,7 @@ func (f *fixture) call(name string, do func() error) error {
 	return fault.err
 }
 
-func (f *fixture) funcs(cached bool) interceptor.Funcs {
+func (f *fixture) funcs() interceptor.Funcs {
 	kind := func(o runtime.Object) string {
 		name := fmt.Sprintf("%T", o)
 		return name[strings.LastIndex(name, ".")+1:]
@@ -102,13 +105,7 @@ func (f *fixture) funcs(cached bool) interceptor.Funcs {
 			return f.call("get "+kind(o), func() error { return c.Get(ctx, key, o, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-			return f.call("list "+kind(l), func() error {
-				err := c.List(ctx, l, opts...)
-				if hosts, ok := l.(*infrav1.CapstanHostList); ok && cached && f.stale != nil {
-					f.stale(hosts)
-				}
-				return err
-			})
+			return f.call("list "+kind(l), func() error { return c.List(ctx, l, opts...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return f.call("create "+kind(o), func() error { return c.Create(ctx, o, opts...) })
@@ -164,6 +161,32 @@ func (f *fixture) machine(name string) *infrav1.CapstanMachine {
 
 func (f *fixture) host(name string) *infrav1.CapstanHost { return get(f, name, &infrav1.CapstanHost{}) }
 
+// watch brings what the watch shows up to date.
+func (f *fixture) watch() {
+	f.t.Helper()
+	if f.lags {
+		return
+	}
+	list := &infrav1.CapstanHostList{}
+	if err := f.api.List(f.t.Context(), list, client.InNamespace(ns)); err != nil {
+		f.t.Fatal(err)
+	}
+	gone := f.seen
+	f.seen = map[string]*infrav1.CapstanHost{}
+	for i := range list.Items {
+		host := &list.Items[i]
+		if f.stale != nil {
+			f.stale(host)
+		}
+		f.Hosts.Observe(host)
+		f.seen[host.Name] = host
+		delete(gone, host.Name)
+	}
+	for _, host := range gone {
+		f.Hosts.Remove(host, true)
+	}
+}
+
 // scope returns what the earlier steps find out about machine w1, as it is now.
 func (f *fixture) scope() *scope {
 	f.t.Helper()
@@ -175,12 +198,8 @@ func (f *fixture) scope() *scope {
 		return nil
 	}
 	s.owned = hasMachineOwner(s.capstan)
-	list := &infrav1.CapstanHostList{}
-	if err := f.api.List(f.t.Context(), list, client.InNamespace(ns)); err != nil {
-		f.t.Fatal(err)
-	}
-	s.hosts = list.Items
-	s.hold(claim.Held(list.Items, s.capstan))
+	f.watch()
+	s.hold(f.Hosts.Held(s.capstan))
 	return s
 }
 
@@ -194,7 +213,7 @@ type trial struct {
 	// prepare changes the fixture before the step. May be nil.
 	prepare func(*fixture)
 	// with changes the scope that the world gives. May be nil.
-	with func(*scope)
+	with func(*fixture, *scope)
 	run  run
 	// check looks at the world after the step, and at its scope.
 	check func(t *testing.T, f *fixture, s *scope, answer step.Answer)
@@ -255,7 +274,7 @@ func (c trial) once(f *fixture) (*scope, step.Answer, error) {
 		return nil, step.Stop(), nil
 	}
 	if c.with != nil {
-		c.with(s)
+		c.with(f, s)
 	}
 	answer, err := c.run(f.Reconciler, f.t.Context(), s)
 	return s, answer, err
@@ -310,6 +329,7 @@ func world(edits ...change) []client.Object {
 		}},
 		"data": &corev1.Secret{ObjectMeta: meta("w1-data"), Data: map[string][]byte{"value": []byte("data")}},
 	}
+	all["data"].SetLabels(map[string]string{infrav1.BootstrapDataLabel: ""})
 	for _, name := range []string{"host-01", "host-02"} {
 		host := &infrav1.CapstanHost{ObjectMeta: meta(name), Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}}
 		host.Status.Conditions = []metav1.Condition{{
@@ -372,6 +392,9 @@ func deliveredTo(host string) change {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: ns, Name: host + infrav1.BootstrapSecretSuffix, UID: "delivered",
 				Annotations: map[string]string{bootstrapdata.ProviderIDAnnotation: h.Spec.Claim.ProviderID},
+				OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: infrav1.GroupVersion.String(), Kind: "CapstanHost", Name: h.Name, UID: h.UID,
+				}},
 			},
 			Data: map[string][]byte{"value": []byte("data")},
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestOwner(t *testing.T) {
-	forget := func(s *scope) { s.machine, s.owned = nil, false }
+	forget := func(_ *fixture, s *scope) { s.machine, s.owned = nil, false }
 	for name, c := range map[string]struct {
 		edit         change
 		found, owned bool

@@ -45,7 +45,7 @@ func TestPause(t *testing.T) { // IM-64
 			}
 			trial{
 				objects: worldOf(edits...), run: (*Reconciler).pause, calls: c.calls,
-				with: func(s *scope) {
+				with: func(_ *fixture, s *scope) {
 					s.owningCluster, s.running = nil, false
 					if c.with != nil {
 						c.with(s)

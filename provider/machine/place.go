@@ -13,43 +13,50 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// place stops a machine that has no host and gets none now. It looks at the cache: a crowd of machines that wait must
-// not ask the API server at every change of a host. Which host it will be is decided when it is claimed.
-func (r *Reconciler) place(_ context.Context, s *scope) (step.Answer, error) {
-	if s.host != nil || hadHost(s.capstan) != "" {
+// place stops a machine that has no host and gets none now: it waits, and the pool wakes it. Which host it will be is
+// decided when it is claimed. A machine that may have one goes on: claimHost finds out.
+func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
+	if s.host != nil || hadHost(s.capstan) != "" || r.Hosts.Lost(s.capstan) != nil {
 		return step.Next(), nil
 	}
-	if _, s.obstacle = planClaim(s, s.hosts); s.obstacle != nil {
+	request, obstacle := plan(s)
+	if obstacle == nil {
+		if fits, why := r.Hosts.Place(s.capstan, request); !fits {
+			obstacle = noHost(why)
+		}
+	}
+	if s.obstacle = obstacle; obstacle != nil {
+		r.adviseOn(ctx, s)
 		return step.Stop(), nil
 	}
 	return step.Next(), nil
 }
 
-// planClaim returns the host to claim, an element of hosts, or what keeps the machine from having one.
-func planClaim(s *scope, hosts []infrav1.CapstanHost) (*infrav1.CapstanHost, *step.Obstacle) {
+// plan says what host the machine needs, or what keeps it from having any.
+func plan(s *scope) (placement.Request, *step.Obstacle) {
 	if !s.machine.DeletionTimestamp.IsZero() {
-		return nil, &step.Obstacle{
+		return placement.Request{}, &step.Obstacle{
 			Reason: infrav1.DeletingReason, Message: "the Machine is being deleted: no host is claimed any more",
 		}
 	}
 	request, err := requestFor(s)
 	if err != nil {
-		return nil, &step.Obstacle{Reason: infrav1.NoHostMatchesReason, Message: err.Error()}
+		return request, &step.Obstacle{Reason: infrav1.NoHostMatchesReason, Message: err.Error()}
 	}
-	host, why := placement.Place(hosts, request)
-	if host == nil {
-		return nil, &step.Obstacle{
-			Reason:  infrav1.NoHostMatchesReason,
-			Message: why.String() + "; add hosts or free some, then placement is tried again",
-		}
+	return request, nil
+}
+
+// noHost says why placement found no host.
+func noHost(why placement.Explanation) *step.Obstacle {
+	return &step.Obstacle{
+		Reason:  infrav1.NoHostMatchesReason,
+		Message: why.String() + "; " + addHosts,
 	}
-	return host, nil
 }
 
 // requestFor says what host the machine needs (IM-17).
 func requestFor(s *scope) (placement.Request, error) {
 	request := placement.Request{
-		Namespace:    s.capstan.Namespace,
 		Cluster:      s.machine.Spec.ClusterName,
 		ControlPlane: util.IsControlPlaneMachine(s.machine),
 		Zone:         s.machine.Spec.FailureDomain,

@@ -13,7 +13,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-func TestPlanClaim(t *testing.T) {
+func TestPick(t *testing.T) {
 	zoneB := on("host-02", func(h *infrav1.CapstanHost) { h.Spec.Zone = "zone-b" })
 	ssd := on("host-02", func(h *infrav1.CapstanHost) { h.Labels = map[string]string{"disk": "ssd"} })
 	inDomain := on("owner", func(m *clusterv1.Machine) { m.Spec.FailureDomain = "zone-b" })
@@ -47,15 +47,18 @@ func TestPlanClaim(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, world(c.edits...)...).scope()
-			host, obstacle := planClaim(s, s.hosts)
+			f := newFixture(t, world(c.edits...)...)
+			host, obstacle, err := f.pick(f.scope())
+			if err != nil {
+				t.Fatal(err)
+			}
 			if c.reason != "" {
 				if host != nil || obstacle == nil || obstacle.Reason != c.reason || !strings.Contains(obstacle.Message, c.message) {
 					t.Errorf("host %v, obstacle %+v", host, obstacle)
 				}
 				return
 			}
-			if obstacle != nil || host == nil || host.Name != c.host {
+			if obstacle != nil || host == nil || host.Before().Name != c.host {
 				t.Errorf("host %v, obstacle %+v", host, obstacle)
 			}
 		})

@@ -1,5 +1,5 @@
-// Package machine reconciles CapstanMachines: each claims one host of the inventory, waits until the host's agent has run the
-// bootstrap data, and releases the host when it is deleted.
+// Package machine reconciles CapstanMachines: each claims one host of the inventory, waits until the host's agent has
+// run the bootstrap data, and releases the host when it is deleted.
 //
 // The normal steps follow IM-41 to IM-56, the deletion steps IM-57 to IM-61. The claim stands in the host's spec, so
 // everything here can be rebuilt from specs when a status is lost (IM-63).
@@ -7,8 +7,8 @@ package machine
 
 import (
 	"context"
-	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/backend"
 	"github.com/capstan-dev/capstan/provider/failure"
 	"github.com/capstan-dev/capstan/provider/pause"
+	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
@@ -26,8 +27,10 @@ import (
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads from the API server: claims are decided on what is, not on what was.
+	// Reader reads from the API server what a cache may not have yet: Secrets, and the host that a machine had.
 	Reader client.Reader
+	// Hosts is the inventory. It has the same Filter, and reads from the API server, too.
+	Hosts *pool.Pool
 	// Recorder records events of CapstanMachines.
 	Recorder events.EventRecorder
 	// Backends registers and deregisters control plane machines.
@@ -37,17 +40,24 @@ type Reconciler struct {
 	// Filter limits the CapstanMachines and CapstanHosts that this reconciler works on.
 	Filter watchfilter.Filter
 
-	// claiming is held while a host is picked and claimed, so that machines that wait together don't all run for the same host.
-	claiming sync.Mutex
+	// Shortage says for a namespace without a free host what happens next, or what to do; empty: nothing special. May be
+	// nil.
+	Shortage func(ctx context.Context, namespace string) string
+
 	// failures knows which machines can't be brought further, and since when.
 	failures failure.Streaks
 }
 
 // Everything is written with patches. RB-01 and RB-02 ask for more on the provider's own types than is used. Secrets are read and written one
 // by one, never listed or watched (RB-12). Nothing that is made here blocks the deletion of its owner, so no right to finalizers is needed
-// (RB-10).
+// (RB-10). Of bootstrap configurations only the metadata is read, one by one: whose they are. The kinds are those of the
+// bootstrap providers that are known; another one needs a ClusterRole of its own that lets the manager get its kind, and
+// until then its machines say which right is missing.
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;k0scontrollerconfigs;k0sworkerconfigs,verbs=get
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kthreesconfigs;microk8sconfigs;rke2configs;talosconfigs,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines/providerid,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
@@ -56,9 +66,13 @@ type Reconciler struct {
 
 // Reconcile brings one CapstanMachine a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	defer r.Hosts.Begin(request.NamespacedName)()
 	m := &infrav1.CapstanMachine{}
 	if err := r.Client.Get(ctx, request.NamespacedName, m); err != nil {
 		r.failures.Forget(request.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			r.Hosts.Forget(request.NamespacedName)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.Filter.Matches(m) {

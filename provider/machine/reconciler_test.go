@@ -18,11 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/pool"
 )
 
 // pass reconciles w1, whose time then goes on by a second.
 func (f *fixture) pass() error {
 	f.t.Helper()
+	f.watch()
 	key := types.NamespacedName{Namespace: ns, Name: "w1"}
 	_, err := f.Reconcile(f.t.Context(), reconcile.Request{NamespacedName: key})
 	f.clock.SetTime(f.clock.Now().Add(time.Second))
@@ -172,6 +174,7 @@ func TestAMachineThatWorksStaysReady(t *testing.T) {
 		t.Fatalf("error %v, Ready %q", err, f.is(infrav1.ReadyCondition))
 	}
 	f.fault = named("list CapstanHostList", errInjected)
+	f.Hosts = pool.New(f.Reader, "") // as after a restart
 	writes, _ := f.passes(30)
 	m := f.machine("w1")
 	provisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)

@@ -49,7 +49,7 @@ func TestReport(t *testing.T) {
 			}
 			trial{
 				objects: worldOf(edits...), run: (*Reconciler).report, calls: c.calls,
-				with: func(s *scope) { s.host = &s.hosts[0] },
+				with: func(f *fixture, s *scope) { s.host = f.host("host-01") },
 				check: func(t *testing.T, f *fixture, _ *scope, answer step.Answer) {
 					left := get(f, "host-01"+infrav1.BootstrapSecretSuffix, &corev1.Secret{}) != nil
 					if answer.Stopped() != c.stops || left != c.left {

@@ -26,8 +26,6 @@ type scope struct {
 	running bool
 	// data is the bootstrap data, if a step needed it.
 	data *bootstrapdata.Data
-	// hosts is the inventory as the cache has it; set by find.
-	hosts []infrav1.CapstanHost
 	// host is the claimed host; set by find and claimHost. Nil: none.
 	host *infrav1.CapstanHost
 	// extra are further hosts that the machine holds: two controllers ran at once; set with host.

@@ -44,6 +44,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 	default:
 		setStatus(s)
 	}
+	patch.MakeRoom(s.capstan, infrav1.ReadyCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition,
+		infrav1.HostOnlineCondition, infrav1.ReconciledCondition, infrav1.PausedCondition)
 	if err := patch.Status(ctx, r.Client, before, s.capstan, patch.Locked); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

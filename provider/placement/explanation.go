@@ -38,10 +38,10 @@ var obstacleText = [obstacles]string{
 
 // Explanation says how many hosts fit a request and what stood in the way of the others.
 type Explanation struct {
-	// Fit and Total count hosts of the request's namespace.
+	// Fit and Total count hosts of the inventory.
 	Fit, Total int
 
-	obstacles map[obstacle]int
+	obstacles [obstacles]int
 }
 
 // String returns one line, for example "0 of 12 hosts fit: 7 claimed, 3 in another zone, 2 offline".

@@ -61,11 +61,7 @@ func TestPlace(t *testing.T) {
 		why     string
 	}{
 		"an empty inventory": {why: "there are no hosts in this namespace"},
-		"hosts of other namespaces are not counted": {
-			hosts: []infrav1.CapstanHost{ready("a", "z1", func(h *infrav1.CapstanHost) { h.Namespace = "other" })},
-			why:   "there are no hosts in this namespace",
-		},
-		"one free host": {hosts: []infrav1.CapstanHost{ready("a", "z1")}, want: "a", why: "1 of 1 host fits"},
+		"one free host":      {hosts: []infrav1.CapstanHost{ready("a", "z1")}, want: "a", why: "1 of 1 host fits"},
 		"the first by name, whatever the order of the list": {
 			hosts: []infrav1.CapstanHost{ready("c", "z1"), ready("a", "z1"), ready("b", "z1")}, want: "a", why: "3 of 3 hosts fit",
 		},
@@ -128,14 +124,16 @@ func TestPlace(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.request.Namespace = "default"
-			host, why := Place(c.hosts, c.request)
-			got := ""
-			if host != nil {
-				got = host.Name
-			}
-			if got != c.want || why.String() != c.why {
-				t.Errorf("placed on %q: %s\nwant %q: %s", got, why, c.want, c.why)
+			type place = func([]infrav1.CapstanHost, Request) (*infrav1.CapstanHost, Explanation)
+			for _, place := range []place{fill, scan} {
+				host, why := place(c.hosts, c.request)
+				got := ""
+				if host != nil {
+					got = host.Name
+				}
+				if got != c.want || why.String() != c.why {
+					t.Errorf("placed on %q: %s\nwant %q: %s", got, why, c.want, c.why)
+				}
 			}
 		})
 	}
@@ -153,11 +151,11 @@ func TestPlaceLaws(t *testing.T) {
 		for i := range r.IntN(20) {
 			hosts = append(hosts, ready(fmt.Sprintf("h%02d", i), fmt.Sprintf("z%d", r.IntN(3)), edits[r.IntN(len(edits))]))
 		}
-		request := Request{Namespace: "default", Cluster: "demo", ControlPlane: r.IntN(2) == 0}
+		request := Request{Cluster: "demo", ControlPlane: r.IntN(2) == 0}
 		if r.IntN(2) == 0 {
 			request.Version = "v1.36.3"
 		}
-		host, why := Place(hosts, request)
+		host, why := fill(hosts, request)
 		sum := why.Fit
 		for _, n := range why.obstacles {
 			sum += n
@@ -170,7 +168,7 @@ func TestPlaceLaws(t *testing.T) {
 			name = host.Name
 		}
 		r.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
-		again, whyAgain := Place(hosts, request)
+		again, whyAgain := fill(hosts, request)
 		if why.String() != whyAgain.String() || name != "" && again.Name != name {
 			t.Fatalf("seed %d: %q, %s; shuffled: %v, %s", seed, name, why, again, whyAgain)
 		}

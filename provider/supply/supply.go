@@ -26,6 +26,13 @@ type Supplier interface {
 	List(ctx context.Context) ([]string, error)
 }
 
+// NamespaceOf returns the namespace of the CapstanHost that a supplier makes a host for, "" if there is none. A Supplier
+// knows hosts by name alone: a CapstanHost with the same name in another namespace is not supplied.
+type NamespaceOf func(host string) string
+
+// In says that all supplied hosts are in one namespace.
+func In(namespace string) NamespaceOf { return func(string) string { return namespace } }
+
 // AgentServer is where agents reach the API server of the management cluster.
 type AgentServer struct {
 	// URL, for example https://10.231.0.1:6443.

@@ -31,7 +31,6 @@ const (
 	UnknownHooksReason = "UnknownHooks"
 
 	discoveryTimeout = 10 * time.Second
-	maxHandlers      = 512 // as in the schema of ExtensionConfig
 )
 
 // Discover asks the extension which handlers it has, and gives a copy of the ExtensionConfig with them in its status, named
@@ -94,8 +93,8 @@ func (c *Client) discover(ctx context.Context, config *runtimev1.ExtensionConfig
 // readDiscovery turns what an extension says into what an ExtensionConfig's status holds, with defaults. Handlers of unknown hooks are
 // named apart. The error names everything that is wrong.
 func readDiscovery(catalog *hook.Catalog, extension string, found []runtimehooksv1.ExtensionHandler) (handlers []runtimev1.ExtensionHandler, unknown []string, err error) {
-	if len(found) > maxHandlers {
-		return nil, nil, fmt.Errorf("it has %d handlers, %d are allowed", len(found), maxHandlers)
+	if len(found) > registry.MaxHandlers {
+		return nil, nil, fmt.Errorf("it has %d handlers, %d are allowed", len(found), registry.MaxHandlers)
 	}
 	handlers = []runtimev1.ExtensionHandler{}
 	names := map[string]bool{}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capstan-dev/capstan/runtime/hook"
+	"github.com/capstan-dev/capstan/runtime/registry"
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
@@ -59,6 +60,9 @@ type Target struct {
 	Repeat int
 	// Parallel is how many calls are made at the same time. Default: DefaultParallel.
 	Parallel int
+	// Timeout is how long all checks may take together: what is not done by then is left out, and the report says so.
+	// Default: DefaultTimeout.
+	Timeout time.Duration
 }
 
 func (t *Target) complete() error {
@@ -69,8 +73,9 @@ func (t *Target) complete() error {
 		t.Request = func(d *hook.Descriptor) (runtime.Object, error) { return sample.Request(d, nil) }
 	}
 	t.Repeat, t.Parallel = cmp.Or(t.Repeat, DefaultRepeat), cmp.Or(t.Parallel, DefaultParallel)
-	if t.Repeat < 2 || t.Parallel < 1 {
-		return errors.New("checking an extension: Repeat must be at least 2 and Parallel at least 1")
+	t.Timeout = cmp.Or(t.Timeout, DefaultTimeout)
+	if t.Repeat < 2 || t.Parallel < 1 || t.Timeout < 0 {
+		return errors.New("checking an extension: Repeat must be at least 2, Parallel at least 1, and Timeout not negative")
 	}
 	for _, name := range t.Only {
 		if !slices.ContainsFunc(Checks(), func(c Check) bool { return c.Name == name }) {
@@ -87,8 +92,9 @@ func (t *Target) complete() error {
 	return nil
 }
 
-// Run makes all checks and reports what they found. An error means that nothing could be checked; an extension that
-// can't be reached is a report.
+// Run makes all checks and reports what they found, within the Timeout of the target. An extension that can't be
+// reached is a report. If ctx ends first, the report holds what was found until then, and comes with the error of ctx;
+// with any other error, nothing could be checked.
 func Run(ctx context.Context, target Target) (*Report, error) {
 	if err := target.complete(); err != nil {
 		return nil, err
@@ -98,20 +104,37 @@ func Run(ctx context.Context, target Target) (*Report, error) {
 		return nil, err
 	}
 	defer p.close()
+	bounded, cancel := context.WithTimeout(ctx, target.Timeout)
+	defer cancel()
 	report := &Report{URL: target.URL, Started: time.Now().UTC()}
 	perform := func(checks []check, h *handler) {
 		for _, c := range checks {
 			if target.wants(c.Check) {
-				report.add(c.Check, h, p.perform(ctx, c, h))
+				report.add(c.Check, h, p.perform(bounded, c, h))
 			}
 		}
 	}
 	perform(serverChecks, nil)
-	for _, h := range p.handlers {
-		perform(handlerChecks, h)
+	if p.excess > 0 {
+		why := fmt.Sprintf("an ExtensionConfig lists at most %d handlers", registry.MaxHandlers)
+		report.leave(why, p.excess, p.excessNames)
+	}
+	left := p.handlers
+	for len(left) > 0 && bounded.Err() == nil {
+		perform(handlerChecks, left[0])
+		left[0].forget()
+		if bounded.Err() == nil { // else some of its checks were skipped
+			left = left[1:]
+		}
 	}
 	perform(lastChecks, nil)
 	report.Took = time.Since(report.Started)
+	switch {
+	case ctx.Err() != nil:
+		report.leave("the checks were ended", len(left), namesOf(left))
+	case bounded.Err() != nil:
+		report.leave(fmt.Sprintf("the time for all checks, %s, was over", target.Timeout), len(left), namesOf(left))
+	}
 	return report, ctx.Err()
 }
 

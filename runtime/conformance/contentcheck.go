@@ -60,50 +60,70 @@ func pair[Request, Response any](answer *Response, check func(*Request, *Respons
 
 // checkPatches checks UH-01 to UH-03.
 func checkPatches(request *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
-	var errs []error
+	if err := checkCost(response); err != nil {
+		return err
+	}
+	var found problems
 	for _, item := range response.Items {
 		i := slices.IndexFunc(request.Items, func(asked runtimehooksv1.GeneratePatchesRequestItem) bool { return asked.UID == item.UID })
 		if i < 0 {
-			errs = append(errs, fmt.Errorf("a patch is for the uid %q, which the request does not have (UH-01)", item.UID))
+			found.add(fmt.Errorf("a patch is for the uid %q, which the request does not have (UH-01)", item.UID))
 			continue
 		}
 		before := request.Items[i].Object.Raw
 		after, err := patch.Apply(before, runtimehooksv1.Patch{PatchType: item.PatchType, Patch: item.Patch})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("the patch for the uid %q: %w (UH-01)", item.UID, err))
+			found.add(fmt.Errorf("the patch for the uid %q: %w (UH-01)", item.UID, err))
 			continue
 		}
 		switch same, err := patch.SameOutside(before, after, "metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"); {
 		case err != nil:
-			errs = append(errs, err)
+			found.add(err)
 		case !same:
-			errs = append(errs, fmt.Errorf("the patch for the uid %q changes what patches must not change (UH-02)", item.UID))
+			found.add(fmt.Errorf("the patch for the uid %q changes what patches must not change (UH-02)", item.UID))
 		default:
 			if same, err := patch.SameOutside(before, after); err == nil && same {
-				errs = append(errs, warn("the patch for the uid %q changes nothing: leave it out (UH-03)", item.UID))
+				found.add(warn("the patch for the uid %q changes nothing: leave it out (UH-03)", item.UID))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return found.err()
+}
+
+// checkCost holds the limits of one patch against all of them together, as callers do.
+func checkCost(response *runtimehooksv1.GeneratePatchesResponse) error {
+	operations, copies := 0, 0
+	for _, item := range response.Items {
+		o, c, err := patch.Count(runtimehooksv1.Patch{PatchType: item.PatchType, Patch: item.Patch})
+		if err != nil {
+			continue // found where it is applied
+		}
+		operations, copies = operations+o, copies+c
+		if operations > patch.MaxOperations || copies > patch.MaxCopies {
+			return fmt.Errorf("its patches have more than %d operations or %d copies together: callers refuse them (UH-01)",
+				patch.MaxOperations, patch.MaxCopies)
+		}
+	}
+	return nil
 }
 
 // checkVariables checks UH-05.
 func checkVariables(response *runtimehooksv1.DiscoverVariablesResponse) error {
 	names := map[string]bool{}
-	var errs []error
+	var found problems
 	for _, v := range response.Variables {
 		s := v.Schema.OpenAPIV3Schema
 		switch {
 		case v.Name == "" || v.Name == runtimehooksv1.BuiltinsName:
-			errs = append(errs, fmt.Errorf("a variable has the name %q", v.Name))
+			found.add(fmt.Errorf("a variable has the name %q", v.Name))
 		case names[v.Name]:
-			errs = append(errs, fmt.Errorf("variable %q is defined twice", v.Name))
+			found.add(fmt.Errorf("variable %q is defined twice", v.Name))
 		case s.Type == "" && s.XPreserveUnknownFields == nil && s.XIntOrString == nil:
-			errs = append(errs, fmt.Errorf("the schema of variable %q has no type", v.Name))
+			found.add(fmt.Errorf("the schema of variable %q has no type", v.Name))
 		}
 		names[v.Name] = true
 	}
-	return errors.Join(errs...)
+	return found.err()
 }
 
 // checkPlan checks UH-06.

@@ -40,6 +40,10 @@ type probe struct {
 	handlers  []*handler
 	found     *runtimehooksv1.DiscoveryResponse // nil if there was none
 	discovery []byte                            // the same in a fixed form
+
+	// excess is the number of handlers that are too many or have a name that is too long; they are not called.
+	excess      int
+	excessNames []string // of the first of them
 }
 
 func newProbe(target Target) (*probe, error) {
@@ -71,6 +75,12 @@ func (p *probe) discover(response *runtimehooksv1.DiscoveryResponse) error {
 		descriptor, known := p.target.Catalog.Get(hook.ID{Group: group, Version: version, Name: h.RequestHook.Hook})
 		if !known {
 			continue // reported by its own check
+		}
+		if len(p.handlers) == registry.MaxHandlers || len(h.Name) > maxName {
+			if p.excess++; len(p.excessNames) < maxNames {
+				p.excessNames = append(p.excessNames, wire.Clip(h.Name, maxName))
+			}
+			continue
 		}
 		request, err := p.target.Request(descriptor)
 		if err != nil {

@@ -31,6 +31,8 @@ type Report struct {
 	Took time.Duration `json:"took"`
 	// Results in the order of the checks, then of the handlers.
 	Results []Result `json:"results"`
+	// Left says what could not be checked; nil if everything was.
+	Left *Left `json:"left,omitempty"`
 }
 
 // Result is what one check found at the server or at one handler.
@@ -72,18 +74,18 @@ func (r *Report) add(check Check, h *handler, found result) {
 	switch {
 	case found.err == nil:
 	case errors.As(found.err, &broken):
-		one.Verdict, one.Message, one.Stack = Failed, found.err.Error(), string(broken.stack)
+		one.Verdict, one.Message, one.Stack = Failed, clipped(found.err.Error()), string(broken.stack)
 	case errors.As(found.err, &warned):
-		one.Verdict, one.Message = Warned, found.err.Error()
+		one.Verdict, one.Message = Warned, clipped(found.err.Error())
 	case errors.As(found.err, &left):
 		one.Verdict, one.Message = Skipped, found.err.Error()
 	default:
-		one.Verdict, one.Message = Failed, found.err.Error()
+		one.Verdict, one.Message = Failed, clipped(found.err.Error())
 	}
 	r.Results = append(r.Results, one)
 }
 
-// Count tells how many checks ended like this.
+// Count returns how many checks ended like this.
 func (r *Report) Count(v Verdict) int {
 	n := 0
 	for _, result := range r.Results {
@@ -94,9 +96,9 @@ func (r *Report) Count(v Verdict) int {
 	return n
 }
 
-// OK tells whether no check failed; if strict, also whether none warned.
+// OK reports whether everything was checked and no check failed; if strict, also whether none warned.
 func (r *Report) OK(strict bool) bool {
-	return r.Count(Failed) == 0 && (!strict || r.Count(Warned) == 0)
+	return r.Left == nil && r.Count(Failed) == 0 && (!strict || r.Count(Warned) == 0)
 }
 
 // WriteText writes the report for people: one line for each check.
@@ -122,6 +124,9 @@ func (r *Report) WriteText(w io.Writer) error {
 				fmt.Fprintf(&text, "           %s\n", line)
 			}
 		}
+	}
+	if r.Left != nil {
+		fmt.Fprintf(&text, "\nNot complete: %s\n", r.Left)
 	}
 	fmt.Fprintf(&text, "\n%d passed, %d warnings, %d failed, %d skipped\n", r.Count(Passed), r.Count(Warned), r.Count(Failed), r.Count(Skipped))
 	_, err := io.WriteString(w, text.String())
@@ -177,6 +182,12 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 			one.Output = "warning: " + result.Message
 		}
 		suite.Cases = append(suite.Cases, one)
+	}
+	if r.Left != nil {
+		suite.Tests, suite.Failures = suite.Tests+1, suite.Failures+1
+		suite.Cases = append(suite.Cases, junitCase{
+			Class: "server", Name: "complete", Time: seconds(0), Failure: &junitWhy{Message: r.Left.String()},
+		})
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err

@@ -138,11 +138,14 @@ func (p *probe) askDiscovery(ctx context.Context) (answer, *runtimehooksv1.Disco
 
 func checkEntries(_ context.Context, p *probe, _ *handler) error {
 	names := map[string]bool{}
-	var errs []error
+	var found problems
+	if n := len(p.found.Handlers); n > registry.MaxHandlers {
+		found.add(fmt.Errorf("it has %d handlers: an ExtensionConfig lists at most %d", n, registry.MaxHandlers))
+	}
 	slow := ""
 	for _, h := range p.found.Handlers {
 		fail := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("handler %q: %s", wire.Clip(h.Name, 64), fmt.Sprintf(format, args...)))
+			found.add(fmt.Errorf("handler %q: %s", wire.Clip(h.Name, 64), fmt.Sprintf(format, args...)))
 		}
 		if problems := validation.IsDNS1123Label(h.Name); len(problems) > 0 {
 			fail("the name is not valid: %s", problems[0])
@@ -163,8 +166,8 @@ func checkEntries(_ context.Context, p *probe, _ *handler) error {
 			fail("failurePolicy is %q: it must be Fail or Ignore", wire.Clip(string(*policy), 64))
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if err := found.err(); err != nil {
+		return err
 	}
 	if slow != "" {
 		return warn("handler %q asks for more than 10 seconds: callers wait with it, do long work in the background (D-24)", slow)
@@ -174,11 +177,20 @@ func checkEntries(_ context.Context, p *probe, _ *handler) error {
 
 func checkKnown(_ context.Context, p *probe, _ *handler) error {
 	var unknown []string
+	more := 0
 	for _, h := range p.found.Handlers {
 		group, version, _ := strings.Cut(h.RequestHook.APIVersion, "/")
 		if _, known := p.target.Catalog.Get(hook.ID{Group: group, Version: version, Name: h.RequestHook.Hook}); !known {
-			unknown = append(unknown, fmt.Sprintf("%s (%s/%s)", wire.Clip(h.Name, 64), wire.Clip(h.RequestHook.APIVersion, 128), wire.Clip(h.RequestHook.Hook, 64)))
+			if len(unknown) == maxProblems {
+				more++
+				continue
+			}
+			unknown = append(unknown, fmt.Sprintf("%s (%s/%s)", wire.Clip(h.Name, 64),
+				wire.Clip(h.RequestHook.APIVersion, 128), wire.Clip(h.RequestHook.Hook, 64)))
 		}
+	}
+	if more > 0 {
+		unknown = append(unknown, fmt.Sprintf("and %d more", more))
 	}
 	if len(unknown) > 0 {
 		return warn("these are not in the catalog: %s. Cluster API rejects all of an extension with a hook that it does not know", strings.Join(unknown, ", "))

@@ -1,6 +1,7 @@
 package hookcall
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -25,11 +26,21 @@ import (
 // asked for.
 const longestWait = 365 * 24 * time.Hour
 
+const (
+	// DefaultTimeout is how long all calls of one Run may take together.
+	DefaultTimeout = 5 * time.Minute
+	// maxResponses bounds the responses of one Run that are kept, in bytes: one may have 20 MiB, and there may be 512.
+	maxResponses = 64 << 20
+)
+
+// notCalled is what an Answer says of a handler whose turn did not come.
+const notCalled record.Answer = "NotCalled"
+
 // Answer is what one handler answered. Its JSON form is stable.
 type Answer struct {
 	// Handler is its name in the ExtensionConfig.
 	Handler string `json:"handler"`
-	// Answer sums up how the call ended, in the words of package record.
+	// Answer sums up how the call ended, in the words of package record; NotCalled if the time was over before.
 	Answer string `json:"answer"`
 	// RetryAfter is after how long a handler that blocks wants to be asked again.
 	RetryAfter string `json:"retryAfter,omitempty"`
@@ -37,7 +48,7 @@ type Answer struct {
 	// Error says why the call failed; empty if it did not.
 	Error string `json:"error,omitempty"`
 	Took  string `json:"took"`
-	// Response is the whole answer.
+	// Response is the whole answer. It is left out, with an Error, where answers are too large together.
 	Response json.RawMessage `json:"response,omitempty"`
 }
 
@@ -107,6 +118,9 @@ type Options struct {
 	Reader ctrlclient.Reader
 	// Certificate is what is shown to servers that ask for one. Default: none.
 	Certificate func() (*tls.Certificate, error)
+	// Timeout is how long all calls may take together. Handlers whose turn does not come by then are in the answers,
+	// too, as failures. Default: DefaultTimeout.
+	Timeout time.Duration
 }
 
 // Run calls the handlers of a hook one after another, by name, with one request for this Cluster, and returns their
@@ -143,9 +157,18 @@ func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cl
 	if len(handlers) == 0 {
 		return nil, &NoHandlerError{descriptor.ID.Name}
 	}
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, DefaultTimeout))
+	defer cancel()
 	answers := make([]Answer, 0, len(handlers))
 	for _, handler := range handlers {
-		answers = append(answers, r.call(ctx, handler))
+		if bounded.Err() != nil {
+			answers = append(answers, Answer{
+				Handler: handler, Answer: string(notCalled), Took: "0s",
+				Error: "it was not called: the time for all calls was over",
+			})
+			continue
+		}
+		answers = append(answers, r.call(bounded, handler))
 	}
 	return answers, nil
 }
@@ -171,6 +194,7 @@ type runner struct {
 	cluster *clusterv1.Cluster
 	request runtimehooksv1.RequestObject
 	seen    []record.Call // by the observer, since the last call began
+	kept    int           // bytes of responses
 }
 
 func (r *runner) observe(c record.Call) { r.seen = append(r.seen, c) }
@@ -203,8 +227,16 @@ func (r *runner) ask(ctx context.Context, handler string) Answer {
 		return answer
 	}
 	answer.Message = response.GetMessage()
-	if answer.Response, err = json.Marshal(response); err != nil {
+	data, err := json.Marshal(response)
+	switch {
+	case err != nil:
 		answer.Error = err.Error()
+	case r.kept+len(data) > maxResponses:
+		answer.Error = fmt.Sprintf("the response is left out: all together have more than %d bytes; call it alone",
+			maxResponses)
+	default:
+		r.kept += len(data)
+		answer.Response = data
 	}
 	return answer
 }

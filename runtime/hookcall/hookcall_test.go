@@ -71,6 +71,32 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Handlers whose turn does not come are in the answers, as failures that say so.
+func TestTheTimeForAllCalls(t *testing.T) {
+	slow := func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+		_ *runtimehooksv1.BeforeClusterCreateResponse,
+	) error {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
+		}
+		return nil
+	}
+	extension := hooktest.Start(t, server.Handle(hook.BeforeClusterCreate, "a", slow),
+		server.Handle(hook.BeforeClusterCreate, "b", slow), server.Handle(hook.BeforeClusterCreate, "c", slow))
+	start := time.Now()
+	answers, err := Run(t.Context(), hook.BeforeClusterCreate.Descriptor(), sample.Cluster(), Options{
+		Extensions: []runtimev1.ExtensionConfig{*extension.Config}, Timeout: 300 * time.Millisecond,
+	})
+	if err != nil || len(answers) != 3 || Failed(answers) != 3 || time.Since(start) > 5*time.Second {
+		t.Fatalf("after %s: %+v, %v", time.Since(start), answers, err)
+	}
+	if answers[1].Answer != "NotCalled" || answers[2].Answer != "NotCalled" ||
+		!strings.Contains(answers[2].Error, "the time for all calls was over") {
+		t.Errorf("got %+v", answers)
+	}
+}
+
 func TestFind(t *testing.T) {
 	for name, c := range map[string]struct{ name, want string }{
 		"as it is written":         {"BeforeClusterCreate", "BeforeClusterCreate"},

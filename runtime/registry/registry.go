@@ -34,6 +34,8 @@ const (
 	DefaultTimeout = runtimehooksv1.DefaultHandlersTimeoutSeconds * time.Second
 	// MaxTimeout is the most that a handler may name.
 	MaxTimeout = 30 * time.Second
+	// MaxHandlers is how many handlers an ExtensionConfig can list.
+	MaxHandlers = 512
 )
 
 // ErrNotReady says that the registry has not been warmed up: what it holds is not known to be complete.

@@ -32,6 +32,7 @@ import (
 
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
+	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
 // OpenAPIPath is where a server with [Options.Catalog] serves the OpenAPI document of it.
@@ -40,8 +41,6 @@ const OpenAPIPath = "/openapi/v3"
 const (
 	// DefaultParallel is how many requests are worked on at the same time.
 	DefaultParallel = 32
-	// maxHandlers is how many an ExtensionConfig can list.
-	maxHandlers = 512
 	// waitingFactor times Parallel is how many more may wait for their turn.
 	waitingFactor = 8
 )
@@ -108,8 +107,9 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 	}
 	names := map[string]bool{}
 	var errs []error
-	if len(handlers) > maxHandlers {
-		errs = append(errs, fmt.Errorf("there are %d handlers, an ExtensionConfig can list %d: make two extensions", len(handlers), maxHandlers))
+	if len(handlers) > registry.MaxHandlers {
+		errs = append(errs, fmt.Errorf("there are %d handlers, an ExtensionConfig can list %d: make two extensions",
+			len(handlers), registry.MaxHandlers))
 	}
 	for i := range handlers {
 		h := handlers[i] // a copy, that nobody else holds

@@ -27,6 +27,8 @@ type Options struct {
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Converted are CustomResourceDefinitions to install, too. The API server has their versions converted at Server.Webhooks, path /convert.
 	Converted []*apiextensionsv1.CustomResourceDefinition
+	// Policies says to install Capstan's admission policies. They are at work when Start returns.
+	Policies bool
 	// AuditLog is the path of a log that names every request, without bodies. Empty: none.
 	AuditLog string
 	// Controllers of kube-controller-manager to run, for example clusterrole-aggregation-controller. None: it isn't started.
@@ -67,6 +69,9 @@ func (s *Server) start(options Options) (err error) {
 		}
 	}
 	s.env = &envtest.Environment{BinaryAssetsDirectory: s.dir, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout}
+	// As kubeadm and Capstan's plane set it: what audience a token is for counts in admission policies.
+	s.env.ControlPlane.GetAPIServer().Configure().
+		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
 	if err := s.audit(options.AuditLog); err != nil {
 		return err
 	}
@@ -85,6 +90,11 @@ func (s *Server) start(options Options) (err error) {
 	}
 	if err := s.define(options); err != nil {
 		return err
+	}
+	if options.Policies {
+		if err := Admit(s.Config); err != nil {
+			return err
+		}
 	}
 	return s.control(options.Controllers)
 }

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -28,6 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/journal"
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/clusterctl"
+	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
 // leaderChange is how long a Kubernetes control plane may be without a leader in the ordinary course of things: the longest that may pass between two answers of a machine that moves.
@@ -141,7 +141,7 @@ func (s side) port() string {
 // enroll makes the computer a host of a side on which a machine runs already, as after its bootstrap.
 func (s side) enroll(c *computer, host string, claim infrav1.HostClaim) {
 	s.Helper()
-	request := &authenticationv1.TokenRequest{}
+	request := epoch.TokenRequest(s.host(host), time.Hour)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: infrav1.IdentityPrefix + host}}
 	s.must(s.api.SubResource("token").Create(s.Context(), account, request))
 	settings := s.settings()

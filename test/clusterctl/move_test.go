@@ -101,7 +101,7 @@ func (s side) agent(name string) {
 		s.must(ignoreConflict(s.api.Update(s.Context(), lease)))
 	}
 	h := s.host(name)
-	h.Status.Agent = &infrav1.AgentReport{Version: "test", BootID: "boot", Address: "192.0.2.50"}
+	h.Status.Agent = &infrav1.AgentReport{Version: "test", BootID: "boot", Address: "192.0.2.50", Epoch: &h.Spec.Epoch}
 	if c := h.Spec.Claim; c != nil {
 		h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
 	}
@@ -164,7 +164,11 @@ func (s side) populate() (claimed, free string) {
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: "m1"},
 	}}
 	s.create(m, cluster)
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "m1-data"}, Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("#cloud-config\n"), "format": []byte("cloud-config")}}, m)
+	s.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "m1-data", Labels: map[string]string{infrav1.BootstrapDataLabel: ""}},
+		Type:       clusterv1.ClusterSecretType,
+		Data:       map[string][]byte{"value": []byte("#cloud-config\n"), "format": []byte("cloud-config")},
+	}, m)
 	s.create(&infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{Name: "m1", Labels: labels}}, m)
 	s.until("the machine is provisioned", func() bool {
 		for _, name := range []string{"h1", "h2"} {

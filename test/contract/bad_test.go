@@ -51,7 +51,7 @@ func TestBadReferences(t *testing.T) {
 		m := w.newMachine("w2", machineOptions{noData: true})
 		w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.WaitingForBootstrapDataReason)
 		name := "late-data"
-		edit(w, m, func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = &name })
+		edit(w, m, func(m *clusterv1.Machine) { m.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: &name} })
 		w.until("the machine says which Secret is missing", func() bool {
 			_, _, message := w.conditionAndMessage(w.machine("w2"), infrav1.ReadyCondition)
 			return strings.Contains(message, "Secret "+name)
@@ -59,6 +59,12 @@ func TestBadReferences(t *testing.T) {
 		w.untouched("w2")
 		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Type: clusterv1.ClusterSecretType})
 		secret := read(w, name, &corev1.Secret{})
+		w.until("the machine says that the Secret is not meant to be used so", func() bool {
+			_, reason, message := w.conditionAndMessage(w.machine("w2"), infrav1.ReadyCondition)
+			return reason == infrav1.BootstrapDataRefusedReason && strings.Contains(message, infrav1.BootstrapDataLabel)
+		})
+		w.untouched("w2")
+		edit(w, secret, func(s *corev1.Secret) { s.Labels = map[string]string{infrav1.BootstrapDataLabel: ""} })
 		w.untouched("w2")
 		edit(w, secret, func(s *corev1.Secret) { s.Data = map[string][]byte{"value": []byte("#cloud-config\n")} })
 		w.ready("w2")
@@ -104,6 +110,7 @@ func TestHostVanishes(t *testing.T) {
 		w.newMachine("w1", machineOptions{})
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.BootstrappingReason)
 		host := w.claims()["w1"]
+		w.until("the host is powered on", func() bool { return len(w.infra.made("create")) == 1 })
 		w.vanish(host)
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostGoneReason)
 		w.infra.set(func() { clear(w.infra.dead) })

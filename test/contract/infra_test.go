@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -223,6 +224,9 @@ func (i *infra) agent(ctx context.Context, host *infrav1.CapstanHost) error {
 		host.Status.Agent = &infrav1.AgentReport{}
 	}
 	host.Status.Agent.Address = addressOf(host.Name)
+	if host.Spec.Supplier == "" {
+		host.Status.Agent.Epoch = ptr.To(host.Spec.Epoch)
+	}
 	if c := host.Spec.Claim; c != nil && c.BootstrapReady && !c.Released {
 		report, err := i.bootstrap(ctx, host)
 		if err != nil {

@@ -98,7 +98,10 @@ func TestMachineGoesOnWhenItHasAll(t *testing.T) {
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForClusterInfrastructureReason)
 		w.setProvisioned("demo", true)
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForBootstrapDataReason)
-		edit(w, m, func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("w1-data") })
+		// Without configRef: its configuration would have to control the Secret, and this Machine the configuration.
+		edit(w, m, func(m *clusterv1.Machine) {
+			m.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("w1-data")}
+		})
 		w.ready("w1")
 	})
 }

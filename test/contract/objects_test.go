@@ -103,9 +103,11 @@ func (w *world) newMachine(name string, o machineOptions) *clusterv1.Machine {
 func (w *world) newData(name string) {
 	w.Helper()
 	w.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
-		Type:       clusterv1.ClusterSecretType,
-		Data:       map[string][]byte{"value": []byte("#cloud-config\n"), "format": []byte("cloud-config")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.ns, Name: name, Labels: map[string]string{infrav1.BootstrapDataLabel: ""},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"value": []byte("#cloud-config\n"), "format": []byte("cloud-config")},
 	})
 }
 

@@ -66,7 +66,7 @@ func startShared() (err error) {
 		return err
 	}
 	shared.Server, err = apiserver.Start(apiserver.Options{
-		CRDs: core, Converted: shared.ours, AuditLog: shared.audit,
+		CRDs: core, Converted: shared.ours, AuditLog: shared.audit, Policies: true,
 		Controllers: []string{"clusterrole-aggregation-controller"},
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/supply"
 )
 
 // skipNames allows several controllers of one name, for there are many managers in this process. None has the priority queue, which can lock up at its end.
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, f form, n int, edits ...func(*world)) *world {
 	w := &world{T: t, form: f, ns: ns.Name, namespace: ns.Name}
 	w.infra = newInfra(t, w.ns)
 	w.options = provider.Options{
-		Balancer: w.infra, Supplier: w.infra, SupplyNamespace: w.ns,
+		Balancer: w.infra, Supplier: w.infra, SupplyNamespace: supply.In(w.ns),
 		AgentServer: provider.AgentServer{URL: shared.Config.Host, CAData: shared.Config.CAData},
 	}
 	for _, edit := range edits {

@@ -198,7 +198,8 @@ func (y *yard) enroll(t *testing.T, plane own, port, name string) {
 	plane.must(t, "kubectl", "apply", "-f", manifest)
 	var token string
 	eventually(t, "the host has an account", func() (err error) {
-		token, err = plane.run(t.Context(), "kubectl", "create", "token", "-n", fleet, "host-"+name, "--duration", "10m")
+		token, err = plane.run(t.Context(), "kubectl", "create", "token", "-n", fleet, "host-"+name, "--duration", "10m",
+			"--bound-object-kind", "Secret", "--bound-object-name", name+"-epoch-0")
 		return err
 	})
 	config, err := supply.AgentConfig(supply.AgentServer{URL: "https://" + net.JoinHostPort(endpointAddress, port), CAData: plane.config(t).CAData}, fleet, name, strings.TrimSpace(token))

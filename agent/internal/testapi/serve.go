@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -70,7 +69,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.bump()
 		_ = json.NewEncoder(w).Encode(s.Lease)
 	case "POST " + tokenPath:
-		_ = json.NewEncoder(w).Encode(map[string]any{"status": map[string]any{"token": s.Issue(24 * time.Hour)}})
+		s.grant(w, r)
 	default:
 		s.Denied = append(s.Denied, r.Method+" "+r.URL.String())
 		answer(w, http.StatusForbidden, "the Role does not allow that")

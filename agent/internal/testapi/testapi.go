@@ -49,6 +49,8 @@ type Server struct {
 	Silent    bool              // to fail all calls
 	Odd       bool              // to answer looks as no API server does
 	Strangers int               // calls with a token of another server
+
+	Epochs map[int64]bool // whose Secrets exist; nil: it is of a version before epochs, and binds no token
 }
 
 // serial tells the tokens of servers apart.
@@ -59,6 +61,7 @@ func New(t *testing.T) *Server {
 	s := &Server{changed: make(chan struct{}), looked: make(chan struct{}), Tokens: map[string]bool{}}
 	s.Host.Name, s.Host.Namespace, s.Host.ResourceVersion = testHost, testNamespace, "1"
 	s.Host.Spec.Zone = "zone-a"
+	s.Epochs = map[int64]bool{0: true}
 	s.Lease = map[string]any{"metadata": map[string]any{"name": testHost, "namespace": testNamespace, "resourceVersion": "1", "labels": map[string]any{"keep": "me"}}}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
@@ -68,9 +71,19 @@ func New(t *testing.T) *Server {
 	return s
 }
 
-// Issue returns a new token that lives for d.
+// Issue returns a new token that lives for d, bound to the present epoch.
 func (s *Server) Issue(d time.Duration) string {
-	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"n":%d,"iss":%q}`, time.Now().Unix(), time.Now().Add(d).Unix(), serial.Add(1), s.URL)
+	secret := ""
+	if s.Epochs != nil {
+		secret = v1beta2.EpochSecret(testHost, s.Host.Spec.Epoch)
+	}
+	return s.issue(d, secret)
+}
+
+// issue returns a new token that is bound to a Secret; empty: to none.
+func (s *Server) issue(d time.Duration, secret string) string {
+	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"n":%d,"iss":%q%s}`,
+		time.Now().Unix(), time.Now().Add(d).Unix(), serial.Add(1), s.URL, bound(secret))
 	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 	s.Tokens[token] = true
 	return token
@@ -180,9 +193,10 @@ func (s *Server) MakeOffer(target *Server, name string, change func(map[string][
 	return id
 }
 
-// Token returns a token that lives from one time to another by its own word. No Server accepts it before it is among
-// its Tokens.
+// Token returns a token of epoch 0 that lives from one time to another by its own word. No Server accepts it before it
+// is among its Tokens.
 func Token(issued, expires time.Time, issuer string) string {
-	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"iss":%q}`, issued.Unix(), expires.Unix(), issuer)
+	payload := fmt.Sprintf(`{"iat":%d,"exp":%d,"iss":%q%s}`,
+		issued.Unix(), expires.Unix(), issuer, bound(v1beta2.EpochSecret(testHost, 0)))
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + ".c2ln"
 }

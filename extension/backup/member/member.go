@@ -131,8 +131,8 @@ func parse(data []byte) (*Member, error) {
 	if m.Name == "" || m.PeerURL == "" || !filepath.IsAbs(m.data) {
 		return nil, errors.New("it does not give etcd the flags --name, --initial-advertise-peer-urls and --data-dir")
 	}
-	if filepath.Clean(m.data) != m.data || m.data == "/" {
-		return nil, fmt.Errorf("--data-dir=%s is not the path of a directory without detours", m.data)
+	if filepath.Clean(m.data) != m.data || m.data == "/" || strings.ContainsRune(m.data, 0) {
+		return nil, fmt.Errorf("--data-dir=%q is not the path of a directory without detours", m.data)
 	}
 	m.data = strings.TrimPrefix(m.data, "/")
 	return m, nil

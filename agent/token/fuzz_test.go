@@ -1,0 +1,26 @@
+package token
+
+import (
+	"testing"
+	"time"
+)
+
+// FuzzToken: what a file holds as a token is used as it is, whatever times it claims to have; a token without an end is
+// valid at all times.
+func FuzzToken(f *testing.F) {
+	f.Add("a.eyJpYXQiOjEsImV4cCI6Mn0.c")
+	f.Add("a.eyJpYXQiOi0xLCJleHAiOjkyMjMzNzIwMzY4NTQ3NzU4MDd9.c")
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, text string) {
+		read := parse(text, true)
+		if read.text != text || !read.own {
+			t.Fatalf("%q became %+v", text, read)
+		}
+		if read.expires.IsZero() && !read.valid(time.Now()) {
+			t.Fatal("it has no end, and is not valid")
+		}
+		if !read.expires.IsZero() && read.valid(read.expires) {
+			t.Fatal("it is valid at its end")
+		}
+	})
+}

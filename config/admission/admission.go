@@ -1,0 +1,31 @@
+// Package admission embeds Capstan's ValidatingAdmissionPolicies: what hosts and tenants may write, down to fields.
+// RBAC ends at the object.
+package admission
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed policies/*.yaml
+var policies embed.FS
+
+// Documents returns the policies and their bindings, as one YAML document each. All are ready to be applied, but for
+// the provider's label, which a release and the plane add.
+func Documents() ([][]byte, error) {
+	names, err := fs.Glob(policies, "policies/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var documents [][]byte
+	for _, name := range names {
+		data, err := policies.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the admission policies: %w", err)
+		}
+		documents = append(documents, bytes.Split(data, []byte("\n---\n"))...)
+	}
+	return documents, nil
+}

@@ -1,0 +1,10 @@
+// Package rbac embeds the roles for people, which a management cluster and the embedded plane both have.
+package rbac
+
+import _ "embed"
+
+// People are YAML documents: ClusterRoles for tenants, for those who run the inventory, and for those who move
+// clusters.
+//
+//go:embed people_roles.yaml
+var People string

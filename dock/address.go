@@ -1,0 +1,18 @@
+package dock
+
+import (
+	"net/netip"
+
+	"github.com/capstan-dev/capstan/dock/network"
+)
+
+// IsHost reports whether this is the text of an address that a host of a dock may have.
+func IsHost(text string) bool { return isIn(network.Hosts, text) }
+
+// IsBalancer reports whether this is the text of an address that a balancer of a dock may have.
+func IsBalancer(text string) bool { return isIn(network.Balancers, text) }
+
+func isIn(r network.Range, text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && r.Contains(a)
+}

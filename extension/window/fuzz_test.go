@@ -1,0 +1,28 @@
+package window
+
+import (
+	"testing"
+	"time"
+)
+
+// FuzzParse: windows that are accepted are few, have a length within the limits and a time zone, and Decide ends with
+// them.
+func FuzzParse(f *testing.F) {
+	f.Add("Mon-Fri 22:00 6h Europe/Berlin; Sat,Sun 00:00 24h UTC")
+	f.Add("daily 22:00 90m UTC\nFri-Mon 23:59 1m America/New_York")
+	f.Add("Mon 24:00 1h Local")
+	f.Fuzz(func(t *testing.T, text string) {
+		windows, err := Parse(text)
+		if err != nil {
+			return
+		}
+		if len(windows) > maxWindows {
+			t.Fatalf("%d windows", len(windows))
+		}
+		for _, w := range windows {
+			if w.Zone == nil || w.Duration < time.Minute || w.Duration > maxDuration || w.Days == [7]bool{} || w.Hour > 23 {
+				t.Fatalf("got %+v", w)
+			}
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/plane/seal"
+)
+
+// TestUpRotatesKeys: the plane is started again with a request for a new key; where there is no key yet, there is
+// nothing to replace.
+func TestUpRotatesKeys(t *testing.T) {
+	w := newWorld(t, steady)
+	w.register(inPhase(infrav1.HostOff)...)
+	ctx := limit(t)
+	stopped := "Done plane stopped for its new key"
+	if _, err := w.up(ctx, UpOptions{Hosts: 1, RotateKeys: true}); err != nil || slices.Contains(w.events(), stopped) {
+		t.Fatalf("a first start with a rotation: %v, %q", err, w.events())
+	}
+	directory := filepath.Join(w.Home, "plane", "encryption")
+	ring, err := seal.Open(directory, true, nil)
+	if err == nil {
+		err = ring.Save()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := filepath.Join(w.Home, "plane", "ready.json")
+	before, err := os.Stat(ready)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.up(ctx, UpOptions{RotateKeys: true}); err != nil || !slices.Contains(w.events(), stopped) {
+		t.Errorf("a rotation: %v, %q", err, w.events())
+	}
+	if after, err := os.Stat(ready); err != nil || !after.ModTime().After(before.ModTime()) {
+		t.Errorf("the plane was not started again: %v", err)
+	}
+	request, err := os.ReadFile(filepath.Join(directory, "rotate"))
+	if err != nil || string(request) != ring.Keys[0].Name {
+		t.Errorf("the request is %q, %v", request, err)
+	}
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package plane
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/plane/pki"
+	"github.com/capstan-dev/capstan/plane/progress"
+)
+
+const (
+	// renewalPause is the time between two looks at the certificates. Not until the next one ends: a machine may sleep.
+	renewalPause = time.Minute
+	// authorityNotice is how long before the end of an authority the plane warns.
+	authorityNotice = 365 * 24 * time.Hour
+)
+
+// Subjects of warnings.
+const (
+	aboutCertificates = "certificates"
+	aboutAuthority    = "authority"
+)
+
+// folder is where certificates are kept.
+func (p *plane) folder() pki.Folder {
+	return pki.Folder{Path: filepath.Join(p.Dir, pkiDir), Lifetime: p.opts.LeafLifetime}
+}
+
+// renew renews certificates that near their end, until ctx ends. Everybody who uses one reads its files again: the API
+// server and clients made by client-go when these change, etcd, the webhooks and the extension at each connection.
+func (p *plane) renew(ctx context.Context) error {
+	pause := renewalPause
+	if p.opts.LeafLifetime > 0 {
+		pause = min(pause, p.opts.LeafLifetime/30)
+	}
+	folder := p.folder()
+	folder.KeepKeys = true
+	present := p.PKI
+	for {
+		next, err := p.renewOnce(folder, present)
+		if err != nil {
+			klog.Background().Error(err, "Certificates of the plane were not renewed; this is tried again", "pause", pause)
+		}
+		present = next
+		p.warnOfEnds(present, err)
+		if backoff.Sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// renewOnce renews what nears its end and returns all certificates, those of before if it fails.
+func (p *plane) renewOnce(folder pki.Folder, before *pki.Plane) (*pki.Plane, error) {
+	now, err := pki.Ensure(folder, p.opts.Hosts)
+	if err != nil {
+		return before, err
+	}
+	renewed := now.Renewed(before)
+	if len(renewed) == 0 {
+		return now, nil
+	}
+	klog.Background().Info("Certificates of the plane were renewed", "names", renewed)
+	if p.opts.Renewed != nil {
+		if err := p.opts.Renewed(p.Info); err != nil {
+			return before, err // so that it is called again
+		}
+	}
+	return now, nil
+}
+
+// warnOfEnds records when certificates end, and warns of what nobody will renew in time. failure is why they could not
+// be renewed.
+func (p *plane) warnOfEnds(keys *pki.Plane, failure error) {
+	leaf, authority := keys.Ends()
+	if state := p.progress.State(); !state.CertificatesEnd.Equal(leaf) || !state.AuthorityEnds.Equal(authority) {
+		_ = p.progress.Update(func(s *progress.State) { // a full disk must not end the plane
+			s.CertificatesEnd, s.AuthorityEnds = leaf.UTC(), authority.UTC()
+		})
+	}
+	p.progress.Warn(aboutCertificates, certificateWarning(leaf, failure))
+	p.progress.Warn(aboutAuthority, authorityWarning(authority, time.Now(), filepath.Join(p.Dir, pkiDir)))
+}
+
+// certificateWarning returns what to say of certificates that could not be renewed. Pure.
+func certificateWarning(end time.Time, failure error) string {
+	if failure == nil {
+		return ""
+	}
+	return fmt.Sprintf("certificates of the plane end on %s and could not be renewed: %v", end.Format(time.DateOnly),
+		failure)
+}
+
+// authorityWarning returns what to say of an authority that nears its end. Pure.
+func authorityWarning(end, now time.Time, folder string) string {
+	if now.Add(authorityNotice).Before(end) {
+		return ""
+	}
+	return fmt.Sprintf("the authority of the plane ends on %s, and the plane with it; before that, run \"capstan down\", "+
+		"remove %s and run \"capstan up\", which makes a new authority: hosts that run then have to enroll again, and "+
+		"kubeconfigs of the plane made before do not work any more", end.Format(time.DateOnly), folder)
+}
+
+// rereadSoon makes clients in this process notice renewed certificates of a short life in time. They look every five
+// minutes otherwise.
+func rereadSoon(lifetime time.Duration) {
+	if lifetime > 0 {
+		transport.CertCallbackRefreshDuration = min(transport.CertCallbackRefreshDuration, lifetime/30)
+	}
+}

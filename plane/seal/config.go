@@ -1,0 +1,63 @@
+package seal
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+// Resources are what is encrypted, as the API server names them: resource, or resource.group.
+var Resources = []string{
+	"secrets",
+	"kubeadmconfigs.bootstrap.cluster.x-k8s.io",
+	"kubeadmconfigtemplates.bootstrap.cluster.x-k8s.io",
+	"kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+	"kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io",
+}
+
+// The parts of the API server's EncryptionConfiguration that we use. The types of Kubernetes are in its server's
+// module, which is large.
+type (
+	configuration struct {
+		APIVersion string  `json:"apiVersion"`
+		Kind       string  `json:"kind"`
+		Resources  []rules `json:"resources"`
+	}
+	rules struct {
+		Resources []string   `json:"resources"`
+		Providers []provider `json:"providers"`
+	}
+	provider struct {
+		Secretbox keys `json:"secretbox"`
+	}
+	keys struct {
+		Keys []configKey `json:"keys"`
+	}
+	configKey struct {
+		Name   string `json:"name"`
+		Secret string `json:"secret"`
+	}
+)
+
+// WriteConfig writes the API server's configuration and returns its path. It has the first key only: the API server
+// refuses a value that is not encrypted with it.
+func (r *Ring) WriteConfig() (path string, err error) {
+	first := configKey{Name: r.Keys[0].Name, Secret: base64.StdEncoding.EncodeToString(r.Keys[0].Secret)}
+	data, err := yaml.Marshal(configuration{
+		APIVersion: "apiserver.config.k8s.io/v1",
+		Kind:       "EncryptionConfiguration",
+		Resources: []rules{{
+			Resources: Resources,
+			Providers: []provider{{Secretbox: keys{Keys: []configKey{first}}}},
+		}},
+	})
+	if err != nil {
+		return "", fmt.Errorf("encoding the encryption of the API server: %w", err)
+	}
+	path = filepath.Join(r.dir, ConfigFile)
+	return path, atomicfile.Write(path, data, 0o600)
+}

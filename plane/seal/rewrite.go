@@ -1,0 +1,81 @@
+package seal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Values is etcd, as far as [Rewrite] needs it.
+type Values interface {
+	// Keys returns the keys that begin with prefix.
+	Keys(ctx context.Context, prefix string) ([]string, error)
+	// Get returns the value of a key and its revision; the revision is 0 if there is none.
+	Get(ctx context.Context, key string) (value []byte, revision int64, err error)
+	// Replace changes the value of a key if it still has that revision; else it returns an error.
+	Replace(ctx context.Context, key string, value []byte, revision int64) error
+}
+
+// Prefixes are the prefixes of all keys in etcd that hold what is encrypted, in the order of Resources.
+func Prefixes() []string {
+	var prefixes []string
+	for _, resource := range Resources {
+		name, group, grouped := strings.Cut(resource, ".")
+		if grouped {
+			name = group + "/" + name
+		}
+		prefixes = append(prefixes, "/registry/"+name+"/")
+	}
+	return prefixes
+}
+
+// Rewrite encrypts everything with the first key of the ring and returns how many values it has changed. No API server
+// may run. A value that can't be decrypted is an error that names it; those before it are rewritten. rewritten, which
+// may be nil, is called after each value.
+//
+// A ring that was never saved is saved when it is known that no value needs another key: a key file that was lost must
+// not be replaced.
+func (r *Ring) Rewrite(ctx context.Context, values Values, rewritten func()) (changed int, err error) {
+	var all []string
+	for _, prefix := range Prefixes() {
+		keys, err := values.Keys(ctx, prefix)
+		if err != nil {
+			return 0, fmt.Errorf("listing %s: %w", prefix, err)
+		}
+		all = slices.Concat(all, keys)
+	}
+	for _, key := range all { // nothing is changed before all can be read
+		value, _, err := values.Get(ctx, key)
+		if err == nil {
+			_, _, err = r.reseal(value)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("reading %s: %w", key, err)
+		}
+	}
+	if err := r.Ensure(); err != nil {
+		return 0, err
+	}
+	for _, key := range all {
+		value, revision, err := values.Get(ctx, key)
+		if err != nil {
+			return changed, fmt.Errorf("reading %s: %w", key, err)
+		}
+		sealed, differs, err := r.reseal(value)
+		if err != nil {
+			return changed, fmt.Errorf("encrypting %s: %w", key, err)
+		}
+		if !differs || revision == 0 {
+			continue
+		}
+		if err := values.Replace(ctx, key, sealed, revision); err != nil {
+			return changed, fmt.Errorf("writing %s: %w", key, err)
+		}
+		changed++
+		if rewritten != nil {
+			rewritten()
+		}
+	}
+	return changed, nil
+}

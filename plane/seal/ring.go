@@ -1,0 +1,208 @@
+package seal
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+// Names of the files in the directory of a ring.
+const (
+	// ringFile holds the keys.
+	ringFile = "keys.json"
+	// ConfigFile is the API server's configuration, with the key in it.
+	ConfigFile = "config.yaml"
+	// requestFile asks for a rotation.
+	requestFile = "rotate"
+)
+
+// keySize is the length of a key in bytes.
+const keySize = 32
+
+// Key encrypts and decrypts values.
+type Key struct {
+	// Name is part of each value that the key has encrypted.
+	Name string `json:"name"`
+	// Secret has 32 bytes.
+	Secret []byte `json:"secret"`
+	// Made is when the key was made.
+	Made time.Time `json:"made"`
+}
+
+// Ring is the keys of a plane, and how far etcd's data is encrypted with the first of them.
+type Ring struct {
+	// Keys are ordered by age, the newest first. There is more than one only until everything is rewritten.
+	Keys []Key `json:"keys"`
+	// Sealed are the resources that are encrypted in etcd, with the first key or one of the others.
+	Sealed []string `json:"sealed"`
+	// Remnants is true while files of etcd may hold what was there before everything was rewritten.
+	Remnants bool `json:"remnants,omitempty"`
+
+	dir   string
+	now   func() time.Time
+	saved bool
+}
+
+// Open returns the ring in directory dir. If there is none, it returns a new one that is not saved yet: fresh reports
+// whether etcd has no data, so that there is nothing to rewrite. now may be nil.
+func Open(dir string, fresh bool, now func() time.Time) (*Ring, error) {
+	if now == nil {
+		now = time.Now
+	}
+	ring := &Ring{dir: dir, now: now}
+	data, err := os.ReadFile(filepath.Join(dir, ringFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err := newKey(now())
+		if err != nil {
+			return nil, err
+		}
+		ring.Keys = []Key{key}
+		if fresh {
+			ring.Sealed = slices.Clone(Resources)
+		}
+		return ring, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, ring)
+	}
+	if err == nil {
+		err = ring.check()
+	}
+	ring.saved = true
+	if err != nil {
+		return nil, fmt.Errorf("reading the keys that encrypt Secrets, %s: %w; restore that file from a copy of the home "+
+			"directory: without it, Secrets of this plane can't be read", filepath.Join(dir, ringFile), err)
+	}
+	return ring, nil
+}
+
+// check reports what is wrong with a ring that was read.
+func (r *Ring) check() error {
+	if len(r.Keys) == 0 {
+		return errors.New("it has no key")
+	}
+	for _, key := range r.Keys {
+		if key.Name == "" || len(key.Secret) != keySize {
+			return fmt.Errorf("the key %q is damaged", key.Name)
+		}
+	}
+	return nil
+}
+
+// newKey makes a key. Its name is unique, because values say by it which key they need.
+func newKey(now time.Time) (Key, error) {
+	random := make([]byte, keySize+4)
+	if _, err := rand.Read(random); err != nil {
+		return Key{}, fmt.Errorf("making a key for Secrets: %w", err)
+	}
+	name := fmt.Sprintf("key-%s-%x", now.UTC().Format("20060102"), random[keySize:])
+	return Key{Name: name, Secret: random[:keySize], Made: now.UTC().Truncate(time.Second)}, nil
+}
+
+// Pending reports whether values in etcd have to be rewritten before the API server starts.
+func (r *Ring) Pending() bool { return len(r.Keys) > 1 || !slices.Equal(r.Sealed, Resources) }
+
+// Add makes a key that replaces the first one if the rotation of that key was requested, and reports whether it was.
+// The ring is saved, and the request removed.
+func (r *Ring) Add() (bool, error) {
+	path := filepath.Join(r.dir, requestFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading a request for a new key: %w", err)
+	}
+	wanted := string(data) == r.Keys[0].Name // else a start before this one was killed when it had made the key
+	if wanted {
+		key, err := newKey(r.now())
+		if err != nil {
+			return false, err
+		}
+		r.Keys = slices.Insert(r.Keys, 0, key)
+		if err := r.Save(); err != nil {
+			return false, err
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		return false, fmt.Errorf("removing a request for a new key: %w", err)
+	}
+	return wanted, nil
+}
+
+// Done drops all keys but the first: everything is encrypted with it.
+func (r *Ring) Done() error {
+	r.Keys, r.Sealed, r.Remnants = r.Keys[:1], slices.Clone(Resources), true
+	return r.Save()
+}
+
+// Cleaned records that no file of etcd holds anything older.
+func (r *Ring) Cleaned() error {
+	r.Remnants = false
+	return r.Save()
+}
+
+// Save writes the ring. When it returns, the file survives the loss of power: what is encrypted with a new key later
+// could not be read without it.
+func (r *Ring) Save() error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the keys that encrypt Secrets: %w", err)
+	}
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return fmt.Errorf("making the directory of the keys that encrypt Secrets: %w", err)
+	}
+	if err := atomicfile.Write(filepath.Join(r.dir, ringFile), append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	for _, dir := range []string{r.dir, filepath.Dir(r.dir)} {
+		if err := syncDir(dir); err != nil {
+			return err
+		}
+	}
+	r.saved = true
+	return nil
+}
+
+// Ensure saves the ring if it is new.
+func (r *Ring) Ensure() error {
+	if r.saved {
+		return nil
+	}
+	return r.Save()
+}
+
+// syncDir waits until the entries of a directory are on the disk.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening a directory: %w", err)
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("writing the directory %s: %w", path, err)
+	}
+	return nil
+}
+
+// Request asks the next start of the plane for a new key in place of the present one, whose name it returns. dir is the
+// directory of a ring that exists; fs.ErrNotExist otherwise.
+func Request(dir string) (replaced string, err error) {
+	if _, err := os.Stat(filepath.Join(dir, ringFile)); err != nil {
+		return "", fmt.Errorf("looking for the key that encrypts Secrets: %w", err)
+	}
+	ring, err := Open(dir, false, nil)
+	if err != nil {
+		return "", err
+	}
+	name := ring.Keys[0].Name
+	return name, atomicfile.Write(filepath.Join(dir, requestFile), []byte(name), 0o600)
+}

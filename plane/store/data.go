@@ -1,0 +1,75 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Data is etcd's data directory, as far as it is replaced by another one while etcd does not run. Beside it are, while
+// that lasts, a snapshot, the new directory and the old one.
+type Data string
+
+// Snapshot is where the snapshot is kept from which a new directory is made.
+func (d Data) Snapshot() string { return string(d) + ".snapshot" }
+
+// New is where the new directory is made.
+func (d Data) New() string { return string(d) + ".new" }
+
+func (d Data) old() string { return string(d) + ".old" }
+
+// Empty reports whether there is no data.
+func (d Data) Empty() (bool, error) {
+	for _, path := range []string{string(d), d.old()} {
+		if _, err := os.Lstat(path); err == nil {
+			return false, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("looking for etcd's data: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// Settle brings an order into what a replacement has left that was killed: the old directory is taken back if the new
+// one did not take its place, and everything else is removed.
+func (d Data) Settle() error {
+	_, err := os.Lstat(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(d.old(), string(d)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("taking back etcd's data: %w", err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("looking for etcd's data: %w", err)
+	}
+	for _, path := range []string{d.old(), d.New(), d.Snapshot()} {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing what an interrupted start left: %w", err)
+		}
+	}
+	return nil
+}
+
+// Replace puts the new directory into the place of the data. away, which may be nil, is called between the two steps;
+// Settle undoes the first one.
+func (d Data) Replace(away func()) error {
+	if err := os.Rename(string(d), d.old()); err != nil {
+		return fmt.Errorf("replacing etcd's data: %w", err)
+	}
+	if away != nil {
+		away()
+	}
+	if err := os.Rename(d.New(), string(d)); err != nil {
+		return errors.Join(fmt.Errorf("replacing etcd's data: %w", err), d.Settle())
+	}
+	parent, err := os.Open(filepath.Dir(string(d)))
+	if err != nil {
+		return fmt.Errorf("replacing etcd's data: %w", err)
+	}
+	defer parent.Close()
+	if err := parent.Sync(); err != nil { // the old directory goes only when the new one stays
+		return fmt.Errorf("replacing etcd's data: %w", err)
+	}
+	return d.Settle()
+}

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// fill makes directories with a file that says which one it was.
+func fill(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(path, "is"), []byte(filepath.Base(path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSettle lists what a kill can leave, and which data is used then.
+func TestSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		left []string
+		want string
+	}{
+		"a new plane":                      {nil, ""},
+		"nothing was replaced":             {[]string{"etcd"}, "etcd"},
+		"while the new one was being made": {[]string{"etcd", "etcd.snapshot", "etcd.new"}, "etcd"},
+		"between the two steps":            {[]string{"etcd.old", "etcd.new", "etcd.snapshot"}, "etcd.old"},
+		"before the old one was removed":   {[]string{"etcd", "etcd.old", "etcd.snapshot"}, "etcd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, path := range c.left {
+				fill(t, filepath.Join(dir, path))
+			}
+			data := Data(filepath.Join(dir, "etcd"))
+			if empty, err := data.Empty(); err != nil || empty != (c.want == "") {
+				t.Errorf("empty %v, %v", empty, err)
+			}
+			for range 2 {
+				if err := data.Settle(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, _ := os.ReadFile(filepath.Join(string(data), "is")); string(got) != c.want {
+				t.Errorf("the data is %q, want %q", got, c.want)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) > 1 {
+				t.Errorf("left: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	data := Data(filepath.Join(dir, "etcd"))
+	fill(t, string(data))
+	if err := data.Replace(nil); err == nil {
+		t.Error("there was no new directory")
+	}
+	if got, _ := os.ReadFile(filepath.Join(string(data), "is")); string(got) != "etcd" {
+		t.Fatalf("after a failure the data is %q", got)
+	}
+	fill(t, data.New())
+	if err := data.Replace(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(string(data), "is")); string(got) != "etcd.new" {
+		t.Errorf("the data is %q", got)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}

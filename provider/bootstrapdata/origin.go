@@ -1,0 +1,118 @@
+package bootstrapdata
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/identity"
+)
+
+// RefusedError says why a Secret that a Machine names is not taken as its bootstrap data.
+type RefusedError struct {
+	// Secret is the name of the Secret.
+	Secret string
+	// Why says what is wrong and what to do.
+	Why string
+}
+
+// Error says what is wrong and what to do.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("Secret %s is not taken as bootstrap data: %s", e.Secret, e.Why)
+}
+
+// refuseName refuses the names of what Cluster API keeps for a cluster: its kubeconfig, its keys, its certificates.
+func refuseName(name string) error {
+	if !secret.HasPurposeSuffix(name) {
+		return nil
+	}
+	suffix := name[strings.LastIndex(name, "-"):]
+	return &RefusedError{name, "Secrets whose names end in " + suffix +
+		" hold credentials of clusters: give the Machine and its bootstrap configuration another name"}
+}
+
+// checkOrigin reports whether a Secret holds bootstrap data for this very Machine. Whoever may write a Machine can name
+// any Secret in it, also one that he may not read, and gets what is in it on a host. So the name proves nothing.
+//
+// With a configRef the Secret is what the contract says of it: it has the label of the cluster, and its controller is
+// the configuration, whose controller is this Machine. Both are compared by uid. Without a configRef the Secret has the
+// label infrav1.BootstrapDataLabel, which its owner has put there.
+func checkOrigin(
+	ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine, s *corev1.Secret,
+) error {
+	if of, ok := hostOf(s); ok {
+		return &RefusedError{s.Name, fmt.Sprintf("it holds what CapstanHost %s needs", of)}
+	}
+	ref := m.Spec.Bootstrap.ConfigRef
+	if !ref.IsDefined() {
+		if _, ok := s.Labels[infrav1.BootstrapDataLabel]; ok {
+			return nil
+		}
+		return &RefusedError{s.Name, fmt.Sprintf("Machine %s names it without a configRef, and it has no label %s: "+
+			"add the label if the Secret is meant to be used so", m.Name, infrav1.BootstrapDataLabel)}
+	}
+	config, err := configOf(ctx, reader, mapper, m)
+	if err != nil {
+		return err
+	}
+	what := ref.Kind + " " + ref.Name
+	switch of := metav1.GetControllerOf(config); {
+	case of == nil || of.Kind != "Machine" || of.UID != m.UID:
+		return &RefusedError{s.Name, fmt.Sprintf("%s, which Machine %s refers to, is not controlled by it: "+
+			"each Machine needs a bootstrap configuration of its own", what, m.Name)}
+	}
+	switch by := metav1.GetControllerOf(s); {
+	case by == nil || by.Kind != ref.Kind || by.UID != config.UID:
+		return &RefusedError{s.Name, fmt.Sprintf("it is not controlled by %s, which Machine %s refers to: "+
+			"leave dataSecretName to the bootstrap provider", what, m.Name)}
+	case s.Labels[clusterv1.ClusterNameLabel] != m.Spec.ClusterName:
+		return &RefusedError{s.Name, fmt.Sprintf("its label %s is not %q: the bootstrap provider has not made it for "+
+			"this cluster", clusterv1.ClusterNameLabel, m.Spec.ClusterName)}
+	}
+	return nil
+}
+
+// hostOf returns the name of the host that a Secret belongs to.
+func hostOf(s *corev1.Secret) (string, bool) {
+	if name, ok := s.Labels[identity.Label]; ok {
+		return name, true
+	}
+	for _, owner := range s.OwnerReferences {
+		if owner.Kind == "CapstanHost" && strings.HasPrefix(owner.APIVersion, infrav1.GroupVersion.Group+"/") {
+			return owner.Name, true
+		}
+	}
+	return "", false
+}
+
+// configOf returns the metadata of the bootstrap configuration that a Machine refers to.
+func configOf(
+	ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine,
+) (*metav1.PartialObjectMetadata, error) {
+	ref := m.Spec.Bootstrap.ConfigRef
+	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return nil, fmt.Errorf("looking for the bootstrap configuration of Machine %s: %w", m.Name, err)
+	}
+	config := &metav1.PartialObjectMetadata{}
+	config.SetGroupVersionKind(mapping.GroupVersionKind)
+	err = reader.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}, config)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &RefusedError{*m.Spec.Bootstrap.DataSecretName, fmt.Sprintf(
+			"%s %s, which Machine %s refers to, doesn't exist", ref.Kind, ref.Name, m.Name)}
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
+	}
+	return config, nil
+}

@@ -1,0 +1,41 @@
+package host
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// judgeEpoch returns the condition Ready of an owned host whose agent has not said that its token is of the present
+// epoch; nil if it has. Until then somebody who has had the host may have a token that still works.
+func judgeEpoch(host *infrav1.CapstanHost) *metav1.Condition {
+	if host.Spec.Supplier != "" || reportsEpoch(host) {
+		return nil
+	}
+	var c metav1.Condition
+	switch agent := host.Status.Agent; {
+	case agent == nil:
+		c = no(infrav1.ReadyCondition, infrav1.HostStartingReason, "the agent has not reported yet")
+	case agent.Epoch == nil:
+		c = no(infrav1.ReadyCondition, infrav1.AgentOutdatedReason, outdated)
+	default:
+		c = no(infrav1.ReadyCondition, infrav1.TokenOutdatedReason, fmt.Sprintf(
+			"the agent's token is of epoch %d and not of %d: it gets one by itself; if that lasts, enroll the host again",
+			*agent.Epoch, host.Spec.Epoch))
+	}
+	return &c
+}
+
+// outdated is what to do about an agent that does not know epochs, or could not get a token of one.
+const outdated = "the agent has no token of the host's epoch: update capstan-agent on the host; " +
+	"if it is of this version, see its log"
+
+// inUseAdvice is added to the message of a host in use whose agent must be updated: it can't renew its token.
+func inUseAdvice(host *infrav1.CapstanHost) string {
+	if host.Spec.Supplier != "" || host.Status.Agent == nil || host.Status.Agent.Epoch != nil {
+		return ""
+	}
+	return "; " + outdated
+}

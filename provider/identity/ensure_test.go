@@ -1,0 +1,155 @@
+package identity
+
+import (
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func api(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func hostWith(uid types.UID) *infrav1.CapstanHost {
+	return &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: uid}}
+}
+
+func owner(apiVersion, kind, name string, uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: uid}}
+}
+
+func TestOwns(t *testing.T) {
+	const group = "infrastructure.capstan.dev/v1beta1" // any version of the group
+	label := map[string]string{Label: "a"}
+	delivered := map[string]string{ProviderIDAnnotation: "capstan://default/a/x"}
+	byHost := owner(group, "CapstanHost", "a", "1")
+	type object = metav1.ObjectMeta
+	for name, c := range map[string]struct {
+		object object
+		want   bool
+	}{
+		"label and owner":              {object{Labels: label, OwnerReferences: byHost}, true},
+		"made for the host's arrival":  {object{Labels: label}, true},
+		"data of an earlier version":   {object{Annotations: delivered, OwnerReferences: byHost}, true},
+		"neither label nor owner":      {object{}, false},
+		"the label of another host":    {object{Labels: map[string]string{Label: "b"}}, false},
+		"an owner without label":       {object{OwnerReferences: byHost}, false},
+		"an annotation without owner":  {object{Annotations: delivered}, false},
+		"an earlier host of that name": {object{Labels: label, OwnerReferences: owner(group, "CapstanHost", "a", "0")}, false},
+		"an owner of another kind": {
+			object{Labels: label, OwnerReferences: owner(group, "CapstanMachine", "a", "1")}, false,
+		},
+		"an owner of another group": {
+			object{Labels: label, OwnerReferences: owner("example.com/v1", "CapstanHost", "a", "1")}, false,
+		},
+	} {
+		if got := Owns(hostWith("1"), &c.object); got != c.want {
+			t.Errorf("%s: the object is the host's: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+// others returns one object of somebody else under each name that a host needs.
+func others() map[string]client.Object {
+	account := metav1.ObjectMeta{Namespace: "default", Name: "host-a", UID: "foreign"}
+	named := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "default", Name: name, UID: "foreign"}
+	}
+	return map[string]client.Object{
+		"ServiceAccount host-a": &corev1.ServiceAccount{ObjectMeta: account},
+		"Role host-a":           &rbacv1.Role{ObjectMeta: account},
+		"RoleBinding host-a":    &rbacv1.RoleBinding{ObjectMeta: account},
+		"Lease a":               &coordinationv1.Lease{ObjectMeta: named("a")},
+		"Secret a-bootstrap":    &corev1.Secret{ObjectMeta: named("a-bootstrap")},
+		"Secret a-handover":     &corev1.Secret{ObjectMeta: named("a-handover")},
+	}
+}
+
+func TestNamesThatOthersHaveAreNotTakenOver(t *testing.T) {
+	for what, object := range others() {
+		t.Run(what, func(t *testing.T) {
+			c := api(t, object)
+			before := object.GetResourceVersion()
+			err := Ensure(t.Context(), c, c, hostWith("1"), Objects(hostWith("1")))
+			taken := Taken(err)
+			if taken == nil || taken.Kind+" "+taken.Name != what || !strings.Contains(err.Error(), "delete or rename") {
+				t.Fatalf("error %v, want one that names %s and says what to do", err, what)
+			}
+			if n := count(t, c); n != 1 {
+				t.Errorf("%d objects exist, want the other's only: nothing is made half", n)
+			}
+			if err := Remove(t.Context(), c, c, hostWith("1")); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatalf("the other's object: %v", err)
+			}
+			if before != "" && object.GetResourceVersion() != before {
+				t.Error("the other's object was changed")
+			}
+		})
+	}
+}
+
+func TestIdentityIsMadeKeptAndRemoved(t *testing.T) {
+	c := api(t)
+	expected := hostWith("") // a mover makes them for the arrival of a host
+	if err := Ensure(t.Context(), c, c, expected, Objects(expected)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Ensure(t.Context(), c, c, hostWith("1"), Objects(hostWith("1"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "a"}, lease); err != nil {
+		t.Fatal(err)
+	}
+	if len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != "1" || count(t, c) != 4 {
+		t.Errorf("the Lease has the owners %v, and %d objects exist", lease.OwnerReferences, count(t, c))
+	}
+	for range 2 { // the second finds nothing, which is fine
+		if err := Remove(t.Context(), c, c, hostWith("1")); err != nil || count(t, c) != 0 {
+			t.Errorf("removed with error %v, %d objects are left", err, count(t, c))
+		}
+	}
+}
+
+func count(t *testing.T, c client.Client) (n int) {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+		&coordinationv1.LeaseList{}, &corev1.SecretList{},
+	} {
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		items, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, _ := items["items"].([]any)
+		n += len(all)
+	}
+	return n
+}

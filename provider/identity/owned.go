@@ -1,0 +1,79 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// TakenError says that the name of an object that a host needs belongs to another object. That one is left as it is.
+type TakenError struct {
+	// Host is the name of the host.
+	Host string
+	// Kind, Namespace and Name say which object it is.
+	Kind, Namespace, Name string
+}
+
+// Error says which object is in the way, and what to do.
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("%s %s exists and does not belong to CapstanHost %s, which needs the name: "+
+		"delete or rename that %s, or register the host under another name", e.Kind, e.Name, e.Host, e.Kind)
+}
+
+// Taken returns the TakenError in err; nil: there is none.
+func Taken(err error) *TakenError {
+	var taken *TakenError
+	if errors.As(err, &taken) {
+		return taken
+	}
+	return nil
+}
+
+// Owns reports whether an object belongs to this very host. What proves it are the label with the host's name and an
+// owner reference with the host's uid: who may not write an object can't put them there. An object with the label and
+// without any owner was made for the arrival of the host, by a mover (see Objects). Secrets with bootstrap data that an
+// earlier version has delivered have no label, but an annotation of ours.
+func Owns(host *infrav1.CapstanHost, object metav1.Object) bool {
+	marked := object.GetLabels()[Label] == host.Name
+	if len(object.GetOwnerReferences()) == 0 {
+		return marked
+	}
+	if _, delivered := object.GetAnnotations()[ProviderIDAnnotation]; !marked && !delivered {
+		return false
+	}
+	for _, owner := range object.GetOwnerReferences() {
+		group, _, _ := strings.Cut(owner.APIVersion, "/")
+		ours := group == infrav1.GroupVersion.Group && owner.Kind == "CapstanHost" && owner.Name == host.Name
+		if ours && owner.UID == host.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the metadata of an object that belongs to the host; nil: it doesn't exist. It fails with a TakenError if
+// the object belongs to somebody else.
+func find(
+	ctx context.Context, reader client.Reader, host *infrav1.CapstanHost, kind schema.GroupVersionKind, name string,
+) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	err := reader.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
+	case !Owns(host, object):
+		return nil, &TakenError{Host: host.Name, Kind: kind.Kind, Namespace: host.Namespace, Name: name}
+	}
+	return object, nil
+}

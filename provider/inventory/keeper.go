@@ -1,0 +1,178 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/supply"
+)
+
+// Options say what a Keeper keeps. All are required.
+type Options struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Reader reads from the API server.
+	Reader client.Reader
+	// Register is the one that the hosts' controller asks, too.
+	Register *Register
+	// Supplier makes the hosts.
+	Supplier supply.Supplier
+	// Budget is the number of hosts, at most Max.
+	Budget int
+	// Zones are spread evenly over the hosts of each namespace.
+	Zones []string
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Keeper brings the inventory to its shares. Make it with New.
+type Keeper struct{ Options }
+
+// New returns a keeper.
+func New(o Options) (*Keeper, error) {
+	if o.Budget < 0 || o.Budget > Max {
+		return nil, fmt.Errorf("%d local hosts are not possible: choose 0 to %d", o.Budget, Max)
+	}
+	if len(o.Zones) == 0 {
+		return nil, errors.New("local hosts need at least one zone")
+	}
+	return &Keeper{Options: o}, nil
+}
+
+// supplyTimeout bounds what the supplier is asked in one pass.
+const supplyTimeout = time.Minute
+
+// Keep takes one step towards the shares, and reports whether there is nothing left to do. Each step is safe to repeat,
+// and to be cut off: hosts that nobody claims are removed; a number whose host is gone, on the API server and in the
+// dock, is noted for its new namespace; then its host is registered there. What fails stops nothing else.
+func (k *Keeper) Keep(ctx context.Context) (settled bool, err error) {
+	picture, err := k.picture(ctx)
+	if err != nil {
+		return false, err
+	}
+	d := Decide(picture)
+	var errs []error
+	for _, host := range d.Remove {
+		errs = append(errs, k.remove(ctx, host))
+	}
+	assigned, err := k.note(ctx, d)
+	errs = append(errs, err)
+	for _, a := range assigned {
+		errs = append(errs, k.register(ctx, a))
+	}
+	return d.IsSettled(), errors.Join(errs...)
+}
+
+// picture looks at everything that a decision depends on.
+func (k *Keeper) picture(ctx context.Context) (Picture, error) {
+	list := &infrav1.CapstanHostList{}
+	if err := k.Client.List(ctx, list); err != nil {
+		return Picture{}, fmt.Errorf("listing hosts: %w", err)
+	}
+	demands, err := Look(ctx, k.Client, list.Items)
+	return Picture{
+		Budget: k.Budget, Zones: k.Zones, Hosts: list.Items, Owners: k.Register.Owners(), Demands: demands,
+		Now: k.Clock.Now(),
+	}, err
+}
+
+// remove deletes a host that nobody claimed when it was seen. If it has changed since, it may be claimed now: the next
+// step looks again.
+func (k *Keeper) remove(ctx context.Context, host *infrav1.CapstanHost) error {
+	err := k.Client.Delete(ctx, host, client.Preconditions{UID: &host.UID, ResourceVersion: &host.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("removing host %s from namespace %s: %w", host.Name, host.Namespace, err)
+	}
+	return nil
+}
+
+// note writes down which namespaces get which numbers, and returns those that may be registered now.
+func (k *Keeper) note(ctx context.Context, d Decision) ([]Assignment, error) {
+	if len(d.Assign)+len(d.Forget) == 0 {
+		return nil, nil
+	}
+	owners := k.Register.Owners()
+	var ready []Assignment
+	var errs []error
+	exist, err := k.exist(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range d.Assign {
+		gone, err := k.isGone(ctx, a, owners[a.Number], exist)
+		if err != nil {
+			errs = append(errs, err)
+		} else if gone {
+			owners[a.Number] = a.Namespace
+			ready = append(ready, a)
+		}
+	}
+	for _, number := range d.Forget {
+		gone, err := k.isGone(ctx, Assignment{Number: number}, owners[number], exist)
+		if err != nil {
+			errs = append(errs, err)
+		} else if gone {
+			delete(owners, number)
+		}
+	}
+	if err := k.Register.write(ctx, owners); err != nil {
+		return nil, errors.Join(append(errs, err)...)
+	}
+	return ready, errors.Join(errs...)
+}
+
+// exist returns the hosts that the supplier has.
+func (k *Keeper) exist(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
+	defer cancel()
+	exist, err := k.Supplier.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the supplier's hosts: %w", err)
+	}
+	return exist, nil
+}
+
+// isGone reports whether a number is free to be registered: the namespace that had it has no such host any more, and
+// when another one gets it, nothing of that host is left.
+func (k *Keeper) isGone(ctx context.Context, a Assignment, owner string, exist []string) (bool, error) {
+	host := name(a.Number)
+	if owner != "" {
+		err := k.Reader.Get(ctx, client.ObjectKey{Namespace: owner, Name: host}, &infrav1.CapstanHost{})
+		if err == nil {
+			return false, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("reading host %s in namespace %s: %w", host, owner, err)
+		}
+	}
+	if owner == a.Namespace || !slices.Contains(exist, host) {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, supplyTimeout)
+	defer cancel()
+	if err := k.Supplier.Destroy(ctx, host); err != nil {
+		return false, fmt.Errorf("destroying what is left of host %s: %w", host, err)
+	}
+	return true, nil
+}
+
+// register makes the host of a number.
+func (k *Keeper) register(ctx context.Context, a Assignment) error {
+	host := &infrav1.CapstanHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: name(a.Number)},
+		Spec:       infrav1.CapstanHostSpec{Zone: a.Zone, Supplier: infrav1.SupplierDock},
+	}
+	if err := k.Client.Create(ctx, host); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("registering host %s in namespace %s: %w", host.Name, host.Namespace, err)
+	}
+	return nil
+}

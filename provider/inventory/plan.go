@@ -1,0 +1,323 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// stuckAfter is how long a host may take to go. One that takes longer, because somebody holds it, counts as claimed by
+// its namespace until it is gone.
+const stuckAfter = time.Minute
+
+// Picture is everything that a decision depends on.
+type Picture struct {
+	// Budget is the number of hosts, Zones the failure domains that they are spread over; at least one.
+	Budget int
+	Zones  []string
+	// Hosts are the CapstanHosts of all namespaces.
+	Hosts []infrav1.CapstanHost
+	// Owners says which namespace has which number.
+	Owners map[int]string
+	// Demands say what namespaces ask for. Has and Claimed are found out from Hosts.
+	Demands []Demand
+	// Now is compared with when a host began to go.
+	Now time.Time
+}
+
+// Assignment is a host to register.
+type Assignment struct {
+	Number          int
+	Namespace, Zone string
+}
+
+// Decision is what brings the inventory closer to the shares.
+type Decision struct {
+	// Shares says how many hosts each namespace shall have.
+	Shares map[string]int
+	// Remove are hosts that nobody claims, as they were seen.
+	Remove []*infrav1.CapstanHost
+	// Assign are numbers that no namespace has a host for.
+	Assign []Assignment
+	// Forget are numbers beyond the budget whose hosts are gone.
+	Forget []int
+	// Going counts the hosts that are on their way out: their numbers come next.
+	Going int
+}
+
+// IsSettled reports whether there is nothing to do, and nothing to wait for.
+func (d Decision) IsSettled() bool { return len(d.Remove)+len(d.Assign)+len(d.Forget)+d.Going == 0 }
+
+// decider works out one decision.
+type decider struct {
+	Picture
+	// of holds the hosts of each namespace that stay for the moment, taken those of their numbers that exist at all.
+	of    map[string][]*infrav1.CapstanHost
+	taken map[int]bool
+	// strange are hosts that belong elsewhere, by name and namespace.
+	strange map[place]bool
+	stuck   map[string]int
+	// bound counts, by namespace and zone, the machines without a host that can be in no other zone.
+	bound map[string]map[string]int
+	extra int // hosts beyond the budget that can't be taken
+	d     Decision
+}
+
+type place struct{ namespace, name string }
+
+// newDecider finds out what is there, and what each namespace shall have.
+func newDecider(p Picture) *decider {
+	d := &decider{
+		Picture: p, of: map[string][]*infrav1.CapstanHost{}, taken: map[int]bool{}, stuck: map[string]int{},
+		strange: map[place]bool{}, bound: map[string]map[string]int{},
+	}
+	for _, demand := range p.Demands {
+		d.bound[demand.Namespace] = demand.Zones
+	}
+	d.sort()
+	d.share()
+	return d
+}
+
+// Decide says what to do next. It never removes a host that is claimed, registers no number that is registered
+// anywhere, and takes from a namespace only what another one shall have. Pure: the same picture has the same decision.
+func Decide(p Picture) Decision {
+	d := newDecider(p)
+	for _, namespace := range d.namespaces() {
+		d.take(namespace)
+	}
+	d.assign()
+	for number := range p.Owners {
+		if number > p.Budget && !d.taken[number] {
+			d.d.Forget = append(d.d.Forget, number)
+		}
+	}
+	slices.Sort(d.d.Forget)
+	if d.d.IsSettled() {
+		d.balanceZones()
+	}
+	return d.d
+}
+
+// sort finds out where each host belongs.
+func (d *decider) sort() {
+	for i := range d.Hosts {
+		host := &d.Hosts[i]
+		number, ours := numberOf(host)
+		if !ours {
+			continue
+		}
+		going, claimed := !host.DeletionTimestamp.IsZero(), host.Spec.Claim != nil
+		if owner, known := d.Owners[number]; !known || owner != host.Namespace {
+			// Somebody else made it: nothing supplies it, and it is in the way of the number in its namespace.
+			d.strange[place{host.Namespace, host.Name}] = true
+			if !going && !claimed {
+				d.d.Remove = append(d.d.Remove, host)
+			}
+			continue
+		}
+		d.taken[number] = true
+		switch {
+		case claimed:
+			d.of[host.Namespace] = append(d.of[host.Namespace], host)
+			if number > d.Budget {
+				d.extra++
+			}
+		case going:
+			if d.Now.Sub(host.DeletionTimestamp.Time) > stuckAfter {
+				d.stuck[host.Namespace]++
+			} else {
+				d.d.Going++
+			}
+		case number > d.Budget:
+			d.d.Remove = append(d.d.Remove, host)
+		default:
+			d.of[host.Namespace] = append(d.of[host.Namespace], host)
+		}
+	}
+}
+
+// share computes the shares. A namespace that has hosts and no demand asks for nothing.
+func (d *decider) share() {
+	demands := map[string]Demand{}
+	for _, demand := range d.Demands {
+		demands[demand.Namespace] = demand
+	}
+	for namespace := range d.of {
+		demands[namespace] = withName(demands[namespace], namespace)
+	}
+	for namespace := range d.stuck {
+		demands[namespace] = withName(demands[namespace], namespace)
+	}
+	all := make([]Demand, 0, len(demands))
+	for namespace, demand := range demands {
+		demand.Has = len(d.of[namespace]) + d.stuck[namespace]
+		demand.Claimed = d.stuck[namespace]
+		for _, host := range d.of[namespace] {
+			if host.Spec.Claim != nil {
+				demand.Claimed++
+			}
+		}
+		all = append(all, demand)
+	}
+	d.d.Shares = Shares(d.Budget+d.extra, all)
+}
+
+func withName(d Demand, namespace string) Demand {
+	d.Namespace = namespace
+	return d
+}
+
+// namespaces returns all namespaces with a share, those with the fewest hosts first.
+func (d *decider) namespaces() []string {
+	return slices.SortedFunc(maps.Keys(d.d.Shares), func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.count(a), d.count(b)), before(a, b))
+	})
+}
+
+func (d *decider) count(namespace string) int { return len(d.of[namespace]) + d.stuck[namespace] }
+
+// take removes the hosts that a namespace has beyond its share.
+func (d *decider) take(namespace string) {
+	for range d.count(namespace) - d.d.Shares[namespace] {
+		host := d.spare(namespace)
+		if host == nil {
+			return
+		}
+		d.remove(host)
+	}
+}
+
+func (d *decider) remove(host *infrav1.CapstanHost) {
+	d.d.Remove = append(d.d.Remove, host)
+	d.of[host.Namespace] = slices.DeleteFunc(slices.Clone(d.of[host.Namespace]),
+		func(h *infrav1.CapstanHost) bool { return h == host })
+}
+
+// spare returns the host that a namespace can do without best: one that nobody has marked, that no machine waits for,
+// of the zone with the most hosts, with the highest number. Nil if all are claimed.
+func (d *decider) spare(namespace string) *infrav1.CapstanHost {
+	var free []*infrav1.CapstanHost
+	for _, host := range d.of[namespace] {
+		if host.Spec.Claim == nil {
+			free = append(free, host)
+		}
+	}
+	if len(free) == 0 {
+		return nil
+	}
+	zones, lacks := d.zones(namespace), d.lacks(namespace)
+	needed := func(host *infrav1.CapstanHost) bool { return lacks[host.Spec.Zone] >= 0 }
+	return slices.MinFunc(free, func(a, b *infrav1.CapstanHost) int {
+		return cmp.Or(
+			compareBool(isMarked(a), isMarked(b)),
+			compareBool(needed(a), needed(b)),
+			cmp.Compare(zones[b.Spec.Zone], zones[a.Spec.Zone]),
+			cmp.Compare(numberOrZero(b), numberOrZero(a)),
+		)
+	})
+}
+
+// isMarked reports whether somebody has said something about the host that would be lost with it.
+func isMarked(host *infrav1.CapstanHost) bool { return host.Spec.Unschedulable || len(host.Labels) > 0 }
+
+func numberOrZero(host *infrav1.CapstanHost) int {
+	number, _ := numberOf(host)
+	return number
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// zones counts the hosts of a namespace by zone.
+func (d *decider) zones(namespace string) map[string]int {
+	count := map[string]int{}
+	for _, host := range d.of[namespace] {
+		count[host.Spec.Zone]++
+	}
+	return count
+}
+
+// lacks returns, for each zone, how many free hosts fewer a namespace has than machines wait for there. Less than 0:
+// there are some to spare.
+func (d *decider) lacks(namespace string) map[string]int {
+	lacks := maps.Clone(d.bound[namespace])
+	if lacks == nil {
+		lacks = map[string]int{}
+	}
+	for _, host := range d.of[namespace] {
+		if host.Spec.Claim == nil {
+			lacks[host.Spec.Zone]--
+		}
+	}
+	return lacks
+}
+
+// nextZone returns the zone for one host more: where machines wait, else where the fewest hosts are.
+func (d *decider) nextZone(zones, lacks map[string]int) string {
+	return slices.MinFunc(d.Zones, func(a, b string) int {
+		return cmp.Or(cmp.Compare(max(lacks[b], 0), max(lacks[a], 0)), cmp.Compare(zones[a], zones[b]))
+	})
+}
+
+// assign gives the numbers that nobody has to namespaces that have fewer than their share, the neediest first.
+func (d *decider) assign() {
+	var loose []int
+	for number := 1; number <= d.Budget; number++ {
+		if !d.taken[number] {
+			loose = append(loose, number)
+		}
+	}
+	for _, namespace := range d.namespaces() {
+		zones, lacks := d.zones(namespace), d.lacks(namespace)
+		usable := func(number int) bool { return !d.strange[place{namespace, name(number)}] }
+		for range d.d.Shares[namespace] - d.count(namespace) {
+			// A number that was about to be registered here when the plane ended stays here.
+			i := slices.IndexFunc(loose, func(n int) bool { return usable(n) && d.Owners[n] == namespace })
+			if i < 0 {
+				i = slices.IndexFunc(loose, usable)
+			}
+			if i < 0 {
+				break
+			}
+			zone := d.nextZone(zones, lacks)
+			zones[zone]++
+			lacks[zone]--
+			d.d.Assign = append(d.d.Assign, Assignment{Number: loose[i], Namespace: namespace, Zone: zone})
+			loose = slices.Delete(loose, i, i+1)
+		}
+	}
+}
+
+// balanceZones removes one free host of each namespace where machines wait for one in another zone, or where its zone
+// has two hosts more than another: it is registered again there.
+func (d *decider) balanceZones() {
+	for _, namespace := range d.namespaces() {
+		zones, lacks := d.zones(namespace), d.lacks(namespace)
+		next := d.nextZone(zones, lacks)
+		var best *infrav1.CapstanHost
+		for _, host := range d.of[namespace] {
+			known := slices.Contains(d.Zones, host.Spec.Zone)
+			helps := lacks[next] > 0 || zones[host.Spec.Zone] >= zones[next]+2
+			if !known || host.Spec.Claim != nil || isMarked(host) || lacks[host.Spec.Zone] >= 0 || !helps {
+				continue
+			}
+			if best == nil || numberOrZero(host) > numberOrZero(best) {
+				best = host
+			}
+		}
+		if best != nil && d.d.Shares[namespace] >= d.count(namespace) {
+			d.remove(best)
+		}
+	}
+}

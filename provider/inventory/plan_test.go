@@ -1,0 +1,286 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// at makes a host from "namespace/name zone", with words: claimed, going (since a second), stuck (since an hour),
+// marked, off (unschedulable).
+func at(t testing.TB, text string) infrav1.CapstanHost {
+	t.Helper()
+	words := strings.Fields(text)
+	namespace, name, _ := strings.Cut(words[0], "/")
+	h := infrav1.CapstanHost{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{infrav1.HostFinalizer}},
+		Spec:       infrav1.CapstanHostSpec{Zone: words[1], Supplier: infrav1.SupplierDock},
+	}
+	for _, word := range words[2:] {
+		switch word {
+		case "claimed":
+			h.Spec.Claim = &infrav1.HostClaim{Machine: "m"}
+		case "going":
+			h.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Second)}
+		case "stuck":
+			h.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Hour)}
+		case "marked":
+			h.Labels = map[string]string{"disk": "fast"}
+		case "off":
+			h.Spec.Unschedulable = true
+		case "owned":
+			h.Spec.Supplier = ""
+		default:
+			t.Fatalf("what is %q?", word)
+		}
+	}
+	return h
+}
+
+// showDecision writes what is to be done in one line.
+func showDecision(d Decision) string {
+	var parts []string
+	for _, h := range d.Remove {
+		parts = append(parts, "-"+h.Namespace+"/"+h.Name)
+	}
+	for _, a := range d.Assign {
+		parts = append(parts, fmt.Sprintf("+%s/%s:%s", a.Namespace, name(a.Number), a.Zone))
+	}
+	for _, n := range d.Forget {
+		parts = append(parts, fmt.Sprintf("forget %d", n))
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestDecide(t *testing.T) {
+	a := Demand{Namespace: "a", Asks: true}
+	wants := func(n int) Demand { return Demand{Namespace: "a", Asks: true, Wants: n} }
+	for name, c := range map[string]struct {
+		budget  int
+		hosts   []string
+		owners  map[int]string // of numbers without a host, and other than where their hosts are
+		demands []Demand       // besides that of Home
+		want    string
+	}{
+		"an empty inventory, zones in turn": {budget: 4,
+			want: "+default/host-01:x +default/host-02:y +default/host-03:x +default/host-04:y"},
+		"a gap is filled": {budget: 2, hosts: []string{"default/host-02 y"}, want: "+default/host-01:x"},
+		"growing keeps what is there": {budget: 2, hosts: []string{"default/host-01 elsewhere claimed"},
+			want: "+default/host-02:x"},
+		"shrinking takes free hosts only": {budget: 1,
+			hosts: []string{"default/host-01 x", "default/host-02 y claimed", "default/host-03 x"}, want: "-default/host-03"},
+		"a claimed host beyond the budget stays, and is none of it": {budget: 1,
+			hosts: []string{"default/host-01 x", "default/host-02 y claimed"}},
+		"numbers beyond the budget are forgotten once their hosts are gone": {budget: 1,
+			hosts: []string{"default/host-01 x"}, owners: map[int]string{7: "a"}, want: "forget 7"},
+		"none at all": {budget: 0, hosts: []string{"default/host-01 x"}, want: "-default/host-01"},
+		"owned hosts and hosts with other names are nobody's business here": {budget: 0,
+			hosts: []string{"default/host-07 x owned", "default/host-007 x", "default/rack x", "default/host- x"}},
+		"a namespace asks: free hosts are taken of the fullest zone, the highest number first": {budget: 4,
+			hosts:   []string{"default/host-01 x", "default/host-02 y", "default/host-03 x", "default/host-04 y claimed"},
+			demands: []Demand{wants(1)}, want: "-default/host-03 -default/host-02"},
+		"a host that somebody has marked is taken last": {budget: 2,
+			hosts:   []string{"default/host-01 x", "default/host-02 x marked"},
+			demands: []Demand{a}, want: "-default/host-01"},
+		"a host that nobody may claim is taken last": {budget: 2,
+			hosts:   []string{"default/host-01 x", "default/host-02 x off"},
+			demands: []Demand{a}, want: "-default/host-01"},
+		"nothing is taken while a number is on its way": {budget: 4,
+			hosts:   []string{"default/host-01 x", "default/host-02 y", "a/host-03 x", "default/host-04 y going"},
+			demands: []Demand{a}},
+		"a number that is free goes where it lacks": {budget: 4,
+			hosts: []string{"default/host-01 x", "default/host-02 y", "a/host-03 x"}, owners: map[int]string{4: "default"},
+			demands: []Demand{a}, want: "+a/host-04:y"},
+		"a number that was noted for a namespace stays there": {budget: 4,
+			hosts:   []string{"default/host-01 x", "a/host-02 y"},
+			owners:  map[int]string{3: "a", 4: "default"},
+			demands: []Demand{a}, want: "+default/host-04:y +a/host-03:x"},
+		"a namespace that does not ask any more gives its free hosts back": {budget: 3,
+			hosts: []string{"default/host-01 x", "a/host-02 x claimed", "a/host-03 y"}, want: "-a/host-03"},
+		"nothing moves when each has its share": {budget: 3,
+			hosts:   []string{"default/host-01 x", "default/host-03 y", "a/host-02 x"},
+			demands: []Demand{a}},
+		"a host that does not go counts as its namespace's": {budget: 4,
+			hosts:   []string{"default/host-01 x", "a/host-02 x", "a/host-03 y", "a/host-04 y stuck"},
+			demands: []Demand{a}, want: "-a/host-03"},
+		"a host that somebody else has made is removed, unless it is claimed": {budget: 1,
+			hosts:  []string{"a/host-01 x", "b/host-01 x claimed", "a/host-09 x"},
+			owners: map[int]string{1: "default"}, want: "-a/host-01 -a/host-09 +default/host-01:x"},
+		"a number is not given to where such a host is in the way": {budget: 1,
+			hosts: []string{"default/host-01 x claimed"}, owners: map[int]string{1: "a"}},
+		"zones are balanced when all else is settled": {budget: 4,
+			hosts: []string{"default/host-01 x", "default/host-02 x", "default/host-03 x", "default/host-04 y"},
+			want:  "-default/host-03"},
+		"a host goes where a machine waits for it": {budget: 3,
+			hosts:   []string{"default/host-01 x claimed", "a/host-02 y"},
+			demands: []Demand{{Namespace: "a", Asks: true, Wants: 2, Zones: map[string]int{"y": 2}}}, want: "+a/host-03:y"},
+		"a host that a machine waits for is the last to go": {budget: 4,
+			hosts: []string{"default/host-01 x", "a/host-02 x", "a/host-03 x", "a/host-04 y"},
+			demands: []Demand{{Namespace: "a", Asks: true, Wants: 1, Zones: map[string]int{"y": 1}},
+				{Namespace: "b", Asks: true, Wants: 1}}, want: "-a/host-03"},
+		"a free host of another zone is made where a machine waits": {budget: 2,
+			hosts:   []string{"default/host-01 x claimed", "a/host-02 x"},
+			demands: []Demand{{Namespace: "a", Asks: true, Wants: 1, Zones: map[string]int{"y": 1}}}, want: "-a/host-02"},
+		"all free hosts are waited for: none moves between zones": {budget: 3,
+			hosts:   []string{"a/host-01 x", "a/host-02 x", "a/host-03 y claimed"},
+			demands: []Demand{{Namespace: "a", Asks: true, Wants: 3, Zones: map[string]int{"x": 2, "y": 1}}}},
+		"zones that nobody knows any more stay": {budget: 3,
+			hosts: []string{"default/host-01 old", "default/host-02 old", "default/host-03 old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Picture{Budget: c.budget, Zones: []string{"x", "y"}, Owners: map[int]string{}, Now: now,
+				Demands: append([]Demand{{Namespace: Home, Asks: true}}, c.demands...)}
+			for _, text := range c.hosts {
+				h := at(t, text)
+				p.Hosts = append(p.Hosts, h)
+				if n, ours := numberOf(&h); ours && n < 9 {
+					p.Owners[n] = h.Namespace
+				}
+			}
+			maps.Copy(p.Owners, c.owners)
+			if got := showDecision(Decide(p)); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// FuzzDecide lets an inventory live: demands change, hosts are claimed and come free, decisions are carried out in
+// part. At no moment does a number exist twice, and no claimed host goes. Once demands stay as they are, all is settled
+// in few steps, each namespace has its share, and its zones are balanced as far as claims allow.
+func FuzzDecide(f *testing.F) {
+	for seed := range uint64(100) {
+		f.Add(seed, uint8(seed%17))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, size uint8) {
+		w := &life{t: t, random: rand.New(rand.NewPCG(seed, 2)), budget: int(size % 40), owners: map[int]string{}}
+		for range 30 {
+			w.change()
+			w.step(true)
+		}
+		demands := w.demands
+		for range 8 + 2*len(w.hosts) {
+			w.demands = demands
+			if w.step(false).IsSettled() {
+				w.settled()
+				return
+			}
+		}
+		t.Fatalf("not settled: %s", showDecision(w.step(false)))
+	})
+}
+
+// life is an inventory in memory.
+type life struct {
+	t       *testing.T
+	random  *rand.Rand
+	budget  int
+	hosts   []infrav1.CapstanHost
+	owners  map[int]string
+	demands []Demand
+}
+
+// change does what users and machines do.
+func (w *life) change() {
+	w.demands = anyDemands(w.random, w.budget, true)
+	for i := range w.demands {
+		w.demands[i].Step = 0
+		w.demands[i].Zones = map[string]int{"x": w.random.IntN(3), "z": w.random.IntN(2)}
+	}
+	for i := range w.hosts {
+		switch h := &w.hosts[i]; w.random.IntN(4) {
+		case 0:
+			if h.DeletionTimestamp.IsZero() {
+				h.Spec.Claim = &infrav1.HostClaim{Machine: "m"}
+			}
+		case 1:
+			h.Spec.Claim = nil
+		}
+	}
+	if w.random.IntN(10) == 0 {
+		w.budget = max(0, w.budget+w.random.IntN(5)-2)
+	}
+}
+
+// step carries a decision out, or a part of it, and lets hosts go that are on their way.
+func (w *life) step(partly bool) Decision {
+	does := func() bool { return !partly || w.random.IntN(3) > 0 }
+	d := Decide(Picture{Budget: w.budget, Zones: []string{"x", "y", "z"}, Hosts: slices.Clone(w.hosts),
+		Owners: maps.Clone(w.owners), Demands: w.demands, Now: now})
+	for _, h := range d.Remove {
+		if h.Spec.Claim != nil {
+			w.t.Fatalf("host %s is removed while it is claimed", h.Name)
+		}
+		for i := range w.hosts {
+			if w.hosts[i].Name == h.Name && does() {
+				w.hosts[i].DeletionTimestamp = &metav1.Time{Time: now}
+			}
+		}
+	}
+	for _, a := range d.Assign {
+		if slices.ContainsFunc(w.hosts, func(h infrav1.CapstanHost) bool { return h.Name == name(a.Number) }) {
+			w.t.Fatalf("number %d is registered twice", a.Number)
+		}
+		if w.owners[a.Number] = a.Namespace; does() { // the plane may end between the note and the host
+			w.hosts = append(w.hosts, at(w.t, a.Namespace+"/"+name(a.Number)+" "+a.Zone))
+		}
+	}
+	for _, n := range d.Forget {
+		delete(w.owners, n)
+	}
+	w.hosts = slices.DeleteFunc(w.hosts, func(h infrav1.CapstanHost) bool {
+		return !h.DeletionTimestamp.IsZero() && h.Spec.Claim == nil && does()
+	})
+	return d
+}
+
+// settled looks at the result.
+func (w *life) settled() {
+	count, zones, claimed := map[string]int{}, map[string]map[string]int{}, map[string]int{}
+	numbers := map[string]bool{}
+	extra := 0
+	for i := range w.hosts {
+		h := &w.hosts[i]
+		count[h.Namespace]++
+		numbers[h.Name] = true
+		if zones[h.Namespace] == nil {
+			zones[h.Namespace] = map[string]int{}
+		}
+		zones[h.Namespace][h.Spec.Zone]++
+		if h.Spec.Claim != nil {
+			claimed[h.Namespace]++
+			if numberOrZero(h) > w.budget {
+				extra++
+			}
+		}
+	}
+	if len(w.hosts) != w.budget+extra || len(numbers) != len(w.hosts) {
+		w.t.Errorf("%d hosts with %d names, want %d and %d", len(w.hosts), len(numbers), w.budget, extra)
+	}
+	d := Decide(Picture{Budget: w.budget, Zones: []string{"x", "y", "z"}, Hosts: w.hosts, Owners: w.owners,
+		Demands: w.demands, Now: now})
+	for namespace, share := range d.Shares {
+		if count[namespace] != share {
+			w.t.Errorf("namespace %s has %d hosts, want %d", namespace, count[namespace], share)
+		}
+		of := zones[namespace]
+		for _, demand := range w.demands {
+			if demand.Namespace == namespace && len(demand.Zones) > 0 {
+				of = nil // where machines wait, zones need not be even
+			}
+		}
+		if claimed[namespace] == 0 && max(of["x"], of["y"], of["z"])-min(of["x"], of["y"], of["z"]) > 1 {
+			w.t.Errorf("namespace %s has the zones %v", namespace, of)
+		}
+	}
+}

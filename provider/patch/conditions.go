@@ -1,0 +1,24 @@
+package patch
+
+import (
+	"slices"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// maxConditions is how many conditions the API takes of each of our types.
+const maxConditions = 32
+
+// MakeRoom drops conditions whose type is none of own, the last first, until the API takes the rest. Others may add
+// conditions to our objects; if they fill the list, the controller's own must still get in.
+func MakeRoom(object conditions.Setter, own ...string) {
+	all := slices.Clone(object.GetConditions())
+	for i := len(all) - 1; i >= 0 && len(all) > maxConditions; i-- {
+		if !slices.Contains(own, all[i].Type) {
+			all = slices.Delete(all, i, i+1)
+		}
+	}
+	if len(all) < len(object.GetConditions()) {
+		object.SetConditions(all)
+	}
+}

@@ -1,0 +1,113 @@
+package placement
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// maxViews bounds the views of an index: machines ask for labels, and each set of label keys that they ask for has one.
+const maxViews = 16
+
+// view groups the open hosts of an index by what requests look at: hosts of one shape fit the same requests. Of their
+// labels, a view knows those with certain keys only, so that labels that differ from host to host don't matter.
+type view struct {
+	keys   []string // of labels, sorted
+	shapes map[string]*shape
+	of     map[string]*shape // by name of the host
+	used   int               // when the view was asked last
+}
+
+// shape is what requests look at, and the hosts that have it.
+type shape struct {
+	looks
+	key   string
+	hosts names
+}
+
+func newView(keys []string) *view {
+	return &view{keys: keys, shapes: map[string]*shape{}, of: map[string]*shape{}}
+}
+
+// put takes note of an open host.
+func (v *view) put(host *infrav1.CapstanHost) (changed bool) {
+	key := v.keyOf(host)
+	has := v.of[host.Name]
+	if has != nil && has.key == key {
+		return false
+	}
+	v.remove(host.Name)
+	s := v.shapes[key]
+	if s == nil {
+		s = &shape{key: key, looks: looksOf(host, v.labelsOf(host))}
+		v.shapes[key] = s
+	}
+	s.hosts.add(host.Name)
+	v.of[host.Name] = s
+	return true
+}
+
+func (v *view) remove(name string) (changed bool) {
+	s := v.of[name]
+	if s == nil {
+		return false
+	}
+	delete(v.of, name)
+	if s.hosts.remove(name); s.hosts.len() == 0 {
+		delete(v.shapes, s.key)
+	}
+	return true
+}
+
+// keyOf returns a text that is the same for hosts of the same shape only. Agents choose texts: each has its length
+// before it.
+func (v *view) keyOf(host *infrav1.CapstanHost) string {
+	var b strings.Builder
+	put := func(text string) {
+		b.WriteString(strconv.Itoa(len(text)))
+		b.WriteByte(':')
+		b.WriteString(text)
+	}
+	b.WriteString(strconv.Itoa(int(stateOf(host))))
+	put(host.Spec.Zone)
+	b.WriteString(strconv.Itoa(len(host.Status.KubernetesVersions)))
+	for _, version := range host.Status.KubernetesVersions {
+		put(version)
+	}
+	for _, key := range v.keys {
+		if value, has := host.Labels[key]; has {
+			put(value)
+		} else {
+			b.WriteByte('-')
+		}
+	}
+	return b.String()
+}
+
+func (v *view) labelsOf(host *infrav1.CapstanHost) labels.Set {
+	known := labels.Set{}
+	for _, key := range v.keys {
+		if value, has := host.Labels[key]; has {
+			known[key] = value
+		}
+	}
+	return known
+}
+
+// keysOf returns the label keys that a selector looks at.
+func keysOf(selector labels.Selector) []string {
+	if selector == nil {
+		return nil
+	}
+	requirements, _ := selector.Requirements()
+	var keys []string
+	for _, r := range requirements {
+		keys = append(keys, r.Key())
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}

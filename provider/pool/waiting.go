@@ -1,0 +1,215 @@
+package pool
+
+import (
+	"container/list"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/placement"
+)
+
+// Machines that wait don't only want a host, but also to say why they have none. After a change of the inventory, they
+// look again refreshesAtOnce at a time, each time after refreshPause.
+const (
+	refreshesAtOnce = 16
+	refreshPause    = time.Second
+)
+
+// waiting are the machines of a shard that found no host, in the order in which they came.
+//
+// If one of them fits a host, a machine is on its way that was woken: it takes a host or not, and whatever it does,
+// those who wait are looked at again when its pass ends. So no wake is lost if a machine does not take what it was
+// woken for, and no host wakes more than one.
+type waiting struct {
+	machines map[string]*waiter
+	// lines are the waiters that ask for the same, by what they ask for.
+	lines map[string]*line
+	came  uint64
+	// looks are the waiters, the one whose explanation is the oldest first.
+	looks *list.List
+	// version counts the changes of the inventory.
+	version uint64
+	// woken is how many waiters were woken for a host, and have not ended their pass yet.
+	woken int
+	// refreshing is how many waiters look again for the sake of their explanation.
+	refreshing int
+}
+
+// line are waiters that ask for the same.
+type line struct {
+	id      string
+	request placement.Request
+	waiters *list.List
+}
+
+type waiter struct {
+	machine string
+	came    uint64 // its place among all
+	line    *line
+	place   *list.Element // in its line
+	look    *list.Element // in looks
+	looked  uint64        // the version that its explanation is about
+	woken   bool          // for a host; it is in the queue
+	refresh bool          // for its explanation; it is in the queue
+	busy    bool          // its pass runs
+}
+
+func newWaiting() waiting {
+	return waiting{machines: map[string]*waiter{}, lines: map[string]*line{}, looks: list.New()}
+}
+
+// Begin says that a pass over a machine begins; the caller must call end when it has ended. A machine that has waited
+// keeps its place if it still waits then.
+func (p *Pool) Begin(machine types.NamespacedName) (end func()) {
+	s := p.in(machine.Namespace)
+	defer s.leave()
+	w := s.machines[machine.Name]
+	if w == nil {
+		return func() {}
+	}
+	woken, refreshed := w.woken, w.refresh
+	w.busy, w.woken, w.refresh = true, false, false
+	return func() {
+		s := p.in(machine.Namespace)
+		defer s.leave()
+		if w.busy {
+			s.unwait(w)
+		}
+		if refreshed {
+			s.refreshing--
+		}
+		if woken {
+			s.woken--
+			s.wakeAll()
+		}
+		s.refreshOne()
+	}
+}
+
+// wait lets a machine wait. It is called with what Place returned just before.
+func (s *shard) wait(machine string, request placement.Request) {
+	id := idOf(request)
+	w := s.machines[machine]
+	woken := false
+	if w != nil && w.line.id != id {
+		woken = w.woken
+		s.unwait(w)
+		w = nil
+	}
+	if w == nil {
+		l := s.lines[id]
+		if l == nil {
+			l = &line{id: id, request: request, waiters: list.New()}
+			s.lines[id] = l
+		}
+		s.came++
+		w = &waiter{machine: machine, came: s.came, line: l, woken: woken}
+		w.place, w.look = l.waiters.PushBack(w), s.looks.PushBack(w)
+		s.machines[machine] = w
+	}
+	w.busy, w.looked = false, s.version
+	s.looks.MoveToBack(w.look)
+}
+
+// unwait lets a machine wait no longer.
+func (s *shard) unwait(w *waiter) {
+	if s.machines[w.machine] != w {
+		return
+	}
+	delete(s.machines, w.machine)
+	s.looks.Remove(w.look)
+	if w.line.waiters.Remove(w.place); w.line.waiters.Len() == 0 {
+		delete(s.lines, w.line.id)
+	}
+	if w.refresh {
+		s.refreshing--
+	}
+}
+
+// changed wakes one machine for a host that has changed, if one can have it.
+func (s *shard) changed(host *infrav1.CapstanHost) {
+	s.version++
+	if len(s.machines) == 0 {
+		return
+	}
+	if host != nil && placement.Free(host) {
+		s.wakeFirst(func(r placement.Request) bool { return placement.Fits(host, r) })
+	}
+	s.refreshOne()
+}
+
+// wakeAll wakes a machine of each line for which there are more hosts than machines that are on their way.
+func (s *shard) wakeAll() {
+	for _, l := range s.lines {
+		if w := l.first(); w != nil {
+			if _, why := s.index.Place(l.request); why.Fit > s.woken {
+				s.wake(w)
+			}
+		}
+	}
+}
+
+// wakeFirst wakes the machine that came first of those whose request fits.
+func (s *shard) wakeFirst(fits func(placement.Request) bool) {
+	var first *waiter
+	for _, l := range s.lines {
+		if w := l.first(); w != nil && (first == nil || w.came < first.came) && fits(l.request) {
+			first = w
+		}
+	}
+	if first != nil {
+		s.wake(first)
+	}
+}
+
+func (s *shard) wake(w *waiter) {
+	if q := s.pool.wakes(); q != nil {
+		w.woken = true
+		s.woken++
+		q.Add(s.requestFor(w))
+	}
+}
+
+// refreshOne lets the waiters with the oldest explanations look again, if something has changed since.
+func (s *shard) refreshOne() {
+	q := s.pool.wakes()
+	for e := s.looks.Front(); q != nil && e != nil && s.refreshing < refreshesAtOnce; e = e.Next() {
+		w := e.Value.(*waiter)
+		if w.looked == s.version {
+			return
+		}
+		if w.woken || w.refresh || w.busy {
+			continue
+		}
+		w.refresh = true
+		s.refreshing++
+		q.AddAfter(s.requestFor(w), refreshPause)
+	}
+}
+
+func (s *shard) requestFor(w *waiter) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: w.machine}}
+}
+
+// first returns the waiter that came first of those who sit and wait; nil: there is none.
+func (l *line) first() *waiter {
+	for e := l.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*waiter); !w.woken && !w.busy {
+			return w
+		}
+	}
+	return nil
+}
+
+// idOf returns a text that is the same for the same requests.
+func idOf(r placement.Request) string {
+	selector := ""
+	if r.Selector != nil {
+		selector = r.Selector.String()
+	}
+	return fmt.Sprintf("%q %t %q %q %q", r.Cluster, r.ControlPlane, r.Zone, r.Version, selector)
+}

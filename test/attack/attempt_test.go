@@ -1,0 +1,128 @@
+//go:build linux
+
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// identity is somebody who tries something, or who may do it.
+type identity string
+
+// The identities. The last four are the rightful ones.
+const (
+	// hostAccount is the account of the agent on the host that the cluster's worker is on.
+	hostAccount identity = "a host's account"
+	// hostRoot is root on that host, as bootstrap data is.
+	hostRoot identity = "root on a host"
+	// tenant administers one namespace of the plane.
+	tenant identity = "a tenant"
+	// workloadAdmin administers a workload cluster.
+	workloadAdmin identity = "a workload cluster's administrator"
+	// nobody has no credential.
+	nobody identity = "nobody"
+	// otherUser is another ordinary user of the machine.
+	otherUser identity = "another user of the machine"
+
+	// enroller may register and delete hosts in one namespace, and nothing else.
+	enroller identity = "who enrolls hosts"
+
+	// otherHost is the account of the host that the control plane machine is on.
+	otherHost identity = "the other host's account"
+	// neighbour administers another namespace of the plane.
+	neighbour identity = "the other tenant"
+	// manager is the process of the plane that runs all controllers.
+	manager identity = "the manager"
+	// admin is whoever has the plane's kubeconfig.
+	admin identity = "the plane's administrator"
+)
+
+// attempt is one thing that somebody tries. Boundary, who and mechanism together are unique.
+type attempt struct {
+	boundary  string
+	who       identity
+	mechanism string
+	// try returns nil if it got through, a *refusal if the boundary held, and another error if that can't be said.
+	try func(context.Context, *world) error
+	// control does the same as the rightful identity, without lasting effect, and must return nil.
+	control func(context.Context, *world) error
+	// accepted says why it may get through. Such an attempt must succeed: a reason that is out of date misleads.
+	accepted string
+}
+
+// refusal is how a boundary said no.
+type refusal struct{ how string }
+
+func (r *refusal) Error() string { return "refused: " + r.how }
+
+// refused returns a refusal.
+func refused(format string, args ...any) error { return &refusal{how: fmt.Sprintf(format, args...)} }
+
+// name is unique among all attempts.
+func (a attempt) name() string { return fmt.Sprintf("%s/%s/%s", a.boundary, a.who, a.mechanism) }
+
+// verdict of an attempt.
+type verdict string
+
+const (
+	held     verdict = "held"
+	accepted verdict = "accepted"
+	broken   verdict = "GOT THROUGH"
+	unknown  verdict = "UNKNOWN"
+	notRun   verdict = "not run"
+)
+
+// judge tries an attempt and its control.
+func judge(ctx context.Context, w *world, a attempt) (verdict, string) {
+	var no *refusal
+	err := a.try(ctx, w)
+	switch {
+	case err == nil && a.accepted != "":
+		return accepted, a.accepted
+	case err == nil:
+		return broken, ""
+	case !errors.As(err, &no):
+		return unknown, err.Error()
+	case a.accepted != "":
+		return unknown, "it is accepted, and was " + no.Error() + ": remove the reason"
+	}
+	if err := a.control(ctx, w); err != nil {
+		return unknown, fmt.Sprintf("the control fails, too: %v", err)
+	}
+	return held, no.how
+}
+
+// all are the attempts on a plane with a cluster.
+func all() []attempt {
+	var list []attempt
+	for _, some := range [][]attempt{
+		hostSecrets(), hostState(), hostTokens(), hostRights(), hostLeases(), hostPlane(),
+		tenantNamespaces(), tenantRights(), tenantClaims(), enrollerNames(), tenantData(),
+		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(),
+	} {
+		list = append(list, some...)
+	}
+	return list
+}
+
+// atLeast is how many distinct attempts there must be.
+const atLeast = 150
+
+func TestAttemptsAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range all() {
+		switch {
+		case seen[a.name()]:
+			t.Errorf("%s is there twice", a.name())
+		case a.try == nil || a.control == nil && a.accepted == "":
+			t.Errorf("%s has no try or no control", a.name())
+		}
+		seen[a.name()] = true
+	}
+	if len(seen) < atLeast {
+		t.Errorf("%d attempts, want at least %d", len(seen), atLeast)
+	}
+}

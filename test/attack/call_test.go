@@ -1,0 +1,143 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// callLimit bounds one request.
+const callLimit = 20 * time.Second
+
+// bodyLimit bounds what is read of an answer.
+const bodyLimit = 1 << 20
+
+// request is a request to the plane's API server. Path and body may hold {names} of the world.
+type request struct {
+	verb, path string
+	// body is JSON, or YAML for an apply.
+	body string
+	// kind of the body; by default what fits the verb.
+	kind string
+	// header has more headers, lines of "Name: value".
+	header string
+}
+
+// refusals are the answers by which an API server refuses.
+var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity}
+
+// send sends a request as somebody and returns status and body.
+func (w *world) send(ctx context.Context, who identity, r request) (int, string, error) {
+	config, err := w.config(who)
+	if err != nil {
+		return 0, "", err
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return 0, "", err
+	}
+	defer client.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	verb := r.verb
+	req, err := http.NewRequestWithContext(ctx, verb, w.server+w.fill(r.path), bytes.NewBufferString(w.fill(r.body)))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Accept", "application/json")
+	if kind := r.contentType(); kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	for line := range strings.Lines(w.fill(r.header)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit))
+	if strings.Contains(r.path, "watch=true") {
+		err = nil // it lasts until the time limit
+	}
+	return resp.StatusCode, string(body), err
+}
+
+func (r request) contentType() string {
+	switch {
+	case r.kind != "":
+		return r.kind
+	case r.verb == http.MethodPatch:
+		return "application/merge-patch+json"
+	case r.body != "":
+		return "application/json"
+	}
+	return ""
+}
+
+// ask sends a request; a refusal is a *refusal, any other answer that is not a success an error.
+func (w *world) ask(ctx context.Context, who identity, r request) error {
+	status, body, err := w.send(ctx, who, r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case status >= 200 && status < 300:
+		return nil
+	case slices.Contains(refusals, status):
+		return refused("%d %s", status, message(body))
+	}
+	return fmt.Errorf("%s %s as %s: %d %s", r.verb, w.fill(r.path), who, status, message(body))
+}
+
+// dry makes a request that changes nothing of one that does.
+func (r request) dry() request {
+	if r.verb == http.MethodGet || strings.Contains(r.path, "/token") {
+		return r
+	}
+	separator := "?"
+	if strings.Contains(r.path, "?") {
+		separator = "&"
+	}
+	r.path += separator + "dryRun=All"
+	return r
+}
+
+// call is an attempt that is one request; the rightful identity sends the same one.
+func call(boundary string, who identity, mechanism string, rightful identity, r request) attempt {
+	return callOr(boundary, who, mechanism, r, rightful, r)
+}
+
+// callOr is an attempt that is one request; the rightful identity sends another one, which differs in what was wrong.
+func callOr(boundary string, who identity, mechanism string, r request, rightful identity, right request) attempt {
+	return attempt{
+		boundary: boundary, who: who, mechanism: mechanism,
+		try:     func(ctx context.Context, w *world) error { return w.ask(ctx, who, r.dry()) },
+		control: func(ctx context.Context, w *world) error { return w.ask(ctx, rightful, right.dry()) },
+	}
+}
+
+// message shortens the message of an API server's Status.
+func message(body string) string {
+	_, text, ok := strings.Cut(body, `"message":"`)
+	if ok {
+		text, _, _ = strings.Cut(text, `","`)
+	} else {
+		text = body
+	}
+	const most = 160
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.TrimSpace(text)
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package attack
+
+import "strings"
+
+// in changes the namespace of a path from the tenant's to the neighbour's.
+func in(r request) request {
+	r.path, r.body = strings.ReplaceAll(r.path, "{ns}", "{blue}"), strings.ReplaceAll(r.body, "{ns}", "{blue}")
+	return r
+}
+
+// tenantNamespaces are attempts of the administrator of one namespace at another one and at what has no namespace.
+func tenantNamespaces() []attempt {
+	const boundary = "a tenant has one namespace"
+	who := tenant
+	return []attempt{
+		call(boundary, who, "read Secrets", neighbour, in(get(core+"secrets"))),
+		call(boundary, who, "read hosts", neighbour, in(get(capstan+"capstanhosts"))),
+		call(boundary, who, "read clusters", neighbour, in(get(clusters+"clusters"))),
+		call(boundary, who, "make a machine", neighbour, in(post(capstan+"capstanmachines", machineNamed("x", "")))),
+		call(boundary, who, "get a token of an account", neighbour, in(post(core+"serviceaccounts/default/token",
+			`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":600}}`))),
+		call(boundary, who, "bind itself", neighbour, in(post(rbac+"namespaces/{ns}/rolebindings",
+			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"more"},"roleRef":`+
+				`{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},"subjects":`+
+				`[{"kind":"ServiceAccount","name":"tenant","namespace":"default"}]}`))),
+		call(boundary, who, "keep a host alive", admin, in(post(leases, `{"metadata":{"name":"more"}}`))),
+		call(boundary, who, "read Secrets of all", admin, get("/api/v1/secrets")),
+		call(boundary, who, "read hosts of all", admin, get("/apis/infrastructure.capstan.dev/v1beta2/capstanhosts")),
+		call(boundary, who, "make a namespace", admin, post("/api/v1/namespaces", `{"metadata":{"name":"more"}}`)),
+		call(boundary, who, "delete the other namespace", admin, del("/api/v1/namespaces/{blue}")),
+		call(boundary, who, "register an extension for everybody", admin,
+			post("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs", extensionConfig)),
+		call(boundary, who, "switch off an admission policy", admin,
+			del(admission+"validatingadmissionpolicybindings/{policy}")),
+		call(boundary, who, "answer in place of a webhook", admin,
+			patch(admission+"validatingwebhookconfigurations/{webhook}", relabel)),
+		call(boundary, who, "change a definition", admin, patch("/apis/apiextensions.k8s.io/v1/"+
+			"customresourcedefinitions/capstanhosts.infrastructure.capstan.dev", relabel)),
+		call(boundary, who, "see what providers are installed", admin,
+			get("/apis/clusterctl.cluster.x-k8s.io/v1alpha3/providers")),
+	}
+}
+
+// tenantRights are attempts of the administrator of a namespace to get more rights in it than a tenant has.
+func tenantRights() []attempt {
+	const boundary = "a tenant can't widen its rights"
+	who := tenant
+	role := func(group, resource, verb string) request {
+		return post(rbac+"namespaces/{ns}/roles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":`+
+			`{"name":"more"},"rules":[{"apiGroups":["`+group+`"],"resources":["`+resource+`"],"verbs":["`+verb+`"]}]}`)
+	}
+	bind := func(name string) request {
+		return post(rbac+"namespaces/{ns}/rolebindings", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding",`+
+			`"metadata":{"name":"more"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+name+
+			`"},"subjects":[{"kind":"ServiceAccount","name":"tenant","namespace":"{ns}"}]}`)
+	}
+	return []attempt{
+		call(boundary, who, "bind cluster-admin in its namespace", admin, bind("cluster-admin")),
+		call(boundary, who, "bind the manager's role", admin, bind("capstan-plane-manager")),
+		call(boundary, who, "bind the role of those who move", admin, bind("capstan-mover")),
+		call(boundary, who, "make a role that assigns provider ids", admin,
+			role("infrastructure.capstan.dev", "capstanmachines/providerid", "assign")),
+		call(boundary, who, "make a role that writes the status of hosts", admin,
+			role("infrastructure.capstan.dev", "capstanhosts/status", "update")),
+		call(boundary, who, "make a role that may do everything", admin, role("*", "*", "*")),
+		call(boundary, who, "act as the manager", admin, headed(get(core+"secrets"), "Impersonate-User: capstan:manager")),
+	}
+}
+
+// machineNamed returns a CapstanMachine; more is added to its spec.
+func machineNamed(name, spec string) string {
+	return `{"apiVersion":"infrastructure.capstan.dev/v1beta2","kind":"CapstanMachine","metadata":{"name":"` + name +
+		`","labels":{"cluster.x-k8s.io/cluster-name":"{cluster}"}},"spec":{` + spec + `}}`
+}
+
+// tenantClaims are attempts of a tenant at claims and identities of hosts, which the controller alone writes.
+func tenantClaims() []attempt {
+	const boundary = "claims are the controller's"
+	who := tenant
+	host := func(name, spec string) request {
+		return post(capstan+"capstanhosts", `{"apiVersion":"infrastructure.capstan.dev/v1beta2","kind":"CapstanHost",`+
+			`"metadata":{"name":"`+name+`"},"spec":{"zone":"zone-a"`+spec+`}}`)
+	}
+	const claim = `,"claim":{"machine":"x","machineUID":"x","cluster":"x",` +
+		`"providerID":"capstan://default/x/x","hostname":"x"}`
+	return []attempt{
+		callOr(boundary, who, "a machine with another's provider id",
+			post(capstan+"capstanmachines", machineNamed("thief", `"providerID":"{providerID}"`)), who,
+			post(capstan+"capstanmachines", machineNamed("thief", ""))),
+		call(boundary, who, "another's provider id afterwards", admin,
+			patch(capstan+"capstanmachines/{loose}", `{"spec":{"providerID":"{providerID}"}}`)),
+		call(boundary, who, "a host with a claim", manager, host("thief", claim)),
+		call(boundary, who, "a claim of a free host", manager, patch(capstan+"capstanhosts/{free}",
+			`{"spec":{`+claim[1:]+`}}`)),
+		call(boundary, who, "a host of the dock's", manager, host("host-99", `,"supplier":"dock"`)),
+		call(boundary, who, "a host's status", manager, patch(capstan+"capstanhosts/{free}/status",
+			`{"status":{"phase":"Off"}}`)),
+		call(boundary, who, "a machine's status", manager,
+			patch(capstan+"capstanmachines/{loose}/status", `{"status":{"host":"x"}}`)),
+		call(boundary, who, "the word that a claimed host is handed over", manager, patch(capstan+"capstanhosts/{host}",
+			`{"metadata":{"annotations":{"infrastructure.capstan.dev/handed-over":"x"}}}`)),
+		call(boundary, who, "a claimed host's finalizer", manager,
+			patch(capstan+"capstanhosts/{host}", `{"metadata":{"finalizers":null}}`)),
+	}
+}
