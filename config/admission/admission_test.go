@@ -62,6 +62,8 @@ func TestDocuments(t *testing.T) {
 
 func checkPolicy(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) {
 	t.Helper()
+	_, err := os.Stat(filepath.Join("plane", strings.TrimPrefix(policy.Name, "capstan-")+".yaml"))
+	plane := err == nil
 	spec := policy.Spec
 	if !strings.HasPrefix(policy.Name, "capstan-") {
 		t.Errorf("policy %s has a name that others may use, too", policy.Name)
@@ -70,6 +72,10 @@ func checkPolicy(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) {
 		t.Errorf("policy %s lets through what can't be judged", policy.Name)
 	}
 	for _, rule := range spec.MatchConstraints.ResourceRules {
+		foreign := slices.ContainsFunc(rule.APIGroups, func(group string) bool { return strings.HasSuffix(group, "cluster.x-k8s.io") })
+		if foreign && !plane {
+			t.Errorf("policy %s is about %v: in others' management clusters that is not ours to rule", policy.Name, rule.APIGroups)
+		}
 		everything := []string{"*", "*/*"}
 		for _, resource := range slices.Concat(rule.Resources, rule.APIGroups) {
 			if slices.Contains(everything, resource) {
@@ -91,7 +97,7 @@ func checkPolicy(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) {
 	}
 }
 
-// TestKustomizationHasAllPolicies: what the plane has, a release has.
+// TestKustomizationHasAllPolicies: what a plane has about Capstan's own resources, a release has.
 func TestKustomizationHasAllPolicies(t *testing.T) {
 	files, err := filepath.Glob("policies/*.yaml")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,8 +57,16 @@ func start() error {
 	if err != nil {
 		return err
 	}
+	core, err := apiserver.Core("clusters", "clusterclasses")
+	if err != nil {
+		return err
+	}
+	kubeadm, err := apiserver.Kubeadm()
+	if err != nil {
+		return err
+	}
 	server, err = apiserver.Start(apiserver.Options{
-		CRDs: crds, Policies: true, Controllers: []string{"clusterrole-aggregation-controller"},
+		CRDs: slices.Concat(crds, core, kubeadm), Policies: true, Controllers: []string{"clusterrole-aggregation-controller"},
 	})
 	if err != nil {
 		return err

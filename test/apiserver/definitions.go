@@ -28,6 +28,23 @@ func Core(plurals ...string) ([]*apiextensionsv1.CustomResourceDefinition, error
 	return definitions(filepath.Join(dir, "core", "config", "crd", "bases"), plurals)
 }
 
+// Kubeadm returns those of Cluster API's kubeadm providers, for which the same holds.
+func Kubeadm() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	dir, err := Module("sigs.k8s.io/cluster-api")
+	if err != nil {
+		return nil, err
+	}
+	var all []*apiextensionsv1.CustomResourceDefinition
+	for _, provider := range []string{"bootstrap", "controlplane"} {
+		crds, err := definitions(filepath.Join(dir, provider, "kubeadm", "config", "crd", "bases"), nil)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, crds...)
+	}
+	return all, nil
+}
+
 // Module returns the directory of a Go module that this one requires.
 func Module(path string) (string, error) {
 	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", path)
