@@ -61,6 +61,9 @@ func startAPI(t *testing.T) *envtest.Environment {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: limit,
 	}
+	// As kubeadm and Capstan's plane set it: an admission policy looks at the audience of a host's token.
+	env.ControlPlane.GetAPIServer().Configure().
+		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
 	t.Cleanup(func() { // before the start: what fails half way has started something
 		if err := env.Stop(); err != nil {
 			t.Errorf("stopping the API server: %v", err)

@@ -38,7 +38,7 @@ func TestLeases(t *testing.T) {
 		"forged owners of fields": func(l *coordinationv1.Lease) {
 			l.ManagedFields = append(l.ManagedFields, metav1.ManagedFieldsEntry{
 				Manager: "x", Operation: metav1.ManagedFieldsOperationApply, APIVersion: "coordination.k8s.io/v1",
-				FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + long + `":{}}`)},
+				FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:` + long + `":{}}`),
 			})
 		},
 	} {
