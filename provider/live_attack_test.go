@@ -73,8 +73,11 @@ func (l *live) attack(host string) (refused func()) {
 	if own.Spec.Claim == nil || !maps.Equal(own.Labels, labels) {
 		l.Error("an agent changed its claim or labels through its status")
 	}
-	if _, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+host); err != nil {
+	if err := renew(ctx, agent, own); err != nil {
 		l.Errorf("an agent can't renew its token: %v", err)
+	}
+	if _, err := tokenFor(ctx, agent, infrav1.IdentityPrefix+host); !apierrors.IsForbidden(err) {
+		l.Errorf("an agent could get a token that outlives its host's claim: %v", err)
 	}
 	return func() {
 		l.Helper()

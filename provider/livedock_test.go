@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
 // liveDock supplies hosts that are nothing but an agent: a goroutine with the token and the rights of an agent, which does all that an agent
@@ -243,4 +244,12 @@ func tokenFor(ctx context.Context, c client.Client, account string) (string, err
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}}
 	err := c.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: account}}, request)
 	return request.Status.Token, err
+}
+
+// renew asks for a token of the host's present epoch, as its agent does.
+func renew(ctx context.Context, c client.Client, host *infrav1.CapstanHost) error {
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name},
+	}
+	return c.SubResource("token").Create(ctx, account, epoch.TokenRequest(host, time.Hour))
 }
