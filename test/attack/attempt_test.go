@@ -24,11 +24,15 @@ const (
 	workloadAdmin identity = "a workload cluster's administrator"
 	// nobody has no credential.
 	nobody identity = "nobody"
+	// extension is a runtime extension that somebody registered.
+	extension identity = "an extension"
 	// otherUser is another ordinary user of the machine.
 	otherUser identity = "another user of the machine"
 
 	// enroller may register and delete hosts in one namespace, and nothing else.
 	enroller identity = "who enrolls hosts"
+	// author may write clusters, their classes and configurations in one namespace, and read no Secret.
+	author identity = "who writes clusters"
 
 	// otherHost is the account of the host that the control plane machine is on.
 	otherHost identity = "the other host's account"
@@ -100,8 +104,8 @@ func all() []attempt {
 	var list []attempt
 	for _, some := range [][]attempt{
 		hostSecrets(), hostState(), hostTokens(), hostRights(), hostLeases(), hostPlane(),
-		tenantNamespaces(), tenantRights(), tenantClaims(), enrollerNames(), tenantData(),
-		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(),
+		tenantNamespaces(), tenantRights(), tenantClaims(), enrollerNames(), tenantData(), authorFiles(),
+		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(), hostile(),
 	} {
 		list = append(list, some...)
 	}

@@ -105,3 +105,50 @@ func tenantClaims() []attempt {
 			patch(capstan+"capstanhosts/{host}", `{"metadata":{"finalizers":null}}`)),
 	}
 }
+
+// authorFiles are attempts of somebody who may write clusters, but read no Secret, at the Secrets of the namespace and
+// at the classes of another one: what Cluster API's controllers do for them, these do with their own rights.
+func authorFiles() []attempt {
+	const (
+		boundary     = "nobody is given what they can't read"
+		file         = `"files":[{"path":"/x","contentFrom":{"secret":{"name":"{cluster}-kubeconfig","key":"value"}}}]`
+		password     = `"users":[{"name":"x","passwdFrom":{"secret":{"name":"precious","key":"value"}}}]`
+		bootstrap    = "/apis/bootstrap.cluster.x-k8s.io/v1beta2/namespaces/{ns}/"
+		controlPlane = "/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/{ns}/"
+	)
+	who := author
+	config := func(spec string) request {
+		return post(bootstrap+"kubeadmconfigs", `{"apiVersion":"bootstrap.cluster.x-k8s.io/v1beta2","kind":"KubeadmConfig",`+
+			`"metadata":{"name":"more"},"spec":{`+spec+`}}`)
+	}
+	template := func(path, group, kind, spec string) request {
+		return post(path, `{"apiVersion":"`+group+`.cluster.x-k8s.io/v1beta2","kind":"`+kind+`","metadata":{"name":"more"},`+
+			`"spec":{"template":{"spec":{`+spec+`}}}}`)
+	}
+	class := func(patch string) request {
+		return post(clusters+"clusterclasses", `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"ClusterClass","metadata":`+
+			`{"name":"more"},"spec":{"infrastructure":{"templateRef":{"apiVersion":"infrastructure.capstan.dev/v1beta2",`+
+			`"kind":"CapstanClusterTemplate","name":"x"}},"controlPlane":{"templateRef":{"apiVersion":`+
+			`"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlaneTemplate","name":"x"}},`+
+			`"patches":[{"name":"more",`+patch+`}]}}`)
+	}
+	cluster := func(namespace string) request {
+		return post(clusters+"clusters", `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","metadata":`+
+			`{"name":"more"},"spec":{"topology":{"classRef":{"name":"capstan-local","namespace":"`+namespace+`"},`+
+			`"version":"{version}","controlPlane":{"replicas":1}}}}`)
+	}
+	inline := `"definitions":[{"selector":{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",` +
+		`"kind":"KubeadmControlPlaneTemplate","matchResources":{"controlPlane":true}},"jsonPatches":[{"op":"add",` +
+		`"path":"/spec/template/spec/kubeadmConfigSpec/files","value":[]}]}]`
+	return []attempt{
+		callOr(boundary, who, "a Secret as a file of a configuration", config(file), who, config("")),
+		callOr(boundary, who, "a Secret as a password", config(password), admin, config(password)),
+		call(boundary, who, "a Secret as a file of a template", admin,
+			template(bootstrap+"kubeadmconfigtemplates", "bootstrap", "KubeadmConfigTemplate", file)),
+		call(boundary, who, "a Secret as a file of a control plane's template", admin, template(
+			controlPlane+"kubeadmcontrolplanetemplates", "controlplane", "KubeadmControlPlaneTemplate",
+			`"kubeadmConfigSpec":{`+file+`}`)),
+		call(boundary, who, "a Secret as a file by a patch of a class", admin, class(inline)),
+		callOr(boundary, who, "the templates of another namespace's class", cluster("{blue}"), who, cluster("{ns}")),
+	}
+}

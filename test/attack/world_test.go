@@ -52,6 +52,9 @@ type world struct {
 
 	labelled    sync.Once
 	labelledErr error // of a tenant's data that is labelled
+
+	friendly    sync.Once
+	friendlyErr error // of an extension that behaves
 }
 
 // newWorld starts a plane of the user uid, and makes a cluster with a control plane and one worker on it.
@@ -224,6 +227,7 @@ func (w *world) meet(t *testing.T) {
 	if err := w.meetProcesses(); err != nil {
 		t.Fatal(err)
 	}
+	w.startHostile(t)
 }
 
 // meetHosts finds the hosts: of the worker, of the control plane, and a free one.
@@ -297,7 +301,11 @@ func (w *world) meetTenants(t *testing.T) {
 		`"verbs":["create","delete","get","list"]}]}`))
 	w.account(t, tenant, "default", "tenant", "admin", "cluster-maker")
 	w.account(t, neighbour, "blue", "tenant", "admin", "cluster-maker")
+	w.do(t, post(rbac+"clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":`+
+		`{"name":"author"},"rules":[{"apiGroups":["cluster.x-k8s.io","bootstrap.cluster.x-k8s.io",`+
+		`"controlplane.cluster.x-k8s.io"],"resources":["*"],"verbs":["create","get","list","patch","update"]}]}`))
 	w.account(t, enroller, "default", "enroller", "enroller")
+	w.account(t, author, "default", "author", "author")
 	w.do(t, post(capstan+"capstanmachines", machineNamed("loose", "")))
 	w.do(t, post(core+"secrets", `{"metadata":{"name":"precious"},"stringData":{"value":"precious"}}`))
 }
