@@ -8,10 +8,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -19,32 +19,45 @@ import (
 
 // Ensure makes objects of a host's identity that don't exist, and brings those that exist into line. It fails with a
 // TakenError, and changes nothing, if one of them belongs to somebody else, or if a Secret does that the host's agent
-// would be allowed to read. A host without uid has not arrived yet.
+// would be allowed to read. What is left of an earlier host of that name is deleted as the garbage collector would, and
+// made anew: tokens of the earlier account end. A host without uid has not arrived yet, and no other one has its name.
 func Ensure(
 	ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
 	objects []runtime.ApplyConfiguration,
 ) error {
+	var leftovers []*metav1.PartialObjectMetadata
+	look := func(kind schema.GroupVersionKind, name string) (*metav1.PartialObjectMetadata, error) {
+		there, err := find(ctx, reader, host, kind, name)
+		if Taken(err) != nil && leftover(host, there) {
+			leftovers = append(leftovers, there)
+			return nil, nil
+		}
+		return there, err
+	}
 	for _, name := range secrets(host) {
-		if _, err := find(ctx, reader, host, secretKind, name); err != nil {
+		if _, err := look(secretKind, name); err != nil {
 			return err
 		}
 	}
 	wants := make([]*unstructured.Unstructured, len(objects))
-	exist := make([]types.UID, len(objects))
 	for i, object := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return fmt.Errorf("preparing an object of the host's identity: %w", err)
 		}
 		wants[i] = &unstructured.Unstructured{Object: content}
-		there, err := find(ctx, reader, host, wants[i].GroupVersionKind(), wants[i].GetName())
+		there, err := look(wants[i].GroupVersionKind(), wants[i].GetName())
 		if err != nil {
 			return err
 		}
 		if there != nil {
-			exist[i] = there.UID
 			wants[i].SetUID(there.UID) // so that no other object of that name is changed
 			wants[i].SetResourceVersion(there.ResourceVersion)
+		}
+	}
+	for _, object := range leftovers {
+		if err := removeThis(ctx, writer, object); err != nil {
+			return err
 		}
 	}
 	for _, want := range wants {
@@ -108,9 +121,14 @@ func remove(
 	case err != nil:
 		return err
 	}
-	same := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
-	if err := writer.Delete(ctx, there, same); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s %s: %w", kind.Kind, name, err)
+	return removeThis(ctx, writer, there)
+}
+
+// removeThis deletes the very object that was read.
+func removeThis(ctx context.Context, writer client.Writer, object *metav1.PartialObjectMetadata) error {
+	same := client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}
+	if err := writer.Delete(ctx, object, same); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s %s: %w", object.Kind, object.Name, err)
 	}
 	return nil
 }

@@ -110,6 +110,49 @@ func TestNamesThatOthersHaveAreNotTakenOver(t *testing.T) {
 	}
 }
 
+// TestLeftoversAreReplaced: what an earlier host of that name has left, as a move does until the garbage collector has
+// come by, is deleted and made anew. What has another owner besides stays.
+func TestLeftoversAreReplaced(t *testing.T) {
+	earlier := owner(infrav1.GroupVersion.String(), "CapstanHost", "a", "0")
+	for uid := range map[types.UID]bool{"1": true, "": true} {
+		var objects []client.Object
+		for _, object := range others() {
+			object.SetLabels(map[string]string{Label: "a"})
+			object.SetOwnerReferences(earlier)
+			objects = append(objects, object)
+		}
+		c := api(t, objects...)
+		if err := Ensure(t.Context(), c, c, hostWith(uid), Objects(hostWith(uid))); err != nil {
+			t.Fatal(err)
+		}
+		account := &corev1.ServiceAccount{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "host-a"}, account); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, c); n != 4 || account.UID == "foreign" {
+			t.Errorf("host %q: %d objects exist, the account is that of the earlier host: %t", uid, n, account.UID == "foreign")
+		}
+	}
+	for name, change := range map[string]func(client.Object){
+		"another owner besides": func(o client.Object) {
+			o.SetOwnerReferences(append(owner("v1", "ConfigMap", "x", "x"), earlier...))
+		},
+		"no label": func(o client.Object) { o.SetLabels(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for what, object := range others() {
+				object.SetLabels(map[string]string{Label: "a"})
+				object.SetOwnerReferences(earlier)
+				change(object)
+				c := api(t, object)
+				if err := Ensure(t.Context(), c, c, hostWith("1"), Objects(hostWith("1"))); Taken(err) == nil || count(t, c) != 1 {
+					t.Errorf("%s was taken over: %v, %d objects", what, err, count(t, c))
+				}
+			}
+		})
+	}
+}
+
 func TestIdentityIsMadeKeptAndRemoved(t *testing.T) {
 	c := api(t)
 	expected := hostWith("") // a mover makes them for the arrival of a host

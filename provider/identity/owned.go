@@ -59,8 +59,23 @@ func Owns(host *infrav1.CapstanHost, object metav1.Object) bool {
 	return false
 }
 
-// find returns the metadata of an object that belongs to the host; nil: it doesn't exist. It fails with a TakenError if
-// the object belongs to somebody else.
+// leftover reports whether an object belongs to an earlier host of that name: what the garbage collector has not come to
+// yet, after a move for example. The host itself, or that nobody there has its name, is proof that the owner is gone.
+func leftover(host *infrav1.CapstanHost, object metav1.Object) bool {
+	owners := object.GetOwnerReferences()
+	for _, owner := range owners {
+		group, _, _ := strings.Cut(owner.APIVersion, "/")
+		earlier := group == infrav1.GroupVersion.Group && owner.Kind == "CapstanHost" && owner.Name == host.Name &&
+			owner.UID != host.UID
+		if !earlier {
+			return false
+		}
+	}
+	return len(owners) > 0 && object.GetLabels()[Label] == host.Name
+}
+
+// find returns the metadata of an object that belongs to the host; nil: it doesn't exist. It fails with a TakenError, and
+// returns the object nevertheless, if it belongs to somebody else.
 func find(
 	ctx context.Context, reader client.Reader, host *infrav1.CapstanHost, kind schema.GroupVersionKind, name string,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -73,7 +88,7 @@ func find(
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
 	case !Owns(host, object):
-		return nil, &TakenError{Host: host.Name, Kind: kind.Kind, Namespace: host.Namespace, Name: name}
+		return object, &TakenError{Host: host.Name, Kind: kind.Kind, Namespace: host.Namespace, Name: name}
 	}
 	return object, nil
 }

@@ -55,7 +55,13 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	capstan, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
 	from.must(err)
 	handOver := clusterctl.HandOver{Namespace: "blue", To: upstream.Kubeconfig{Path: to.kubeconfig}, Timeout: patience}
-	go func() { handed <- capstan.HandOver(t.Context(), handOver) }()
+	go func() {
+		err := capstan.HandOver(t.Context(), handOver)
+		if err != nil {
+			t.Errorf("handing over: %v", err) // an agent that was offered nothing doesn't end
+		}
+		handed <- err
+	}()
 	c.gone()
 	c.start("")
 	from.must(<-handed)
