@@ -159,10 +159,13 @@ func checkFull(t *testing.T, ctx context.Context, r *running, etcd *store.Store)
 		}
 		made++
 		if !warned {
-			if usage, err := etcd.Usage(ctx); err == nil && usage.Warning() != "" { // the plane looks again and again
-				eventually(t, "the plane to say that etcd is nearly full", func() error { return warns(r, "nearly full") })
-				warned = true
-			}
+			eventually(t, "the plane to say that etcd is nearly full, or to make room", func() error {
+				usage, err := etcd.Usage(ctx)
+				if warned = warns(r, "nearly full") == nil; warned || err == nil && usage.Warning() == "" {
+					return nil
+				}
+				return errors.Join(err, errors.New(usage.Warning()))
+			})
 		}
 	}
 	if !warned {

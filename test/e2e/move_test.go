@@ -69,7 +69,7 @@ func TestMoveBetweenPlanes(t *testing.T) {
 		return available(t, source, name, 2)
 	})
 
-	nodes, hosts := nodesOf(t, source, name), y.hosts(t)
+	nodes, hosts := y.nodes(t, source, name), y.hosts(t)
 	pinger := y.ping(t, source, name, nodes)
 	move := []string{"clusterctl", "move", "-n", fleet, "--to-kubeconfig", filepath.Join(target.home, "kubeconfig"), "--agent-server", "https://" + net.JoinHostPort(endpointAddress, targetPort)}
 	ctx, kill := context.WithCancel(t.Context())
@@ -112,7 +112,7 @@ func TestMoveBetweenPlanes(t *testing.T) {
 	pinger.rest(t)
 
 	// Nothing has happened to hosts and nodes.
-	if now := nodesOf(t, target, name); !slices.Equal(now, nodes) {
+	if now := y.nodes(t, target, name); !slices.Equal(now, nodes) {
 		t.Errorf("the nodes were\n%s\nand are\n%s", strings.Join(nodes, "\n"), strings.Join(now, "\n"))
 	}
 	if now := y.hosts(t); !slices.Equal(now, hosts) {
@@ -244,8 +244,9 @@ type pings struct {
 	lost  map[string]int
 }
 
-// ping asks the API server of a cluster, and through it the kubelets of its nodes, several times a second until rest is called.
-func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pings {
+// client returns one of a cluster's API server, with the credentials that a plane has, and the server's URL. The endpoint
+// of the cluster is nowhere but in the docks, where no plane makes a way to it.
+func (y *yard) client(t *testing.T, plane own, cluster string) (client *http.Client, server string) {
 	t.Helper()
 	text := plane.must(t, "kubectl", "get", "secret", "-n", fleet, cluster+"-kubeconfig", "-o", "jsonpath={.data.value}")
 	kubeconfig, err := base64.StdEncoding.DecodeString(text)
@@ -262,13 +263,20 @@ func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pi
 	}
 	authorities := x509.NewCertPool()
 	authorities.AppendCertsFromPEM(config.CAData)
-	client := &http.Client{Timeout: pingTimeout, Transport: &http.Transport{
+	client = &http.Client{Timeout: pingTimeout, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{certificate}},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", y.socket)
 		},
 	}}
 	t.Cleanup(client.CloseIdleConnections)
+	return client, config.Host
+}
+
+// ping asks the API server of a cluster, and through it the kubelets of its nodes, several times a second until rest is called.
+func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pings {
+	t.Helper()
+	client, server := y.client(t, plane, cluster)
 	p := &pings{stop: make(chan struct{}), worst: map[string]time.Duration{}, last: map[string]time.Time{}, lost: map[string]int{}}
 	paths := []string{"/readyz"}
 	for _, n := range nodes {
@@ -277,7 +285,7 @@ func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pi
 	}
 	for _, path := range paths {
 		p.last[path] = time.Now()
-		p.done.Go(func() { p.ask(client, config.Host, path) })
+		p.done.Go(func() { p.ask(client, server, path) })
 	}
 	t.Cleanup(func() { p.end() })
 	return p
@@ -406,12 +414,28 @@ func inUse(t *testing.T, plane own, want int) error {
 	return nil
 }
 
-// nodesOf gives the nodes of a cluster, each with its uid and boot, sorted.
-func nodesOf(t *testing.T, plane own, cluster string) []string {
+// nodes gives each node with what changes when it is made or started again.
+func (y *yard) nodes(t *testing.T, plane own, cluster string) []string {
 	t.Helper()
-	out := plane.must(t, "kubectl", "--cluster", fleet+"/"+cluster, "get", "nodes", "-o",
-		`jsonpath={range .items[*]}{.metadata.name}{" "}{.metadata.uid}{" "}{.status.nodeInfo.bootID}{"\n"}{end}`)
-	nodes := strings.Split(strings.TrimSpace(out), "\n")
+	client, server := y.client(t, plane, cluster)
+	response, err := client.Get(server + "/api/v1/nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name, UID string }
+			Status   struct{ NodeInfo struct{ BootID string } }
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("the nodes of cluster %s: %s %v", cluster, response.Status, err)
+	}
+	var nodes []string
+	for _, n := range list.Items {
+		nodes = append(nodes, strings.Join([]string{n.Metadata.Name, n.Metadata.UID, n.Status.NodeInfo.BootID}, " "))
+	}
 	slices.Sort(nodes)
 	return nodes
 }
