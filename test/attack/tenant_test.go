@@ -141,7 +141,7 @@ func authorFiles() []attempt {
 		`"kind":"KubeadmControlPlaneTemplate","matchResources":{"controlPlane":true}},"jsonPatches":[{"op":"add",` +
 		`"path":"/spec/template/spec/kubeadmConfigSpec/files","value":[]}]}]`
 	return []attempt{
-		callOr(boundary, who, "a Secret as a file of a configuration", config(file), who, config("")),
+		callOr(boundary, who, "a Secret as a file of a configuration", config(file), who, config(`"format":"cloud-config"`)),
 		callOr(boundary, who, "a Secret as a password", config(password), admin, config(password)),
 		call(boundary, who, "a Secret as a file of a template", admin,
 			template(bootstrap+"kubeadmconfigtemplates", "bootstrap", "KubeadmConfigTemplate", file)),
