@@ -13,6 +13,9 @@ import (
 	"syscall"
 )
 
+// LeastDisk is how many bytes must be free on the disk of a dock's home directory for a start.
+const LeastDisk = 1 << 30
+
 // Limits are the figures of the machine that decide how many hosts it holds.
 type Limits struct {
 	Processors int

@@ -29,7 +29,7 @@ type Options struct {
 	// Binary is capstan-dock; "" means BinDir/capstan-dock.
 	Binary string
 
-	// MinFree is how many bytes must be free on the disk of Home; 0 means 1 GiB.
+	// MinFree is how many bytes must be free on the disk of Home; 0 means LeastDisk.
 	MinFree uint64
 	// InotifyInstances is how many of them must be free for this user; 0 means 48: enough for the plane, a control plane and two workers. A control plane
 	// takes 18, a worker 5.
@@ -53,7 +53,7 @@ func (o Options) check() (Options, error) {
 		o.Binary = filepath.Join(o.BinDir, "capstan-dock")
 	}
 	if o.MinFree == 0 {
-		o.MinFree = 1 << 30
+		o.MinFree = LeastDisk
 	}
 	if o.InotifyInstances == 0 {
 		o.InotifyInstances = 48

@@ -82,6 +82,9 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	if s.Plane != PhaseStopped {
 		s.AuditLog = dir.Audit()
 		s.Warnings = warnings(dir)
+		if text := diskWarning(dir); text != "" {
+			s.Warnings = append(s.Warnings, text)
+		}
 	}
 	return s, nil
 }

@@ -36,7 +36,9 @@ func TestADiskThatFillsUp(t *testing.T) {
 
 	out, err := o.run(t.Context(), "cluster", "create", "late", "--workers", "0", "--wait=false")
 	t.Logf("cluster create on a full disk: %v\n%s", err, out)
-	o.must(t, "status") // says what is the matter, and does not hang
+	if status := o.must(t, "status", "-o", "json"); !strings.Contains(status, "is full, and the plane can't keep changes") {
+		t.Errorf("the status does not say that the disk is full:\n%s", status)
+	}
 
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
