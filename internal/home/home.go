@@ -106,7 +106,22 @@ func (b Binaries) Path(name string) (string, error) {
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%s is missing beside this binary (%s): run make build", name, path)
 	}
-	return path, nil
+	return path, guarded(path)
+}
+
+// guarded returns an error if everybody on this machine may put another program in the place of one that is about to be
+// run: if they may write the file, or the directory that it is in.
+func guarded(path string) error {
+	for _, p := range []string{path, filepath.Dir(path)} {
+		info, err := os.Stat(p)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+			return fmt.Errorf("every user of this machine may write %s, so %s is not run: chmod o-w %s", p, path, p)
+		}
+	}
+	return nil
 }
 
 // Bundles lists the Kubernetes versions that bundles exist for, newest first.
@@ -124,7 +139,7 @@ func (b Binaries) Bundles() []string {
 func (b Binaries) Kube(version string) (string, error) {
 	path := filepath.Join(string(b), "bundles", version, "capstan-kube")
 	if _, err := os.Stat(path); err == nil {
-		return path, nil
+		return path, guarded(path)
 	}
 	have := b.Bundles()
 	if len(have) == 0 {

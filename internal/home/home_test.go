@@ -1,6 +1,7 @@
 package home
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -61,5 +62,51 @@ func TestBundles(t *testing.T) {
 	}
 	if _, err := Binaries(t.TempDir()).Kube("v1.36.3"); err == nil || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("error %v must say how to build", err)
+	}
+}
+
+// TestProgramsThatEverybodyMayWriteAreNotRun: neither a program nor a bundle, if they or their directory are open.
+func TestProgramsThatEverybodyMayWriteAreNotRun(t *testing.T) {
+	const version = "v1.36.3"
+	for name, c := range map[string]struct {
+		path string
+		mode os.FileMode
+		want string
+	}{
+		"as they are made":                {"", 0, ""},
+		"for a group":                     {"capstan-dock", 0o775, ""},
+		"a program":                       {"capstan-dock", 0o757, "capstan-dock, so"},
+		"its directory":                   {".", 0o777, "chmod o-w"},
+		"a directory that keeps owners":   {".", 0o777 | os.ModeSticky, ""},
+		"a bundle":                        {"bundles/" + version + "/capstan-kube", 0o777, "capstan-kube, so"},
+		"the directory of a bundle":       {"bundles/" + version, 0o777, version + ", so"},
+		"what nobody runs is not guarded": {"other", 0o777, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range []string{"capstan-dock", "other", "bundles/" + version + "/capstan-kube"} {
+				path := filepath.Join(dir, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, nil, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.path != "" {
+				if err := os.Chmod(filepath.Join(dir, c.path), c.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, first := Binaries(dir).Path("capstan-dock")
+			_, second := Binaries(dir).Kube(version)
+			err := errors.Join(first, second)
+			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
 	}
 }
