@@ -25,7 +25,7 @@ help: ## list the targets
 
 .PHONY: build
 build: manifests kube ## build everything into bin/
-	@umask 022; mkdir -p bin; for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done
+	@umask 022; mkdir -p bin; chmod o-w bin; for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done
 
 .PHONY: kube
 kube: ## build the bundle of the default Kubernetes version (the first build takes some minutes)

@@ -117,7 +117,8 @@ func guarded(path string) error {
 		if err != nil {
 			return err
 		}
-		if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+		keepsOwners := info.IsDir() && info.Mode()&os.ModeSticky != 0
+		if info.Mode().Perm()&0o002 != 0 && !keepsOwners {
 			return fmt.Errorf("every user of this machine may write %s, so %s is not run: chmod o-w %s", p, path, p)
 		}
 	}

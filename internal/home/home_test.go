@@ -76,6 +76,7 @@ func TestProgramsThatEverybodyMayWriteAreNotRun(t *testing.T) {
 		"as they are made":                {"", 0, ""},
 		"for a group":                     {"capstan-dock", 0o775, ""},
 		"a program":                       {"capstan-dock", 0o757, "capstan-dock, so"},
+		"a program with the sticky bit":   {"capstan-dock", 0o757 | os.ModeSticky, "capstan-dock, so"},
 		"its directory":                   {".", 0o777, "chmod o-w"},
 		"a directory that keeps owners":   {".", 0o777 | os.ModeSticky, ""},
 		"a bundle":                        {"bundles/" + version + "/capstan-kube", 0o777, "capstan-kube, so"},
