@@ -9,7 +9,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-manager
-GO_FOLDERS := api agent clusterctl cmd config dock examples extension hack internal kube local plane provider release runtime templates test
+GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension hack internal kube local plane provider release runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
@@ -18,6 +18,8 @@ HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/interop$
 
 # What takes longest starts first: packages are tested two or more at a time, and the others fit beside it.
 LONGEST := ./test/e2e
+
+TESTS := bin/tools/gotestsum --format standard-quiet
 
 .PHONY: help
 help: ## list the targets
@@ -62,6 +64,11 @@ bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"
 	@cd hack/lint && GOWORK=off go build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
 
+# gotestsum prints what "go test" prints and keeps the events of each test, which the report about rules is made of.
+bin/tools/gotestsum: hack/lint/go.mod hack/lint/go.sum
+	@echo "→ building the test runner"
+	@cd hack/lint && GOWORK=off go build -o ../../$@ gotest.tools/gotestsum
+
 bin/tools/gci: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building the linter of imports"
 	@cd hack/lint && GOWORK=off go build -o ../../$@ github.com/daixiang0/gci
@@ -91,27 +98,28 @@ lint: manifests bin/tools/staticcheck bin/tools/gci ## formatting, imports, vet 
 	@out=$$(gofmt -l $(GO_FOLDERS)); if [ -n "$$out" ]; then echo "not gofmt-ed (run make fmt): $$out"; exit 1; fi
 	@out=$$(bin/tools/gci list $(IMPORT_GROUPS) $(GO_FOLDERS) 2>/dev/null); \
 		if [ -n "$$out" ]; then echo "imports not in three groups (run make fmt): $$out"; exit 1; fi
-	@go vet ./... ./api/... ./runtime/...
+	@go vet ./... ./api/... ./contract/... ./runtime/...
 	@if [ -x bin/tools/apilint ]; then echo "→ API conventions"; cd api && ../bin/tools/apilint ./...; \
 		else echo "→ API conventions are not checked: make bin/tools/apilint builds the linter"; fi
 	@echo "→ staticcheck"
-	@bin/tools/staticcheck ./... ./api/... ./runtime/...
+	@bin/tools/staticcheck ./... ./api/... ./contract/... ./runtime/...
 
 .PHONY: demo
 demo: build ## build, start the management plane, make a cluster, show it
 	@hack/demo
 
 .PHONY: test
-test: generate lint build ## all tests: unit, API, end to end with real clusters
+test: generate lint build bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
 	@echo "→ generated files are up to date"
 	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config docs/reference || { echo "run make generate and commit the result"; exit 1; }; fi
 	@echo "→ unit tests$(if $(RACE), with the race detector,)"
 	@cd kube && GOWORK=off go test ./...
-	@CGO_ENABLED=$(RACE_CGO) go test $(RACE) $$(go list ./... ./api/... ./runtime/... | grep -vE '$(HEAVY)')
+	@mkdir -p bin/reports
+	@CGO_ENABLED=$(RACE_CGO) $(TESTS) --jsonfile bin/reports/unit.json -- $(RACE) $$(go list ./... ./api/... ./contract/... ./runtime/... | grep -vE '$(HEAVY)')
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
 	@echo "→ heavy tests, end to end"
-	@go test -timeout 40m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
+	@$(TESTS) --jsonfile bin/reports/heavy.json -- -timeout 40m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
 	@echo "All tests passed. Next: make demo"
 
 .PHONY: test-upgrade
@@ -121,6 +129,10 @@ test-upgrade: build kube-previous ## upgrade real clusters from the Kubernetes m
 .PHONY: test-long
 test-long: test-upgrade test-bucket ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e
+
+.PHONY: test-planted
+test-planted: build ## plant a fault for each rule of the contracts and see that its test notices (takes hours): make test-planted RULES='RX CL-05'
+	@go run ./hack/faults $(RULES)
 
 .PHONY: test-faults
 test-faults: kube ## the provider while its API server fails it, every call in turn, with the race detector, 20 times (takes long)

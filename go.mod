@@ -6,6 +6,7 @@ require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/capstan-dev/capstan/api v0.0.0
+	github.com/capstan-dev/capstan/contract v0.0.0
 	github.com/capstan-dev/capstan/runtime v0.0.0
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/distribution/reference v0.6.0

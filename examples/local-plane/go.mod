@@ -72,5 +72,6 @@ require (
 replace (
 	github.com/capstan-dev/capstan => ../..
 	github.com/capstan-dev/capstan/api => ../../api
+	github.com/capstan-dev/capstan/contract => ../../contract
 	github.com/capstan-dev/capstan/runtime => ../../runtime
 )

@@ -15,6 +15,7 @@ const module = "github.com/capstan-dev/capstan"
 // allowed lists, for each top folder, the top folders of ours that it may import besides itself. An empty list: none.
 var allowed = map[string][]string{
 	"api":        {},
+	"contract":   {},
 	"runtime":    {},
 	"internal":   {},
 	"templates":  {},
@@ -30,8 +31,8 @@ var allowed = map[string][]string{
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
 	"local":      {"plane", "dock", "provider", "extension", "runtime", "api", "templates", "internal"},
 	"cmd":        {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"test":       {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"hack":       {"local", "release"},
+	"test":       {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"hack":       {"contract", "local", "release"},
 }
 
 type pkg struct {
@@ -44,7 +45,7 @@ type pkg struct {
 // packages lists the packages of the workspace with what they import.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", "./api/...", "./runtime/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", "./api/...", "./contract/...", "./runtime/...")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	var exit *exec.ExitError
@@ -137,7 +138,7 @@ func TestNoPackageIsNamedAfterNothing(t *testing.T) {
 }
 
 func TestPublishedModulesHaveNoReplace(t *testing.T) {
-	for _, dir := range []string{".", "api", "runtime"} {
+	for _, dir := range []string{".", "api", "contract", "runtime"} {
 		cmd := exec.Command("go", "mod", "edit", "-json")
 		cmd.Dir = path.Join("../..", dir)
 		out, err := cmd.Output()

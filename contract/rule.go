@@ -1,0 +1,162 @@
+package contract
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Level says how binding a rule is. "MUST (if ...)" is MUST: whoever checks it evaluates the condition first.
+type Level string
+
+// The levels of a rule.
+const (
+	Must   Level = "MUST"
+	Should Level = "SHOULD"
+	May    Level = "MAY"
+)
+
+// Party is who has to keep a rule.
+type Party string
+
+// The parties.
+const (
+	// Provider is the author of definitions, controllers and manifests.
+	Provider Party = "provider"
+	// Extension is the author of a runtime extension, or its server.
+	Extension Party = "extension"
+	// Administrator is who runs the management cluster.
+	Administrator Party = "administrator"
+	// Core is Cluster API's core, or its runtime client. Who serves the other side may rely on the rule.
+	Core Party = "core"
+	// Clusterctl is the command line tool.
+	Clusterctl Party = "clusterctl"
+	// Anybody is none of these in particular.
+	Anybody Party = "anybody"
+)
+
+// Version is a version of what a rule speaks of.
+type Version string
+
+// The versions. The families IM, IMT, IC, ICT, RB, CT and SG have the two contract versions; RX, RC, RS, CL, LH and UH
+// have the form of the proposals and the form that Cluster API published, because versions of hooks are independent of
+// the provider contract.
+const (
+	V1Beta1   Version = "v1beta1"
+	V1Beta2   Version = "v1beta2"
+	Seed      Version = "seed"
+	Published Version = "published"
+)
+
+// Method is a way to check a rule.
+type Method byte
+
+// The methods.
+const (
+	// Static needs files only.
+	Static Method = 'S'
+	// API needs an API server with the definitions, without a controller.
+	API Method = 'A'
+	// Behaviour needs controller, extension or clusterctl running.
+	Behaviour Method = 'B'
+	// Review needs people.
+	Review Method = 'R'
+)
+
+// Rule is one rule of a contract.
+type Rule struct {
+	// ID is the family and a number, for example IM-41.
+	ID string `json:"id"`
+	// Level says how binding the rule is.
+	Level Level `json:"level"`
+	// Of is who has to keep the rule.
+	Of Party `json:"of"`
+	// Only is the one version that has the rule. Empty: both have it.
+	Only Version `json:"only,omitempty"`
+	// Text says what the rule asks for, as Markdown without blocks.
+	Text string `json:"text"`
+	// SameForm is the form that the rule takes in both versions. Empty: Forms has it, or the text says it all.
+	SameForm string `json:"form,omitempty"`
+	// Forms are the forms that the rule takes where versions differ.
+	Forms map[Version]string `json:"forms,omitempty"`
+	// Check says how to check the rule: a method, a colon and what to look at; semicolons separate several. T-.. are
+	// ids of sequences.
+	Check string `json:"check"`
+	// Source names documents and sections: see the package's comment.
+	Source string `json:"source"`
+}
+
+// Family returns the part of the id before the number, for example IM.
+func (r Rule) Family() string { return family(r.ID) }
+
+func family(id string) string {
+	before, _, _ := strings.Cut(id, "-")
+	return before
+}
+
+// Versions returns the versions that the rule's family has, the older first.
+func (r Rule) Versions() []Version {
+	switch r.Family() {
+	case "RX", "RC", "RS", "CL", "LH", "UH":
+		return []Version{Seed, Published}
+	}
+	return []Version{V1Beta1, V1Beta2}
+}
+
+// In reports whether a version has the rule.
+func (r Rule) In(v Version) bool {
+	return slices.Contains(r.Versions(), v) && (r.Only == "" || r.Only == v)
+}
+
+// Form returns the form that the rule takes in a version. Empty: the text says it all, or the version does not have the
+// rule.
+func (r Rule) Form(v Version) string {
+	if !r.In(v) {
+		return ""
+	}
+	if form := r.Forms[v]; form != "" {
+		return form
+	}
+	return r.SameForm
+}
+
+// Methods returns the ways in which the rule can be checked, in the order of Check. None: another rule's check covers
+// it.
+func (r Rule) Methods() []Method {
+	var methods []Method
+	for part := range strings.SplitSeq(r.Check, ";") {
+		head := strings.TrimSpace(part)
+		if end := strings.IndexAny(head, ": "); end >= 0 {
+			head = head[:end]
+		}
+		for letter := range strings.SplitSeq(head, "+") {
+			if len(letter) == 1 && strings.Contains("SABR", letter) {
+				methods = append(methods, Method(letter[0]))
+			}
+		}
+	}
+	return methods
+}
+
+// families are the files of rules, in the order in which they are listed.
+var families = []string{"im", "imt", "ic", "ict", "rb", "ct", "rx", "rc", "rs", "cl", "lh", "uh", "sg"}
+
+var rules = sync.OnceValue(func() []Rule {
+	var all []Rule
+	for _, name := range families {
+		all = append(all, read[Rule](name)...)
+	}
+	return all
+})
+
+// Rules returns all rules, by family and number. The caller may change the slice, not the maps in it.
+func Rules() []Rule { return slices.Clone(rules()) }
+
+// Find returns the rule with an id. The second result reports whether there is one.
+func Find(id string) (Rule, bool) {
+	i := slices.IndexFunc(rules(), func(r Rule) bool { return r.ID == id })
+	if i < 0 {
+		return Rule{}, false
+	}
+	return rules()[i], true
+}

@@ -1,0 +1,132 @@
+// Coverage reports which rule of the contracts an executed test asserts.
+//
+//	go run ./hack/coverage -out bin/reports/rules.tsv bin/reports/unit.json bin/reports/heavy.json
+//
+// A test records a rule at the line that asserts it: t.Attr("rule", "RX-05"); the families IM, IMT, IC and ICT name the
+// contract version, too: t.Attr("rule", "IM-05 v1beta2"). The files are what "go test -json" wrote. The report has a
+// line for each rule of package contract: the worst verdict of the tests that recorded it, or the reason from
+// test/rules/reasons.yaml for which none does. A skipped test did not run.
+//
+// Coverage fails if a rule has neither record nor reason, or both, if a test that recorded it failed, and if a record
+// or a reason names what does not exist.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func command(args []string, out, errs io.Writer) int {
+	flags := flag.NewFlagSet("coverage", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	root := flags.String("root", ".", "directory of the sources")
+	to := flags.String("out", "bin/reports/rules.tsv", "where the report is written")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if flags.NArg() == 0 {
+		fmt.Fprintln(errs, "coverage: name the files that go test -json wrote")
+		return 2
+	}
+	problems, err := cover(*root, *to, flags.Args(), out)
+	if err != nil {
+		fmt.Fprintln(errs, "coverage:", err)
+		return 1
+	}
+	for _, p := range problems {
+		fmt.Fprintln(errs, "coverage:", p)
+	}
+	if len(problems) > 0 {
+		fmt.Fprintf(errs, "coverage: %d problems. How tests record rules: CONTRIBUTING.md\n", len(problems))
+		return 1
+	}
+	return 0
+}
+
+// cover writes the report and returns the problems.
+func cover(root, to string, files []string, out io.Writer) ([]string, error) {
+	records, err := readFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	reasons, err := readReasons(filepath.Join(root, "test", "rules", "reasons.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	sites, problems, err := scan(root)
+	if err != nil {
+		return nil, err
+	}
+	faults, err := readFaults(filepath.Join(filepath.Dir(to), "faults.tsv"))
+	if err != nil {
+		return nil, err
+	}
+	results, more := judge(rows(), records, reasons)
+	problems = append(problems, more...)
+	for _, r := range results {
+		if r.state == failed {
+			problems = append(problems, fmt.Sprintf("a test of %s failed: %s", r.name(), strings.Join(r.tests, " ")))
+		}
+	}
+	var text bytes.Buffer
+	if err := write(&text, here(root, time.Now()), results, sites, faults); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(to, text.Bytes(), 0o644); err != nil {
+		return nil, err
+	}
+	return problems, summary(out, results)
+}
+
+// readReasons reads the reasons for which no test asserts a rule. A key is the id, with the contract version where only
+// that one has the reason.
+func readReasons(path string) (map[string]string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	reasons := map[string]string{}
+	if err := yaml.UnmarshalStrict(data, &reasons); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for id, why := range reasons {
+		if strings.TrimSpace(why) == "" {
+			return nil, fmt.Errorf("%s: %s has no reason", path, id)
+		}
+	}
+	return reasons, nil
+}
+
+// readFaults reads what the last runs of planted faults said about each rule (hack/faults): the verdict and the commit.
+// Of several faults of a rule one that was not found counts. Without a report there is nothing to say.
+func readFaults(path string) (map[string]string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	verdicts := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		f := strings.Split(line, "\t")
+		if len(f) < 3 || f[0] == "rule" || verdicts[f[0]] != "" && !strings.HasPrefix(verdicts[f[0]], "found") {
+			continue
+		}
+		verdicts[f[0]] = strings.TrimSpace(f[1] + " " + f[2])
+	}
+	return verdicts, nil
+}

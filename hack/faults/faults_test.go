@@ -1,0 +1,114 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// The tables fit the sources: each fault can be planted, and its test exists.
+func TestTables(t *testing.T) {
+	table, err := read(filepath.Join(root, "test", "faults"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range table {
+		if err := f.check(root); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{"a.go": "package a\n\nvar x = 1\n", "a_test.go": "package a\n\nfunc TestA(t *testing.T) {}\n"}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "p"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "a_test.go"), filepath.Join(dir, "p", "a_test.go")); err != nil {
+		t.Fatal(err)
+	}
+	good := fault{Rule: "RX-05", File: "a.go", Old: "x = 1", New: "x = 2", Test: "./p.TestA"}
+	if err := good.check(dir); err != nil {
+		t.Fatalf("a good fault is refused: %v", err)
+	}
+	for name, change := range map[string]func(*fault){
+		"no such rule":               func(f *fault) { f.Rule = "RX-99" },
+		"the text is missing":        func(f *fault) { f.Old = "y = 1" },
+		"the text is empty":          func(f *fault) { f.Old = "" },
+		"the text is there twice":    func(f *fault) { f.Old = "a" },
+		"nothing changes":            func(f *fault) { f.New = f.Old },
+		"no such file":               func(f *fault) { f.File = "b.go" },
+		"no such test":               func(f *fault) { f.Test = "./p.TestB" },
+		"a test without a directory": func(f *fault) { f.Test = "TestA" },
+		"no such program":            func(f *fault) { f.Build = []string{"nothing"} },
+		"a fault and a reason":       func(f *fault) { f.Why = "because" },
+	} {
+		bad := good
+		change(&bad)
+		if err := bad.check(dir); err == nil {
+			t.Errorf("a fault is taken although %s", name)
+		}
+	}
+	if err := (fault{Rule: "RX-05", Why: "kept by people"}).check(dir); err != nil {
+		t.Errorf("a reason is refused: %v", err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		events string
+		want   outcome
+	}{
+		"the test fails":           {`{"Action":"fail","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, found},
+		"the test passes":          {`{"Action":"pass","Test":"TestA"}` + "\n" + `{"Action":"pass"}`, notFound},
+		"the test is skipped":      {`{"Action":"skip","Test":"TestA"}` + "\n" + `{"Action":"pass"}`, notRun},
+		"no test runs":             {`{"Action":"pass"}`, notRun},
+		"the fault does not build": {`{"Action":"build-fail"}` + "\n" + `{"Action":"fail"}`, notCompiled},
+		"the package crashes":      {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, found},
+		"another test fails":       {`{"Action":"fail","Test":"TestB"}` + "\n" + `{"Action":"pass","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, notFound},
+		"there are no events":      {"", ""},
+	} {
+		if got, _ := judge([]byte(c.events), "TestA"); got != c.want {
+			t.Errorf("when %s, the outcome is %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A run of some faults keeps the lines of the others.
+func TestReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "reports", "faults.tsv")
+	rows := []reportRow{{"RX-05", "found", "abc", "a.go", "./p.TestA", "two\nlines"}, {"CL-01", "no fault", "", "", "", "why"}}
+	if err := writeReport(path, rows); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0].rule != "CL-01" || got[1].detail != "two lines" {
+		t.Errorf("the report is %+v", got)
+	}
+	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), heading) {
+		t.Errorf("the report has no heading: %q, %v", data, err)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	for rule, want := range map[string]bool{"RX-05": true, "CL-05": true, "CL-06": false, "IM-01": false} {
+		if got := named(rule, []string{"RX", "CL-05"}); got != want {
+			t.Errorf("%s is named: %t, want %t", rule, got, want)
+		}
+	}
+	if !named("IM-01", nil) {
+		t.Error("without names a rule is left out")
+	}
+}
