@@ -105,11 +105,12 @@ func unpackedSize(data []byte, left int64) (int64, error) {
 }
 
 func unpack(data []byte) (io.Reader, error) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
+	// The line break that YAML leaves at the end is not a second stream. A stream's own last byte is none: it would
+	// announce 160 MiB.
+	z, err := gzip.NewReader(bytes.NewReader(bytes.TrimRight(data, "\r\n")))
 	if err != nil {
 		return nil, errNoGzip
 	}
-	z.Multistream(false) // the line break that YAML leaves at the end is not a second stream
 	return z, nil
 }
 

@@ -1,6 +1,9 @@
 package cloudconfig
 
 import (
+	"bytes"
+	"compress/gzip"
+	"io"
 	"io/fs"
 	"os/exec"
 	"reflect"
@@ -141,6 +144,30 @@ func TestParseRefuses(t *testing.T) {
 			shown := fault.Text(err, "")
 			if shown == "" || !strings.Contains(shown, c.want) || strings.Contains(shown, "hunter2") {
 				t.Errorf("shown %q, want %q", shown, c.want)
+			}
+		})
+	}
+}
+
+// A gzip file may have several members, one after the other: all of them are the content. The line breaks that YAML
+// leaves at the end are not.
+func TestEachMemberIsUnpacked(t *testing.T) {
+	for name, end := range map[string]string{"nothing after it": "", "line breaks after it": "\r\n\n"} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			for _, text := range []string{"one\n", "two\n"} {
+				z := gzip.NewWriter(&b)
+				if _, err := z.Write([]byte(text)); err != nil || z.Close() != nil {
+					t.Fatal("packing failed")
+				}
+			}
+			b.WriteString(end)
+			content, err := File{Content: b.Bytes(), Packed: true}.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(content); err != nil || string(got) != "one\ntwo\n" {
+				t.Errorf("the content is %q, %v", got, err)
 			}
 		})
 	}

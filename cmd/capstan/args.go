@@ -90,3 +90,21 @@ func are(words []string) string {
 	}
 	return words[0] + " is"
 }
+
+// misspelled reports a word after a group of commands that names none of them. Cobra checks this for the root only, and
+// prints help as if nothing was wrong for the groups below.
+func misspelled(root *cobra.Command, args []string) error {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root || cmd.Runnable() || !cmd.HasSubCommands() {
+		return nil
+	}
+	if cmd.ParseFlags(rest) != nil || cmd.Flags().NArg() == 0 {
+		return nil
+	}
+	word := cmd.Flags().Arg(0)
+	advice := "see: " + cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		advice = "did you mean: " + cmd.CommandPath() + " " + near[0]
+	}
+	return hint(advice, "unknown command %q for %q", word, cmd.CommandPath())
+}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	hints "github.com/capstan-dev/capstan/internal/hint"
 )
 
 func TestPositionals(t *testing.T) {
@@ -53,6 +55,33 @@ func TestArguments(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: error %q, want %q", line, got, want)
+		}
+	}
+}
+
+// A word that names no command of its group is an error, wherever the group's flags are.
+func TestMisspelled(t *testing.T) {
+	for line, want := range map[string]string{
+		"cluster creat":                    `unknown command "creat" for "capstan cluster": did you mean: capstan cluster create`,
+		"-n other cluster -n blue creat x": `unknown command "creat" for "capstan cluster": did you mean: capstan cluster create`,
+		"clusters creat":                   `unknown command "creat" for "capstan cluster": did you mean: capstan cluster create`,
+		"backup zzzzzz":                    `unknown command "zzzzzz" for "capstan backup": see: capstan backup --help`,
+		"clusterctl alpha rollout resum":   `unknown command "resum" for "capstan clusterctl alpha rollout": did you mean: capstan clusterctl alpha rollout resume`,
+		"cluster":                          "",
+		"cluster --help":                   "",
+		"cluster create --nosuch":          "",
+		"cluster --nosuch creat":           "",
+		"cluster create creat":             "",
+		"kubectl get nodes":                "",
+		"upp":                              "",
+		"":                                 "",
+	} {
+		got := ""
+		if err := misspelled((&app{}).rootCommand(), strings.Fields(line)); err != nil {
+			got = err.Error() + ": " + hints.Of(err)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}
 }

@@ -55,7 +55,10 @@ func run(program string, args []string, in io.Reader, out, errOut io.Writer) int
 	root.SetIn(in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := root.ExecuteContext(ctx)
+	err := misspelled(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return 0
 	}
