@@ -34,7 +34,7 @@ kube: ## build the bundle of the default Kubernetes version (the first build tak
 	@kube/build $(KUBERNETES_VERSION) bin/bundles
 
 .PHONY: kube-previous
-kube-previous: ## build a bundle of the Kubernetes minor before, for upgrades
+kube-previous: ## build a bundle of the Kubernetes minor before, for upgrades (the first build takes some minutes)
 	@kube/build "$$(cat kube/PREVIOUS_VERSION)" bin/bundles
 
 .PHONY: manifests
@@ -109,7 +109,7 @@ demo: build ## build, start the management plane, make a cluster, show it
 	@hack/demo
 
 .PHONY: test
-test: generate lint build bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
+test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
 	@echo "→ generated files are up to date"
 	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config docs/reference || { echo "run make generate and commit the result"; exit 1; }; fi
 	@echo "→ unit tests$(if $(RACE), with the race detector,)"
@@ -123,7 +123,7 @@ test: generate lint build bin/tools/gotestsum ## all tests: unit, API, end to en
 	@echo "All tests passed. Next: make demo"
 
 .PHONY: test-upgrade
-test-upgrade: build kube-previous ## upgrade real clusters from the Kubernetes minor before to this one, with hooks that block and extensions that fail (takes long)
+test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
 
 .PHONY: test-long

@@ -112,6 +112,7 @@ func TestAnswers(t *testing.T) {
 			if w.Code != http.StatusOK || w.Body.String() != c.want {
 				t.Errorf("%d %s\nwant %s", w.Code, w.Body, c.want)
 			}
+			t.Attr("rule", "LH-02")
 			// The twelfth defect: the server set no Content-Type.
 			if got := w.Header().Get("Content-Type"); got != "application/json" {
 				t.Errorf("Content-Type is %q (RX-05)", got)
@@ -127,8 +128,9 @@ func TestHooksThatCannotBlockDoNot(t *testing.T) {
 		}))
 	w := post(s, group+"aftercontrolplaneinitialized/gate", `{"cluster":{}}`)
 	if want := `"status":"Failure","message":"the handler wants to wait (not yet), but hook AfterControlPlaneInitialized does not allow it"}`; !strings.HasSuffix(w.Body.String(), want) {
-		t.Errorf("%d %s (LH-03)", w.Code, w.Body)
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
+	t.Attr("rule", "LH-03")
 }
 
 func TestRequestsThatAreWrong(t *testing.T) {

@@ -24,6 +24,9 @@ import (
 // for each of these extensions.
 const actorDir = "CAPSTAN_E2E_ACTOR"
 
+// answersFile, in the directory of an extension, holds a line for each answer of a handler.
+const answersFile = "answers.jsonl"
+
 // namesFile, in the directory of an extension, holds what is put behind the names of its handlers.
 const namesFile = "names"
 
@@ -134,12 +137,15 @@ func serveActor(dir string) error {
 		if err != nil {
 			return err
 		}
-		calls, err := os.OpenFile(filepath.Join(extension, callsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
+		var files [2]*os.File
+		for i, name := range []string{callsFile, answersFile} {
+			const appends = os.O_CREATE | os.O_APPEND | os.O_WRONLY
+			if files[i], err = os.OpenFile(filepath.Join(extension, name), appends, 0o600); err != nil {
+				return err
+			}
+			defer files[i].Close()
 		}
-		defer calls.Close()
-		all.Handle(prefix+"/", noted{one, calls})
+		all.Handle(prefix+"/", noted{one, files[0], files[1]})
 	}
 	address := "127.0.0.1:0"
 	if before, err := os.ReadFile(filepath.Join(dir, urlFile)); err == nil {

@@ -148,17 +148,22 @@ func (a *actor) tell(extension, hook string, l line) {
 	}
 }
 
-// asked is a call that an extension got.
+// asked is a call that an extension got, or its answer.
 type asked struct {
-	Time          time.Time
-	Hook, Handler string
-	Request       map[string]json.RawMessage
+	Time            time.Time
+	Hook, Handler   string
+	Request, Answer map[string]json.RawMessage
 }
 
 // calls are those of a hook that an extension got, the first first; of all hooks if none is named.
-func (a *actor) calls(extension, hook string) []asked {
+func (a *actor) calls(extension, hook string) []asked { return a.notes(extension, callsFile, hook) }
+
+// answers are those that an extension gave to a hook.
+func (a *actor) answers(extension, hook string) []asked { return a.notes(extension, answersFile, hook) }
+
+func (a *actor) notes(extension, file, hook string) []asked {
 	a.t.Helper()
-	data, err := os.ReadFile(filepath.Join(a.dir, extension, callsFile))
+	data, err := os.ReadFile(filepath.Join(a.dir, extension, file))
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -11,6 +11,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
+// hooksVersion is the apiVersion of the lifecycle hooks, in JSON.
+const hooksVersion = `"hooks.runtime.cluster.x-k8s.io/v1alpha1"`
+
 // fields are those of a hook's request beside apiVersion, kind, settings and cluster.
 func fields(hook, from, to string) map[string]string {
 	step := `[{"version":"` + to + `"}]`
@@ -32,29 +35,95 @@ func fields(hook, from, to string) map[string]string {
 	return nil
 }
 
-// checkRequests checks that each request which the extensions got has the fields of its hook and no others, and a Cluster that is complete but for its status.
-func checkRequests(t *testing.T, a *actor, cluster, from, to string) {
+// checkExchanges checks that each request which the extensions got has the fields of its hook and no others, and a
+// Cluster that is complete but for its status; and that each answer has the fields of its hook. There must be both for
+// each of these hooks.
+func checkExchanges(t *testing.T, a *actor, cluster, from, to string, hooks ...string) {
 	t.Helper()
-	for _, extension := range []string{one, two, ignored} {
-		for hook := range lifecycle {
+	for _, hook := range hooks {
+		requests, answers := 0, 0
+		for _, extension := range []string{one, two, ignored} {
 			for _, c := range a.calls(extension, hook) {
-				want := fields(hook, from, to)
-				got := maps.Clone(c.Request)
-				for name, value := range map[string]string{
-					"apiVersion": `"hooks.runtime.cluster.x-k8s.io/v1alpha1"`, "kind": `"` + hook + `Request"`, "settings": `{"from":"test"}`,
-				} {
-					if string(got[name]) != value {
-						t.Errorf("%s of %s is %s, want %s", name, hook, got[name], value)
-					}
-					delete(got, name)
-				}
-				checkClusterInRequest(t, hook, cluster, got["cluster"])
-				delete(got, "cluster")
-				if !maps.EqualFunc(got, want, func(is json.RawMessage, wanted string) bool { return string(is) == wanted }) {
-					t.Errorf("the request of %s has beside what all have %s, want %v", hook, got, want)
-				}
+				requests++
+				checkRequest(t, hook, cluster, c.Request, fields(hook, from, to))
+			}
+			for _, c := range a.answers(extension, hook) {
+				answers++
+				checkAnswer(t, hook, c.Answer)
 			}
 		}
+		if requests == 0 || answers == 0 {
+			t.Errorf("%s has %d requests and %d answers", hook, requests, answers)
+		}
+		t.Attr("rule", "LH-01")
+		recordFields(t, hook)
+	}
+}
+
+// recordFields records the rule about the fields of a hook.
+func recordFields(t *testing.T, hook string) {
+	t.Helper()
+	switch hook {
+	case "BeforeClusterCreate":
+		t.Attr("rule", "LH-07")
+	case "AfterControlPlaneInitialized":
+		t.Attr("rule", "LH-10")
+	case "BeforeClusterUpgrade":
+		t.Attr("rule", "LH-16")
+	case "AfterControlPlaneUpgrade":
+		t.Attr("rule", "LH-20")
+	case "AfterClusterUpgrade":
+		t.Attr("rule", "LH-23")
+	case "BeforeClusterDelete":
+		t.Attr("rule", "LH-26")
+	}
+}
+
+// checkRequest checks that a request has what all have, and beside it the fields of its hook.
+func checkRequest(t *testing.T, hook, cluster string, request map[string]json.RawMessage, want map[string]string) {
+	t.Helper()
+	got := maps.Clone(request)
+	for name, value := range map[string]string{
+		"apiVersion": hooksVersion, "kind": `"` + hook + `Request"`, "settings": `{"from":"test"}`,
+	} {
+		if string(got[name]) != value {
+			t.Errorf("%s of %s is %s, want %s", name, hook, got[name], value)
+		}
+		delete(got, name)
+	}
+	checkClusterInRequest(t, hook, cluster, got["cluster"])
+	delete(got, "cluster")
+	if !maps.EqualFunc(got, want, func(is json.RawMessage, wanted string) bool { return string(is) == wanted }) {
+		t.Errorf("the request of %s has beside what all have %s, want %v", hook, got, want)
+	}
+}
+
+// checkAnswer checks that an answer says what it is and how it ended, a failure with a message, and that only a hook
+// which can block says when to ask again.
+func checkAnswer(t *testing.T, hook string, answer map[string]json.RawMessage) {
+	t.Helper()
+	rest := maps.Clone(answer)
+	for name, values := range map[string][]string{
+		"apiVersion": {hooksVersion}, "kind": {`"` + hook + `Response"`}, "status": {`"Success"`, `"Failure"`},
+	} {
+		if !slices.Contains(values, string(rest[name])) {
+			t.Errorf("%s of the answer to %s is %s, want one of %s", name, hook, rest[name], values)
+		}
+		delete(rest, name)
+	}
+	message, said := rest["message"]
+	if failed := string(answer["status"]) == `"Failure"`; failed && (!said || string(message) == `""`) {
+		t.Errorf("the answer to %s is a failure without a message: %s", hook, answer)
+	} else if failed {
+		t.Attr("rule", "LH-02")
+	}
+	delete(rest, "message")
+	if _, says := rest["retryAfterSeconds"]; says != (hook != "AfterControlPlaneInitialized") {
+		t.Errorf("the answer to %s says when to ask again: %t", hook, says)
+	}
+	delete(rest, "retryAfterSeconds")
+	if len(rest) > 0 {
+		t.Errorf("the answer to %s has %s besides", hook, rest)
 	}
 }
 
@@ -74,8 +143,8 @@ func checkClusterInRequest(t *testing.T, hook, name string, text json.RawMessage
 	}
 }
 
-// moments gives the hooks for which these extensions were called for a cluster, in order, a row of calls of the same hook as one. The last answer of each
-// of them must have let the cluster through.
+// moments returns the hooks for which these extensions were called for a cluster, in order, a row of calls of the same
+// hook as one. The last answer of each of them must have let the cluster through.
 func moments(t *testing.T, cluster string, extensions ...string) []string {
 	t.Helper()
 	var order []string

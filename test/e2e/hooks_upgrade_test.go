@@ -5,76 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/capstan-dev/capstan/templates"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // upgradeLimit bounds each step of an upgrade, on a machine that has other work.
 const upgradeLimit = 6 * time.Minute
 
-// twoVersions gives the Kubernetes releases to upgrade from and to, and skips the test if there is no bundle of the first.
-func twoVersions(t *testing.T) (from, to string) {
-	t.Helper()
-	from, to = versionIn(t, "PREVIOUS_VERSION"), versionIn(t, "DEFAULT_VERSION")
-	if _, err := os.Stat(filepath.Join("..", "..", "bin", "bundles", from, "capstan-kube")); err != nil {
-		t.Skipf("there is no bundle for %s: make kube-previous builds it", from)
-	}
-	return from, to
-}
-
-// versionIn reads a Kubernetes version from a file in kube/.
-func versionIn(t *testing.T, file string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "kube", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(data))
-}
-
-// takesLong skips a test that there is no time for.
-func takesLong(t *testing.T) {
-	t.Helper()
-	if os.Getenv(long) == "" {
-		t.Skip("make test-long runs this test")
-	}
-}
-
-// hookedClass is the local ClusterClass with other names, and something in the bootstrap configuration of each role that tells its generations apart.
-func hookedClass(controlPlane, workers string) string {
-	return strings.NewReplacer(
-		"capstan-local-control-plane", "hooked-control-plane-"+controlPlane, "capstan-local-worker", "hooked-worker-"+workers, "capstan-local", "hooked",
-		"      kubeadmConfigSpec:\n", "      kubeadmConfigSpec:\n        "+motd(controlPlane)+"\n",
-		"    spec:\n      joinConfiguration:\n", "    spec:\n      "+motd(workers)+"\n      joinConfiguration:\n",
-	).Replace(string(templates.Local))
-}
-
-// versionsOf gives the Kubernetes version and the generation of the class that each role has, as "control plane v1.36.3 b".
-func versionsOf(t *testing.T, cluster string) []string {
-	t.Helper()
-	all := parts(t, cluster)
-	var found []string
-	for _, p := range all {
-		switch p.Kind {
-		case "KubeadmControlPlane":
-			content := ""
-			for _, f := range p.Spec.KubeadmConfigSpec.Files {
-				content += f.Content
-			}
-			found = append(found, "control plane "+p.version()+" "+content)
-		case "MachineDeployment":
-			content := must(t, "kubectl", "get", "kubeadmconfigtemplate", p.Spec.Template.Spec.Bootstrap.ConfigRef.Name, "-o", "jsonpath={.spec.template.spec.files[0].content}")
-			found = append(found, p.Metadata.Labels["topology.cluster.x-k8s.io/deployment-name"]+" "+p.version()+" "+content)
-		}
-	}
-	slices.Sort(found)
-	return found
+// upgradeHooks are the hooks around an upgrade over one minor release, in their order.
+var upgradeHooks = []string{
+	"BeforeClusterUpgrade", "BeforeControlPlaneUpgrade", "AfterControlPlaneUpgrade",
+	"BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade",
 }
 
 // held waits until an extension that blocks a hook was asked.
@@ -89,118 +34,318 @@ func (a *actor) held(cluster, hook, message string) {
 	condition(a.t, cluster, hook, message)
 }
 
-// The hooks around an upgrade of a real cluster: the moment of each, that it blocks and what waits meanwhile, what is in the requests, who is called again, what
-// the Cluster says. Changes of replicas and templates, and a new MachineDeployment, wait for the version; in the end each Machine was made once (LH-01,
-// LH-11 to LH-23, LH-28, LH-29). An extension and the plane fail in the middle; the hooks that come after something has happened are not lost (LH-27).
-func TestHooksOfAnUpgrade(t *testing.T) {
-	takesLong(t)
-	const name = "hooked"
-	from, to := twoVersions(t)
-	a := newActor(t)
+// upgrade is a real cluster on its way from the Kubernetes minor before to the one of now, each hook of which extension
+// one blocks until it is told otherwise.
+type upgrade struct {
+	*testing.T
+	a              *actor
+	name, from, to string
+	machines       func() map[string]int // all that were made so far, by role and version
+	controlPlanes  func() []string       // all generations so far
+	workerGroups   func() []string       // all generations so far, of all MachineDeployments
+}
+
+// newUpgrade makes a cluster of a control plane and a worker in the version before.
+func newUpgrade(t *testing.T) *upgrade {
+	t.Helper()
+	u := &upgrade{T: t, name: "hooked"}
+	u.from, u.to = twoVersions(t)
+	u.a = newActor(t)
 	t.Cleanup(func() {
-		a.remove(name)
+		u.a.remove(u.name)
 		if out, err := command(context.Background(), "kubectl", "delete", "clusterclass", "hooked", "--ignore-not-found").CombinedOutput(); err != nil {
 			t.Logf("%v\n%s", err, out)
 		}
 	})
 	apply(t, hookedClass("a", "a"))
-	must(t, "cluster", "create", name, "--class", "hooked", "--workers", "1", "--kubernetes-version", from)
-	made := machinesOf(t, name)
-	upgrades := []string{"BeforeClusterUpgrade", "BeforeControlPlaneUpgrade", "AfterControlPlaneUpgrade", "BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade"}
-	for _, hook := range upgrades {
-		a.tell(one, hook, line{blocks, "not yet", time.Second})
+	must(t, "cluster", "create", u.name, "--class", "hooked", "--workers", "1", "--kubernetes-version", u.from)
+	u.machines = machinesOf(t, u.name)
+	u.controlPlanes = generationsOf(t, u.name, "kubeadmcontrolplanes")
+	u.workerGroups = generationsOf(t, u.name, "machinedeployments")
+	for _, hook := range upgradeHooks {
+		u.a.tell(one, hook, line{blocks, "not yet", time.Second})
 	}
-	// stays holds a hook in all ways, and compares the topology before and after.
-	stays := func(hook string) {
-		t.Helper()
-		a.held(name, hook, "not yet")
-		before := shape(t, name)
-		start := time.Now()
-		a.rounds(name, hook)
-		sameShape(t, name, "while "+hook+" blocks", before)
-		t.Logf("%s: %s, %v", hook, time.Since(start).Round(100*time.Millisecond), versionsOf(t, name))
-	}
-	refuses := func(when string) {
-		t.Helper()
-		_, stderr, err := try(t, "kubectl", "patch", "cluster", name, "--type", "merge", "-p", `{"spec":{"topology":{"version":"`+to+`0"}}}`)
-		if err == nil || !strings.Contains(stderr, "version") {
-			t.Errorf("%s another version was not refused: %v %s", when, err, stderr)
-		}
-	}
-	versions := func(when string, want ...string) {
-		t.Helper()
-		if got := versionsOf(t, name); !slices.Equal(got, want) {
-			t.Errorf("%s the versions are %q, want %q", when, got, want)
-		}
-	}
+	return u
+}
 
-	must(t, "cluster", "upgrade", name, "--kubernetes-version", to, "--wait=false")
-	a.held(name, "BeforeClusterUpgrade", "not yet")
-	before := shape(t, name)
-	must(t, "kubectl", "patch", "cluster", name, "--type", "json", "-p", `[
+// passes tells extension one to let a hook pass.
+func (u *upgrade) passes(hook string) { u.a.tell(one, hook, line{}) }
+
+// stays sees a hook block: the extension is asked again and again, and the topology stays what it was. With time, it
+// blocks in all the ways there are.
+func (u *upgrade) stays(hook string, before []string) {
+	u.Helper()
+	start := time.Now()
+	if hasTime() {
+		u.a.rounds(u.name, hook)
+	} else {
+		u.a.asks(one, hook, 2)
+	}
+	sameShape(u.T, u.name, "while "+hook+" blocks", before)
+	u.Logf("%s: %s, %v", hook, time.Since(start).Round(100*time.Millisecond), versionsOf(u.T, u.name))
+}
+
+// versions compares the versions and generations of the topology.
+func (u *upgrade) versions(when string, want ...string) {
+	u.Helper()
+	if got := versionsOf(u.T, u.name); !slices.Equal(got, want) {
+		u.Errorf("%s the versions are %q, want %q", when, got, want)
+	}
+}
+
+// uncalled sees that nobody has asked about these hooks yet.
+func (u *upgrade) uncalled(when string, hooks ...string) {
+	u.Helper()
+	for _, hook := range hooks {
+		if n := len(u.a.calls(one, hook)); n > 0 {
+			u.Errorf("%s there were %d calls of %s", when, n, hook)
+		}
+	}
+}
+
+// next tries to set the version of a later upgrade, and leaves everything as it is.
+func (u *upgrade) next() error {
+	_, stderr, err := try(u.T, "kubectl", "patch", "cluster", u.name, "--dry-run=server",
+		"--type", "merge", "-p", u.topology(u.to+"0"))
+	if err != nil {
+		return fmt.Errorf("%w %s", err, stderr)
+	}
+	return nil
+}
+
+func (u *upgrade) topology(version string) string {
+	return `{"spec":{"topology":{"version":"` + version + `"}}}`
+}
+
+// refuses sees that a later upgrade is refused because this one is not over.
+func (u *upgrade) refuses(when, why string) {
+	u.Helper()
+	err := u.next()
+	if said := fmt.Sprint(err); !strings.Contains(said, "version cannot be changed") || !strings.Contains(said, why) {
+		u.Errorf("%s a later version was not refused with %q: %v", when, why, err)
+	}
+}
+
+// accepts sees that a later upgrade would be accepted.
+func (u *upgrade) accepts(when string) {
+	u.Helper()
+	if err := u.next(); err != nil {
+		u.Errorf("%s a later version was refused: %v", when, err)
+	}
+}
+
+// The hooks around an upgrade of a real cluster: the moment of each, that it blocks and what waits meanwhile, what is
+// in requests and answers, what the Cluster says. Changes of replicas and templates, and a new MachineDeployment, wait
+// for the version; in the end each Machine was made once. With time, extensions and the plane fail in the middle, and
+// hooks block in all ways.
+func TestHooksOfAnUpgrade(t *testing.T) {
+	u := newUpgrade(t)
+	for _, step := range []func(){
+		u.beforeTheCluster, u.beforeTheControlPlane, u.afterTheControlPlane,
+		u.beforeTheWorkers, u.whileWorkersRoll, u.afterTheWorkers, u.afterTheCluster, u.over,
+	} {
+		if step(); t.Failed() {
+			t.FailNow() // what follows builds on it
+		}
+	}
+}
+
+// BeforeClusterUpgrade: nothing changes, whatever is asked for meanwhile.
+func (u *upgrade) beforeTheCluster() {
+	const hook = "BeforeClusterUpgrade"
+	u.accepts("before the upgrade")
+	u.uncalled("before the upgrade", upgradeHooks...)
+	must(u.T, "cluster", "upgrade", u.name, "--kubernetes-version", u.to, "--wait=false")
+	u.a.held(u.name, hook, "not yet")
+	before := shape(u.T, u.name)
+	must(u.T, "kubectl", "patch", "cluster", u.name, "--type", "json", "-p", `[
 		{"op":"replace","path":"/spec/topology/controlPlane/replicas","value":3},
 		{"op":"replace","path":"/spec/topology/workers/machineDeployments/0/replicas","value":2},
 		{"op":"add","path":"/spec/topology/workers/machineDeployments/-","value":{"class":"default-worker","name":"md-1","replicas":1}}]`)
-	apply(t, hookedClass("b", "b"))
-	stays("BeforeClusterUpgrade")
-	sameShape(t, name, "after changes while BeforeClusterUpgrade blocks", before)
-	versions("while BeforeClusterUpgrade blocks", "control plane "+from+" a", "md-0 "+from+" a")
+	apply(u.T, hookedClass("b", "b"))
+	u.stays(hook, before)
+	u.versions("while BeforeClusterUpgrade blocks", "control plane "+u.from+" a", "md-0 "+u.from+" a")
+	u.Attr("rule", "LH-12")
+	u.refuses("while BeforeClusterUpgrade blocks", "was not propagated to control plane yet")
+	u.uncalled("while BeforeClusterUpgrade blocks", upgradeHooks[1:]...)
+	u.passes(hook)
+	u.a.held(u.name, "BeforeControlPlaneUpgrade", "not yet")
+	sameShape(u.T, u.name, "after BeforeClusterUpgrade", before)
+	u.Attr("rule", "LH-11")
+}
 
-	a.tell(one, "BeforeClusterUpgrade", line{})
-	stays("BeforeControlPlaneUpgrade")
-	a.disasters(t, name, "BeforeControlPlaneUpgrade", killed, hanging, noCertificate, redeployed, planeKilled)
-	sameShape(t, name, "while BeforeControlPlaneUpgrade blocks", before)
-	refuses("before the control plane is upgraded")
-
-	a.tell(one, "BeforeControlPlaneUpgrade", line{})
-	a.held(name, "AfterControlPlaneUpgrade", "not yet")
-	versions("after the control plane is upgraded", "control plane "+to+" b", "md-0 "+from+" a")
-	if got := made(); got["control plane "+to] != 3 || len(got) != 3 {
-		t.Errorf("after the control plane is upgraded, these Machines were made: %v", got)
+// BeforeControlPlaneUpgrade: still nothing changes, whatever happens to the extension and the plane.
+func (u *upgrade) beforeTheControlPlane() {
+	const hook = "BeforeControlPlaneUpgrade"
+	before := shape(u.T, u.name)
+	u.stays(hook, before)
+	if hasTime() {
+		u.a.disasters(u.T, u.name, hook, killed, hanging, noCertificate, redeployed, planeKilled)
+		sameShape(u.T, u.name, "while BeforeControlPlaneUpgrade blocks", before)
 	}
-	apply(t, hookedClass("b", "c"))
-	stays("AfterControlPlaneUpgrade")
-	if err := kill("plane", "", false); err != nil {
-		t.Fatal(err)
+	u.refuses("before the control plane is upgraded", "AfterClusterUpgrade")
+	u.uncalled("before the control plane is upgraded", upgradeHooks[2:]...)
+	u.passes(hook)
+}
+
+// AfterControlPlaneUpgrade: the control plane has become what was asked for in one rollout, and workers wait.
+func (u *upgrade) afterTheControlPlane() {
+	const hook = "AfterControlPlaneUpgrade"
+	u.a.held(u.name, hook, "not yet")
+	before := shape(u.T, u.name)
+	u.versions("after the control plane is upgraded", "control plane "+u.to+" b", "md-0 "+u.from+" a")
+	for _, p := range parts(u.T, u.name) {
+		if p.Kind == "Machine" && p.role() == "control plane" && p.version() != u.to {
+			u.Errorf("%s is called, and Machine %s of the control plane has %s", hook, p.Metadata.Name, p.version())
+		}
 	}
-	must(t, "up")
-	a.asks(one, "AfterControlPlaneUpgrade", 1)
-
-	a.tell(one, "AfterControlPlaneUpgrade", line{})
-	stays("BeforeWorkersUpgrade")
-	versions("before workers are upgraded", "control plane "+to+" b", "md-0 "+from+" a")
-
-	a.tell(one, "BeforeWorkersUpgrade", line{})
-	a.held(name, "AfterWorkersUpgrade", "not yet")
-	refuses("before the upgrade is over")
-	stays("AfterWorkersUpgrade")
-	versions("after workers are upgraded", "control plane "+to+" b", "md-0 "+to+" c", "md-1 "+to+" c")
-
-	a.tell(one, "AfterWorkersUpgrade", line{})
-	a.held(name, "AfterClusterUpgrade", "not yet")
-	refuses("while AfterClusterUpgrade blocks")
-	want := map[string]int{"control plane " + from: 1, "control plane " + to: 3, "md-0 " + from: 1, "md-0 " + to: 2, "md-1 " + to: 1}
-	if got := made(); !maps.Equal(got, want) {
-		t.Errorf("these Machines were made: %v, want %v", got, want)
+	u.Attr("rule", "LH-17")
+	if got := u.machines(); got["control plane "+u.to] != 3 || len(got) != 3 {
+		u.Errorf("after the control plane is upgraded, these Machines were made: %v", got)
 	}
-	stays("AfterClusterUpgrade")
-	a.tell(one, "AfterClusterUpgrade", line{})
-	eventually(t, "the upgrade is over", func() error {
-		pending := must(t, "kubectl", "get", "cluster", name, "-o", `jsonpath={.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks}`)
+	apply(u.T, hookedClass("b", "c"))
+	u.stays(hook, before)
+	u.uncalled("after the control plane is upgraded", upgradeHooks[3:]...)
+	u.Attr("rule", "LH-18")
+	if hasTime() {
+		if err := kill("plane", "", false); err != nil {
+			u.Fatal(err)
+		}
+		must(u.T, "up")
+		u.a.asks(one, hook, 1)
+	}
+	u.passes(hook)
+}
+
+// BeforeWorkersUpgrade: workers still wait.
+func (u *upgrade) beforeTheWorkers() {
+	const hook = "BeforeWorkersUpgrade"
+	u.a.held(u.name, hook, "not yet")
+	u.stays(hook, shape(u.T, u.name))
+	u.versions("before workers are upgraded", "control plane "+u.to+" b", "md-0 "+u.from+" a")
+	u.uncalled("before workers are upgraded", upgradeHooks[4:]...)
+}
+
+// While an old worker is still there, held by its drain, the upgrade is not over, and a later one waits, even if its
+// version was not refused.
+func (u *upgrade) whileWorkersRoll() {
+	const drain = clusterv1.PreDrainDeleteHookAnnotationPrefix + "/test"
+	const unsafe = clusterv1.ClusterTopologyUnsafeUpdateVersionAnnotation
+	old := ""
+	for _, p := range parts(u.T, u.name) {
+		if p.Kind == "Machine" && p.role() == "md-0" {
+			old = p.Metadata.Name
+		}
+	}
+	must(u.T, "kubectl", "annotate", "machine", old, drain+"=wait")
+	u.passes("BeforeWorkersUpgrade")
+	within(u.T, upgradeLimit, "the old worker is to go, and all new ones are there", func() error {
+		machines := u.machines()
+		if machines["md-0 "+u.to] < 2 || machines["md-1 "+u.to] < 1 {
+			return fmt.Errorf("there were %v", machines)
+		}
+		if at := must(u.T, "kubectl", "get", "machine", old, "-o", "jsonpath={.metadata.deletionTimestamp}"); at == "" {
+			return errors.New("it is not deleted")
+		}
+		return nil
+	})
+	u.refuses("while workers roll", "AfterClusterUpgrade")
+	asked := func() int {
+		return len(u.a.calls(one, "BeforeClusterUpgrade")) + len(u.a.calls(one, "BeforeControlPlaneUpgrade"))
+	}
+	calls := asked()
+	before := shape(u.T, u.name)
+	must(u.T, "kubectl", "annotate", "cluster", u.name, unsafe+"=")
+	must(u.T, "kubectl", "patch", "cluster", u.name, "--type", "merge", "-p", u.topology(u.to+"0"))
+	condition(u.T, u.name, u.to+"0") // the topology knows of it
+	sameShape(u.T, u.name, "while workers roll, and another version is asked for,", before)
+	if now := asked(); now != calls {
+		u.Errorf("while workers roll, there were %d calls for the next upgrade", now-calls)
+	}
+	must(u.T, "kubectl", "patch", "cluster", u.name, "--type", "merge", "-p", u.topology(u.to))
+	must(u.T, "kubectl", "annotate", "cluster", u.name, unsafe+"-")
+	u.Attr("rule", "LH-15")
+	u.uncalled("while workers roll", upgradeHooks[4:]...)
+	must(u.T, "kubectl", "annotate", "machine", old, drain+"-")
+}
+
+// AfterWorkersUpgrade: everything is new, and the upgrade is not over.
+func (u *upgrade) afterTheWorkers() {
+	const hook = "AfterWorkersUpgrade"
+	u.a.held(u.name, hook, "not yet")
+	u.refuses("before the upgrade is over", "AfterClusterUpgrade")
+	u.stays(hook, shape(u.T, u.name))
+	u.versions("after workers are upgraded", "control plane "+u.to+" b", "md-0 "+u.to+" c", "md-1 "+u.to+" c")
+	u.uncalled("after workers are upgraded", upgradeHooks[5:]...)
+	u.passes(hook)
+}
+
+// AfterClusterUpgrade: everything is new, each object by one rollout, and only a later upgrade waits.
+func (u *upgrade) afterTheCluster() {
+	const hook = "AfterClusterUpgrade"
+	u.a.held(u.name, hook, "not yet")
+	for _, p := range parts(u.T, u.name) {
+		if p.Kind == "Machine" && p.version() != u.to {
+			u.Errorf("%s is called, and Machine %s has %s", hook, p.Metadata.Name, p.version())
+		}
+	}
+	u.Attr("rule", "LH-21")
+	u.refuses("while AfterClusterUpgrade blocks", "AfterClusterUpgrade")
+	u.onceEach()
+	want := []string{"control plane " + u.from + " a", "control plane " + u.to + " b"}
+	if got := u.controlPlanes(); !slices.Equal(got, want) {
+		u.Errorf("the control plane was %q, want %q", got, want)
+	}
+	if got := u.workerGroups(); len(got) != 3 { // md-0 before and after, md-1
+		u.Errorf("MachineDeployments were %q", got)
+	}
+	u.Attr("rule", "LH-14")
+	u.stays(hook, shape(u.T, u.name))
+	u.passes(hook)
+}
+
+// onceEach sees that each Machine was made once: all that was asked for came in one rollout, with the version.
+func (u *upgrade) onceEach() {
+	u.Helper()
+	want := map[string]int{
+		"control plane " + u.from: 1, "control plane " + u.to: 3,
+		"md-0 " + u.from: 1, "md-0 " + u.to: 2, "md-1 " + u.to: 1,
+	}
+	if got := u.machines(); !maps.Equal(got, want) {
+		u.Errorf("these Machines were made: %v, want %v", got, want)
+	}
+}
+
+// over sees that the upgrade is over, and looks back at it.
+func (u *upgrade) over() {
+	eventually(u.T, "the upgrade is over", func() error {
+		pending := must(u.T, "kubectl", "get", "cluster", u.name,
+			"-o", `jsonpath={.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks}`)
 		if pending != "" {
 			return fmt.Errorf("pending are %s", pending)
 		}
 		return nil
 	})
-	converges(t, name, 6)
-	readyNodes(t, name)
-	checkRequests(t, a, name, from, to)
-	if order := moments(t, name, one, two); !slices.Equal(order, append([]string{"BeforeClusterCreate", "AfterControlPlaneInitialized"}, upgrades...)) {
-		t.Errorf("the hooks were called in the order %v", order)
+	u.accepts("after the upgrade")
+	u.Attr("rule", "LH-22")
+	converges(u.T, u.name, 6)
+	readyNodes(u.T, u.name)
+	u.onceEach()
+	u.Attr("rule", "LH-13")
+	u.Attr("rule", "LH-19")
+	checkExchanges(u.T, u.a, u.name, u.from, u.to, upgradeHooks...)
+	order := moments(u.T, u.name, one, two)
+	want := append([]string{"BeforeClusterCreate", "AfterControlPlaneInitialized"}, upgradeHooks...)
+	if !slices.Equal(order, want) {
+		u.Errorf("the hooks were called in the order %v, want %v", order, want)
 	}
-	if got := made(); !maps.Equal(got, want) {
-		t.Errorf("these Machines were made: %v, want %v", got, want)
+	u.Attr("rule", "LH-28")
+	u.Attr("rule", "LH-29")
+	kubelets := must(u.T, "kubectl", "--cluster", u.name, "get", "nodes",
+		"-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
+	if got := strings.Fields(kubelets); !slices.Equal(got, slices.Repeat([]string{u.to}, 6)) {
+		u.Errorf("kubelets are %v, want six of %s", got, u.to)
 	}
-	must(t, "cluster", "delete", name)
-	vanishes(t, name)
+	must(u.T, "cluster", "delete", u.name)
+	vanishes(u.T, u.name)
 }

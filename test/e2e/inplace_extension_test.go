@@ -92,7 +92,7 @@ func serveExtension(dir string) error {
 				_ = os.Rename(draft, filepath.Join(dir, urlFile))
 			}
 		},
-	}, noted{extension, calls})
+	}, noted{extension, calls, nil})
 }
 
 // register starts the extension in the dock's network, where the plane reaches it, and registers it. Both end with the test.

@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"time"
 )
 
-// noted writes down the calls of a handler before it answers them.
+// noted writes down the calls of a handler before it answers them, and the answers, if there is a place for them.
 type noted struct {
 	http.Handler
-	to io.Writer
+	to, answers io.Writer
 }
 
 var noting sync.Mutex
@@ -25,17 +27,41 @@ func (n noted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	_, path, _ := strings.Cut(r.URL.Path, "/hooks.runtime.cluster.x-k8s.io/") // what is before it is the extension's own
-	parts := append(strings.Split(path, "/"), "", "")
-	line, err := json.Marshal(map[string]any{"time": time.Now(), "hook": parts[1], "handler": parts[2], "request": json.RawMessage(body)})
-	if err == nil {
-		noting.Lock()
-		_, err = n.to.Write(append(line, '\n'))
-		noting.Unlock()
+	if err := note(n.to, r, "request", body); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if n.answers == nil {
+		n.Handler.ServeHTTP(w, r)
+		return
+	}
+	answer := httptest.NewRecorder()
+	n.Handler.ServeHTTP(answer, r)
+	if answer.Code == http.StatusOK {
+		err = note(n.answers, r, "answer", answer.Body.Bytes())
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	n.Handler.ServeHTTP(w, r)
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes()) // who asked may have gone
+}
+
+// note writes one line: when it was, which hook and handler it is about, and a request or an answer.
+func note(to io.Writer, r *http.Request, name string, body []byte) error {
+	// What is before the group is the extension's own.
+	_, path, _ := strings.Cut(r.URL.Path, "/hooks.runtime.cluster.x-k8s.io/")
+	parts := append(strings.Split(path, "/"), "", "")
+	line, err := json.Marshal(map[string]any{
+		"time": time.Now(), "hook": parts[1], "handler": parts[2], name: json.RawMessage(body),
+	})
+	if err != nil {
+		return err
+	}
+	noting.Lock()
+	defer noting.Unlock()
+	_, err = to.Write(append(line, '\n'))
+	return err
 }

@@ -4,22 +4,40 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// machinesOf follows the Machines of a cluster, those that live for a moment only, too. It counts all that there were so far, as "control plane v1.36.3" or
-// "md-0 v1.36.3".
+// machinesOf follows the Machines of a cluster, those that live for a moment only, too. It counts all that there were
+// so far, as "control plane v1.36.3" or "md-0 v1.36.3".
 func machinesOf(t *testing.T, cluster string) func() map[string]int {
+	t.Helper()
+	return following(t, cluster, "machines", func(p part) (key, what string) {
+		return p.Metadata.UID, p.role() + " " + p.version()
+	})
+}
+
+// generationsOf follows the objects of one kind in a topology. It lists all generations that there were so far, as
+// "control plane v1.36.3 b".
+func generationsOf(t *testing.T, cluster, kind string) func() []string {
+	t.Helper()
+	seen := following(t, cluster, kind, func(p part) (key, what string) { return p.generation(), p.generation() })
+	return func() []string { return slices.Sorted(maps.Keys(seen())) }
+}
+
+// following watches the objects of one kind in a topology until the test ends. It counts what they were, each key once.
+func following(t *testing.T, cluster, kind string, note func(part) (key, what string)) func() map[string]int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var done sync.WaitGroup
-	seen := map[string]string{} // by uid
+	seen := map[string]string{}
 	follow := func() {
-		cmd := command(ctx, "kubectl", "get", "machines", "-l", "cluster.x-k8s.io/cluster-name="+cluster, "--watch", "-o", "json")
+		cmd := command(ctx, "kubectl", "get", kind, "-l", "cluster.x-k8s.io/cluster-name="+cluster,
+			"--watch", "-o", "json")
 		// What it runs ends with it.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -32,12 +50,9 @@ func machinesOf(t *testing.T, cluster string) func() map[string]int {
 			if decoder.Decode(&p) != nil {
 				break
 			}
-			role, worker := p.Metadata.Labels["topology.cluster.x-k8s.io/deployment-name"]
-			if !worker {
-				role = "control plane"
-			}
+			key, what := note(p)
 			mu.Lock()
-			seen[p.Metadata.UID] = role + " " + p.version()
+			seen[key] = what
 			mu.Unlock()
 		}
 		_ = cmd.Wait()

@@ -30,6 +30,24 @@ type part struct {
 // version is the Kubernetes version that the part has or gives to Machines.
 func (p part) version() string { return p.Spec.Version + p.Spec.Template.Spec.Version }
 
+// role names what the part is of, such as "md-0".
+func (p part) role() string {
+	if deployment, worker := p.Metadata.Labels["topology.cluster.x-k8s.io/deployment-name"]; worker {
+		return deployment
+	}
+	return "control plane"
+}
+
+// generation says which state of its class the part is of: a control plane by the files on its hosts, a
+// MachineDeployment by the name of its template.
+func (p part) generation() string {
+	text := p.role() + " " + p.version() + " " + p.Spec.Template.Spec.Bootstrap.ConfigRef.Name
+	for _, f := range p.Spec.KubeadmConfigSpec.Files {
+		text += f.Content
+	}
+	return text
+}
+
 // parts lists what a topology is made of: control plane, MachineDeployments, what was made for them, and templates.
 func parts(t *testing.T, cluster string) []part {
 	t.Helper()
