@@ -35,6 +35,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/capacity"
 	"github.com/capstan-dev/capstan/extension/part"
 	"github.com/capstan-dev/capstan/extension/record"
+	"github.com/capstan-dev/capstan/extension/steady"
 	"github.com/capstan-dev/capstan/extension/verify"
 	"github.com/capstan-dev/capstan/extension/window"
 	"github.com/capstan-dev/capstan/extension/workload"
@@ -89,6 +90,7 @@ func New(options Options) (*Extension, error) {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
+	options.Reader = steady.Reader(options.Reader, options.Log)
 	parts, err := parts(options)
 	if err != nil {
 		return nil, err

@@ -174,6 +174,7 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 			t.Errorf("argument %s: it is installed for all namespaces", arg)
 		}
 	}
+	t.Attr("rule", "RX-42")
 	if c.LivenessProbe == nil || c.ReadinessProbe == nil {
 		t.Error("a probe is missing")
 	}
@@ -192,9 +193,11 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	if *s.AllowPrivilegeEscalation || *s.Privileged || !*s.ReadOnlyRootFilesystem || *s.RunAsUser != NonRoot || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("security of the container: %+v", s)
 	}
+	t.Attr("rule", "RX-38")
 	if pod.ServiceAccountName == "" || pod.ServiceAccountName == "default" {
 		t.Errorf("service account %q", pod.ServiceAccountName)
 	}
+	t.Attr("rule", "RX-36")
 }
 
 // TestExtensionOutlivesANode looks for what lets one replica of the extension answer while the other's Node is drained, or its Pod replaced.
@@ -212,6 +215,7 @@ func TestExtensionOutlivesANode(t *testing.T) {
 	if *d.Spec.Replicas < 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 || budget.Spec.MinAvailable.IntValue() != 1 {
 		t.Errorf("%d replicas, strategy %+v, budget %+v", *d.Spec.Replicas, d.Spec.Strategy, budget.Spec)
 	}
+	t.Attr("rule", "RX-35")
 	pods := labels.Set(d.Spec.Template.Labels)
 	for what, selector := range map[string]*metav1.LabelSelector{"budget": budget.Spec.Selector, "spread": d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector} {
 		if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || s.Empty() || !s.Matches(pods) {

@@ -97,6 +97,8 @@ func TestImage(t *testing.T) {
 		if c := config.Config; c.User != "65532:65532" || len(c.Entrypoint) != 1 || c.Entrypoint[0] != "/capstan-manager" {
 			t.Errorf("it runs %v as %q", c.Entrypoint, c.User)
 		}
+		t.Attr("rule", "RX-31")
+		t.Attr("rule", "RX-37")
 		if got := contents(t, one); got != "etc/ etc/passwd etc/group capstan-manager capstan-kube" {
 			t.Errorf("it has the files %s", got)
 		}

@@ -96,6 +96,7 @@ func TestPatchEngineOfClusterAPI(t *testing.T) {
 	if err != nil || validated.Message != "a" {
 		t.Errorf("got %+v, %v", validated, err)
 	}
+	t.Attr("rule", "UH-04")
 }
 
 // Cluster API asks for the versions between two versions in this way (UH-06), and remembers the answer itself.

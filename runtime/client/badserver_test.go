@@ -154,6 +154,16 @@ func TestBadServers(t *testing.T) {
 					if call.Answer != record.Failure || !errors.Is(err, call.Err) {
 						t.Errorf("Fail: observed %+v", call)
 					}
+					switch name {
+					case "it hangs":
+						t.Attr("rule", "CL-01")
+					case "it answers 500 with a text":
+						t.Attr("rule", "RX-44")
+					case "it redirects":
+						t.Attr("rule", "CL-21")
+					case "another kind":
+						t.Attr("rule", "RX-07")
+					}
 					continue
 				}
 				if err != nil {
@@ -162,6 +172,7 @@ func TestBadServers(t *testing.T) {
 				if response.Status != runtimehooksv1.ResponseStatusSuccess || response.Message != "" || response.RetryAfterSeconds != 0 {
 					t.Errorf("Ignore: something of the body was used: %+v", response)
 				}
+				t.Attr("rule", "CL-04")
 				if call.Answer != record.Ignored || call.Err == nil || !strings.Contains(call.Err.Error(), c.want) {
 					t.Errorf("Ignore: observed %+v", call)
 				}
@@ -194,6 +205,7 @@ func TestDefectAnswersOfAnotherKindAreRefused(t *testing.T) {
 		if response, err := b.gate(t.Context()); err == nil {
 			t.Errorf("%s: got %+v", name, response)
 		}
+		t.Attr("rule", "RX-07")
 	}
 }
 
@@ -213,6 +225,12 @@ func TestAnswersThatNoPolicyExcuses(t *testing.T) {
 				_, err := b.gate(t.Context())
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error is %v, want one with %q", err, c.want)
+				}
+				switch name {
+				case "Failure with a message":
+					t.Attr("rule", "CL-05")
+				case "an unknown status":
+					t.Attr("rule", "CL-20")
 				}
 				if call := b.observed()[0]; call.Answer != record.Failure {
 					t.Errorf("observed %+v", call)
@@ -289,6 +307,7 @@ func TestDefectNoMoreIsReadThanIsAllowed(t *testing.T) {
 	if total := <-sent; total > 64<<20 {
 		t.Errorf("the server could send %d MiB", total>>20)
 	}
+	t.Attr("rule", "CL-21")
 }
 
 // The third defect: under Ignore the end of the caller's own context passed for a success.

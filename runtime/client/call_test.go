@@ -41,9 +41,11 @@ func TestCallAllExtensionsJoinsAnswers(t *testing.T) {
 	if response.RetryAfterSeconds != 10 {
 		t.Errorf("retryAfterSeconds is %d, the shortest that is not zero is 10 (CL-11)", response.RetryAfterSeconds)
 	}
+	t.Attr("rule", "CL-11")
 	if want := "no hosts, name is fine, quota is used up"; response.Message != want {
 		t.Errorf("message is %q, want %q (CL-19)", response.Message, want)
 	}
+	t.Attr("rule", "CL-19")
 	var seen []string
 	for _, call := range b.observed() {
 		seen = append(seen, fmt.Sprintf("%s/%s %s %s %s/%s/%s %q", call.Extension, call.Handler, call.Answer, call.RetryAfter,
@@ -202,6 +204,7 @@ func TestMisconfigurationIsNeverIgnored(t *testing.T) {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, c.err, c.want)
 		}
+		t.Attr("rule", "CL-05")
 	}
 	if len(b.observed()) != 0 {
 		t.Errorf("somebody was called: %+v", b.observed())
@@ -219,6 +222,7 @@ func TestNotReadyBeforeWarmUp(t *testing.T) {
 	if _, err := c.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster()); err == nil {
 		t.Error("handlers were listed before WarmUp")
 	}
+	t.Attr("rule", "CL-15")
 	if err := c.Register(&runtimev1.ExtensionConfig{}); err == nil {
 		t.Error("an extension was registered before WarmUp")
 	}
@@ -242,6 +246,7 @@ func TestUnregisterNeedsTheNameOnly(t *testing.T) {
 	if names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster()); err != nil || len(names) != 0 {
 		t.Errorf("after Unregister: %v, %v (RC-18)", names, err)
 	}
+	t.Attr("rule", "RC-18")
 }
 
 func TestAnyHookThatDoesNotRetryWorks(t *testing.T) {

@@ -60,6 +60,16 @@ func TestDiscover(t *testing.T) {
 			if got := handlersText(discovered); got != c.want {
 				t.Errorf("handlers are %q, want %q", got, c.want)
 			}
+			switch name {
+			case "what it says":
+				t.Attr("rule", "CL-03")
+				t.Attr("rule", "RC-14")
+				t.Attr("rule", "RC-15")
+			case "defaults":
+				t.Attr("rule", "RC-14")
+				t.Attr("rule", "RC-15")
+				t.Attr("rule", "CL-02")
+			}
 			if discovered == config || config.Status.Handlers[0].Name != "old.ext" {
 				t.Error("the ExtensionConfig was changed, not a copy")
 			}
@@ -148,6 +158,12 @@ func TestClientConfigurations(t *testing.T) {
 			_, err := b.client.Discover(t.Context(), config)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("error is %v, want one with %q", err, c.want)
+			}
+			switch name {
+			case "neither", "both":
+				t.Attr("rule", "RC-04")
+			case "plain http", "no scheme", "no host", "user information", "a query":
+				t.Attr("rule", "RC-05")
 			}
 		})
 	}

@@ -82,15 +82,20 @@ func newEndpoint(config runtimev1.ClientConfig, options transportOptions) (*endp
 		e.poster = newProxied(base, proxy, trust, options)
 		return e, nil
 	}
+	e.poster = post.New(post.Options{
+		Address: addressOf(base), Host: base.Host, TLS: trust,
+		Idle: options.idle, Open: openFactor * options.idle, IdleTimeout: idleTimeout,
+	})
+	return e, nil
+}
+
+// addressOf returns host and port of a URL: port 443 if it names none.
+func addressOf(base *url.URL) string {
 	port := base.Port()
 	if port == "" {
 		port = "443"
 	}
-	e.poster = post.New(post.Options{
-		Address: net.JoinHostPort(base.Hostname(), port), Host: base.Host, TLS: trust,
-		Idle: options.idle, Open: openFactor * options.idle, IdleTimeout: idleTimeout,
-	})
-	return e, nil
+	return net.JoinHostPort(base.Hostname(), port)
 }
 
 // baseURL gives the URL that paths of handlers are appended to.

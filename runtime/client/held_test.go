@@ -97,6 +97,7 @@ func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 			if again := h.asked.Load() == 2; again != c.again {
 				t.Errorf("asked again is %t, want %t", again, c.again)
 			}
+			t.Attr("rule", "CL-13")
 		})
 	}
 }

@@ -46,6 +46,7 @@ func TestSettingsOfTheRequestWin(t *testing.T) {
 	if fmt.Sprint(got["with"]) != "map[color:blue site:request]" || fmt.Sprint(got["without"]) != "map[site:request]" {
 		t.Errorf("extensions got settings %v (RC-21)", got)
 	}
+	t.Attr("rule", "RC-21")
 	if len(request.Settings) != 1 || request.Kind != "" {
 		t.Errorf("the caller's request was changed: %+v", request)
 	}
@@ -73,9 +74,12 @@ func TestDefectRequestOnTheWire(t *testing.T) {
 	if got.method != "POST" || got.path != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/gate" || got.query != "timeout=7s" {
 		t.Errorf("called %s %s?%s (RX-04, RX-06)", got.method, got.path, got.query)
 	}
+	t.Attr("rule", "RX-04")
+	t.Attr("rule", "RX-06")
 	if got.contentType != "application/json" {
 		t.Errorf("Content-Type is %q (RX-05)", got.contentType)
 	}
+	t.Attr("rule", "RX-05")
 	if got.body["apiVersion"] != "hooks.runtime.cluster.x-k8s.io/v1alpha1" || got.body["kind"] != "BeforeClusterCreateRequest" {
 		t.Errorf("the request is a %v %v (LH-01)", got.body["apiVersion"], got.body["kind"])
 	}

@@ -46,6 +46,8 @@ func TestNamespaceSelector(t *testing.T) {
 	if got := get("test"); got != "h.all" {
 		t.Errorf("for a namespace that does not match: %s", got)
 	}
+	t.Attr("rule", "CL-18")
+	t.Attr("rule", "RC-10")
 	if got := get(""); got != "h.all" {
 		t.Errorf("for an object of the whole cluster: %s", got)
 	}
@@ -90,6 +92,7 @@ func TestObjectSelector(t *testing.T) {
 			&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response); err != nil || response.Message != want {
 			t.Errorf("for tier %q: %q, %v", tier, response.Message, err)
 		}
+		t.Attr("rule", "RC-19")
 		err := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.gold",
 			&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response)
 		if (err == nil) != (tier == "gold") {

@@ -85,6 +85,11 @@ func TestOurServerConforms(t *testing.T) {
 			t.Errorf("check %s: %s", name, verdict)
 		}
 	}
+	t.Attr("rule", "RX-01")
+	t.Attr("rule", "RX-03")
+	t.Attr("rule", "RX-21")
+	t.Attr("rule", "RX-25")
+	t.Attr("rule", "RX-27")
 }
 
 // bad wraps a good extension and spoils what it does.
@@ -156,11 +161,14 @@ func TestChecksFindMistakes(t *testing.T) {
 		"answers that change (RX-27)": {rewrite(func(body string) string {
 			return strings.Replace(body, "not yet", fmt.Sprint("not yet ", calls.Add(1)), 1)
 		}), "same-again", conformance.Failed},
-		"another kind (RX-07)":                    {rewrite(func(body string) string { return strings.Replace(body, "BeforeClusterCreate", "Before", 1) }), "answers", conformance.Failed},
-		"no kind":                                 {rewrite(func(string) string { return `{"status":"Success","retryAfterSeconds":0}` }), "answers", conformance.Warned},
-		"a status that is none (RX-13)":           {rewrite(func(body string) string { return strings.Replace(body, "Success", "Maybe", 1) }), "answers", conformance.Failed},
-		"no status":                               {rewrite(func(string) string { return `{"retryAfterSeconds":0}` }), "answers", conformance.Failed},
-		"trailing bytes":                          {rewrite(func(body string) string { return body + "{}" }), "answers", conformance.Failed},
+		"another kind (RX-07)":          {rewrite(func(body string) string { return strings.Replace(body, "BeforeClusterCreate", "Before", 1) }), "answers", conformance.Failed},
+		"no kind":                       {rewrite(func(string) string { return `{"status":"Success","retryAfterSeconds":0}` }), "answers", conformance.Warned},
+		"a status that is none (RX-13)": {rewrite(func(body string) string { return strings.Replace(body, "Success", "Maybe", 1) }), "answers", conformance.Failed},
+		"no status":                     {rewrite(func(string) string { return `{"retryAfterSeconds":0}` }), "answers", conformance.Failed},
+		"trailing bytes":                {rewrite(func(body string) string { return body + "{}" }), "answers", conformance.Failed},
+		"Failure without a message (RX-14)": {rewrite(func(body string) string {
+			return strings.NewReplacer(`"Success"`, `"Failure"`, `"message":"not yet",`, "").Replace(body)
+		}), "answers", conformance.Failed},
 		"a field too many (RX-03)":                {rewrite(func(body string) string { return strings.Replace(body, "{", `{"more":1,`, 1) }), "known-fields", conformance.Warned},
 		"a negative wait (RX-23)":                 {rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":-1`, 1) }), "waits-honestly", conformance.Failed},
 		"a wait of a day":                         {rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":86400`, 1) }), "waits-honestly", conformance.Warned},
@@ -182,6 +190,30 @@ func TestChecksFindMistakes(t *testing.T) {
 				var text strings.Builder
 				_ = report.WriteText(&text)
 				t.Errorf("check %s: %s, want %s\n%s", c.check, got, c.want, text.String())
+			}
+			switch name {
+			case "no discovery":
+				t.Attr("rule", "RX-02")
+			case "GET is answered (RX-04)":
+				t.Attr("rule", "RX-04")
+			case "every path is answered (RX-06)":
+				t.Attr("rule", "RX-06")
+			case "another kind (RX-07)":
+				t.Attr("rule", "RX-07")
+			case "a status that is none (RX-13)":
+				t.Attr("rule", "RX-13")
+			case "Failure without a message (RX-14)":
+				t.Attr("rule", "RX-14")
+			case "two handlers of one name (RX-16)", "a name that is no label (RX-16)":
+				t.Attr("rule", "RX-16")
+			case "a hook that does not exist (RX-17)":
+				t.Attr("rule", "RX-17")
+			case "answers that change (RX-27)":
+				t.Attr("rule", "RX-27")
+			case "a huge body is good (RX-43)":
+				t.Attr("rule", "RX-43")
+			case "HTTP status 500 (RX-44)":
+				t.Attr("rule", "RX-44")
 			}
 		})
 	}
@@ -400,6 +432,20 @@ func TestContentIsChecked(t *testing.T) {
 			report := check(t, s, "content")
 			if got := verdicts(report)["content"]; got != c.want {
 				t.Errorf("%s, want %s: %+v", got, c.want, report.Results[len(report.Results)-1])
+			}
+			switch name {
+			case "a patch for nobody", "a patch that does not apply":
+				t.Attr("rule", "UH-01")
+			case "a patch of the name":
+				t.Attr("rule", "UH-02")
+			case "a patch that changes nothing":
+				t.Attr("rule", "UH-03")
+			case "a variable twice", "a variable without a schema":
+				t.Attr("rule", "UH-05")
+			case "a plan that goes down", "a plan that leaves out a minor", "workers that end early":
+				t.Attr("rule", "UH-06")
+			case "a change of the name in place", "a change of a set's kind":
+				t.Attr("rule", "UH-07")
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
+	"github.com/capstan-dev/capstan/runtime/openapi"
 )
 
 var handlerChecks = []check{
@@ -29,6 +30,11 @@ var handlerChecks = []check{
 		Doc:      "the answer has no fields that the response does not have",
 		Requires: []Requirement{RequiresHandler, RequiresAnswer},
 	}, checkFields},
+	{Check{
+		Name: "as-described", Rules: []string{"RX-03"},
+		Doc:      "the answer fits the OpenAPI description of the hook",
+		Requires: []Requirement{RequiresHandler, RequiresAnswer},
+	}, checkDescription},
 	{Check{
 		Name: "waits-honestly", Rules: []string{"RX-23", "LH-03"},
 		Doc:      "only hooks that block have a retryAfterSeconds, and it is not negative",
@@ -106,6 +112,32 @@ func checkFields(_ context.Context, _ *probe, h *handler) error {
 		return warn("%v: callers do not see it", err)
 	}
 	return nil
+}
+
+// checkDescription compares the bytes of the answer with the document, which also knows what a Go type does not say:
+// which fields are required, and which values a text may have.
+func checkDescription(_ context.Context, p *probe, h *handler) error {
+	if p.document == nil {
+		document, err := openapi.Of(p.target.Catalog, openapi.Options{})
+		if err != nil {
+			return err
+		}
+		p.document = document
+	}
+	misfits, err := p.document.ResponseMisfits(h.descriptor, h.answer.body)
+	if err != nil {
+		return err
+	}
+	var found problems
+	for _, misfit := range misfits {
+		switch {
+		case misfit.Undescribed: // known-fields reports those
+		case misfit.Path == "retryAfterSeconds" && misfit.Missing: // callers take it for 0 (RX-23)
+		default:
+			found.add(errors.New(misfit.String()))
+		}
+	}
+	return found.err()
 }
 
 func checkRetry(_ context.Context, _ *probe, h *handler) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
+	"github.com/capstan-dev/capstan/runtime/openapi"
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
@@ -40,6 +41,7 @@ type probe struct {
 	handlers  []*handler
 	found     *runtimehooksv1.DiscoveryResponse // nil if there was none
 	discovery []byte                            // the same in a fixed form
+	document  *openapi.Document                 // of the catalog; nil until it is needed
 
 	// excess is the number of handlers that are too many or have a name that is too long; they are not called.
 	excess      int

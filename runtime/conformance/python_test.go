@@ -88,6 +88,7 @@ func TestServerInPython(t *testing.T) {
 	if err != nil || response.RetryAfterSeconds != 0 || response.Message != "approved" {
 		t.Errorf("got %+v, %v", response.CommonRetryResponse, err)
 	}
+	t.Attr("rule", "RX-09")
 	extension.Conforms(t)
 }
 

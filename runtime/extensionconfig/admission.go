@@ -3,6 +3,7 @@ package extensionconfig
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,5 +87,23 @@ func (v *Validator) warnings(config *runtimev1.ExtensionConfig) admission.Warnin
 	if _, injected := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !injected && len(config.Spec.ClientConfig.CABundle) == 0 {
 		warnings = append(warnings, fmt.Sprintf("neither spec.clientConfig.caBundle nor annotation %s is set: the extension needs a certificate of a CA that the management cluster's host trusts", runtimev1.InjectCAFromSecretAnnotation))
 	}
+	if service := serviceOf(config.Spec.ClientConfig.URL); service != "" {
+		warnings = append(warnings, fmt.Sprintf("spec.clientConfig.url leads to %s, a Service of this cluster: "+
+			"name it in spec.clientConfig.service, the URL is for servers outside (RC-05)", service))
+	}
 	return warnings
+}
+
+// serviceOf returns the host of a URL if it is the name of a Service of the cluster.
+func serviceOf(text string) string {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	host := strings.ToLower(strings.TrimSuffix(parsed.Hostname(), "."))
+	short := strings.TrimSuffix(host, ".cluster.local")
+	if !strings.HasSuffix(short, ".svc") || strings.Count(short, ".") != 2 {
+		return ""
+	}
+	return host
 }

@@ -79,6 +79,18 @@ func TestCheck(t *testing.T) {
 		if apierrors.IsInvalid(created) != (err != nil) || apierrors.IsInvalid(updated) != (err != nil) {
 			t.Errorf("%s: admission says %v, %v", name, created, updated)
 		}
+		switch name {
+		case "both", "neither":
+			t.Attr("rule", "RC-04")
+		case "plain http", "credentials", "a query":
+			t.Attr("rule", "RC-05")
+		case "a namespace that is none", "a service without a name":
+			t.Attr("rule", "RC-06")
+		case "a path without a slash":
+			t.Attr("rule", "RC-07")
+		case "port 0", "port 65536":
+			t.Attr("rule", "RC-08")
+		}
 		now := metav1.Now()
 		config.DeletionTimestamp = &now
 		if _, err := (&extensionconfig.Validator{}).ValidateUpdate(t.Context(), config, config); err != nil {

@@ -30,8 +30,14 @@ func TestLifeOfAnExtension(t *testing.T) {
 	w.create("ext", e.url, nil)
 	w.condition("ext", "Discovered", metav1.ConditionTrue, "")
 	w.condition("ext", "Paused", metav1.ConditionFalse, "")
+	t.Attr("rule", "RC-16")
 	w.answers("gate")
+	t.Attr("rule", "RC-01")
 	config := w.get("ext")
+	if namespaced, err := w.admin.IsObjectNamespaced(config); err != nil || namespaced || config.Namespace != "" {
+		t.Errorf("an ExtensionConfig is in a namespace: %t, %q, %v", namespaced, config.Namespace, err)
+	}
+	t.Attr("rule", "RC-03")
 	want := runtimev1.ExtensionHandler{
 		Name: "gate.ext", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate"},
 		TimeoutSeconds: 10, FailurePolicy: runtimev1.FailurePolicyFail,
@@ -39,6 +45,9 @@ func TestLifeOfAnExtension(t *testing.T) {
 	if len(config.Status.Handlers) != 1 || config.Status.Handlers[0] != want {
 		t.Errorf("handlers are %+v", config.Status.Handlers)
 	}
+	t.Attr("rule", "RC-11")
+	t.Attr("rule", "RC-12")
+	t.Attr("rule", "RC-13")
 	if older := config.GetV1Beta1Conditions(); len(older) != 1 || older[0].Type != runtimev1.RuntimeExtensionDiscoveredV1Beta1Condition || older[0].Status != "True" {
 		t.Errorf("conditions of the contract before are %+v", older)
 	}
@@ -59,6 +68,7 @@ func TestLifeOfAnExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.answers("")
+	t.Attr("rule", "RC-18")
 }
 
 // An extension that was deployed anew has other handlers. Nobody touches its ExtensionConfig (RC-18).
@@ -122,6 +132,7 @@ func TestAuthorityFromASecret(t *testing.T) {
 	if got := string(w.get("ext").Spec.ClientConfig.CABundle); got != string(w.ca.PEM) {
 		t.Errorf("caBundle is %q", got)
 	}
+	t.Attr("rule", "RC-09")
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "no-namespace"
 	})
@@ -167,6 +178,7 @@ func TestBrokenExtensions(t *testing.T) {
 	if got, err := w.call(); err != nil || got != "gate" {
 		t.Errorf("the good one: %q, %v", got, err)
 	}
+	t.Attr("rule", "RC-16")
 }
 
 // The eighth defect: one hook that is not known made the whole extension unknown. Also: who uses what will go is told so (RC-22).
@@ -200,6 +212,7 @@ func TestNotesInConditions(t *testing.T) {
 	if err != nil || len(warnings) != 2 || !strings.Contains(warnings[0], "deprecated since v1.3") || !strings.Contains(warnings[1], "gaet") {
 		t.Errorf("admission says %q, %v", warnings, err)
 	}
+	t.Attr("rule", "RC-22")
 
 	e.redeploy(gate, "old=hooks.example.org/v1beta1/BeforePowerOff")
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
@@ -241,8 +254,10 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	if err != nil || len(names) != 1 || names[0] != "later.known" {
 		t.Errorf("the handlers that are known from before: %v, %v", names, err)
 	}
+	t.Attr("rule", "CL-15")
 	w.condition("never-answered", "Discovered", metav1.ConditionFalse, "connection refused")
 	w.condition("broken", "Discovered", metav1.ConditionFalse, "user information")
+	t.Attr("rule", "RC-16")
 }
 
 // Without a change nothing is written and nobody is asked, however long it lasts.

@@ -85,4 +85,5 @@ func TestOwnCertificate(t *testing.T) {
 	if got := w.get("own").Spec.ClientConfig.CABundle; string(got) != string(current.Load().Authorities()) {
 		t.Errorf("caBundle is %q", got)
 	}
+	t.Attr("rule", "RC-09")
 }

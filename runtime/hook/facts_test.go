@@ -42,6 +42,12 @@ func TestFactsAreChecked(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error is %v, want %q", name, err, c.want)
 		}
+		switch name {
+		case "replaced by a version that is less firm", "deprecated for nothing":
+			t.Attr("rule", "RS-05")
+		case "a stable version after two releases", "a beta version after one release":
+			t.Attr("rule", "RS-06")
+		}
 	}
 	first := define("v1")
 	for name, c := range map[string]struct {
@@ -111,4 +117,24 @@ func TestVersions(t *testing.T) {
 	if !catalog.IsNewest(newest.ID()) || catalog.IsNewest(older.ID()) {
 		t.Error("the wrong version is the newest")
 	}
+}
+
+// What it means to block is said of each hook that can, in its own words, and of no other.
+func TestBlockingIsDescribedPerHook(t *testing.T) {
+	blocking := 0
+	for _, d := range hook.ClusterAPI().All() {
+		facts := hook.ClusterAPI().Facts(d.ID)
+		says := strings.Contains(facts.Description, "This is a blocking hook") ||
+			strings.Contains(facts.Description, "called repeatedly until")
+		if says != d.CanWait {
+			t.Errorf("hook %s can block: %t; its description is\n%s", d.ID, d.CanWait, facts.Description)
+		}
+		if d.CanWait {
+			blocking++
+		}
+	}
+	if blocking < 8 {
+		t.Errorf("only %d hooks can block", blocking)
+	}
+	t.Attr("rule", "CL-14")
 }

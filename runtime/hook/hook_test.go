@@ -33,9 +33,11 @@ func TestClusterAPIIsComplete(t *testing.T) {
 		if d.RequestKind != descriptor.Request.Kind || d.ResponseKind != descriptor.Response.Kind {
 			t.Errorf("%s: kinds are %s and %s, published are %s and %s", id, d.RequestKind, d.ResponseKind, descriptor.Request.Kind, descriptor.Response.Kind)
 		}
+		t.Attr("rule", "RS-14")
 		if got, want := id.Path("My-Handler"), runtimecatalog.GVHToPath(gvh, "My-Handler"); got != want {
 			t.Errorf("%s: path is %s, published is %s", id, got, want)
 		}
+		t.Attr("rule", "RX-06")
 		if got, want := id.Path(""), runtimecatalog.GVHToPath(gvh, ""); got != want {
 			t.Errorf("%s: path is %s, published is %s", id, got, want)
 		}
@@ -144,6 +146,10 @@ func TestNewCatalogRejects(t *testing.T) {
 			catalog, err := hook.NewCatalog(c.registrations...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, %v, want an error with %q", catalog, err, c.want)
+			}
+			switch name {
+			case "a conversion between hooks":
+				t.Attr("rule", "RS-15")
 			}
 		})
 	}

@@ -197,6 +197,7 @@ func TestCanUpdate(t *testing.T) {
 			if err != nil || machine != c.machine || infra != c.infra || config != c.config {
 				t.Errorf("got %q, %q, %q, %v; want %q, %q, %q", machine, infra, config, err, c.machine, c.infra, c.config)
 			}
+			t.Attr("rule", "UH-07")
 		})
 	}
 }
@@ -250,6 +251,7 @@ func TestUpdate(t *testing.T) {
 	if err != nil || done.RetryAfterSeconds != 0 || sizes["blue-0"] != 2 {
 		t.Errorf("the second answer is %+v, %v", done, err)
 	}
+	t.Attr("rule", "UH-07")
 	request.Desired.InfrastructureMachine.Raw = []byte(`{"spec":{"memory":"a"}}`)
 	if _, err := hooktest.CallOne(t, e, hook.UpdateMachine, "sample-update", request); err == nil || !strings.Contains(err.Error(), "decoding the infrastructure of Machine blue-0") {
 		t.Errorf("error is %v", err)

@@ -158,16 +158,21 @@ func Of(catalog *hook.Catalog, options Options) (*Document, error) {
 		document.Servers = []Server{{URL: options.Server}}
 	}
 	for _, d := range catalog.All() {
-		path := d.ID.Path("")
-		if d.HasSettings { // all but Discovery have handlers
-			path += "/{name}"
-		}
-		document.Paths[path] = Path{Post: w.operation(d, catalog.Facts(d.ID), described.Hooks[d.ID.String()])}
+		document.Paths[pathOf(d)] = Path{Post: w.operation(d, catalog.Facts(d.ID), described.Hooks[d.ID.String()])}
 	}
 	for name, t := range described.Types {
 		document.Components.Schemas[names[name]] = w.schema(t)
 	}
 	return document, nil
+}
+
+// pathOf returns the path of a hook in the document.
+func pathOf(d *hook.Descriptor) string {
+	path := d.ID.Path("")
+	if d.HasSettings { // all but Discovery have handlers
+		path += "/{name}"
+	}
+	return path
 }
 
 const about = "Each operation is served by a runtime extension and called over HTTPS. Whatever a handler decides, also a failure, is an answer with HTTP " +

@@ -41,6 +41,7 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 	if again, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Version: "v1.14", Server: "/extensions"}); err != nil || !bytes.Equal(text, again) {
 		t.Errorf("the same catalog gives another text, %v", err)
 	}
+	t.Attr("rule", "RS-16")
 	read := &spec3.OpenAPI{} // the library that Kubernetes reads such documents with
 	if err := json.Unmarshal(text, read); err != nil {
 		t.Fatal(err)
@@ -48,6 +49,7 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 	if read.Version != openapi.SpecVersion || !strings.HasPrefix(read.Version, "3.0.") || read.Info.Version != "v1.14" || read.Servers[0].URL != "/extensions" {
 		t.Errorf("version %s, info %+v, servers %+v", read.Version, read.Info, read.Servers)
 	}
+	t.Attr("rule", "RS-09")
 	for _, d := range hook.ClusterAPI().All() {
 		path := d.ID.Path("")
 		if d.HasSettings {
@@ -66,6 +68,7 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 			if !strings.HasSuffix(name, "."+what) || read.Components.Schemas[name] == nil {
 				t.Errorf("hook %s: %s is described by %q", d.ID, what, ref)
 			}
+			t.Attr("rule", "RS-10")
 		}
 	}
 }
@@ -107,68 +110,98 @@ func TestSamplesFitTheDocument(t *testing.T) {
 		request.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: d.ID.Group, Version: d.ID.Version, Kind: d.RequestKind})
 		response := d.NewResponse()
 		response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
-		operation := document.Paths[d.ID.Path("")+"/{name}"].Post
-		for what, object := range map[*openapi.Schema]any{
-			operation.RequestBody.Content["application/json"].Schema:      request,
-			operation.Responses["200"].Content["application/json"].Schema: response,
+		for what, c := range map[string]struct {
+			object any
+			fit    func(*hook.Descriptor, []byte) ([]openapi.Misfit, error)
+		}{
+			"the request": {request, document.RequestMisfits}, "the answer": {response, document.ResponseMisfits},
 		} {
-			data, err := json.Marshal(object)
+			data, err := json.Marshal(c.object)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var value any
-			if err := json.Unmarshal(data, &value); err != nil {
+			misfits, err := c.fit(d, data)
+			if err != nil {
 				t.Fatal(err)
 			}
-			for _, problem := range fit(document, what, value, d.ID.Name) {
-				t.Error(problem)
+			for _, misfit := range misfits {
+				t.Errorf("%s of hook %s: %s", what, d.ID, misfit)
 			}
 		}
 	}
 }
 
-// fit says where a value does not fit a schema.
-func fit(document *openapi.Document, s *openapi.Schema, value any, path string) []string {
-	switch {
-	case s.Ref != "":
-		return fit(document, document.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")], value, path)
-	case len(s.AllOf) > 0:
-		return fit(document, s.AllOf[0], value, path)
-	}
-	var problems []string
-	switch v := value.(type) {
-	case map[string]any:
-		if s.Type != "object" && s.Type != "" {
-			return []string{path + " is an object, not a " + s.Type}
-		}
-		for _, name := range s.Required {
-			if _, ok := v[name]; !ok {
-				problems = append(problems, path+"."+name+" is missing")
+// Whatever does not fit is found, with its place (RX-03).
+func TestMisfits(t *testing.T) {
+	document := clusterAPI(t)
+	for name, c := range map[string]struct {
+		of   *hook.Descriptor
+		body string
+		want string
+	}{
+		"all is well": {hook.BeforeClusterCreate.Descriptor(), `{"kind":"x","status":"Success","retryAfterSeconds":0}`, ""},
+		"a field that is missing": {
+			hook.BeforeClusterCreate.Descriptor(), `{"retryAfterSeconds":0}`, "status is missing",
+		},
+		"a text that is not allowed": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Maybe","retryAfterSeconds":0}`,
+			`status is "Maybe", not one of Failure, Success`,
+		},
+		"a text for a number": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":"5"}`,
+			"retryAfterSeconds is a text, not a value of type integer",
+		},
+		"a fraction for a whole number": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":1.5}`,
+			"retryAfterSeconds is the number 1.5, not a value of type integer",
+		},
+		"a number for a text": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","message":7,"retryAfterSeconds":0}`,
+			"message is the number 7, not a value of type string",
+		},
+		"a boolean for a text": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","message":true,"retryAfterSeconds":0}`,
+			"message is a boolean, not a value of type string",
+		},
+		"null for what is optional": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","message":null,"retryAfterSeconds":0}`, "",
+		},
+		"null for what is required": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":null,"retryAfterSeconds":0}`, "status is null, not a value of type string",
+		},
+		"a field that is not described": {
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":0,"more":1}`, "more is not described",
+		},
+		"deep in a list": {
+			hook.Discovery.Descriptor(), `{"status":"Success","handlers":[{"name":7,"requestHook":{"apiVersion":"a/b","hook":"c"}}]}`,
+			"handlers[0].name is the number 7, not a value of type string",
+		},
+		"an object for a list": {
+			hook.Discovery.Descriptor(), `{"status":"Success","handlers":{}}`, "handlers is an object, not a value of type array",
+		},
+		"a list for an object": {hook.Discovery.Descriptor(), `[]`, "the body is a list, not a value of type object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			misfits, err := document.ResponseMisfits(c.of, []byte(c.body))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		for name, member := range v {
-			switch {
-			case s.Properties[name] != nil:
-				problems = append(problems, fit(document, s.Properties[name], member, path+"."+name)...)
-			case s.AdditionalProperties != nil:
-				problems = append(problems, fit(document, s.AdditionalProperties, member, path+"."+name)...)
-			case s.Type == "object":
-				problems = append(problems, path+"."+name+" is not described")
+			var got []string
+			for _, misfit := range misfits {
+				got = append(got, misfit.String())
 			}
-		}
-	case []any:
-		if s.Type != "array" {
-			return []string{path + " is a list, not a " + s.Type}
-		}
-		for _, item := range v {
-			problems = append(problems, fit(document, s.Items, item, path+"[]")...)
-		}
-	case string:
-		if s.Type != "string" && s.Type != "" || len(s.Enum) > 0 && !slices.Contains(s.Enum, v) {
-			return []string{path + " is the text " + v + ", not a " + s.Type}
-		}
+			if strings.Join(got, "; ") != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
-	return problems
+	other := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
+	if _, err := document.ResponseMisfits(other.Descriptor(), []byte(`{}`)); err == nil || !strings.Contains(err.Error(), "does not describe") {
+		t.Errorf("a hook that the document does not have: %v", err)
+	}
+	if _, err := document.RequestMisfits(hook.Discovery.Descriptor(), []byte(`{`)); err == nil {
+		t.Error("half a body was read")
+	}
 }
 
 type ping struct {
@@ -205,9 +238,11 @@ func TestOwnHooks(t *testing.T) {
 	if !old.Deprecated || old.Description != "Powers off.\n\nThis version is deprecated since v1.10; use v1." {
 		t.Errorf("the older version is %+v", old)
 	}
+	t.Attr("rule", "RC-22")
 	if current := document.Paths["/hooks.example.org/v1/beforepoweroff/{name}"].Post; current.Deprecated || current.OperationID == old.OperationID {
 		t.Errorf("the newest version is %+v", current)
 	}
+	t.Attr("rule", "RS-08")
 	request := document.Components.Schemas["github.com.capstan-dev.capstan.runtime.openapi_test.ping"]
 	if request == nil || !slices.Equal(request.Required, []string{"text"}) {
 		t.Errorf("the request is %+v", request)
@@ -239,4 +274,5 @@ func TestTextsAreUpToDate(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("clusterapi.json is not what the source says: run go generate ./openapi in runtime/")
 	}
+	t.Attr("rule", "RS-16")
 }

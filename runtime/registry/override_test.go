@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -171,4 +172,22 @@ func FuzzReadOverrides(f *testing.F) {
 		}
 		o.Objects().Matches(labels.Set{"a": "b"})
 	})
+}
+
+// An extension has no means to say that it depends on another one: neither a field nor an annotation is read for that.
+func TestExtensionsDeclareNoDependencies(t *testing.T) {
+	var fields []string
+	for field := range reflect.TypeFor[runtimev1.ExtensionConfigSpec]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields = append(fields, name)
+	}
+	if got := strings.Join(fields, " "); got != "clientConfig namespaceSelector settings" {
+		t.Errorf("an ExtensionConfig has the fields %s: decide whether one of them declares a dependency", got)
+	}
+	first := config("a", "x")
+	first.Annotations = map[string]string{"runtime.capstan.dev/depends-on": "b", "runtime.capstan.dev/after": "b"}
+	if got := names(t, warm(t, first, config("b", "x"))); got != "x.a x.b" {
+		t.Errorf("the order is %s", got)
+	}
+	t.Attr("rule", "RC-20")
 }

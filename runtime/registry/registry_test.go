@@ -85,6 +85,7 @@ func TestVersionsOfAHookAreOneFamily(t *testing.T) {
 	if got := names(t, warm(t, c)); got != "x.a y.a" {
 		t.Errorf("handlers are %s (CL-16)", got)
 	}
+	t.Attr("rule", "CL-16")
 }
 
 func TestWarmUpIsAllOrNothing(t *testing.T) {
@@ -117,6 +118,7 @@ func TestNothingBeforeWarmUp(t *testing.T) {
 		if !errors.Is(err, ErrNotReady) {
 			t.Errorf("%s: %v", name, err)
 		}
+		t.Attr("rule", "CL-15")
 	}
 }
 
@@ -150,6 +152,12 @@ func TestFieldsOfAHandler(t *testing.T) {
 		if err != nil || h.Timeout != c.want || h.IgnoreFailures != c.ignore || h.Local != "x" || h.Hook != hook.BeforeClusterCreate.ID() {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
+		switch name {
+		case "more than allowed, edited by hand":
+			t.Attr("rule", "CL-02")
+		case "as written":
+			t.Attr("rule", "CL-03")
+		}
 	}
 }
 
@@ -168,6 +176,10 @@ func TestNamespaceSelectors(t *testing.T) {
 		h, err := warm(t, cfg).Handler("x.a")
 		if err != nil || h.Extension.Namespaces.Matches(labels.Set{"a": "b"}) != c.matches {
 			t.Errorf("%s: %v", name, err)
+		}
+		switch name {
+		case "absent":
+			t.Attr("rule", "RC-10")
 		}
 	}
 }

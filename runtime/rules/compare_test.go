@@ -52,6 +52,12 @@ func TestCompare(t *testing.T) {
 		"a hook that is new": {func(d *schema.Document) {
 			d.Hooks["hooks.example.org/v1/Second"] = &schema.Hook{Request: "a.Request", Response: "a.Response"}
 		}, nil},
+		"a removal in a version of its own": {func(d *schema.Document) {
+			d.Types["a.Smaller"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{
+				"mode": d.Types["a.Request"].Fields["mode"],
+			}}
+			d.Hooks["hooks.example.org/v2/First"] = &schema.Hook{Request: "a.Smaller", Response: "a.Response", Blocking: true}
+		}, nil},
 		"a hook that is gone": {func(d *schema.Document) { delete(d.Hooks, name) },
 			[]string{"break RS-01 First: the hook was removed and no other version of it is there"}},
 		"a field that is gone, in three places": {func(d *schema.Document) { delete(d.Types["a.Host"].Fields, "name") }, []string{
@@ -117,6 +123,16 @@ func TestCompare(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
+			switch name {
+			case "a hook that is gone", "a field that is gone, in three places":
+				t.Attr("rule", "RS-01")
+			case "a hook that blocks no longer", "another type of another shape":
+				t.Attr("rule", "RS-02")
+			case "a required field in a response":
+				t.Attr("rule", "RS-04")
+			case "a type that changed", "a removal in a version of its own":
+				t.Attr("rule", "RS-07")
+			}
 		})
 	}
 }
@@ -163,12 +179,14 @@ func TestDeprecationPeriods(t *testing.T) {
 		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0].String(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, got, c.want)
 		}
+		t.Attr("rule", "RS-06")
 	}
 	before, now := first(), first()
 	now.Hooks[name].Deprecated = "v1.14"
 	if got := rules.Compare(before, now, rules.Releases{}); len(got) != 1 || got[0].Rule != "RS-05" || got[0].Severity != rules.Break {
 		t.Errorf("deprecated for nothing: %v", got)
 	}
+	t.Attr("rule", "RS-05")
 	now.Hooks["hooks.example.org/v2/First"] = &schema.Hook{Request: "a.Request", Response: "a.Response"}
 	if got := rules.Compare(before, now, rules.Releases{}); len(got) != 1 || got[0].Severity != rules.Warning {
 		t.Errorf("deprecated for v2: %v", got)
@@ -290,6 +308,7 @@ func TestPreflightOfTheSameRelease(t *testing.T) {
 	if len(impacts) != 1 || impacts[0].Verdict != "" {
 		t.Errorf("impacts are %+v", impacts)
 	}
+	t.Attr("rule", "RC-23")
 	// An alpha version that goes by the rules still ends what the handler does.
 	older, newer := schema.New(), schema.New()
 	older.Types, newer.Types = d.Types, d.Types

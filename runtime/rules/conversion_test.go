@@ -67,6 +67,12 @@ func TestConversions(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: error is %v, want %q", name, err, c.want)
 		}
+		switch name {
+		case "a way down that loses", "a way down that changes":
+			t.Attr("rule", "RS-03")
+		case "a way up that loses a wait", "a way up that always agrees":
+			t.Attr("rule", "RS-04")
+		}
 	}
 }
 

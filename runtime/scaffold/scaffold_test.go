@@ -51,6 +51,7 @@ func TestANewProjectPassesItsTests(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go test: %v\n%s", err, out)
 	}
+	t.Attr("rule", "RX-11")
 	if out, err := exec.CommandContext(ctx, "gofmt", "-l", directory).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("not formatted: %s, %v", out, err)
 	}
@@ -91,9 +92,12 @@ func TestDeployment(t *testing.T) {
 	if replicas := get("Deployment", "spec", "replicas"); replicas != int64(2) {
 		t.Errorf("%v replicas (RX-35)", replicas)
 	}
+	t.Attr("rule", "RX-35")
+	t.Attr("rule", "RX-32")
 	if account := get("Deployment", "spec", "template", "spec", "serviceAccountName"); account != "quota" {
 		t.Errorf("the service account is %v (RX-36)", account)
 	}
+	t.Attr("rule", "RX-36")
 	if root := get("Deployment", "spec", "template", "spec", "securityContext", "runAsNonRoot"); root != true {
 		t.Errorf("runAsNonRoot is %v (RX-38)", root)
 	}
@@ -103,9 +107,12 @@ func TestDeployment(t *testing.T) {
 	if container["name"] != "manager" || context["allowPrivilegeEscalation"] != false || context["readOnlyRootFilesystem"] != true || context["privileged"] != nil {
 		t.Errorf("the container is %v (RX-38, RX-42)", container)
 	}
+	t.Attr("rule", "RX-38")
+	t.Attr("rule", "RX-42")
 	if kind := get("Service", "spec", "type"); kind != "ClusterIP" {
 		t.Errorf("the service is a %v (RX-33)", kind)
 	}
+	t.Attr("rule", "RX-33")
 	for _, rule := range get("Role", "rules").([]any) {
 		for _, list := range []string{"verbs", "resources", "apiGroups"} {
 			if values, _ := rule.(map[string]any)[list].([]any); slices.Contains(values, any("*")) {
@@ -113,16 +120,21 @@ func TestDeployment(t *testing.T) {
 			}
 		}
 	}
+	t.Attr("rule", "RX-36")
 	image, err := os.ReadFile(filepath.Join(directory, "Dockerfile"))
 	if err != nil || !strings.Contains(string(image), "\nFROM scratch\n") || !strings.Contains(string(image), "\nUSER 65532:65532\n") {
 		t.Errorf("the image is not empty but for the binary, or runs as root (RX-37): %s, %v", image, err)
 	}
+	t.Attr("rule", "RX-31")
+	t.Attr("rule", "RX-37")
 	if get("NetworkPolicy", "spec", "ingress") == nil {
 		t.Error("the network policy lets nobody in (RX-29, RX-40)")
 	}
+	t.Attr("rule", "RX-40")
 	if from := objects["ExtensionConfig"].GetAnnotations()["runtime.cluster.x-k8s.io/inject-ca-from-secret"]; from != "quota/quota-cert" {
 		t.Errorf("the CA comes from %q (RC-09)", from)
 	}
+	t.Attr("rule", "RC-09")
 }
 
 func TestWriteRefuses(t *testing.T) {

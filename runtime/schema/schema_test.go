@@ -112,6 +112,7 @@ func TestSourceAgreesWithReflection(t *testing.T) {
 	if got, want := read.HookNames(), reflected.HookNames(); !slices.Equal(got, want) {
 		t.Errorf("the source has the hooks %s, reflection has %s", got, want)
 	}
+	t.Attr("rule", "RS-14")
 	for _, name := range reflected.HookNames() {
 		if got, want := read.Hooks[name], reflected.Hooks[name]; got == nil || got.Request != want.Request || got.Response != want.Response || got.Blocking != want.Blocking {
 			t.Errorf("hook %s: %+v, reflection has %+v", name, got, want)

@@ -56,6 +56,7 @@ func TestMetrics(t *testing.T) {
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "runtime_extension_calls_total", "runtime_extension_wait_seconds_total"); err != nil {
 		t.Error(err)
 	}
+	t.Attr("rule", "RS-18")
 	if n, err := testutil.GatherAndCount(registry, "runtime_extension_call_duration_seconds"); err != nil || n != 1 {
 		t.Errorf("%d histograms of durations, %v", n, err)
 	}
@@ -134,6 +135,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != 200 || !strings.HasPrefix(document.OpenAPI, "3.0.") || len(document.Paths) != len(hook.ClusterAPI().All()) {
 		t.Errorf("%d %s with %d paths, %v", w.Code, document.OpenAPI, len(document.Paths), err)
 	}
+	t.Attr("rule", "RS-09")
 	if w := post(s, "/extensions"+server.OpenAPIPath, `{}`); w.Code != http.StatusNotFound {
 		t.Errorf("POST: %d", w.Code)
 	}
@@ -155,6 +157,7 @@ func TestServedHooksAreInTheCatalog(t *testing.T) {
 	if _, err := server.New(server.Options{Catalog: catalog}, update("a"), update("b")); err == nil || !strings.Contains(err.Error(), "at most one handler") {
 		t.Errorf("a hook twice that may be served once: %v", err)
 	}
+	t.Attr("rule", "UH-07")
 	if _, err := server.New(server.Options{Catalog: catalog}, update("a")); err != nil {
 		t.Error(err)
 	}
@@ -181,4 +184,7 @@ func TestHooksShareAServer(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
+	t.Attr("rule", "RX-08")
+	t.Attr("rule", "RX-10")
+	t.Attr("rule", "RX-39")
 }

@@ -112,6 +112,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		cert, err := connect(s.url, ca)
 		return err == nil && !cert.Equal(first)
 	})
+	t.Attr("rule", "RX-34")
 }
 
 func TestMutualTLS(t *testing.T) {
@@ -154,6 +155,10 @@ func TestServeFails(t *testing.T) {
 	} {
 		if err := server.Serve(t.Context(), c.options, newServer(t)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
+		}
+		switch name {
+		case "no certificate":
+			t.Attr("rule", "RX-01")
 		}
 	}
 }

@@ -301,10 +301,15 @@ func conclude(h *Handler, response runtimehooksv1.ResponseObject, err error) run
 	return response
 }
 
+// failure answers with the text of an error. An error without a text gets one: the message explains (RX-14).
 func failure(h *Handler, err error) runtimehooksv1.ResponseObject {
 	response := h.descriptor.NewResponse()
 	response.SetStatus(runtimehooksv1.ResponseStatusFailure)
-	response.SetMessage(wire.Clip(err.Error(), wire.MaxMessage))
+	message := strings.TrimSpace(err.Error())
+	if message == "" {
+		message = fmt.Sprintf("the handler %q failed without a reason; see the extension's log", h.name)
+	}
+	response.SetMessage(wire.Clip(message, wire.MaxMessage))
 	return response
 }
 

@@ -92,6 +92,11 @@ func TestAnswers(t *testing.T) {
 			},
 			`{` + kinds + `"status":"Failure","message":"no licence","retryAfterSeconds":0}`,
 		},
+		"an error without a text gets one": {
+			func(context.Context, *createRequest, *createResponse) error { return errors.New(" ") },
+			`{` + kinds + `"status":"Failure","message":"the handler \"gate\" failed without a reason; see the extension's log",` +
+				`"retryAfterSeconds":0}`,
+		},
 		"a handler can't say Failure and return nil": {
 			func(_ context.Context, _ *createRequest, r *createResponse) error {
 				r.Status = runtimehooksv1.ResponseStatusFailure
@@ -113,10 +118,21 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%d %s\nwant %s", w.Code, w.Body, c.want)
 			}
 			t.Attr("rule", "LH-02")
+			switch name {
+			case "nil is Success":
+				t.Attr("rule", "RX-07")
+			case "Wait blocks":
+				t.Attr("rule", "RX-23")
+			case "an error is Failure, and nothing else is sent":
+				t.Attr("rule", "RX-44")
+			case "an error without a text gets one":
+				t.Attr("rule", "RX-14")
+			}
 			// The twelfth defect: the server set no Content-Type.
 			if got := w.Header().Get("Content-Type"); got != "application/json" {
 				t.Errorf("Content-Type is %q (RX-05)", got)
 			}
+			t.Attr("rule", "RX-05")
 		})
 	}
 }
@@ -161,6 +177,18 @@ func TestRequestsThatAreWrong(t *testing.T) {
 			if w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
 				t.Errorf("%d %s, want %d with %s", w.Code, w.Body, c.code, c.want)
 			}
+			switch name {
+			case "GET":
+				t.Attr("rule", "RX-04")
+			case "an unknown path", "an unknown handler":
+				t.Attr("rule", "RX-06")
+			case "another kind", "another apiVersion":
+				t.Attr("rule", "RX-07")
+			case "broken JSON":
+				t.Attr("rule", "RX-44")
+			case "21 MiB":
+				t.Attr("rule", "RX-43")
+			}
 		})
 	}
 }
@@ -189,6 +217,14 @@ func TestDiscovery(t *testing.T) {
 	if w.Code != 200 || w.Body.String() != want {
 		t.Errorf("%d %s\nwant %s", w.Code, w.Body, want)
 	}
+	t.Attr("rule", "RX-02")
+	t.Attr("rule", "RX-12")
+	t.Attr("rule", "RX-13")
+	t.Attr("rule", "RX-15")
+	t.Attr("rule", "RX-17")
+	t.Attr("rule", "RX-18")
+	t.Attr("rule", "RX-19")
+	t.Attr("rule", "RX-20")
 }
 
 // The seventh defect: the server took what discovery rejects.
@@ -223,6 +259,12 @@ func TestDefectNewRejectsWhatDiscoveryWouldReject(t *testing.T) {
 		if _, err := server.New(server.Options{}, c.handlers...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
 		}
+		switch name {
+		case "a duplicate name", "a name that is no label":
+			t.Attr("rule", "RX-16")
+		case "an hour":
+			t.Attr("rule", "RX-18")
+		}
 	}
 	if _, err := server.New(server.Options{Prefix: "x"}); err == nil {
 		t.Error("a prefix without a slash was accepted")
@@ -254,6 +296,7 @@ func TestPanicIsIsolated(t *testing.T) {
 	if w := post(s, createPath, `{}`); w.Code != 200 {
 		t.Errorf("after the panic: %d %s", w.Code, w.Body)
 	}
+	t.Attr("rule", "RX-22")
 }
 
 func TestTimeouts(t *testing.T) {

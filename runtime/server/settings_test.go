@@ -47,11 +47,13 @@ func TestSettings(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s: error is %v, want one with %q and without the value (RX-28)", name, err, c.err)
 			}
+			t.Attr("rule", "RX-28")
 			continue
 		}
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+		t.Attr("rule", "RC-21")
 	}
 }
 

@@ -107,6 +107,9 @@ func TestGeneratePatches(t *testing.T) {
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
+		t.Attr("rule", "UH-01")
+		t.Attr("rule", "UH-03")
+		t.Attr("rule", "RX-27")
 		after, err := patch.Apply(request.Items[0].Object.Raw, runtimehooksv1.Patch{PatchType: response.Items[0].PatchType, Patch: response.Items[0].Patch})
 		if err != nil || !strings.Contains(string(after), `"unknown":{"to":"the type"}`) {
 			t.Errorf("%s, %v", after, err)
@@ -153,6 +156,10 @@ func TestPatchesAreChecked(t *testing.T) {
 			err := generate(t.Context(), &runtimehooksv1.GeneratePatchesRequest{Items: []runtimehooksv1.GeneratePatchesRequestItem{c.item}}, response)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %+v, %v; want an error with %q", response, err, c.want)
+			}
+			switch name {
+			case "the name must not", "the kind must not", "the spec beside the template must not":
+				t.Attr("rule", "UH-02")
 			}
 		})
 	}
@@ -246,6 +253,7 @@ func TestDiscoverVariables(t *testing.T) {
 	if strings.Join(compact, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s", data)
 	}
+	t.Attr("rule", "UH-05")
 	extension.Conforms(t)
 }
 

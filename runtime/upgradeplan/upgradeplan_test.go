@@ -58,6 +58,7 @@ func TestCompute(t *testing.T) {
 			if err != nil || strings.Join(plan.ControlPlane, " ") != c.wantControlPlane || strings.Join(plan.Workers, " ") != c.wantWorkers {
 				t.Errorf("got %+v, %v; want %q and %q", plan, err, c.wantControlPlane, c.wantWorkers)
 			}
+			t.Attr("rule", "UH-06")
 		})
 	}
 	if _, err := upgradeplan.Compute("v1.33.1", "", "v1.36.3", append(slices.Clone(many), "old")); err == nil || !strings.Contains(err.Error(), `"old" that is available`) {

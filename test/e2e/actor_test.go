@@ -207,24 +207,49 @@ func condition(t *testing.T, cluster string, wants ...string) {
 	})
 }
 
-// rounds holds a hook back in all the ways there are, and sees who is asked again: all are, whether the others blocked, failed or passed (CL-10, CL-12),
-// after the shortest wait (CL-11), and the Cluster says why it waits (CL-08, CL-09). In the end extension one still blocks, with the message that it gives.
+// rounds holds a hook back in all the ways there are, and sees who is asked again: all are, whether the others blocked, failed or passed,
+// after the shortest wait, and the Cluster says why it waits. In the end extension one still blocks, with the message that it gives.
 func (a *actor) rounds(cluster, hook string) string {
 	a.t.Helper()
+	before := shape(a.t, cluster)
 	a.tell(one, hook, line{blocks, "one has a long wait at " + hook, 5 * time.Minute})
 	a.tell(two, hook, line{blocks, "two has a short wait", time.Second})
 	a.tell(ignored, hook, line{Manner: breaks})
 	condition(a.t, cluster, "one has a long wait at "+hook, "two has a short wait")
 	a.asks(one, hook, 2) // eventually waits for less than five minutes
+	a.t.Attr("rule", "CL-11")
+	a.t.Attr("rule", "CL-12")
 	a.tell(two, hook, line{fails, "two has failed", 0})
 	condition(a.t, cluster, hook, "two has failed")
+	a.t.Attr("rule", "CL-08")
 	a.asks(one, hook, 1)
+	a.t.Attr("rule", "CL-10")
+	a.backsOff(two, hook)
+	sameShape(a.t, cluster, "while an extension fails at "+hook, before)
+	a.t.Attr("rule", "CL-09")
 	last := line{blocks, "one alone waits at " + hook, time.Second}
 	a.tell(one, hook, last)
 	a.tell(two, hook, line{})
 	condition(a.t, cluster, last.Message)
 	a.asks(two, hook, 1)
+	a.t.Attr("rule", "CL-06")
 	return last.Message
+}
+
+// backsOff waits until an extension that fails was asked often enough to see that the pauses between calls grow.
+func (a *actor) backsOff(extension, hook string) {
+	a.t.Helper()
+	const calls = 9
+	a.asks(extension, hook, calls)
+	all := a.calls(extension, hook)
+	last := all[len(all)-calls:]
+	middle := last[calls/2].Time
+	first, second := middle.Sub(last[0].Time), last[calls-1].Time.Sub(middle)
+	if second < 2*first {
+		a.t.Errorf("%s fails at %s, and the pauses between its calls do not grow: the first half took %s, the second %s",
+			extension, hook, first, second)
+	}
+	a.t.Attr("rule", "CL-07")
 }
 
 // inDock starts this test binary in the dock's network, where the plane reaches it, with a variable more. It ends when its standard input does.

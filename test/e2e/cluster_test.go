@@ -227,6 +227,8 @@ func TestCapacityGateHoldsAClusterBack(t *testing.T) {
 		}
 		return nil
 	})
+	t.Attr("rule", "RX-29")
+	t.Attr("rule", "CL-08")
 	if h := claimed(t, "second"); len(h) != 0 {
 		t.Errorf("the cluster that does not fit claimed %v", h)
 	}

@@ -129,6 +129,7 @@ func TestInPlaceUpdates(t *testing.T) {
 	if len(after) != len(before) || len(before) != 4 {
 		t.Errorf("there were %d Machines and are %d, want 4", len(before), len(after))
 	}
+	t.Attr("rule", "UH-07")
 	checkInPlaceCalls(t, callsIn(t, dir), before)
 	readyNodes(t, name)
 

@@ -105,6 +105,8 @@ func TestManifestsFitTogether(t *testing.T) {
 	if *deployment.Spec.Replicas < 2 || budget.Spec.MinAvailable.IntValue() < 1 || budget.Spec.MinAvailable.IntValue() >= int(*deployment.Spec.Replicas) {
 		t.Errorf("%d replicas, of which %v stay", *deployment.Spec.Replicas, budget.Spec.MinAvailable)
 	}
+	t.Attr("rule", "RX-32")
+	t.Attr("rule", "RX-35")
 	container := deployment.Spec.Template.Spec.Containers[0]
 	args := strings.Join(container.Args, " ")
 	for _, port := range container.Ports {
@@ -116,6 +118,11 @@ func TestManifestsFitTogether(t *testing.T) {
 	if !slices.ContainsFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == target }) {
 		t.Errorf("the Service leads to port %q", target)
 	}
+	t.Attr("rule", "RX-29")
+	if service.Spec.Type != corev1.ServiceTypeClusterIP {
+		t.Errorf("the Service is of type %s", service.Spec.Type)
+	}
+	t.Attr("rule", "RX-33")
 	host := service.Name + "." + service.Namespace + ".svc"
 	secret := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]
 	called := config.Spec.ClientConfig.Service
@@ -127,6 +134,7 @@ func TestManifestsFitTogether(t *testing.T) {
 	if !slices.Contains(container.Args, "--cert-secret="+secret) || namespace != deployment.Namespace || role.Namespace != namespace || !slices.Contains(role.Rules[0].ResourceNames, name) {
 		t.Errorf("the certificate is in %s, the ExtensionConfig reads %s, the Role names %v", args, secret, role.Rules[0].ResourceNames)
 	}
+	t.Attr("rule", "RX-40")
 	if config.Name != extension.Name {
 		t.Errorf("the ExtensionConfig is %s, the extension %s", config.Name, extension.Name)
 	}

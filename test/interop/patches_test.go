@@ -146,10 +146,12 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	if got := state.ControlPlane.InfrastructureMachineTemplate.GetAnnotations()[annotation]; got != "" {
 		t.Errorf("the control plane's template has the zone %q", got)
 	}
+	t.Attr("rule", "UH-01")
 
 	cluster.Spec.Topology.Variables = nil // so there is no patch, which the validation does not like
 	plan, state = blueprint(cluster)
 	if err := engine.Apply(t.Context(), plan, state); err == nil || !strings.Contains(err.Error(), "CapstanMachineTemplate of MachineDeployment sample-md-0: it has no zone") {
 		t.Errorf("error is %v", err)
 	}
+	t.Attr("rule", "UH-04")
 }

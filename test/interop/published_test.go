@@ -19,4 +19,5 @@ func TestOurServerWithThePublishedClient(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestPublishedClient") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	t.Attr("rule", "RX-11")
 }

@@ -39,6 +39,7 @@ func TestClusterAPITakesComputedUpgradePlans(t *testing.T) {
 			t.Errorf("from %s (workers %q) to %s by %v: Cluster API does not take %+v: %v", controlPlane, workers, target, available, plan, err)
 		}
 	}
+	t.Attr("rule", "UH-06")
 	if computed < rounds/50 {
 		t.Errorf("there were %d plans only", computed)
 	}

@@ -120,6 +120,35 @@ func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 	}
 }
 
+// TestTheExtensionIsAProcessOfItsOwn: no program that runs controllers carries the extension, whose binary carries none
+// of them.
+func TestTheExtensionIsAProcessOfItsOwn(t *testing.T) {
+	for program, never := range map[string][]string{
+		"./cmd/capstan-manager":   {module + "/extension"},
+		"./plane/...":             {module + "/extension"},
+		"./cmd/capstan-extension": {module + "/plane/controllers", module + "/provider", "sigs.k8s.io/cluster-api/core/reconcilers"},
+	} {
+		cmd := exec.Command("go", "list", "-deps", program)
+		cmd.Dir = "../.."
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		carried := strings.Fields(string(out))
+		if len(carried) < 100 {
+			t.Fatalf("go list lists %d packages of %s only", len(carried), program)
+		}
+		for _, one := range carried {
+			for _, other := range never {
+				if one == other || strings.HasPrefix(one, other+"/") {
+					t.Errorf("%s carries %s", program, one)
+				}
+			}
+		}
+	}
+	t.Attr("rule", "RX-30")
+}
+
 func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.Doc == "" {

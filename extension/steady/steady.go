@@ -1,0 +1,65 @@
+// Package steady reads the management cluster with errors that may end in conditions: the same failure has the same
+// text each time, and none of the text comes from a connection, whose errors hold addresses, ports, times, and what a
+// URL has to hide (RX-28). The whole error stands in the log.
+package steady
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Reader wraps a reader. What the API server itself answered, that an object does not exist or that a right is
+// missing, stays as it is: it is always said in the same words.
+func Reader(reader client.Reader, log *slog.Logger) client.Reader {
+	return steady{reader: reader, log: log}
+}
+
+type steady struct {
+	reader client.Reader
+	log    *slog.Logger
+}
+
+// Get implements client.Reader.
+func (s steady) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return s.settle(ctx, s.reader.Get(ctx, key, object, options...))
+}
+
+// List implements client.Reader.
+func (s steady) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return s.settle(ctx, s.reader.List(ctx, list, options...))
+}
+
+// Failure is an error of the connection to the management cluster, in words that do not change. It unwraps to the
+// whole error.
+type Failure struct {
+	text  string
+	cause error
+}
+
+func (f *Failure) Error() string { return f.text }
+
+func (f *Failure) Unwrap() error { return f.cause }
+
+func (s steady) settle(ctx context.Context, err error) error {
+	switch {
+	case err == nil, isAnswer(err):
+		return err
+	case errors.Is(err, context.Canceled):
+		return &Failure{"the call was given up", err}
+	}
+	s.log.WarnContext(ctx, "The management cluster could not be read", "error", err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &Failure{"the management cluster's API server gave no answer in time", err}
+	}
+	return &Failure{"the management cluster's API server could not be asked; the extension's log says why", err}
+}
+
+// isAnswer reports whether the API server said no in words that are always the same: other answers quote what is behind
+// it.
+func isAnswer(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsResourceExpired(err)
+}
