@@ -77,8 +77,8 @@ func stopDock(ctx context.Context, dir home.Dir) error {
 // ours are the names in a home directory, and oursHalf begins those of files that were being written when a process
 // was killed.
 var (
-	ours     = []string{"kubeconfig", "lock", "dock", "plane", "clusters", "backups", sizeFile}
-	oursHalf = []string{".kubeconfig-", "." + sizeFile + "-", ".new-"}
+	ours     = []string{"kubeconfig", "lock", "dock", "plane", "clusters", "backups", choicesFile}
+	oursHalf = []string{".kubeconfig-", "." + choicesFile + "-", ".new-"}
 )
 
 // removeHome removes the home directory. It refuses one that is not Capstan's, so that a wrong home costs nothing.

@@ -41,6 +41,8 @@ type PlaneStatus struct {
 	Restarts int `json:"planeRestarts"`
 	// Warnings are what somebody should do something about while the plane works, such as an etcd that is nearly full.
 	Warnings []string `json:"warnings,omitempty"`
+	// FeatureGates are those of Cluster API, by upstream's names, while the plane runs.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// AuditLog is the path of the log of who read or changed hosts and Secrets, while the plane runs.
 	AuditLog string `json:"auditLog,omitempty"`
 	// Error is what keeps the plane from working.
@@ -81,7 +83,7 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	}
 	if s.Plane != PhaseStopped {
 		s.AuditLog = dir.Audit()
-		s.Warnings = warnings(dir)
+		s.report(dir)
 		if text := diskWarning(dir); text != "" {
 			s.Warnings = append(s.Warnings, text)
 		}
@@ -89,17 +91,16 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	return s, nil
 }
 
-// warnings returns what the plane warns of, sorted by what it is about.
-func warnings(dir home.Dir) []string {
+// report adds what the plane itself says: its feature gates, and what it warns of, sorted by what that is about.
+func (s *PlaneStatus) report(dir home.Dir) {
 	state, err := progress.Read(dir.Plane())
 	if err != nil {
-		return nil // it begins: there is nothing to warn of
+		return // it begins: there is nothing to say
 	}
-	var texts []string
+	s.FeatureGates = state.FeatureGates
 	for _, about := range slices.Sorted(maps.Keys(state.Warnings)) {
-		texts = append(texts, state.Warnings[about])
+		s.Warnings = append(s.Warnings, state.Warnings[about])
 	}
-	return texts
 }
 
 // describe sums up what a dock holds; ready is when the file was written that a ready plane leaves, zero if it is

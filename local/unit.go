@@ -63,10 +63,14 @@ func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server st
 
 // unit describes the plane's process to the dock.
 func (s *starter) unit(server string) dock.Unit {
+	argv := []string{s.capstan, "plane", "--home", string(s.home), "--server", "https://" + server, "--hosts",
+		strconv.Itoa(s.hosts)}
+	if len(s.gates) > 0 {
+		argv = append(argv, "--feature-gates", s.gates.String())
+	}
 	return dock.Unit{
-		Name: planeUnit,
-		Argv: []string{s.capstan, "plane", "--home", string(s.home), "--server", "https://" + server, "--hosts",
-			strconv.Itoa(s.hosts)},
+		Name:    planeUnit,
+		Argv:    argv,
 		Env:     planeEnvironment(os.Getenv),
 		LogFile: planeLog(s.home),
 		Grace:   planeGrace,

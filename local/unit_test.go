@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
@@ -33,6 +34,18 @@ func TestSettled(t *testing.T) {
 				t.Errorf("error %v, want %v", err, ErrDockEnded)
 			}
 		})
+	}
+}
+
+func TestThePlaneIsToldTheFeatureGates(t *testing.T) {
+	s := &starter{home: home.Dir(t.TempDir()), hosts: 3}
+	if argv := s.unit("127.0.0.1:1").Argv; slices.Contains(argv, "--feature-gates") {
+		t.Errorf("without a choice it is run as %q", argv)
+	}
+	s.gates = gates.Set{"RuntimeSDK": false, "MachinePool": true}
+	argv := s.unit("127.0.0.1:1").Argv
+	if at := slices.Index(argv, "--feature-gates"); at < 0 || argv[at+1] != "MachinePool=true,RuntimeSDK=false" {
+		t.Errorf("it is run as %q", argv)
 	}
 }
 

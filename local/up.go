@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/internal/home"
 )
@@ -23,6 +24,9 @@ type UpOptions struct {
 	// Hosts is the number of local hosts in the inventory, at most MaxHosts. Zero keeps the number of the last time; the
 	// first time it chooses what the machine can hold, 3 to 32.
 	Hosts int
+	// FeatureGates are the feature gates of Cluster API that differ from those of a plane, by upstream's names. Nil keeps
+	// those of the last time; an empty map goes back to those of a plane. A plane that runs with others starts again.
+	FeatureGates map[string]bool
 	// RotateKeys makes a new key for the Secrets in the plane's etcd, encrypts all of them anew and drops the old key. A
 	// plane that runs is stopped for it first; hosts and their clusters go on.
 	RotateKeys bool
@@ -80,9 +84,11 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 		return Plane{}, err
 	}
 	defer unlock()
-	if s.hosts, err = inventorySize(s.home, o.Hosts); err != nil {
+	kept, err := choose(s.home, choices{Hosts: o.Hosts, FeatureGates: o.FeatureGates})
+	if err != nil {
 		return Plane{}, err
 	}
+	s.hosts, s.gates = kept.Hosts, kept.FeatureGates
 	if o.RotateKeys {
 		if err := s.rotateKeys(ctx); err != nil {
 			return Plane{}, err
@@ -116,8 +122,9 @@ type starter struct {
 	capstan string
 	// version is the Kubernetes version that the plane runs.
 	version string
-	// hosts is set once the home directory is locked.
+	// hosts and gates are set once the home directory is locked.
 	hosts int
+	gates gates.Set
 }
 
 // newStarter finds the binaries that a plane and its hosts need.

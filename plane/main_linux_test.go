@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/plane"
 	callclient "github.com/capstan-dev/capstan/runtime/client"
 	"github.com/capstan-dev/capstan/templates"
@@ -36,6 +37,10 @@ func serve(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	quota, _ := strconv.ParseInt(os.Getenv("PLANE_ETCD_QUOTA"), 10, 64)
+	changes, err := gates.Parse(os.Getenv("PLANE_GATES"))
+	if err != nil {
+		return err
+	}
 	return plane.Run(ctx, plane.Options{
 		Dir:   dir,
 		Kube:  os.Getenv("PLANE_KUBE"),
@@ -53,6 +58,7 @@ func serve(dir string) error {
 		LeafLifetime: duration("PLANE_LEAF_LIFETIME"),
 		EtcdQuota:    quota,
 
+		Gates:   changes,
 		Version: "v0.1.0",
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, _ plane.Info) (runtimeclient.Client, error) {
 			return callclient.New(callclient.Options{Reader: mgr.GetClient(), Metrics: metrics.Registry})

@@ -16,6 +16,7 @@ import (
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/process"
 	"github.com/capstan-dev/capstan/plane/controllers"
 	"github.com/capstan-dev/capstan/plane/pki"
@@ -60,6 +61,8 @@ type Options struct {
 	// Reached is called when the rewriting of Secrets has reached one of the points that Points lists. For tests, which
 	// kill the plane there. May be nil.
 	Reached func(point string)
+	// Gates are the feature gates of Cluster API that differ from those of [gates.Plane].
+	Gates gates.Set
 	// Renewed is called when certificates were renewed, for what holds copies of them. May be nil.
 	Renewed func(Info) error
 	// LeafLifetime is how long new certificates are good; default pki.LeafLifetime. For tests: they are renewed after two
@@ -84,6 +87,9 @@ type Options struct {
 	Children func(Info) []process.Process
 	// Seed returns YAML documents with objects that the plane starts with; those without a namespace go into "default". May be nil.
 	Seed func(Info) ([][]byte, error)
+
+	// gates are all of them, once complete has been called.
+	gates gates.Set
 }
 
 // Info is what parts that are added to a plane may want to know about it.
@@ -126,6 +132,10 @@ func (o *Options) complete() error {
 	}
 	if o.EtcdQuota <= 0 {
 		o.EtcdQuota = 2 << 30
+	}
+	var err error
+	if o.gates, err = gates.Plane().With(o.Gates); err != nil {
+		errs = append(errs, err)
 	}
 	if o.RuntimeClient == nil {
 		errs = append(errs, errors.New("no runtime client was given"))

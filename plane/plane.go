@@ -162,7 +162,9 @@ func (p *plane) keys() (err error) {
 		return err
 	}
 	end("")
-	return p.progress.Update(func(s *progress.State) { s.Server, s.ClusterAPI = p.Server, version })
+	return p.progress.Update(func(s *progress.State) {
+		s.Server, s.ClusterAPI, s.FeatureGates = p.Server, version, p.opts.gates
+	})
 }
 
 // definitions are all objects that make a management cluster of an API server.
@@ -251,6 +253,7 @@ func (p *plane) manager(ctx context.Context) (*running, error) {
 		Concurrency:        p.opts.Concurrency,
 		ConnectRetry:       p.opts.ConnectRetry,
 		Scheme:             p.opts.Scheme,
+		Gates:              p.opts.gates,
 		RuntimeClient:      p.runtimeClient,
 		Setup:              append([]controllers.Setup{p.providers}, p.opts.Setup...),
 	})

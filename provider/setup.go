@@ -76,6 +76,8 @@ type Options struct {
 	Concurrency int
 	// MachineConcurrency is how many CapstanMachines are worked on at once. Default: DefaultMachineConcurrency.
 	MachineConcurrency int
+	// PriorityQueue has the controllers take work in the order of its urgency, as Cluster API's feature gate of that name.
+	PriorityQueue bool
 	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default: host.DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
 	// Clock tells the time. Default: the real one.
@@ -169,10 +171,10 @@ func (o *Options) complete() error {
 
 // controller returns the options of a controller. The priority queue of controller-runtime 0.24 can lock up while it is
 // shut down (its issue 3538): a manager that is told to end would then wait for its whole grace period and report a
-// failure.
+// failure. So it is off unless somebody asks for it.
 func (o *Options) controller(workers int) controller.Options {
 	return controller.Options{
-		UsePriorityQueue:        ptr.To(false),
+		UsePriorityQueue:        ptr.To(o.PriorityQueue),
 		MaxConcurrentReconciles: workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, retryAtMost),
 	}

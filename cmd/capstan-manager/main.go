@@ -14,12 +14,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/textlogger"
+	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/capstan-dev/capstan/internal/gates"
+	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/provider"
 	"github.com/capstan-dev/capstan/provider/migration"
 	infrawebhook "github.com/capstan-dev/capstan/provider/webhook"
@@ -41,6 +44,9 @@ type settings struct {
 	webhookCertDir         string
 	ownCertificates        string
 	version                bool
+	featureGates           string
+	// gates are all feature gates, as featureGates says.
+	gates gates.Set
 }
 
 func run(ctx context.Context, args []string, stderr io.Writer) int {
@@ -82,6 +88,9 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 		"no webhooks are served, which is good for definitions without conversion only")
 	flags.StringVar(&s.ownCertificates, "webhook-own-certificates", "", "namespace of Service "+webhookService+"; the webhooks are served with a certificate that the "+
 		"manager makes itself and lets the API server trust, for management clusters without cert-manager; instead of --webhook-cert-dir")
+	flags.StringVar(&s.featureGates, "feature-gates", "", "feature gates of Cluster API that differ from "+
+		gates.Manager().String()+", as NAME=true,NAME=false. ClusterTopology=false refuses CapstanClusterTemplates, "+
+		"PriorityQueue=true lets urgent work come first; the others change nothing here")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	logging.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
@@ -93,10 +102,20 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	if s.webhookCertDir != "" && s.ownCertificates != "" {
 		return s, nil, errors.New("--webhook-own-certificates does not go with --webhook-cert-dir: give one or the other")
 	}
+	changes, err := gates.Parse(s.featureGates)
+	if err == nil {
+		s.gates, err = gates.Manager().With(changes)
+	}
+	if err != nil {
+		return s, nil, fmt.Errorf("--feature-gates: %w; %s", err, hint.Of(err))
+	}
 	return s, logging, nil
 }
 
 func manage(ctx context.Context, s settings) error {
+	if err := s.gates.Open(); err != nil {
+		return err
+	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), infrawebhook.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		return err
@@ -135,13 +154,18 @@ func manage(ctx context.Context, s settings) error {
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
+			PriorityQueue: s.gates.On(feature.PriorityQueue),
 		}),
 		migration.Setup(ctx, mgr))
 	if own != nil {
 		err = errors.Join(err, mgr.Add(own))
 	}
 	if s.webhookCertDir != "" || own != nil {
-		err = errors.Join(err, infrawebhook.Setup(mgr), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
+		var options []infrawebhook.Option
+		if !s.gates.On(feature.ClusterTopology) {
+			options = append(options, infrawebhook.NoClusterClasses())
+		}
+		err = errors.Join(err, infrawebhook.Setup(mgr, options...), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
 	}
 	if err != nil {
 		return err

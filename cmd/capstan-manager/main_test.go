@@ -1,14 +1,24 @@
 package main
 
 import (
+	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/gates"
 )
 
 func TestParse(t *testing.T) {
 	upstream := election{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
 	elected := election{enabled: true, namespace: "n", lease: 4 * time.Second, renew: 3 * time.Second, retry: time.Second}
+	usual, err := gates.Manager().With(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urgent := maps.Clone(usual)
+	urgent["PriorityQueue"], urgent["ClusterTopology"] = true, false
 	for name, c := range map[string]struct {
 		args  []string
 		want  settings
@@ -25,9 +35,14 @@ func TestParse(t *testing.T) {
 			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3,
 				machineConcurrency: 5, webhookPort: 2, webhookCertDir: "/certs"},
 		},
-		"certificates in two ways": {args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other"},
-		"an unknown flag":          {args: []string{"--nonsense"}, fails: "nonsense"},
-		"an argument":              {args: []string{"nonsense"}, fails: "has flags only"},
+		"feature gates": {args: []string{"--feature-gates=PriorityQueue=true,ClusterTopology=false"}, want: settings{
+			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
+			webhookPort: 9443, featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
+		}},
+		"a feature gate that does not exist": {args: []string{"--feature-gates=Nonsense=true"}, fails: "choose from ClusterTopology"},
+		"certificates in two ways":           {args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other"},
+		"an unknown flag":                    {args: []string{"--nonsense"}, fails: "nonsense"},
+		"an argument":                        {args: []string{"nonsense"}, fails: "has flags only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -38,7 +53,10 @@ func TestParse(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || got != c.want {
+			if c.want.gates == nil {
+				c.want.gates = usual
+			}
+			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, %v; want %+v", got, err, c.want)
 			}
 		})

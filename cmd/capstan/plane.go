@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-dev/capstan/clusterctl"
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/local"
 	"github.com/capstan-dev/capstan/local/inside"
 )
@@ -13,14 +14,20 @@ import (
 // planeCommand is the management plane process itself. The dock runs it; people use "up".
 func (a *app) planeCommand() *cobra.Command {
 	o := inside.Options{Version: clusterctl.Version(version)}
+	var featureGates string
 	cmd := &cobra.Command{
 		Use: "plane", Short: "Run the management plane in this process (started by up)", Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Gates, err = gates.Parse(featureGates); err != nil {
+				return err
+			}
 			o.Place, o.Audit, o.Contract = a.place(), os.Getenv(local.AuditVariable), os.Getenv(local.ContractVariable)
 			return inside.Run(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().StringVar(&o.Server, "server", "", "URL by which the user reaches the API server")
 	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory")
+	cmd.Flags().StringVar(&featureGates, "feature-gates", "", "feature gates of Cluster API, as NAME=true,NAME=false")
 	return cmd
 }

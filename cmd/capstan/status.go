@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/local"
 )
 
@@ -45,8 +46,14 @@ func (a *app) statusCommand() *cobra.Command {
 				}
 				if err := a.table([]string{"PLANE", "DOCK", "MODE", "HOSTS ON", "SERVER", "HOME"},
 					[][]string{{string(s.Plane), string(s.Dock), mode, strconv.Itoa(s.HostsOn), dash(s.Server), s.Home}},
-				); err != nil || shown.Shares == nil {
+				); err != nil {
 					return err
+				}
+				if text := otherGates(s.FeatureGates); text != "" {
+					fmt.Fprintln(a.out, "\nFeature gates:", text)
+				}
+				if shown.Shares == nil {
+					return nil
 				}
 				return a.shareTable(shown.Shares)
 			})
@@ -68,6 +75,21 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 	outputFlag(cmd, &format)
 	return cmd
+}
+
+// otherGates returns the feature gates of a plane that are not those that it has by default.
+func otherGates(all gates.Set) string {
+	usual, err := gates.Plane().With(nil)
+	if err != nil {
+		return ""
+	}
+	other := gates.Set{}
+	for name, on := range all {
+		if on != usual[name] {
+			other[name] = on
+		}
+	}
+	return other.String()
 }
 
 // sharesLimit bounds the question who has the hosts.

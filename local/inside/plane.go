@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
+	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 	"github.com/capstan-dev/capstan/extension"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/home"
 	"github.com/capstan-dev/capstan/internal/process"
 	"github.com/capstan-dev/capstan/local"
@@ -43,6 +45,8 @@ type Options struct {
 	Hosts int
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
 	Version string
+	// Gates are the feature gates of Cluster API that differ from those of gates.Plane.
+	Gates gates.Set
 	// Audit and Contract are those of plane.Options.
 	Audit, Contract string
 }
@@ -58,6 +62,8 @@ type server struct {
 	bin  home.Binaries
 	// kube and extension are paths of binaries.
 	kube, extension string
+	// gates are all feature gates.
+	gates gates.Set
 }
 
 // newServer checks the options and finds the binaries.
@@ -67,6 +73,10 @@ func newServer(o Options) (*server, error) {
 			o.Home, o.Binaries)
 	}
 	s := &server{Options: o, home: home.Dir(o.Home), bin: home.Binaries(o.Binaries)}
+	var err error
+	if s.gates, err = gates.Plane().With(o.Gates); err != nil {
+		return nil, err
+	}
 	version, err := local.NewestBundle(o.Binaries)
 	if err != nil {
 		return nil, err
@@ -109,6 +119,7 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 		Audit:    s.Audit,
 		Version:  s.Version,
 		Contract: s.Contract,
+		Gates:    s.Gates,
 		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
 			known, err := record.Read(s.home.Hooks())
@@ -123,6 +134,9 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 			return s.addProvider(ctx, mgr, docked)
 		}},
 		Children: func(info plane.Info) []process.Process {
+			if !s.gates.On(feature.RuntimeSDK) {
+				return nil // nobody would call it
+			}
 			return []process.Process{extensionProcess(s.extension, info, "--bundle", s.kube, "--backups", s.home.Backups())}
 		},
 		Seed:    s.seed,
@@ -130,17 +144,25 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 	}
 }
 
-// seed returns the objects that a plane starts with, and writes the user's way in: the keys exist by now.
+// seed returns the objects that a plane starts with, and writes the user's way in: the keys exist by now. Objects whose
+// feature gate is closed are refused by the API server, and left out.
 func (s *server) seed(info plane.Info) ([][]byte, error) {
+	if err := s.writeKubeconfig(info); err != nil {
+		return nil, err
+	}
+	var documents [][]byte
+	if s.gates.On(feature.ClusterTopology) {
+		documents = append(documents, templates.Local)
+	}
+	if !s.gates.On(feature.RuntimeSDK) {
+		return documents, nil
+	}
 	config, err := yaml.Marshal(extension.Config(fmt.Sprintf("https://127.0.0.1:%d", info.Ports.Extension),
 		info.PKI.CA.Cert))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the extension's configuration: %w", err)
 	}
-	if err := s.writeKubeconfig(info); err != nil {
-		return nil, err
-	}
-	return [][]byte{templates.Local, config}, nil
+	return append(documents, config), nil
 }
 
 // writeKubeconfig writes the user's kubeconfig, which holds a copy of a certificate.
@@ -185,6 +207,7 @@ func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock
 		Balancer:        balancer{docked},
 		Supplier:        hosts,
 		SupplyNamespace: register.Namespace,
+		PriorityQueue:   s.gates.On(feature.PriorityQueue),
 		Shortage:        registration.keeper.Shortage,
 		AgentServer:     supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
 	}); err != nil {

@@ -1,12 +1,17 @@
 package inside
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/capstan-dev/capstan/internal/gates"
+	"github.com/capstan-dev/capstan/internal/home"
 	"github.com/capstan-dev/capstan/local"
+	"github.com/capstan-dev/capstan/plane"
+	"github.com/capstan-dev/capstan/plane/pki"
 )
 
 func TestNewServerRefuses(t *testing.T) {
@@ -39,8 +44,54 @@ func TestNewServerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	refuses("a feature gate that does not exist", Options{Place: good.Place, Gates: gates.Set{"Nonsense": true}},
+		`there is no feature gate "Nonsense"`)
 	o := s.plane(nil, nil)
 	if o.Ports.APIServer != local.PlanePort || o.Bind != "0.0.0.0" || o.Dir != filepath.Join(good.Home, "plane") {
 		t.Errorf("the plane listens on %s:%d, and is in %s", o.Bind, o.Ports.APIServer, o.Dir)
+	}
+}
+
+// TestAClosedGateLeavesOutWhatItRefuses: what the API server would not take is not among the first objects.
+func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
+	dir := t.TempDir() // of the plane, with its keys
+	keys, err := pki.Ensure(pki.Folder{Path: filepath.Join(dir, "pki")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := plane.Info{Dir: dir, PKI: keys}
+	for name, c := range map[string]struct {
+		changes gates.Set
+		want    []string // kinds, each in one of the objects
+		not     string
+		process bool
+	}{
+		"all open":                      {nil, []string{"kind: ClusterClass", "kind: ExtensionConfig"}, "kind: Nonsense", true},
+		"no runtime extensions (RC-02)": {gates.Set{"RuntimeSDK": false}, []string{"kind: ClusterClass"}, "kind: ExtensionConfig", false},
+		"no ClusterClasses":             {gates.Set{"ClusterTopology": false}, []string{"kind: ExtensionConfig"}, "kind: ClusterClass", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := gates.Plane().With(c.changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &server{Options: Options{Place: local.Place{Home: t.TempDir()}}, home: home.Dir(t.TempDir()), gates: all}
+			documents, err := s.seed(info)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(bytes.Join(documents, []byte("\n---\n")))
+			for _, kind := range c.want {
+				if !strings.Contains(text, kind) {
+					t.Errorf("%q is missing", kind)
+				}
+			}
+			if strings.Contains(text, c.not) {
+				t.Errorf("%q is there", c.not)
+			}
+			if runs := len(s.plane(nil, nil).Children(info)) > 0; runs != c.process {
+				t.Errorf("the extension runs: %t", runs)
+			}
+		})
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/plane/readyourwrites"
 )
 
@@ -71,6 +72,8 @@ type Options struct {
 	RuntimeClient func(ctx context.Context, mgr ctrl.Manager) (runtimeclient.Client, error)
 	// Setup adds controllers and webhooks to the manager, after upstream's.
 	Setup []Setup
+	// Gates are all feature gates of Cluster API, as [gates.Set.With] returns them. Default: those of [gates.Plane].
+	Gates gates.Set
 }
 
 // Deps are what controllers share.
@@ -80,7 +83,7 @@ type Deps struct {
 	// SecretReader reads Secrets of clusters (those with the cluster name label) from the cache. Only Secrets of a known purpose, such as
 	// NAME-kubeconfig and NAME-ca, have their data.
 	SecretReader client.Client
-	// RuntimeClient calls runtime extensions.
+	// RuntimeClient calls runtime extensions. It is nil while the feature gate RuntimeSDK is closed.
 	RuntimeClient runtimeclient.Client
 }
 
@@ -105,7 +108,13 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if opts.RuntimeClient == nil {
 		return nil, errors.New("setting up controllers: no runtime client was given")
 	}
-	if err := openGates(); err != nil {
+	if opts.Gates == nil {
+		var err error
+		if opts.Gates, err = gates.Plane().With(nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := opts.Gates.Open(); err != nil {
 		return nil, err
 	}
 	scheme, err := newScheme(opts.Scheme)
@@ -120,11 +129,13 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("making the indexes: %w", err)
 	}
-	s := setter{Manager: mgr, concurrency: opts.Concurrency}
+	s := setter{Manager: mgr, concurrency: opts.Concurrency, gates: opts.Gates}
 	if err := s.shared(ctx, opts); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{s.migrator, s.core, s.topology, s.kubeadm, s.wakeups, s.webhooks} {
+	for _, step := range []func(context.Context) error{
+		s.migrator, s.core, s.pools, s.extensions, s.topology, s.kubeadm, s.wakeups, s.webhooks,
+	} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/featuregate"
-	"sigs.k8s.io/cluster-api/feature"
 )
 
 func TestPickVersion(t *testing.T) {
@@ -28,17 +26,6 @@ func TestPickVersion(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
-	}
-}
-
-func TestGates(t *testing.T) {
-	if err := openGates(); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range gates {
-		if got := feature.Gates.Enabled(featuregate.Feature(name)); got != want {
-			t.Errorf("%s is %v, want %v", name, got, want)
-		}
 	}
 }
 

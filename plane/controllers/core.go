@@ -19,6 +19,7 @@ import (
 	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
 	topologymachinedeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
 	topologymachineset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
+	"sigs.k8s.io/cluster-api/feature"
 
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
@@ -47,9 +48,6 @@ func (s *setter) core(ctx context.Context) error {
 		"MachineDeployment": (&machinedeployment.Reconciler{
 			Client: c, APIReader: r, RuntimeClient: s.deps.RuntimeClient,
 		}).SetupWithManager(ctx, s.Manager, s.options()),
-		"MachinePool": (&machinepool.Reconciler{
-			Client: c, APIReader: r, ClusterCache: s.deps.ClusterCache,
-		}).SetupWithManager(ctx, s.Manager, s.options()),
 		"MachineHealthCheck": (&machinehealthcheck.Reconciler{
 			Client: c, ClusterCache: s.deps.ClusterCache,
 		}).SetupWithManager(ctx, s.Manager, s.options()),
@@ -59,11 +57,6 @@ func (s *setter) core(ctx context.Context) error {
 		"ClusterResourceSetBinding": (&clusterresourcesetbinding.Reconciler{
 			Client: c,
 		}).SetupWithManager(ctx, s.Manager, s.options()),
-		// Ours instead of upstream's, see docs/adr. Upstream's kubeadm control plane manager has a second, read-only one, for a registry of its
-		// own; here they share one.
-		"ExtensionConfig": (&extensionconfig.Reconciler{
-			Client: c, APIReader: r, Runtime: s.deps.RuntimeClient, SecretNames: s.secretNames,
-		}).SetupWithManager(s.Manager, s.options()),
 	} {
 		if err != nil {
 			return fmt.Errorf("adding the controller of %s: %w", kind, err)
@@ -72,8 +65,39 @@ func (s *setter) core(ctx context.Context) error {
 	return nil
 }
 
-// topology adds the reconcilers of ClusterClasses.
+// pools adds the reconciler of MachinePools, unless their gate is closed.
+func (s *setter) pools(ctx context.Context) error {
+	if !s.gates.On(feature.MachinePool) {
+		return nil
+	}
+	if err := (&machinepool.Reconciler{
+		Client: s.GetClient(), APIReader: s.GetAPIReader(), ClusterCache: s.deps.ClusterCache,
+	}).SetupWithManager(ctx, s.Manager, s.options()); err != nil {
+		return fmt.Errorf("adding the controller of MachinePool: %w", err)
+	}
+	return nil
+}
+
+// extensions adds the reconciler of ExtensionConfigs, unless their gate is closed (RC-24). It is ours instead of
+// upstream's, see docs/adr. Upstream's kubeadm control plane manager has a second, read-only one, for a registry of its
+// own; here they share one.
+func (s *setter) extensions(context.Context) error {
+	if !s.gates.On(feature.RuntimeSDK) {
+		return nil
+	}
+	if err := (&extensionconfig.Reconciler{
+		Client: s.GetClient(), APIReader: s.GetAPIReader(), Runtime: s.deps.RuntimeClient, SecretNames: s.secretNames,
+	}).SetupWithManager(s.Manager, s.options()); err != nil {
+		return fmt.Errorf("adding the controller of ExtensionConfig: %w", err)
+	}
+	return nil
+}
+
+// topology adds the reconcilers of ClusterClasses, unless their gate is closed.
 func (s *setter) topology(ctx context.Context) error {
+	if !s.gates.On(feature.ClusterTopology) {
+		return nil
+	}
 	c, r := s.GetClient(), s.GetAPIReader()
 	for kind, err := range map[string]error{
 		"ClusterClass": (&clusterclass.Reconciler{

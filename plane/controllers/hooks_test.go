@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/exp/topology/desiredstate"
 	"sigs.k8s.io/cluster-api/util/cache"
 
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/runtime/client"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/record"
@@ -62,7 +63,7 @@ func hookCluster() *clusterv1.Cluster {
 
 // Cluster API's patch engine calls extensions through these; it uses one request for many calls (UH-01, UH-04).
 func TestPatchEngineOfClusterAPI(t *testing.T) {
-	if err := openGates(); err != nil {
+	if err := gates.Plane().Open(); err != nil {
 		t.Fatal(err)
 	}
 	calls, _ := extensionWith(t,

@@ -12,6 +12,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
@@ -29,18 +30,25 @@ func (s *setter) migrator(ctx context.Context) error {
 		&bootstrapv1.KubeadmConfig{}:                  byStatus,
 		&bootstrapv1.KubeadmConfigTemplate{}:          bySpec,
 		&clusterv1.Cluster{}:                          byStatus,
-		&clusterv1.ClusterClass{}:                     byStatus,
 		&clusterv1.Machine{}:                          byStatus,
 		&clusterv1.MachineDeployment{}:                byStatus,
 		&clusterv1.MachineDrainRule{}:                 bySpec,
 		&clusterv1.MachineHealthCheck{}:               byStatus,
-		&clusterv1.MachinePool{}:                      byStatus,
 		&clusterv1.MachineSet{}:                       byStatus,
 		&controlplanev1.KubeadmControlPlane{}:         byStatus,
 		&controlplanev1.KubeadmControlPlaneTemplate{}: bySpec,
 		&ipamv1.IPAddress{}:                           bySpec,
 		&ipamv1.IPAddressClaim{}:                      byStatus,
-		&runtimev1.ExtensionConfig{}:                  byStatus,
+	}
+	// A closed gate refuses to have its objects written.
+	if s.gates.On(feature.ClusterTopology) {
+		kinds[&clusterv1.ClusterClass{}] = byStatus
+	}
+	if s.gates.On(feature.MachinePool) {
+		kinds[&clusterv1.MachinePool{}] = byStatus
+	}
+	if s.gates.On(feature.RuntimeSDK) {
+		kinds[&runtimev1.ExtensionConfig{}] = byStatus
 	}
 	maps.Copy(kinds, migration.Kinds())
 	err := (&crdmigrator.CRDMigrator{Client: s.GetClient(), APIReader: s.GetAPIReader(), Config: kinds}).

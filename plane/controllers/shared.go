@@ -11,10 +11,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/plane/wakeup"
 )
 
@@ -22,6 +24,7 @@ import (
 type setter struct {
 	ctrl.Manager
 	concurrency int
+	gates       gates.Set
 	deps        Deps
 	// waker is the cluster cache, see package wakeup.
 	waker *wakeup.Cache
@@ -54,8 +57,10 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	s.waker = wakeup.New(clusters, s.GetClient())
 	s.deps.ClusterCache = s.waker
 
-	if s.deps.RuntimeClient, err = opts.RuntimeClient(ctx, s.Manager); err != nil {
-		return fmt.Errorf("making the runtime client: %w", err)
+	if s.gates.On(feature.RuntimeSDK) {
+		if s.deps.RuntimeClient, err = opts.RuntimeClient(ctx, s.Manager); err != nil {
+			return fmt.Errorf("making the runtime client: %w", err)
+		}
 	}
 
 	s.secretNames, err = cache.New(s.GetConfig(), cache.Options{

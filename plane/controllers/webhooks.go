@@ -10,6 +10,7 @@ import (
 	controlplaneconversion "sigs.k8s.io/cluster-api/controlplane/kubeadm/webhooks/conversion"
 	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	coreconversion "sigs.k8s.io/cluster-api/core/webhooks/conversion"
+	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-dev/capstan/provider/webhook"
@@ -47,6 +48,9 @@ func (s *setter) webhooks(context.Context) error {
 		if err := w.SetupWebhookWithManager(s.Manager); err != nil {
 			return fmt.Errorf("adding the webhook of %s: %w", kind, err)
 		}
+	}
+	if !s.gates.On(feature.ClusterTopology) {
+		return webhook.Setup(s.Manager, webhook.NoClusterClasses())
 	}
 	return webhook.Setup(s.Manager)
 }

@@ -77,6 +77,8 @@ type State struct {
 	Server string `json:"server,omitempty"`
 	// ClusterAPI is the version of Cluster API.
 	ClusterAPI string `json:"clusterAPI,omitempty"`
+	// FeatureGates are those of Cluster API.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// SecretsKey is the name of the key that encrypts Secrets in etcd.
 	SecretsKey string `json:"secretsKey,omitempty"`
 	// CertificatesEnd is when the first certificate ends unless it is renewed before, AuthorityEnds when the first

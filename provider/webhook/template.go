@@ -44,19 +44,34 @@ func (machineTemplates) ValidateDelete(context.Context, *v1beta2.CapstanMachineT
 }
 
 // clusterTemplates checks CapstanClusterTemplates.
-type clusterTemplates struct{}
+type clusterTemplates struct {
+	// closed refuses all of them.
+	closed bool
+}
 
 var _ admission.Validator[*v1beta2.CapstanClusterTemplate] = clusterTemplates{}
 
-func (clusterTemplates) ValidateCreate(_ context.Context, t *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
-	return nil, refuse("CapstanClusterTemplate", t.Name, metadata(t.Spec.Template.ObjectMeta))
+func (w clusterTemplates) ValidateCreate(_ context.Context, t *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+	return nil, refuse("CapstanClusterTemplate", t.Name, append(w.gate(), metadata(t.Spec.Template.ObjectMeta)...))
 }
 
-func (clusterTemplates) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
-	return nil, refuse("CapstanClusterTemplate", is.Name, update(ctx, is, versions{
+func (w clusterTemplates) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+	if !is.DeletionTimestamp.IsZero() {
+		w.closed = false // what is refused must still be able to go
+	}
+	return nil, refuse("CapstanClusterTemplate", is.Name, append(w.gate(), update(ctx, is, versions{
 		specWas: was.Spec.Template.Spec, specIs: is.Spec.Template.Spec,
 		metadataWas: was.Spec.Template.ObjectMeta, metadataIs: is.Spec.Template.ObjectMeta,
-	}))
+	})...))
+}
+
+// gate returns why no template of clusters can be written, if none can.
+func (w clusterTemplates) gate() field.ErrorList {
+	if !w.closed {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec"),
+		"the feature gate ClusterTopology is closed: open it in the managers, or use CapstanClusters without a ClusterClass")}
 }
 
 func (clusterTemplates) ValidateDelete(context.Context, *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {

@@ -23,9 +23,23 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(v1beta1.AddToScheme(scheme), v1beta2.AddToScheme(scheme))
 }
 
+// Option changes what the webhooks refuse.
+type Option func(*settings)
+
+// settings are what options change.
+type settings struct{ noClusterClasses bool }
+
+// NoClusterClasses refuses new CapstanClusterTemplates, and changes of them, which are for ClusterClasses only: Cluster
+// API's feature gate ClusterTopology is closed.
+func NoClusterClasses() Option { return func(s *settings) { s.noClusterClasses = true } }
+
 // Setup adds the webhooks to the manager's webhook server, whose scheme must have been through AddToScheme. The configurations that make the
 // API server ask them are in config/webhook; those for conversion belong into the CustomResourceDefinitions.
-func Setup(mgr ctrl.Manager) error {
+func Setup(mgr ctrl.Manager, options ...Option) error {
+	var o settings
+	for _, option := range options {
+		option(&o)
+	}
 	for kind, err := range map[string]error{
 		"CapstanCluster": ctrl.NewWebhookManagedBy(mgr, &v1beta2.CapstanCluster{}).
 			WithValidator(clusters{}).
@@ -33,7 +47,7 @@ func Setup(mgr ctrl.Manager) error {
 				conversion.NewSpokeConverter(&v1beta1.CapstanCluster{}, v1beta1.ConvertClusterFromHub, v1beta1.ConvertClusterToHub))).
 			Complete(),
 		"CapstanClusterTemplate": ctrl.NewWebhookManagedBy(mgr, &v1beta2.CapstanClusterTemplate{}).
-			WithValidator(clusterTemplates{}).
+			WithValidator(clusterTemplates{closed: o.noClusterClasses}).
 			WithConverter(conversion.NewHubSpokeConverter(&v1beta2.CapstanClusterTemplate{},
 				conversion.NewSpokeConverter(&v1beta1.CapstanClusterTemplate{}, v1beta1.ConvertClusterTemplateFromHub, v1beta1.ConvertClusterTemplateToHub))).
 			Complete(),

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -85,7 +86,31 @@ func TestTargetNamespace(t *testing.T) {
 				t.Errorf("%s %s has the labels %v", o.GetKind(), o.GetName(), labels)
 			}
 		}
+		if label == "runtime-extension-capstan" {
+			checkExtensionNamespace(t, documents(t, out), "other")
+		}
 	}
+}
+
+// checkExtensionNamespace looks into the ExtensionConfig, which clusterctl does not rewrite: a variable does.
+func checkExtensionNamespace(t *testing.T, objects []*unstructured.Unstructured, want string) {
+	t.Helper()
+	found := false
+	for _, o := range objects {
+		if o.GetKind() != "ExtensionConfig" {
+			continue
+		}
+		found = true
+		service, _, _ := unstructured.NestedString(o.Object, "spec", "clientConfig", "service", "namespace")
+		secret := o.GetAnnotations()[runtimev1.InjectCAFromSecretAnnotation]
+		if service != want || !strings.HasPrefix(secret, want+"/") {
+			t.Errorf("the ExtensionConfig calls namespace %q and reads Secret %q, want both in %s", service, secret, want)
+		}
+	}
+	if !found {
+		t.Fatal("the components have no ExtensionConfig")
+	}
+	t.Attr("rule", "RC-25")
 }
 
 func hasKey(labels map[string]string, key string) bool {

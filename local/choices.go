@@ -1,0 +1,69 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/gates"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// choicesFile keeps what the user has chosen in the home directory.
+const choicesFile = "up.json"
+
+// choices are what Up keeps from one start to the next.
+type choices struct {
+	// Hosts is the number of local hosts; zero if it was not chosen.
+	Hosts int `json:"hosts"`
+	// FeatureGates differ from those of a plane; nil if they were not chosen.
+	FeatureGates gates.Set `json:"featureGates,omitempty"`
+}
+
+// choose returns what is wanted now, for each choice that is not made now what was chosen the last time, and the number
+// of hosts that the machine can hold if none was. It keeps the choices in the home directory.
+func choose(dir home.Dir, wanted choices) (choices, error) {
+	path := filepath.Join(string(dir), choicesFile)
+	var kept choices
+	if data, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(data, &kept); err != nil {
+			return choices{}, hint.Errorf("remove that file and try again", "reading %s: %w", path, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return choices{}, fmt.Errorf("reading what was chosen the last time: %w", err)
+	}
+	if wanted.Hosts == 0 {
+		wanted.Hosts = kept.Hosts
+	}
+	if wanted.Hosts == 0 {
+		wanted.Hosts = hostsFor(memoryMiB(), inotifyInstances())
+	}
+	fromFile := wanted.FeatureGates == nil
+	if fromFile {
+		wanted.FeatureGates = kept.FeatureGates
+	}
+	if _, err := gates.Plane().With(wanted.FeatureGates); err != nil {
+		if fromFile {
+			return choices{}, hint.Errorf("choose others: capstan up --feature-gates NAME=true,NAME=false",
+				"the feature gates of the last time: %w", err)
+		}
+		return choices{}, err
+	}
+	if len(wanted.FeatureGates) == 0 {
+		wanted.FeatureGates = nil // as it is read the next time
+	}
+	if reflect.DeepEqual(wanted, kept) {
+		return wanted, nil
+	}
+	data, err := json.Marshal(wanted)
+	if err != nil {
+		return choices{}, fmt.Errorf("encoding what was chosen: %w", err)
+	}
+	return wanted, atomicfile.Write(path, data, 0o600)
+}
