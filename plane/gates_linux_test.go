@@ -84,7 +84,8 @@ func (a *asked) config(name string) *runtimev1.ExtensionConfig {
 	return config
 }
 
-// TestRuntimeSDKGate runs a plane with the gate open, and then, with the same data, with the gate closed (T-RC-01).
+// TestRuntimeSDKGate runs a plane with the gate open, and then, with the same data, with the gate closed (T-RC-01:
+// RC-02, RC-24).
 func TestRuntimeSDKGate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)

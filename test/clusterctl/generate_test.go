@@ -67,7 +67,7 @@ func TestGenerateProvider(t *testing.T) {
 	w.run("generate", "provider", "--infrastructure", "capstan:"+current, "--target-namespace", "other")
 }
 
-// TestTargetNamespace renders our components for another namespace: nothing names the old one (T-CT-03: CT-47, CT-102, CT-103).
+// TestTargetNamespace renders our components for another namespace: nothing names the old one (T-CT-03: CT-47, CT-102, CT-103, RC-25).
 func TestTargetNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.env = []string{"CAPSTAN_EXTENSION_NAMESPACE=other"}
