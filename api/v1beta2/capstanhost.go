@@ -14,6 +14,10 @@ const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 // host clean after all, or somebody deletes the CapstanHost.
 const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 
+// ZoneAttributePrefix begins the labels of a CapstanHost that say something of its zone: with the rest of the label as
+// key they become attributes of the failure domain. Hosts of one zone that differ in a value leave it out.
+const ZoneAttributePrefix = "zone.infrastructure.capstan.dev/"
+
 // SupplierDock is the spec.supplier of hosts that the management plane makes on its own machine.
 const SupplierDock = "dock"
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -35,11 +37,52 @@ func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, e
 		return step.Answer{}, fmt.Errorf("listing machines: %w", err)
 	}
 	if n := len(machines.Items); n > 0 {
+		if leftToUs(s.cluster) {
+			if err := r.deleteLeft(ctx, s, machines.Items); err != nil {
+				return step.Answer{}, err
+			}
+		}
 		s.waiting = fmt.Sprintf("%d machines of the cluster are left, for example %s: they go first",
 			n, machines.Items[0].Name)
 		return step.Stop(), nil
 	}
 	return step.Next(), nil
+}
+
+// leftToUs reports whether core has deleted everything of a Cluster but its infrastructure. Machines that are still
+// there then are deleted by nobody else: core leaves those of a control plane to the control plane's object, which is
+// gone, and never was theirs.
+func leftToUs(cluster *clusterv1.Cluster) bool {
+	return cluster != nil && !cluster.DeletionTimestamp.IsZero() && conditions.GetReason(
+		cluster, clusterv1.ClusterDeletingCondition) == clusterv1.ClusterDeletingWaitingForInfrastructureDeletionReason
+}
+
+// deleteLeft deletes the Machines of what is left, and what has no Machine.
+func (r *Reconciler) deleteLeft(ctx context.Context, s *scope, left []infrav1.CapstanMachine) error {
+	for i := range left {
+		capstan := &left[i]
+		if !capstan.DeletionTimestamp.IsZero() {
+			continue
+		}
+		var last client.Object = capstan
+		machine, err := util.GetOwnerMachine(ctx, r.Client, capstan.ObjectMeta)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("reading the Machine of %s: %w", capstan.Name, err)
+		case err == nil && machine != nil && !machine.DeletionTimestamp.IsZero():
+			continue
+		case err == nil && machine != nil:
+			last = machine
+		}
+		uid := last.GetUID()
+		err = r.Client.Delete(ctx, last, client.Preconditions{UID: &uid})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting machine %s, which nobody else deletes: %w", last.GetName(), err)
+		}
+		r.Recorder.Eventf(s.capstan, last, "Normal", "MachineDeleted", "Delete",
+			"deleted machine %s: its control plane is gone, and nobody else deletes it", last.GetName())
+	}
+	return nil
 }
 
 // deleteBalancer removes the balancer (IC-53). Without an owner there is none to name, and none to remove.

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/provider/placement"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -19,38 +18,69 @@ import (
 const maxDomains = 100
 
 // failureDomains finds the zones that the inventory really has (IC-19).
-func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (_ step.Answer, err error) {
-	s.domains, err = r.domainsOf(ctx, s.capstan.Namespace)
-	return step.Next(), err
+func (r *Reconciler) failureDomains(ctx context.Context, s *scope) (step.Answer, error) {
+	r.promises.mu.Lock() // two clusters made at once don't get the same host
+	defer r.promises.mu.Unlock()
+	p, err := r.look(ctx, s.capstan.Namespace)
+	if err != nil {
+		return step.Answer{}, err
+	}
+	s.domains = r.promises.commit(p, s.name)
+	return step.Next(), nil
 }
 
-// planDomains returns the zones of the hosts that stay, sorted by name. A zone can carry one more control plane machine while a machine
-// could take one of its hosts now: a machine that is bound to a zone waits there, even if others have hosts to spare. If all are
-// taken, no zone is offered, and the next machine is bound to none: it gets the first host that comes free, wherever that is.
-func planDomains(hosts []infrav1.CapstanHost) []clusterv1.FailureDomain {
-	free := map[string]bool{}
-	for i := range hosts {
-		if host := &hosts[i]; host.DeletionTimestamp.IsZero() {
-			free[host.Spec.Zone] = free[host.Spec.Zone] || placement.Free(host)
-		}
-	}
+// domains returns the failure domains of a cluster, sorted by name. A zone can carry one more control plane machine of
+// the cluster while it has a host for it: a machine that is bound to a zone waits there, even if others have hosts to
+// spare. If all are taken, no zone is offered, and the next machine is bound to none: it gets the first host that comes
+// free, wherever that is.
+//
+// A cluster without a control plane machine is offered the one zone that it is promised, and others leave the host to
+// it. The control plane's controller picks any zone that is offered, and does so before anybody sees its machine: with
+// more than one zone offered, all clusters of a moment could pick the same.
+func (p picture) domains(cluster string) []clusterv1.FailureDomain {
+	promised, waits := p.promised[cluster]
 	var domains []clusterv1.FailureDomain
-	for _, zone := range slices.Sorted(maps.Keys(free)) {
-		if len(domains) < maxDomains {
-			domains = append(domains, clusterv1.FailureDomain{Name: zone, ControlPlane: ptr.To(free[zone])})
+	for _, name := range slices.Sorted(maps.Keys(p.zones)) {
+		if len(domains) == maxDomains {
+			break
 		}
+		offered := p.room(name) > 0
+		if waits {
+			offered = name == promised
+		}
+		domains = append(domains, clusterv1.FailureDomain{
+			Name: name, ControlPlane: ptr.To(offered), Attributes: p.zones[name].attributes,
+		})
 	}
 	return domains
 }
 
-// domainsOf returns the failure domains of the inventory of a namespace.
-func (r *Reconciler) domainsOf(ctx context.Context, namespace string) ([]clusterv1.FailureDomain, error) {
-	hosts := &infrav1.CapstanHostList{}
-	// Every change of a host asks for this: the hosts are only looked at, and not copied.
-	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing hosts: %w", err)
+// look finds out what the failure domains of a namespace's clusters depend on. The caller holds the lock of the
+// promises.
+func (r *Reconciler) look(ctx context.Context, namespace string) (picture, error) {
+	hosts, machines := &infrav1.CapstanHostList{}, &clusterv1.MachineList{}
+	clusters := &infrav1.CapstanClusterList{}
+	for what, list := range map[string]client.ObjectList{"hosts": hosts, "machines": machines, "clusters": clusters} {
+		// Every change of a host asks for this: the objects are only looked at, and not copied.
+		if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return picture{}, fmt.Errorf("listing %s: %w", what, err)
+		}
 	}
-	return planDomains(slices.DeleteFunc(hosts.Items, func(h infrav1.CapstanHost) bool { return !r.Filter.Matches(&h) })), nil
+	p := newPicture()
+	for i := range hosts.Items {
+		if r.Filter.Matches(&hosts.Items[i]) {
+			p.addHost(&hosts.Items[i])
+		}
+	}
+	for i := range machines.Items {
+		p.addMachine(&machines.Items[i])
+	}
+	for i := range clusters.Items {
+		if c := &clusters.Items[i]; r.Filter.Matches(c) && !externallyManaged(c) {
+			p.addCluster(c, &r.promises)
+		}
+	}
+	return p, nil
 }
 
 // provisioned lets the status say so (IC-50), with the failure domains in the same patch (IC-51): see setStatus.

@@ -1,56 +1,252 @@
 package cluster
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-func TestPlanDomains(t *testing.T) {
-	now := metav1.Now()
-	free := func(zone string) infrav1.CapstanHost {
-		h := infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: zone}}
-		h.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue}}
-		return h
+func free(zone string) infrav1.CapstanHost {
+	h := infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: zone}}
+	h.Status.Conditions = []metav1.Condition{{Type: infrav1.ReadyCondition, Status: metav1.ConditionTrue}}
+	return h
+}
+
+func unready(zone string) infrav1.CapstanHost {
+	return infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: zone}}
+}
+
+func taken(zone string) infrav1.CapstanHost {
+	h := free(zone)
+	h.Spec.Claim = &infrav1.HostClaim{Machine: "of-" + zone}
+	return h
+}
+
+func goes(h infrav1.CapstanHost) infrav1.CapstanHost {
+	h.DeletionTimestamp = ptr.To(metav1.Now())
+	return h
+}
+
+// saying returns the host with labels that say something of its zone.
+func saying(h infrav1.CapstanHost, words ...string) infrav1.CapstanHost {
+	h.Labels = map[string]string{"rack": "7"}
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		h.Labels[infrav1.ZoneAttributePrefix+key] = value
 	}
-	unready := func(zone string) infrav1.CapstanHost {
-		return infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: zone}}
+	return h
+}
+
+// bound returns a control plane machine of a cluster that is bound to a zone.
+func bound(cluster, zone string) clusterv1.Machine {
+	m := clusterv1.Machine{}
+	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	m.Spec.ClusterName, m.Spec.FailureDomain = cluster, zone
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Name: "of-" + zone}
+	return m
+}
+
+func worker(cluster, zone string) clusterv1.Machine {
+	m := bound(cluster, zone)
+	m.Labels = nil
+	return m
+}
+
+// standing returns a machine that is in a zone, and was not bound to it.
+func standing(zone string) clusterv1.Machine {
+	m := worker("", "")
+	m.Status.FailureDomain = zone
+	return m
+}
+
+// named returns the CapstanCluster of a cluster, as it was left by the process before: offered these zones.
+func named(cluster string, offers ...string) infrav1.CapstanCluster {
+	c := infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster}},
+	}}
+	for _, zone := range offers {
+		c.Status.Initialization.Provisioned = ptr.To(true)
+		c.Status.FailureDomains = append(c.Status.FailureDomains, clusterv1.FailureDomain{Name: zone, ControlPlane: ptr.To(true)})
 	}
-	leaving := func(zone string) infrav1.CapstanHost {
-		h := free(zone)
-		h.DeletionTimestamp = &now
-		return h
+	return c
+}
+
+func pictureOf(
+	promises *promises, hosts []infrav1.CapstanHost, machines []clusterv1.Machine, clusters []infrav1.CapstanCluster,
+) picture {
+	p := newPicture()
+	for i := range hosts {
+		p.addHost(&hosts[i])
 	}
-	taken := func(zone string) infrav1.CapstanHost {
-		h := free(zone)
-		h.Spec.Claim = &infrav1.HostClaim{}
-		return h
+	for i := range machines {
+		p.addMachine(&machines[i])
 	}
+	for i := range clusters {
+		p.addCluster(&clusters[i], promises)
+	}
+	return p
+}
+
+// text names the zones, those that can carry another control plane machine with a star, and what is said of them.
+func text(domains []clusterv1.FailureDomain) string {
+	var names []string
+	for _, d := range domains {
+		if ptr.Deref(d.ControlPlane, false) {
+			d.Name += "*"
+		}
+		for _, key := range slices.Sorted(maps.Keys(d.Attributes)) {
+			d.Name += fmt.Sprintf("{%s=%s}", key, d.Attributes[key])
+		}
+		names = append(names, d.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDomains(t *testing.T) {
+	mine := bound("mine", "")
 	for name, c := range map[string]struct {
-		hosts []infrav1.CapstanHost
-		want  string // a zone with a star can carry another control plane machine
+		hosts    []infrav1.CapstanHost
+		machines []clusterv1.Machine
+		others   []infrav1.CapstanCluster
+		want     string // a zone with a star can carry another control plane machine
 	}{
 		"no hosts":                       {},
-		"sorted and each once (IC-20)":   {[]infrav1.CapstanHost{free("b"), free("a"), free("b")}, "a* b*"},
-		"a host that leaves counts none": {[]infrav1.CapstanHost{leaving("a"), free("b"), leaving("b")}, "b*"},
-		"a full zone offers no more":     {[]infrav1.CapstanHost{taken("a"), taken("b"), free("b"), taken("b")}, "a b*"},
-		"all are full":                   {[]infrav1.CapstanHost{taken("a"), taken("b")}, "a b"},
-		"a host that is not Ready":       {[]infrav1.CapstanHost{unready("a"), free("b")}, "a b*"},
+		"sorted and each once":           {hosts: []infrav1.CapstanHost{free("b"), free("a"), free("b")}, want: "a* b*"},
+		"a host that leaves counts none": {hosts: []infrav1.CapstanHost{goes(free("a")), free("b"), goes(free("b"))}, want: "b*"},
+		"a full zone offers no more": {
+			hosts: []infrav1.CapstanHost{taken("a"), taken("b"), free("b"), taken("b")}, want: "a b*",
+		},
+		"all are full":             {hosts: []infrav1.CapstanHost{taken("a"), taken("b")}, want: "a b"},
+		"a host that is not Ready": {hosts: []infrav1.CapstanHost{unready("a"), free("b")}, want: "a b*"},
+		"a host that leaves carries a machine": {
+			hosts: []infrav1.CapstanHost{goes(taken("a")), free("b")}, want: "a b*",
+		},
+		"the host of a machine is gone": {
+			hosts: []infrav1.CapstanHost{free("b")}, machines: []clusterv1.Machine{standing("a")}, want: "a b*",
+		},
+		"a machine waits for the last host of a zone": {
+			hosts: []infrav1.CapstanHost{free("a"), free("b")}, machines: []clusterv1.Machine{worker("other", "a")},
+			want: "a b*",
+		},
+		"a machine that has its host waits for none": {
+			hosts: []infrav1.CapstanHost{taken("a"), free("a")}, machines: []clusterv1.Machine{worker("other", "a")},
+			want: "a*",
+		},
+		"nobody knows the zone that a machine is bound to": {
+			hosts: []infrav1.CapstanHost{free("b")}, machines: []clusterv1.Machine{worker("other", "x")}, want: "b*",
+		},
+		"another cluster is promised the last host of a zone": {
+			hosts: []infrav1.CapstanHost{free("a"), free("b")}, others: []infrav1.CapstanCluster{named("other", "a")},
+			want: "a b*",
+		},
+		"another cluster was offered all zones by an earlier version": {
+			hosts: []infrav1.CapstanHost{free("a"), free("b")}, others: []infrav1.CapstanCluster{named("other", "a", "b")},
+			want: "a* b*",
+		},
+		"operators say something of a zone": {
+			hosts: []infrav1.CapstanHost{saying(free("a"), "region=eu"), saying(free("a"), "power=x"), free("b")},
+			want:  "a*{power=x}{region=eu} b*",
+		},
+		"operators say different things of a zone": {
+			hosts: []infrav1.CapstanHost{
+				saying(free("a"), "region=eu", "power=x"), saying(free("a"), "region=us"), saying(free("a"), "region=eu"),
+			},
+			want: "a*{power=x}",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var names []string
-			for _, d := range planDomains(c.hosts) {
-				if ptr.Deref(d.ControlPlane, false) {
-					d.Name += "*"
-				}
-				names = append(names, d.Name)
-			}
-			if got := strings.Join(names, " "); got != c.want {
+			p := pictureOf(&promises{}, c.hosts, append(c.machines, mine), c.others)
+			if got := text(p.wanted("mine")); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestClustersMadeAtOnce: every cluster is promised a host before the next one looks, whatever the cache shows.
+func TestClustersMadeAtOnce(t *testing.T) {
+	var hosts []infrav1.CapstanHost
+	for _, zone := range []string{"a", "b", "c"} {
+		for range 4 {
+			hosts = append(hosts, free(zone))
+		}
+	}
+	var clusters []infrav1.CapstanCluster
+	for i := range 13 {
+		clusters = append(clusters, named(fmt.Sprint("c", i)))
+	}
+	var made promises
+	offers := map[string]int{}
+	for i := range clusters {
+		p := pictureOf(&made, hosts, nil, clusters)
+		offers[text(made.commit(p, types.NamespacedName{Name: ownerName(&clusters[i])}))]++
+	}
+	want := map[string]int{"a* b c": 4, "a b* c": 4, "a b c*": 4, "a b c": 1}
+	if !maps.Equal(offers, want) {
+		t.Errorf("offers %v, want %v", offers, want)
+	}
+}
+
+func TestPromises(t *testing.T) {
+	hosts := []infrav1.CapstanHost{free("a"), free("b")}
+	key := types.NamespacedName{Name: "mine"}
+	mine, other := named("mine"), named("other")
+	for name, c := range map[string]struct {
+		held map[types.NamespacedName]string
+		then []infrav1.CapstanHost
+		with []clusterv1.Machine
+		has  []infrav1.CapstanCluster
+		want string
+		left int // promises that are remembered
+	}{
+		"one zone only":                {then: hosts, want: "a* b", left: 1},
+		"a promise stays":              {held: map[types.NamespacedName]string{key: "b"}, then: hosts, want: "a b*", left: 1},
+		"of the process before, too":   {then: hosts, has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a b*", left: 1},
+		"memory goes before the cache": {held: map[types.NamespacedName]string{key: "a"}, then: hosts, has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a* b", left: 1},
+		"the host is gone": {
+			held: map[types.NamespacedName]string{key: "a"}, then: []infrav1.CapstanHost{taken("a"), free("b")},
+			want: "a b*", left: 1,
+		},
+		"a machine of another cluster took it": {
+			held: map[types.NamespacedName]string{key: "a"}, then: hosts, with: []clusterv1.Machine{worker("other", "a")},
+			want: "a b*", left: 1,
+		},
+		"nothing is left": {then: []infrav1.CapstanHost{taken("a")}, want: "a", left: 1},
+		"the first machine is there": {
+			held: map[types.NamespacedName]string{key: "a"}, then: append(hosts, free("a")),
+			with: []clusterv1.Machine{bound("mine", "a")}, want: "a* b*",
+		},
+		"a cluster that is gone is forgotten": {
+			held: map[types.NamespacedName]string{{Name: "gone"}: "a"}, then: hosts, want: "a* b", left: 1,
+		},
+		"another namespace is left alone": {
+			held: map[types.NamespacedName]string{{Namespace: "else", Name: "other"}: "a"}, then: hosts, want: "a* b", left: 2,
+		},
+		"another one is promised its zone": {
+			held: map[types.NamespacedName]string{{Name: "other"}: "a"}, then: hosts,
+			has: []infrav1.CapstanCluster{mine, other}, want: "a b*", left: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.has == nil {
+				c.has = []infrav1.CapstanCluster{mine}
+			}
+			s := &promises{zones: c.held}
+			p := pictureOf(s, c.then, c.with, c.has)
+			if got := text(s.commit(p, key)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if len(s.zones) != c.left {
+				t.Errorf("remembers %v, want %d", s.zones, c.left)
 			}
 		})
 	}

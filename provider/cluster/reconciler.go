@@ -39,6 +39,8 @@ type Reconciler struct {
 
 	// failures knows which clusters can't be brought further, and since when.
 	failures failure.Streaks
+	// promises knows in which zone each new cluster has a host.
+	promises promises
 }
 
 // scope holds what one pass over one CapstanCluster has found out.
@@ -76,6 +78,7 @@ func leaving(s *scope) bool { return !s.capstan.DeletionTimestamp.IsZero() }
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts;capstanmachines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile brings one CapstanCluster a step further.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,16 +27,48 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager, options contro
 		For(&infrav1.CapstanCluster{}).
 		Watches(&clusterv1.Cluster{},
 			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, kind, mgr.GetClient(), &infrav1.CapstanCluster{})),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, leftNow()))).
 		Watches(&infrav1.CapstanMachine{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfMachine),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})). // the start of a deletion changes the generation too
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfControlPlane),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&infrav1.CapstanCluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersBeside), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})).
 		Watches(&infrav1.CapstanHost{}, handler.EnqueueRequestsFromMapFunc(r.clustersOfHost)).
 		Complete(r)
+}
+
+// leftNow passes the moment from which on a deletion waits for us alone.
+func leftNow() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, was := e.ObjectOld.(*clusterv1.Cluster)
+			now, is := e.ObjectNew.(*clusterv1.Cluster)
+			return was && is && !leftToUs(before) && leftToUs(now)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 func (r *Reconciler) clusterOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
 	name := machine.GetLabels()[clusterv1.ClusterNameLabel]
 	return r.requests(ctx, machine.GetNamespace(), func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
+}
+
+// clusterOfControlPlane returns the cluster of a control plane machine. With its first one, it is offered all zones that
+// have room.
+func (r *Reconciler) clusterOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
+	machine, ok := object.(*clusterv1.Machine)
+	if !ok || !util.IsControlPlaneMachine(machine) {
+		return nil
+	}
+	return r.requests(ctx, machine.Namespace, func(c *infrav1.CapstanCluster) bool {
+		return ownerName(c) == machine.Spec.ClusterName
+	})
 }
 
 // clustersOfHost returns the cluster whose control plane the host carries, and those whose failure domains are not the inventory's any
@@ -45,16 +78,28 @@ func (r *Reconciler) clustersOfHost(ctx context.Context, object client.Object) [
 	if !ok {
 		return nil
 	}
-	domains, err := r.domainsOf(ctx, host.Namespace)
+	claim, outdated := host.Spec.Claim, r.outdated(ctx, host.Namespace)
+	return r.requests(ctx, host.Namespace, func(c *infrav1.CapstanCluster) bool {
+		return claim != nil && claim.ControlPlane && claim.Cluster == ownerName(c) || outdated(c)
+	})
+}
+
+// clustersBeside returns the clusters that can have what a cluster that is gone was promised.
+func (r *Reconciler) clustersBeside(ctx context.Context, gone client.Object) []reconcile.Request {
+	return r.requests(ctx, gone.GetNamespace(), r.outdated(ctx, gone.GetNamespace()))
+}
+
+// outdated reports whether the failure domains of a cluster of the namespace are others than its status says.
+func (r *Reconciler) outdated(ctx context.Context, namespace string) func(*infrav1.CapstanCluster) bool {
+	r.promises.mu.Lock()
+	p, err := r.look(ctx, namespace)
+	r.promises.mu.Unlock()
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Finding the failure domains that an event is about")
 	}
-	return r.requests(ctx, host.Namespace, func(c *infrav1.CapstanCluster) bool {
-		if claim := host.Spec.Claim; claim != nil && claim.ControlPlane && claim.Cluster == ownerName(c) {
-			return true
-		}
-		return err != nil || !equality.Semantic.DeepEqual(c.Status.FailureDomains, domains)
-	})
+	return func(c *infrav1.CapstanCluster) bool {
+		return err != nil || !equality.Semantic.DeepEqual(c.Status.FailureDomains, p.wanted(ownerName(c)))
+	}
 }
 
 func (r *Reconciler) requests(ctx context.Context, namespace string, want func(*infrav1.CapstanCluster) bool) []reconcile.Request {

@@ -46,6 +46,8 @@ type Reconciler struct {
 
 	// failures knows which machines can't be brought further, and since when.
 	failures failure.Streaks
+	// replacing knows when the next machine of a group that fails may be replaced.
+	replacing replacing
 }
 
 // Everything is written with patches. RB-01 and RB-02 ask for more on the provider's own types than is used. Secrets are read and written one
@@ -60,7 +62,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines/providerid,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclusters,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 

@@ -24,7 +24,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) 
 	}
 	failedBefore := conditions.GetReason(s.capstan, infrav1.BootstrappedCondition) == infrav1.BootstrapFailedReason
 	if failedBefore {
-		return step.Stop(), nil
+		return r.replace(ctx, s)
 	}
 	if err := bootstrapdata.Remove(ctx, r.Reader, r.Client, s.host, s.host.Spec.Claim.ProviderID); err != nil {
 		return step.Answer{}, err
@@ -33,7 +33,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) 
 		// Final (IM-50): the data may hold a token that is used up, and half of a bootstrap is no ground to start from.
 		note := readyevent.Note(bootstrapFailure(s.host.Name, report))
 		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", note)
-		return step.Stop(), nil
+		return r.replace(ctx, s)
 	}
+	r.replacing.succeeded(groupOf(s.machine))
 	return step.Next(), nil
 }

@@ -120,6 +120,8 @@ const (
 
 // unused are the rights that the manager has and does not use itself, with the reason for which it has them.
 var unused = map[string]string{
+	"delete cluster.x-k8s.io/machines":                             "of a control plane that is gone, and tested there",
+	"patch cluster.x-k8s.io/machines":                              "a Machine that failed is annotated, and tested there",
 	"create infrastructure.capstan.dev/capstanclusters":            "RB-01 names it",
 	"delete infrastructure.capstan.dev/capstanclusters":            "RB-01 names it",
 	"update infrastructure.capstan.dev/capstanclusters":            "RB-01 names it",

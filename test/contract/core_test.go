@@ -11,12 +11,15 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
@@ -42,6 +45,17 @@ const coreUser = "capi-manager"
 // startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace. They run once in a process for
 // each namespace. What they write is noted in writes. The function that it returns stops them.
 func startCore(ctx context.Context, namespace string, writes *coreWrites) (stop func() error, err error) {
+	return startUpstream(ctx, namespace, writes, addCore)
+}
+
+// add adds reconcilers to a manager.
+type add func(context.Context, ctrl.Manager, upstream) error
+
+// upstream is what reconcilers share.
+type upstream struct{ clusters clustercache.ClusterCache }
+
+// startUpstream starts upstream's reconcilers as the user of core.
+func startUpstream(ctx context.Context, namespace string, writes *coreWrites, parts ...add) (func() error, error) {
 	if err := bindCore(ctx); err != nil {
 		return nil, err
 	}
@@ -50,7 +64,10 @@ func startCore(ctx context.Context, namespace string, writes *coreWrites) (stop 
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, apiextensionsv1.AddToScheme, bootstrapv1.AddToScheme,
+		controlplanev1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -71,7 +88,7 @@ func startCore(ctx context.Context, namespace string, writes *coreWrites) (stop 
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := addCore(ctx, mgr, "core-"+namespace); err != nil {
+	if err := addTo(ctx, mgr, "core-"+namespace, parts); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -88,7 +105,7 @@ func startCore(ctx context.Context, namespace string, writes *coreWrites) (stop 
 	}), nil
 }
 
-func addCore(ctx context.Context, mgr ctrl.Manager, name string) error {
+func addTo(ctx context.Context, mgr ctrl.Manager, name string, parts []add) error {
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return err
 	}
@@ -96,16 +113,27 @@ func addCore(ctx context.Context, mgr ctrl.Manager, name string) error {
 	if err != nil {
 		return err
 	}
-	options := controller.Options{MaxConcurrentReconciles: 5}
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
 		SecretClient: secrets, Cache: setup.ClusterCacheCacheOptions(), Client: setup.ClusterCacheClientOptions(name, 100, 200),
-	}, options)
+	}, upstreamOptions)
 	if err != nil {
 		return err
 	}
 	if retry, ok := clusters.(interface{ SetConnectionCreationRetryInterval(time.Duration) }); ok {
 		retry.SetConnectionCreationRetryInterval(time.Second)
 	}
+	for _, part := range parts {
+		if err := part(ctx, mgr, upstream{clusters}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var upstreamOptions = controller.Options{MaxConcurrentReconciles: 5}
+
+func addCore(ctx context.Context, mgr ctrl.Manager, u upstream) error {
+	options, clusters := upstreamOptions, u.clusters
 	c, r := mgr.GetClient(), mgr.GetAPIReader()
 	for kind, err := range map[string]error{
 		"Cluster": (&cluster.Reconciler{
@@ -191,7 +219,9 @@ func (w *world) serveContract() {
 // kubeconfig lets core reach the workload cluster of a Cluster, which is the API server itself.
 func (w *world) kubeconfig(cluster string) {
 	w.Helper()
-	w.create(secretOf(w.ns, cluster+"-kubeconfig", cluster, map[string][]byte{"value": shared.Kubeconfig}))
+	secret := secretOf(w.ns, cluster+"-kubeconfig", cluster, map[string][]byte{"value": shared.Kubeconfig})
+	secret.Type = corev1.SecretTypeOpaque // a user's: the controller of a control plane makes no other one of it
+	w.create(secret)
 }
 
 // newMachineSet makes a MachineSet whose machines are made from a CapstanMachineTemplate.

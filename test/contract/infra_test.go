@@ -42,6 +42,7 @@ type infra struct {
 	running  map[string]bool                     // hosts that exist
 	dead     map[string]bool                     // hosts whose agent is silent
 	fails    map[string]bool                     // machines whose bootstrap data fails
+	failNext int                                 // how many bootstraps fail from now on, whatever machine it is
 	backends map[string][]string                 // of clusters that have a balancer
 	journal  map[string]*infrav1.BootstrapReport // what agents did, by provider id
 }
@@ -261,7 +262,7 @@ func (i *infra) beat(ctx context.Context, host string) error {
 func (i *infra) bootstrap(ctx context.Context, host *infrav1.CapstanHost) (*infrav1.BootstrapReport, error) {
 	c := host.Spec.Claim
 	i.mu.Lock()
-	report, fails, nodes := i.journal[c.ProviderID], i.fails[c.Machine], i.nodes
+	report, fails, nodes := i.journal[c.ProviderID], i.fails[c.Machine] || i.failNext > 0, i.nodes
 	i.mu.Unlock()
 	if report != nil {
 		return report, nil
@@ -283,6 +284,9 @@ func (i *infra) bootstrap(ctx context.Context, host *infrav1.CapstanHost) (*infr
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.journal[c.ProviderID] = report
+	if report.Phase == infrav1.BootstrapFailed && i.failNext > 0 {
+		i.failNext--
+	}
 	return report, nil
 }
 

@@ -13,8 +13,11 @@ import (
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/textlogger"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -28,6 +31,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/migration"
 	infrawebhook "github.com/capstan-dev/capstan/provider/webhook"
 	"github.com/capstan-dev/capstan/test/apiserver"
+	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // limit bounds each wait. It is long because the machine may be busy.
@@ -65,8 +69,15 @@ func startShared() (err error) {
 	if err != nil {
 		return err
 	}
+	kubeadm, err := apiserver.Kubeadm()
+	if err != nil {
+		return err
+	}
+	for _, crd := range kubeadm { // upstream's release adds the label
+		metav1.SetMetaDataLabel(&crd.ObjectMeta, "cluster.x-k8s.io/"+string(rule.V1Beta2), string(rule.V1Beta2))
+	}
 	shared.Server, err = apiserver.Start(apiserver.Options{
-		CRDs: core, Converted: shared.ours, AuditLog: shared.audit, Policies: true,
+		CRDs: append(core, kubeadm...), Converted: shared.ours, AuditLog: shared.audit, Policies: true,
 		Controllers: []string{"clusterrole-aggregation-controller"},
 	})
 	if err != nil {
@@ -75,6 +86,7 @@ func startShared() (err error) {
 	shared.Config.QPS, shared.Config.Burst = 500, 1000
 	shared.scheme = runtime.NewScheme()
 	if err := errors.Join(provider.AddToScheme(shared.scheme), apiextensionsv1.AddToScheme(shared.scheme), clusterv1.AddToScheme(shared.scheme),
+		controlplanev1.AddToScheme(shared.scheme), bootstrapv1.AddToScheme(shared.scheme),
 		infrawebhook.AddToScheme(shared.scheme)); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func withUpstream(t *testing.T, f form) {
 }
 
 // upstreamCluster makes a Cluster and a CapstanCluster as a user would: core does the rest.
-func (w *world) upstreamCluster(name string) {
+func (w *world) upstreamCluster(name string, edits ...func(*clusterv1.Cluster)) {
 	w.Helper()
 	u := w.newObject("CapstanCluster")
 	u.SetNamespace(w.ns)
@@ -117,12 +117,16 @@ func (w *world) upstreamCluster(name string) {
 	u.Object["spec"] = map[string]any{"loadBalancer": map[string]any{"type": "Local"}}
 	w.create(u)
 	w.kubeconfig(name)
-	w.create(&clusterv1.Cluster{
+	c := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
 		Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 			APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanCluster", Name: name,
 		}},
-	})
+	}
+	for _, edit := range edits {
+		edit(c)
+	}
+	w.create(c)
 }
 
 // upstreamMachine makes a Machine and a CapstanMachine as a user would.
