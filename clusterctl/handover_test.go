@@ -46,7 +46,7 @@ func remarked(h *infrav1.CapstanHost) { handover.Mark(h) }
 func free(h *infrav1.CapstanHost) { h.Spec.Claim = nil; handover.Mark(h) }
 func dock(h *infrav1.CapstanHost) { h.Spec.Supplier = infrav1.SupplierDock }
 
-// TestWhoGetsAnOffer (CT-106).
+// TestWhoGetsAnOffer: claimed hosts that are not local.
 func TestWhoGetsAnOffer(t *testing.T) {
 	secret := map[string][]byte{infrav1.OfferIDKey: []byte("uid/1"), infrav1.OfferTargetKey: []byte("t"), infrav1.OfferServerKey: []byte("s"), infrav1.OfferCAKey: []byte("c")}
 	for name, c := range map[string]struct {

@@ -2,7 +2,6 @@ package release
 
 import (
 	"encoding/json"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
 // componentFiles are all components files, with the label of the provider and the kinds without a namespace.
@@ -38,13 +36,14 @@ func eachComponents(t *testing.T, test func(t *testing.T, label string, text []b
 	}
 }
 
-// TestComponentsHaveOneNamespace: all is in it and carries the label of the provider (CT-44, CT-45, CT-47, CT-60).
+// TestComponentsHaveOneNamespace: all is in it and carries the label of the provider.
 func TestComponentsHaveOneNamespace(t *testing.T) {
 	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
-		namespaces := map[string]bool{}
+		namespaces, made := map[string]bool{}, 0
 		for _, o := range all {
 			if o.GetKind() == "Namespace" {
 				namespaces[o.GetName()] = true
+				made++
 			}
 			if slices.Contains(clusterScoped, o.GetKind()) != (o.GetNamespace() == "") {
 				t.Errorf("%s %s is in namespace %q", o.GetKind(), o.GetName(), o.GetNamespace())
@@ -52,19 +51,40 @@ func TestComponentsHaveOneNamespace(t *testing.T) {
 			if got := o.GetLabels()["cluster.x-k8s.io/provider"]; got != label {
 				t.Errorf("%s %s has the label of provider %q, want %q", o.GetKind(), o.GetName(), got, label)
 			}
+			t.Attr("rule", "CT-60")
 		}
-		if len(namespaces) != 1 {
+		if made > 1 {
+			t.Errorf("%d Namespaces: clusterctl aborts with more than one", made)
+		}
+		t.Attr("rule", "CT-45")
+		if len(namespaces) != 1 || made != 1 {
 			t.Fatalf("namespaces are %v, want one", namespaces)
 		}
+		t.Attr("rule", "CT-44")
 		for _, o := range all {
 			if !namespaces[o.GetNamespace()] && o.GetNamespace() != "" {
 				t.Errorf("%s %s is in %s, not in %v", o.GetKind(), o.GetName(), o.GetNamespace(), namespaces)
 			}
+			for _, s := range subjects(t, o) {
+				if s.Namespace != "" && !namespaces[s.Namespace] {
+					t.Errorf("%s %s binds %s in %s, not in %v", o.GetKind(), o.GetName(), s.Name, s.Namespace, namespaces)
+				}
+			}
+			t.Attr("rule", "CT-47")
 		}
 	})
 }
 
-// TestComponentsAreClosed follows each reference from one component to another (CT-36, CT-92).
+// subjects returns whom a binding is for; nobody if the object is another one.
+func subjects(t *testing.T, o *unstructured.Unstructured) []rbacv1.Subject {
+	t.Helper()
+	if !strings.HasSuffix(o.GetKind(), "RoleBinding") {
+		return nil
+	}
+	return convert[rbacv1.ClusterRoleBinding](t, o).Subjects
+}
+
+// TestComponentsAreClosed follows each reference from one component to another.
 func TestComponentsAreClosed(t *testing.T) {
 	eachComponents(t, func(t *testing.T, _ string, text []byte, all []*unstructured.Unstructured) {
 		has := map[string]bool{}
@@ -80,6 +100,8 @@ func TestComponentsAreClosed(t *testing.T) {
 			if !has[what] {
 				t.Errorf("%s %s needs %s, which is not among the components", by.GetKind(), by.GetName(), what)
 			}
+			t.Attr("rule", "CT-36")
+			t.Attr("rule", "CT-92")
 		}
 		references := 0
 		for _, o := range all {
@@ -143,7 +165,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	return typed
 }
 
-// TestDeployments looks at what runs the controllers and the extension (CT-48, CT-49, CT-51; RX-36).
+// TestDeployments looks at what runs the controllers and the extension.
 func TestDeployments(t *testing.T) {
 	eachComponents(t, func(t *testing.T, _ string, _ []byte, all []*unstructured.Unstructured) {
 		found := 0
@@ -159,6 +181,7 @@ func TestDeployments(t *testing.T) {
 		if found != 1 {
 			t.Errorf("%d Deployments, want 1", found)
 		}
+		t.Attr("rule", "CT-48")
 	})
 }
 
@@ -168,6 +191,7 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	if len(pod.Containers) != 1 || pod.Containers[0].Name != "manager" {
 		t.Fatalf("containers are %v, want manager alone", pod.Containers)
 	}
+	t.Attr("rule", "CT-49")
 	c := pod.Containers[0]
 	for _, arg := range c.Args {
 		if strings.HasPrefix(arg, "--namespace") {
@@ -175,6 +199,7 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 		}
 	}
 	t.Attr("rule", "RX-42")
+	t.Attr("rule", "CT-51")
 	if c.LivenessProbe == nil || c.ReadinessProbe == nil {
 		t.Error("a probe is missing")
 	}
@@ -227,7 +252,7 @@ func TestExtensionOutlivesANode(t *testing.T) {
 	}
 }
 
-// TestImageNames can be read by who runs containers, and are canonical with a prefix (CT-52).
+// TestImageNames can be read by who runs containers, and are canonical with a prefix.
 func TestImageNames(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"":                             "localhost/capstan-manager:v0.1.0",
@@ -242,6 +267,7 @@ func TestImageNames(t *testing.T) {
 		if _, err := reference.ParseNamed(want); err != nil {
 			t.Errorf("%s: %v", want, err)
 		}
+		t.Attr("rule", "CT-52")
 	}
 	for _, prefix := range []string{"capstan", "Registry.example.com/Capstan", "registry.example.com/capstan/"} {
 		o := options
@@ -252,7 +278,7 @@ func TestImageNames(t *testing.T) {
 	}
 }
 
-// TestRolesHaveNoWildcards in rules or resources (RB-12; least privilege).
+// TestRolesHaveNoWildcards in rules or resources (least privilege).
 func TestRolesHaveNoWildcards(t *testing.T) {
 	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
 		aggregated := false
@@ -265,6 +291,7 @@ func TestRolesHaveNoWildcards(t *testing.T) {
 				if slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs), "*") {
 					t.Errorf("%s %s has a rule for everything: %v", o.GetKind(), o.GetName(), r)
 				}
+				t.Attr("rule", "RB-12")
 			}
 		}
 		if aggregated != (label == Infrastructure) {
@@ -281,43 +308,5 @@ func TestOwnCertificatesNeedNoCertManager(t *testing.T) {
 	}
 	if !strings.Contains(text, "--webhook-own-certificates") || strings.Contains(text, "--webhook-cert-dir") {
 		t.Error("the manager is not told to make its certificates")
-	}
-}
-
-// TestVariables of all files are documented; those of components are prefixed and have a default, all are in the plain form (CT-53 to CT-57, CT-59, CT-70 to CT-72, CT-85).
-func TestVariables(t *testing.T) {
-	common := []string{"CLUSTER_NAME", "KUBERNETES_VERSION", "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"}
-	any, plain := regexp.MustCompile(`\$\{[^}]*\}`), regexp.MustCompile(`^\$\{([A-Z][A-Z0-9_]*)(:=[^{}$]+)?\}$`)
-	used := map[string]bool{}
-	for name, text := range repository(t, options) {
-		for _, v := range any.FindAllString(string(text), -1) {
-			if !plain.MatchString(v) {
-				t.Errorf("%s: variable %s is not of the form ${NAME} or ${NAME:=default}", name, v)
-			}
-		}
-		defaults, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(text)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if strings.Contains(name, classPrefix) && len(defaults) > 0 {
-			t.Errorf("%s has variables of the environment: %v", name, defaults)
-		}
-		for variable, value := range defaults {
-			used[variable] = true
-			if strings.Contains(name, "components") && value == nil {
-				t.Errorf("%s: variable %s has no default", name, variable)
-			}
-			if !strings.HasPrefix(variable, "CAPSTAN_") && (strings.Contains(name, "components") || !slices.Contains(common, variable)) {
-				t.Errorf("%s: variable %s does not begin with CAPSTAN_", name, variable)
-			}
-			if variables[variable] == "" {
-				t.Errorf("%s: variable %s is not described: add it to variables.go", name, variable)
-			}
-		}
-	}
-	for _, variable := range slices.Sorted(maps.Keys(variables)) {
-		if !used[variable] {
-			t.Errorf("variable %s is described and not used", variable)
-		}
 	}
 }

@@ -2,8 +2,8 @@ package release
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -12,7 +12,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/config"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,13 +62,14 @@ func objects(t *testing.T, text []byte) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// TestRepository looks at the files and their names (CT-01 to CT-05, CT-09, CT-10, CT-16, CT-22, CT-25 to CT-28, CT-38, CT-42, CT-61, CT-64 to CT-66, CT-73, CT-75, CT-77, CT-78).
+// TestRepository looks at the files and their names.
 func TestRepository(t *testing.T) {
 	files := repository(t, options)
 	want := map[string][]string{
 		"infrastructure-capstan": {
-			"cluster-template-external.yaml", "cluster-template-ha.yaml", "cluster-template-topology-owned.yaml", "cluster-template-topology.yaml",
-			"cluster-template-vip.yaml", "cluster-template.yaml", "clusterclass-capstan-local.yaml", "clusterclass-capstan-owned.yaml",
+			"cluster-template-external.yaml", "cluster-template-ha.yaml", "cluster-template-topology-owned.yaml",
+			"cluster-template-topology.yaml", "cluster-template-vip.yaml", "cluster-template.yaml",
+			"clusterclass-capstan-local.yaml", "clusterclass-capstan-owned.yaml",
 			"infrastructure-components-own-certificates.yaml", "infrastructure-components.yaml", "metadata.yaml",
 		},
 		"runtime-extension-capstan": {"metadata.yaml", "runtime-extension-components.yaml"},
@@ -77,13 +79,122 @@ func TestRepository(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(files.in(label, "v0.1.0"))); !slices.Equal(got, names) {
 			t.Errorf("%s has %v, want %v", label, got, names)
 		}
-		if errs := validation.IsDNS1123Label(label); len(errs) > 0 {
-			t.Errorf("label %s: %v", label, errs)
-		}
 		count += len(names)
 	}
 	if len(files) != count {
 		t.Errorf("%d files, want %d: %v", len(files), count, slices.Sorted(maps.Keys(files)))
+	}
+}
+
+// providers are ours, by label, with the type that clusterctl's configuration names.
+var providers = map[string]clusterctlv1.ProviderType{
+	Infrastructure:   clusterctlv1.InfrastructureProviderType,
+	RuntimeExtension: clusterctlv1.RuntimeExtensionProviderType,
+}
+
+// TestRepositoryHasWhatClusterctlReads asks for each file by the place and name where clusterctl looks for it.
+func TestRepositoryHasWhatClusterctlReads(t *testing.T) {
+	for _, v := range []string{"v0.1.0", "v0.1.1"} {
+		files := repository(t, Options{Version: v, Source: ".."})
+		for label := range providers {
+			of := files.in(label, v)
+			if len(of[MetadataFile]) == 0 {
+				t.Errorf("%s/%s has no metadata.yaml", label, v)
+			}
+			t.Attr("rule", "CT-02")
+			t.Attr("rule", "CT-28")
+			components := 0
+			for name := range of {
+				if strings.HasSuffix(name, "components.yaml") {
+					components++
+				}
+			}
+			if components != 1 {
+				t.Errorf("%s/%s has %d files with components, want one", label, v, components)
+			}
+			t.Attr("rule", "CT-03")
+			t.Attr("rule", "CT-27")
+		}
+		for name := range files {
+			label, rest, _ := strings.Cut(name, "/")
+			folder, _, _ := strings.Cut(rest, "/")
+			if providers[label] == "" || folder != v || strings.Count(name, "/") != 2 {
+				t.Errorf("%s is not at PROVIDER-LABEL/VERSION/FILE", name)
+			}
+			t.Attr("rule", "CT-25")
+		}
+		of := files.in("infrastructure-capstan", v)
+		if of["infrastructure-components.yaml"] == nil {
+			t.Errorf("the infrastructure provider of %s has no infrastructure-components.yaml", v)
+		}
+		t.Attr("rule", "CT-38")
+		if files.in("runtime-extension-capstan", v)["runtime-extension-components.yaml"] == nil {
+			t.Errorf("the runtime extension of %s has no runtime-extension-components.yaml", v)
+		}
+		t.Attr("rule", "CT-42")
+		if of["cluster-template.yaml"] == nil {
+			t.Errorf("%s has no default template", v)
+		}
+		t.Attr("rule", "CT-04")
+		t.Attr("rule", "CT-65")
+	}
+}
+
+// TestAssetsOfOneRelease: a hosted release has one list of names for both providers, so no name stands for two contents.
+func TestAssetsOfOneRelease(t *testing.T) {
+	assets := map[string][]byte{}
+	for name, text := range repository(t, options) {
+		base := path.Base(name)
+		if other, ok := assets[base]; ok && !bytes.Equal(other, text) {
+			t.Errorf("two files of a release are called %s, and differ", base)
+		}
+		assets[base] = text
+	}
+	for _, name := range []string{MetadataFile, InfrastructureComponents, RuntimeExtensionComponents, "cluster-template.yaml"} {
+		if len(assets[name]) == 0 {
+			t.Errorf("a release has no asset %s", name)
+		}
+	}
+	t.Attr("rule", "CT-16")
+}
+
+// TestNamesOfProviders compares our names and labels with what clusterctl takes, and with its own list.
+func TestNamesOfProviders(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clusterctl.yaml")
+	if err := os.WriteFile(file, []byte("providers: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.New(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	predefined, err := c.Providers().List()
+	if err != nil || len(predefined) < 20 {
+		t.Fatalf("clusterctl knows %d providers: %v", len(predefined), err)
+	}
+	for label, kind := range providers {
+		name := strings.TrimPrefix(label, clusterctlv1.ManifestLabel("", kind))
+		if !regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`).MatchString(name) {
+			t.Errorf("a provider is called %q", name)
+		}
+		t.Attr("rule", "CT-09")
+		if len(name) > 63 {
+			t.Errorf("the name %s has %d characters", name, len(name))
+		}
+		t.Attr("rule", "CT-10")
+		if want := clusterctlv1.ManifestLabel(name, kind); label != want || name != "capstan" {
+			t.Errorf("the label of %s %s is %s, want %s", kind, name, label, want)
+		}
+		if len(repository(t, options).in(label, options.Version)) == 0 {
+			t.Errorf("the release has no directory %s", label)
+		}
+		t.Attr("rule", "CT-73")
+		for _, p := range predefined {
+			if p.Name() == name && p.Type() == kind {
+				t.Errorf("clusterctl's own list has %s %s already, at %s", kind, name, p.URL())
+			}
+		}
+		t.Attr("rule", "CT-08")
 	}
 }
 
@@ -99,82 +210,6 @@ func TestRepositoryIsReproducible(t *testing.T) {
 			if !bytes.Equal(one[name], two[name]) {
 				t.Errorf("%s differs from one run to the next", name)
 			}
-		}
-	}
-}
-
-// TestVersions are those that can be released (CT-15, CT-21, CT-26, CT-29 to CT-32).
-func TestVersions(t *testing.T) {
-	good := string(Metadata)
-	for name, c := range map[string]struct{ metadata, version, want, fails string }{
-		"a release":                    {good, "v0.1.0", "v1beta2", ""},
-		"a candidate":                  {good, "v0.2.0-rc.1", "v1beta2", ""},
-		"a release of the older serie": {good, "v0.0.9", "v1beta1", ""},
-		"no v":                         {good, "0.1.0", "", "does not begin with v"},
-		"two numbers":                  {good, "v0.1", "", "is not semantic"},
-		"a word":                       {good, "v-next", "", "is not semantic"},
-		"build metadata":               {good, "v0.1.0+x", "", "has build metadata"},
-		"a minor without a series":     {good, "v0.9.0", "", "add 0.9 to release/metadata.yaml"},
-		"no series":                    {"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n", "v0.1.0", "", "is of no release series"},
-		"another kind":                 {"apiVersion: v1\nkind: ConfigMap\n", "v0.1.0", "", "clusterctl reads Metadata"},
-		"broken metadata":              {"releaseSeries: 1", "v0.1.0", "", "reading metadata.yaml"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := contract([]byte(c.metadata), c.version)
-			if c.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), c.fails) {
-					t.Errorf("error %v, want one with %q", err, c.fails)
-				}
-			} else if err != nil || got != c.want {
-				t.Errorf("got %q, %v, want %q", got, err, c.want)
-			}
-		})
-	}
-}
-
-// A release names no series that is newer: clusterctl would look for the latest release there, and find none (CT-18, CT-31).
-func TestNoReleaseNamesNewerSeries(t *testing.T) {
-	for version, want := range map[string]string{"v0.0.7": "0.0", "v0.1.3": "0.0 0.1", "v0.2.0-rc.1": "0.0 0.1 0.2"} {
-		text, err := upTo(Metadata, version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var l list
-		if err := yaml.UnmarshalStrict(text, &l); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, s := range l.ReleaseSeries {
-			got = append(got, fmt.Sprintf("%d.%d", s.Major, s.Minor))
-		}
-		if strings.Join(got, " ") != want || l.Kind != "Metadata" {
-			t.Errorf("release %s names the series %v, want %s:\n%s", version, got, want, text)
-		}
-	}
-}
-
-// TestContractIsThatOfTheLabels compares metadata with definitions in releases of both contracts (CT-33, CT-34, IM-38, IC-60).
-func TestContractIsThatOfTheLabels(t *testing.T) {
-	for version, want := range map[string]string{"v0.0.1": "v1beta1", "v0.1.0": "v1beta2"} {
-		files := repository(t, Options{Version: version, Source: ".."}).in(Infrastructure, version)
-		found := 0
-		for _, o := range objects(t, files[InfrastructureComponents]) {
-			if o.GetKind() != "CustomResourceDefinition" || strings.HasPrefix(o.GetName(), "capstanhosts.") {
-				continue
-			}
-			found++
-			newest := ""
-			for label := range o.GetLabels() {
-				if v, ok := strings.CutPrefix(label, "cluster.x-k8s.io/v"); ok {
-					newest = max(newest, "v"+v)
-				}
-			}
-			if newest != want {
-				t.Errorf("in %s the newest contract of %s is %s, want %s", version, o.GetName(), newest, want)
-			}
-		}
-		if found != 4 {
-			t.Errorf("%d definitions in %s, want 4", found, version)
 		}
 	}
 }

@@ -244,6 +244,7 @@ func TestShards(t *testing.T) {
 		if c.reconciled(namespace, name) {
 			t.Errorf("host %s was worked on by a shard that it isn't in", key)
 		}
+		t.Attr("rule", "CT-50")
 	}
 	c.stop(byNamespace)
 	c.stop(byLabel)

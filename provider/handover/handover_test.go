@@ -15,7 +15,7 @@ func accepted(offer string) *infrav1.HandOverReport {
 	return &infrav1.HandOverReport{Offer: offer, Accepted: true}
 }
 
-// TestMark (CT-88, CT-91, CT-95, CT-96, CT-106).
+// TestMark compares label and annotations of a host with what its claim and its agent ask for.
 func TestMark(t *testing.T) {
 	type values = map[string]string
 	for name, c := range map[string]struct {
@@ -115,6 +115,8 @@ func TestMark(t *testing.T) {
 				if !maps.Equal(host.Labels, c.wantLabels) || !maps.Equal(host.Annotations, c.want) {
 					t.Errorf("labels %v, annotations %v", host.Labels, host.Annotations)
 				}
+				t.Attr("rule", "CT-96")
+				t.Attr("rule", "CT-106")
 			}
 			if !maps.Equal(before.Labels, c.labels) || !maps.Equal(given, c.annotations) {
 				t.Error("the labels or annotations of a copy have changed")

@@ -3,20 +3,28 @@
 package clusterctl
 
 import (
+	"bytes"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
 // Where the release is hosted, as docs/clusterctl.md says.
@@ -26,50 +34,165 @@ const (
 	goProxy   = "https://goproxy.example.com"
 )
 
-// TestHosted: the real clusterctl finds the files of a release as the assets of a GitHub release and as a GitLab package, and they are those of the folder. The hosts are played by a server of the test,
-// which clusterctl reaches through a proxy. CT-01, CT-15 to CT-17, CT-19 to CT-22
+// site is a place where a release is hosted: the URL of a file of a provider there.
+type site func(folder, file string) string
+
+func gitHub(_, file string) string { return githubURL + file }
+
+func gitLab(folder, file string) string { return gitlabURL + folder + "/" + current + "/" + file }
+
+// write writes a configuration of clusterctl that looks for our providers at a site, and for others where it did.
+func (h *hosts) write(w *world, dir string, at site) string {
+	w.Helper()
+	text, err := os.ReadFile(w.config)
+	w.must(err)
+	for folder, file := range map[string]string{
+		"infrastructure-capstan":    "infrastructure-components.yaml",
+		"runtime-extension-capstan": "runtime-extension-components.yaml",
+	} {
+		old := regexp.MustCompile(`"file://[^"]*/` + file + `"`)
+		if !old.Match(text) {
+			w.Fatalf("the configuration does not name %s", file)
+		}
+		text = old.ReplaceAll(text, []byte(strconv.Quote(at(folder, file))))
+	}
+	config := filepath.Join(dir, "clusterctl.yaml")
+	w.must(os.WriteFile(config, text, 0o600))
+	return config
+}
+
+// TestHosted: the real clusterctl finds the files of a release as the assets of a GitHub release and as a GitLab
+// package, where docs/clusterctl.md says, and they are those of the folder. The hosts are played by a server of the
+// test, which clusterctl reaches through a proxy.
 func TestHosted(t *testing.T) {
 	w := newWorld(t)
-	local := w.config
 	h := w.host()
-	generate := func(w world, config string, args ...string) string {
-		w.config = config
-		return w.run(append([]string{"generate"}, args...)...)
-	}
-	providers := map[string][]string{
-		"infrastructure":    {"provider", "--infrastructure", "capstan:" + current},
-		"runtime extension": {"provider", "--runtime-extension", "capstan:" + current},
-	}
-	for where, url := range map[string]func(folder, file string) string{
-		"GitHub": func(_, file string) string { return githubURL + file },
-		"GitLab": func(folder, file string) string { return gitlabURL + folder + "/" + current + "/" + file },
+	page, err := os.ReadFile(filepath.Join(apiserver.Root(), "docs", "clusterctl.md"))
+	w.must(err)
+	for _, url := range []string{
+		strings.Replace(gitHub("", "infrastructure-components.yaml"), "capstan-dev/capstan", "ORGANISATION/REPOSITORY", 1),
+		gitLab("infrastructure-capstan", "infrastructure-components.yaml"),
 	} {
+		if !strings.Contains(string(page), url) {
+			t.Errorf("docs/clusterctl.md does not say that a release is at %s", url)
+		}
+		t.Attr("rule", "CT-01")
+	}
+	for where, at := range map[string]site{"GitHub": gitHub, "GitLab": gitLab} {
 		t.Run(where, func(t *testing.T) {
-			w := *w
-			w.T = t
-			config := filepath.Join(t.TempDir(), "clusterctl.yaml")
-			w.must(os.WriteFile(config, fmt.Appendf(nil, "providers:\n  - {name: capstan, type: InfrastructureProvider, url: %q}\n  - {name: capstan, type: RuntimeExtensionProvider, url: %q}\n",
-				url("infrastructure-capstan", "infrastructure-components.yaml"), url("runtime-extension-capstan", "runtime-extension-components.yaml")), 0o600))
-			for what, args := range providers {
-				if got, want := generate(w, config, args...), generate(w, local, args...); got != want || len(got) < 1000 {
-					t.Errorf("the components of the %s are not those of the folder: %d bytes, not %d", what, len(got), len(want))
-				}
+			one := *w
+			one.T = t
+			one.config = h.write(w, t.TempDir(), at)
+			one.sameAs(w.config)
+			t.Attr("rule", "CT-01")
+			if where == "GitHub" {
+				t.Attr("rule", "CT-16")
+				return
 			}
-			if where == "GitHub" && !strings.Contains(generate(w, config, "provider", "--infrastructure", "capstan"), "capstan-manager:"+newer) {
-				t.Errorf("without a version, it is not the latest one of the contract, %s", newer)
-			}
-			cluster := []string{"cluster", "blue", "--infrastructure", "capstan:" + current, "--flavor", "topology", "--kubernetes-version", "v1.36.3", "--target-namespace", "default"}
-			if got, want := generate(w, config, cluster...), generate(w, local, cluster...); got != want || !strings.Contains(got, "kind: ClusterClass") {
-				t.Errorf("the flavor is not that of the folder, with its class: it is\n%s", got)
-			}
-			w.config = config
-			w.refused("v9.9.9", "generate", "provider", "--infrastructure", "capstan:v9.9.9")
+			t.Attr("rule", "CT-19")
+			h.onePackage(t)
+			one.refusedURLs(t)
 		})
 	}
+}
+
+// sameAs compares what clusterctl makes with the configuration of this world and with another one.
+func (w *world) sameAs(local string) {
+	w.Helper()
+	generate := func(config string, args ...string) string {
+		one := *w
+		one.config = config
+		return one.run(append([]string{"generate"}, args...)...)
+	}
+	for _, args := range [][]string{
+		{"provider", "--infrastructure", "capstan:" + current}, {"provider", "--runtime-extension", "capstan:" + current},
+	} {
+		if got, want := generate(w.config, args...), generate(local, args...); got != want || len(got) < 1000 {
+			w.Errorf("%s: the components are not those of the folder: %d bytes, not %d", args[1], len(got), len(want))
+		}
+	}
+	cluster := []string{"cluster", "blue", "--infrastructure", "capstan:" + current, "--flavor", "topology",
+		"--kubernetes-version", "v1.36.3", "--target-namespace", "default"}
+	if got, want := generate(w.config, cluster...), generate(local, cluster...); got != want || !strings.Contains(got, "kind: ClusterClass") {
+		w.Errorf("the flavor is not that of the folder, with its class: it is\n%s", got)
+	}
+	w.refused("v9.9.9", "generate", "provider", "--infrastructure", "capstan:v9.9.9")
+}
+
+// onePackage looks at what GitLab was asked for: components, metadata and templates of a provider are in one version of
+// one package of a project.
+func (h *hosts) onePackage(t *testing.T) {
+	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Contains(h.asked, "goproxy.example.com/github.com/capstan-dev/capstan/@v/list") {
-		t.Errorf("clusterctl has not looked for versions: asked was for %q", h.asked)
+	found := map[string][]string{}
+	for _, path := range h.served {
+		if file, ok := strings.CutPrefix(path, "gitlab.example.com/api/v4/projects/group%2Fcapstan/packages/generic/"); ok {
+			found[filepath.Dir(file)] = append(found[filepath.Dir(file)], filepath.Base(file))
+		}
+	}
+	want := map[string][]string{
+		"infrastructure-capstan/" + current: {
+			"cluster-template-topology.yaml", "clusterclass-capstan-local.yaml", "infrastructure-components.yaml", "metadata.yaml",
+		},
+		"runtime-extension-capstan/" + current: {"metadata.yaml", "runtime-extension-components.yaml"},
+	}
+	for version, files := range found {
+		slices.Sort(files)
+		found[version] = slices.Compact(files)
+	}
+	if !maps.EqualFunc(found, want, slices.Equal) {
+		t.Errorf("the files came from %v, want %v", found, want)
+	}
+	t.Attr("rule", "CT-22")
+}
+
+// refusedURLs: clusterctl takes no other forms of a GitLab's URL than docs/clusterctl.md says.
+func (w *world) refusedURLs(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(w.config)
+	w.must(err)
+	refused := func(want, old, other string) {
+		t.Helper()
+		one := *w
+		one.config = filepath.Join(t.TempDir(), "clusterctl.yaml")
+		w.must(os.WriteFile(one.config, bytes.ReplaceAll(text, []byte(old), []byte(other)), 0o600))
+		one.refused(want, "generate", "provider", "--infrastructure", "capstan")
+	}
+	refused("invalid provider url", "gitlab.example.com", "git.example.com")
+	t.Attr("rule", "CT-20")
+	refused("in the form https://{host}/api/v4/projects/{projectSlug}/packages/generic", "group%2Fcapstan", "group/capstan")
+	parts := strings.Split(gitLab("infrastructure-capstan", "infrastructure-components.yaml"), "/")
+	if _, err := utilversion.ParseSemantic(parts[len(parts)-2]); err != nil {
+		t.Errorf("the version in the URL of docs/clusterctl.md: %v", err)
+	}
+	t.Attr("rule", "CT-21")
+}
+
+// TestVersionsAreFound: without a version clusterctl takes the latest release of the contract, which it finds through a
+// Go proxy, or from GitHub at once if GOPROXY says so.
+func TestVersionsAreFound(t *testing.T) {
+	for goproxy, asks := range map[string]bool{goProxy: true, "off": false, "direct": false} {
+		t.Run(goproxy, func(t *testing.T) {
+			w := newWorld(t)
+			h := w.host()
+			w.env = append(w.env, "GOPROXY="+goproxy) // the last value of a variable counts
+			w.config = h.write(w, t.TempDir(), gitHub)
+			out := w.run("generate", "provider", "--infrastructure", "capstan")
+			if !strings.Contains(out, "capstan-manager:"+newer) {
+				t.Errorf("it is not the latest release of the contract, %s", newer)
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			asked := func(url string) bool { return slices.Contains(h.asked, url) }
+			if proxy := asked("goproxy.example.com/github.com/capstan-dev/capstan/@v/list"); proxy != asks {
+				t.Errorf("the Go proxy was asked: %t, want %t: %q", proxy, asks, h.asked)
+			}
+			if github := asked("api.github.com/repos/capstan-dev/capstan/releases"); github == asks {
+				t.Errorf("GitHub was asked for its releases: %t, want %t: %q", github, !asks, h.asked)
+			}
+			t.Attr("rule", "CT-17")
+		})
 	}
 }
 
@@ -77,8 +200,8 @@ func TestHosted(t *testing.T) {
 type hosts struct {
 	repository string
 
-	mu    sync.Mutex
-	asked []string
+	mu            sync.Mutex
+	asked, served []string
 }
 
 // host starts the hosts, and makes clusterctl reach them and nothing else.
@@ -126,35 +249,86 @@ func connect(out http.ResponseWriter, r *http.Request, address string) {
 	_, _ = io.Copy(near, far)
 }
 
-// ServeHTTP answers as the three hosts do.
+// ServeHTTP answers as the hosts do.
 func (h *hosts) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	url := r.Host + r.URL.EscapedPath()
 	h.mu.Lock()
-	h.asked = append(h.asked, r.Host+r.URL.EscapedPath())
+	h.asked = append(h.asked, url)
 	h.mu.Unlock()
-	path := r.URL.EscapedPath()
-	switch r.Host {
+	text := h.answer(url)
+	if text == nil {
+		http.NotFound(out, r)
+		return
+	}
+	h.mu.Lock()
+	h.served = append(h.served, url)
+	h.mu.Unlock()
+	_, _ = out.Write(text)
+}
+
+// answer returns what is at a URL; nothing if there is none.
+func (h *hosts) answer(url string) []byte {
+	host, path, _ := strings.Cut(url, "/")
+	switch host {
 	case "goproxy.example.com":
-		if path == "/github.com/capstan-dev/capstan/@v/list" {
-			fmt.Fprintf(out, "%s\n%s\n%s\n", older, current, newer)
-			return
+		if path == "github.com/capstan-dev/capstan/@v/list" {
+			return fmt.Appendf(nil, "%s\n%s\n%s\n", older, current, newer)
 		}
 	case "github.com":
-		// All assets of a release have one list of names.
-		if tag, file, ok := strings.Cut(strings.TrimPrefix(path, "/capstan-dev/capstan/releases/download/"), "/"); ok {
-			for _, folder := range []string{"infrastructure-capstan", "runtime-extension-capstan"} {
-				if text, err := os.ReadFile(filepath.Join(h.repository, folder, tag, filepath.Base(file))); err == nil {
-					_, _ = out.Write(text)
-					return
-				}
-			}
+		if tag, file, ok := strings.Cut(strings.TrimPrefix(path, "capstan-dev/capstan/releases/download/"), "/"); ok {
+			return h.asset(tag, file)
 		}
+	case "api.github.com":
+		return h.api(strings.TrimPrefix(path, "repos/capstan-dev/capstan/releases"))
 	case "gitlab.example.com":
-		if file, ok := strings.CutPrefix(path, "/api/v4/projects/group%2Fcapstan/packages/generic/"); ok && filepath.IsLocal(file) {
-			if text, err := os.ReadFile(filepath.Join(h.repository, file)); err == nil {
-				_, _ = out.Write(text)
-				return
-			}
+		if file, ok := strings.CutPrefix(path, "api/v4/projects/group%2Fcapstan/packages/generic/"); ok && filepath.IsLocal(file) {
+			text, _ := os.ReadFile(filepath.Join(h.repository, file))
+			return text
 		}
 	}
-	http.NotFound(out, r)
+	return nil
+}
+
+// asset returns a file of a release on GitHub: all assets of a release have one list of names.
+func (h *hosts) asset(tag, file string) []byte {
+	for _, folder := range []string{"infrastructure-capstan", "runtime-extension-capstan"} {
+		if text, err := os.ReadFile(filepath.Join(h.repository, folder, tag, filepath.Base(file))); err == nil {
+			return text
+		}
+	}
+	return nil
+}
+
+// api returns what GitHub's API says of releases: their list, one of them with its assets, an asset.
+func (h *hosts) api(path string) []byte {
+	versions, files := []string{older, current, newer}, []string{"metadata.yaml", "infrastructure-components.yaml"}
+	type asset struct {
+		ID   int    `json:"id"`
+		Name string `json:"name"`
+	}
+	type release struct {
+		TagName string  `json:"tag_name"`
+		Assets  []asset `json:"assets"`
+	}
+	var all []release
+	for i, v := range versions {
+		one := release{TagName: v}
+		for j, file := range files {
+			id := 10*i + j + 1
+			one.Assets = append(one.Assets, asset{id, file})
+			if path == "/assets/"+strconv.Itoa(id) {
+				return h.asset(v, file)
+			}
+		}
+		if path == "/tags/"+v {
+			text, _ := json.Marshal(one)
+			return text
+		}
+		all = append(all, one)
+	}
+	if path != "" {
+		return nil
+	}
+	text, _ := json.Marshal(all)
+	return text
 }

@@ -272,7 +272,7 @@ func (s side) said(words string) bool {
 func (m mover) kill() { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
 
 // TestMove moves a cluster with the real clusterctl from one management cluster to another, ends it at two points, and begins again; and then back, with the real agent on its host
-// (T-CT-09 to T-CT-11: CT-88, CT-91, CT-94 to CT-97, CT-106, CT-107, CT-111).
+// (T-CT-10, T-CT-11). What leads to a Cluster in a real cluster is looked at in test/contract (T-CT-09).
 func TestMove(t *testing.T) {
 	from, to := newSide(t), newSide(t)
 	claimed, free := from.populate()
@@ -282,6 +282,10 @@ func TestMove(t *testing.T) {
 		t.Fatalf("the cluster has %v", all)
 	}
 
+	from.labelledByInit()
+	from.populateBeside(to)
+	farewell := from.farewell()
+
 	from.paused(to)
 	from.run("move", "--namespace", "blue", "--dry-run")
 	same(t, "after a dry run", from.census(), all)
@@ -290,6 +294,7 @@ func TestMove(t *testing.T) {
 	m := from.mover(to)
 	from.until("the move waits for the host", func() bool { return from.said("Move blocked by") })
 	same(t, "while the move is held", to.census(), nil)
+	t.Attr("rule", "CT-107")
 	m.kill()
 	from.resume()
 	same(t, "after a move that was held and killed", from.census(), all)
@@ -299,6 +304,10 @@ func TestMove(t *testing.T) {
 	m = from.mover(to)
 	from.until("the move waits for the host again", func() bool { return from.said("Move blocked by") })
 	host := from.host(claimed)
+	if !hasKey(host.Annotations, clusterctlv1.BlockMoveAnnotation) {
+		t.Errorf("the host that holds the move has the annotations %v", host.Annotations)
+	}
+	t.Attr("rule", "CT-106")
 	from.must(from.api.Patch(t.Context(), host, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, infrav1.HandedOverAnnotation, host.UID))))
 	from.until("something arrives", func() bool { return len(to.census()) > 0 })
 	m.kill()
@@ -312,12 +321,41 @@ func TestMove(t *testing.T) {
 	if from.has(&infrav1.CapstanHost{}, claimed) || !from.has(&infrav1.CapstanHost{}, free) || to.has(&infrav1.CapstanHost{}, free) {
 		t.Errorf("of the hosts %s had to move and %s to stay", claimed, free)
 	}
-	if !from.has(&corev1.ConfigMap{}, "unrelated") || to.has(&corev1.ConfigMap{}, "unrelated") {
-		t.Error("a ConfigMap that belongs to no cluster has moved")
-	}
+	t.Attr("rule", "CT-96")
+	from.movedBeside(to)
+	from.wentForMove(farewell, to, claimed, claim)
+	to.withoutStatus()
 	to.arrived(claimed, claim)
 
 	moveWithAgent(t, to, from, claimed, claim)
+}
+
+// wentForMove looks at the CapstanMachine as it left the source: marked, and with the provider's finalizer, which only
+// the mover can have cleared. The provider has done nothing for a deletion: the claim is what it was.
+func (s side) wentForMove(last func() (*infrav1.CapstanMachine, error), to side, host string, claim infrav1.HostClaim) {
+	s.Helper()
+	m, err := last()
+	s.must(err)
+	if !hasKey(m.Annotations, clusterctlv1.DeleteForMoveAnnotation) || m.DeletionTimestamp == nil || len(m.Finalizers) == 0 {
+		s.Errorf("the machine left with the annotations %v and the finalizers %v", m.Annotations, m.Finalizers)
+	}
+	if got := to.host(host).Spec.Claim; got == nil || *got != claim {
+		s.Errorf("the deletion in the source changed the claim: it is %+v, was %+v", got, claim)
+	}
+	s.Attr("rule", "CT-111")
+}
+
+// withoutStatus looks at a Cluster that has just arrived: no controller of Cluster API has written its status here.
+func (s side) withoutStatus() {
+	s.Helper()
+	c := &clusterv1.Cluster{}
+	if !s.has(c, "c1") {
+		s.Fatal("the cluster isn't there")
+	}
+	if i := c.Status.Initialization; i.InfrastructureProvisioned != nil || i.ControlPlaneInitialized != nil || len(c.Status.Conditions) > 0 {
+		s.Errorf("the status has come along: %+v", c.Status)
+	}
+	s.Attr("rule", "CT-108")
 }
 
 // paused: a cluster that somebody has paused doesn't move.

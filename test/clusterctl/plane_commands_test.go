@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// testCommands: clusterctl's smaller commands do in capstan what they do in clusterctl, on the plane and on another management cluster (CT-04, CT-65).
+// testCommands: clusterctl's smaller commands do in capstan what they do in clusterctl, on the plane and on another management cluster.
 func (e *embedded) testCommands() {
 	has := func(out string, words ...string) {
 		e.Helper()

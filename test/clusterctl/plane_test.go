@@ -127,7 +127,7 @@ func (e *embedded) thirdParty() {
 	e.must(os.WriteFile(e.config, text, 0o600))
 }
 
-// TestEmbeddedPlane uses clusterctl, the one in capstan and the real one, on a plane that runs (CT-06, CT-58, CT-66, CT-86, CT-104).
+// TestEmbeddedPlane uses clusterctl, the one in capstan and the real one, on a plane that runs.
 func TestEmbeddedPlane(t *testing.T) {
 	e := newEmbedded(t)
 	for _, step := range []struct {

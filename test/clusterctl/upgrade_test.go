@@ -37,7 +37,7 @@ func (w *world) manager() *pod {
 
 // TestUpgradeWithACluster upgrades Capstan with the real clusterctl from a release for contract v1beta1, which stores objects in v1beta1, to one for v1beta2, while a cluster
 // has a machine on a host. Both managers run as their Deployments say. Nothing of the cluster changes, everything is stored in v1beta2 then, and the new manager works on
-// (T-CT-05: CT-23, CT-34, CT-50, CT-51, CT-103).
+// (T-CT-05).
 func TestUpgradeWithACluster(t *testing.T) {
 	w := newWorld(t)
 	w.storesOld()

@@ -222,6 +222,7 @@ func TestAccess(t *testing.T) {
 			lines = append(lines, right+"\tnot used\t")
 			t.Errorf("the manager may %s and never does: take the right away, or say here why it has it (RB-12)", right)
 		}
+		t.Attr("rule", "RB-12")
 	}
 	for right := range unused {
 		if !slices.Contains(granted, right) {
@@ -252,6 +253,7 @@ func checkOwners(w *world) {
 		if ptr.Deref(o.BlockOwnerDeletion, false) {
 			w.Errorf("an owner reference blocks the deletion of %s %s (RB-10)", o.Kind, o.Name)
 		}
+		w.Attr("rule", "RB-10")
 	}
 }
 

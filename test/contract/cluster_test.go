@@ -219,6 +219,8 @@ func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 			!slices.Equal(w.conditionTypes(after), w.conditionTypes(before)) {
 			t.Errorf("after the move %v\nbefore it      %v", after.Object, before.Object)
 		}
+		t.Attr("rule", "CT-109")
+		t.Attr("rule", "CT-110")
 	})
 }
 

@@ -64,6 +64,7 @@ func (c *coreWrites) check(w *world) {
 			default:
 				w.Errorf("core changed more than metadata: %s %s", p.path, p.body)
 			}
+			w.Attr("rule", "RB-11")
 		}
 	}
 	if len(c.patches) < 5 || len(made) == 0 {

@@ -213,6 +213,8 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 				t.Errorf("%s is %q, was %q", kind, w.condition(after, kind), w.condition(before, kind))
 			}
 		}
+		t.Attr("rule", "CT-109")
+		t.Attr("rule", "CT-110")
 		w.delete(after)
 		w.gone("CapstanMachine", "w1")
 		if made := w.infra.made("delete"); len(made) != 1 {

@@ -86,6 +86,7 @@ func TestPause(t *testing.T) {
 		if made := w.infra.made("create", "balance"); len(made) != 2 {
 			t.Errorf("calls during the pause: %v", made)
 		}
+		t.Attr("rule", "CT-105")
 
 		for way := range ways {
 			set(way, false)

@@ -78,6 +78,7 @@ func withUpstream(t *testing.T, f form) {
 	scale(3)
 	scale(1)
 	checkFromTemplate(w, set)
+	checkOwnership(w)
 	t.Run("a host dies", func(t *testing.T) {
 		rule.In(t, f.Version, "IM-26")
 		w.remediate(set, "demo")
@@ -199,6 +200,7 @@ func checkUpstreamCluster(w *world, name string, film func() []*clusterv1.Cluste
 	if owners := u.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "Cluster" || owners[0].UID != c.UID || u.GetLabels()[clusterv1.ClusterNameLabel] != name {
 		w.Errorf("core set the owners %v and the labels %v (IC-57)", owners, u.GetLabels())
 	}
+	w.Attr("rule", "CT-89")
 }
 
 // checkUpstreamMachine waits until core has taken over all that the CapstanMachine says, Node included.
@@ -235,6 +237,7 @@ func checkUpstreamMachine(w *world, name string) {
 		u.GetLabels()[clusterv1.ClusterNameLabel] != m.Spec.ClusterName {
 		w.Errorf("core set the owners %v and the labels %v (IM-67)", owners, u.GetLabels())
 	}
+	w.Attr("rule", "CT-90")
 }
 
 // nodesOf waits until a MachineSet has n Machines, all with a Node.

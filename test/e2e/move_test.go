@@ -38,7 +38,6 @@ const (
 
 // TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts are those of a third dock, in which no plane runs; their agents are enrolled by hand, as those of any
 // owned host. kubeadm's cluster on them is asked throughout whether it is there. The mover is killed on the way, and then both planes. Afterwards the cluster grows by a host that the second plane enrolled, and is deleted there.
-// CT-88, CT-95, CT-96, CT-106
 func TestMoveBetweenPlanes(t *testing.T) {
 	target := newOwn(t)
 	target.must(t, "up", "--hosts", "1")

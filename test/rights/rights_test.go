@@ -109,7 +109,7 @@ func roles(t *testing.T) (found []role) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, document := range bytes.Split(data, []byte("\n---\n")) {
+			for _, document := range documents(data) {
 				var r rbacv1.ClusterRole
 				if err := yaml.Unmarshal(document, &r); err != nil {
 					t.Fatalf("%s: %v", file, err)
@@ -123,6 +123,9 @@ func roles(t *testing.T) (found []role) {
 	}
 	return found
 }
+
+// documents returns the documents of a YAML file.
+func documents(data []byte) [][]byte { return bytes.Split(data, []byte("\n---\n")) }
 
 // hostRole returns what the account of a host may do.
 func hostRole(t *testing.T) role {

@@ -1,0 +1,111 @@
+package rights
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const group = "infrastructure.capstan.dev"
+
+// all are the verbs that the contract calls full rights.
+var all = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+
+// read returns the first role of a file of config/rbac.
+func read(t *testing.T, file string) rbacv1.ClusterRole {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r rbacv1.ClusterRole
+	for _, document := range documents(data) {
+		if err := yaml.Unmarshal(document, &r); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if r.Kind == "ClusterRole" {
+			return r
+		}
+	}
+	t.Fatalf("%s has no ClusterRole", file)
+	return r
+}
+
+// verbs returns what a role may do with a resource, whatever its name.
+func verbs(r rbacv1.ClusterRole, group, resource string) (may []string) {
+	for _, rule := range r.Rules {
+		if slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) && len(rule.ResourceNames) == 0 {
+			may = append(may, rule.Verbs...)
+		}
+	}
+	slices.Sort(may)
+	return slices.Compact(may)
+}
+
+// lacks returns the verbs of want that a role does not have.
+func lacks(r rbacv1.ClusterRole, group, resource string, want ...string) []string {
+	may := verbs(r, group, resource)
+	return slices.DeleteFunc(slices.Clone(want), func(verb string) bool { return slices.Contains(may, verb) })
+}
+
+// TestManagerHasWhatTheContractNames compares the manager's role with what a provider's controller needs.
+func TestManagerHasWhatTheContractNames(t *testing.T) {
+	r := read(t, "role.yaml")
+	for _, resource := range []string{"capstanclusters", "capstanmachines", "capstanhosts"} {
+		if missing := lacks(r, group, resource, all...); len(missing) > 0 {
+			t.Errorf("the manager may not %v %s", missing, resource)
+		}
+		t.Attr("rule", "RB-01")
+		if missing := lacks(r, group, resource+"/status", "get", "patch", "update"); len(missing) > 0 {
+			t.Errorf("the manager may not %v the status of %s", missing, resource)
+		}
+		t.Attr("rule", "RB-02")
+	}
+	const core = "cluster.x-k8s.io"
+	for _, rule := range r.Rules {
+		if !slices.Contains(rule.APIGroups, core) {
+			continue
+		}
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+				t.Errorf("the manager may %s %v of Cluster API, which it has only to read", verb, rule.Resources)
+			}
+		}
+	}
+	for _, resource := range []string{"clusters", "machines"} {
+		if missing := lacks(r, core, resource, "get", "list", "watch"); len(missing) > 0 {
+			t.Errorf("the manager may not %v %s", missing, resource)
+		}
+		t.Attr("rule", "RB-03")
+	}
+}
+
+// TestCoreHasWhatTheContractNames compares the role that core gets by aggregation with what the contract names for a
+// group that is not Cluster API's own.
+func TestCoreHasWhatTheContractNames(t *testing.T) {
+	r := read(t, "aggregated_role.yaml")
+	if got := r.Labels["cluster.x-k8s.io/aggregate-to-manager"]; got != "true" {
+		t.Errorf("the label for aggregation is %q", got)
+	}
+	t.Attr("rule", "RB-08")
+	if missing := lacks(r, group, "capstanmachines", all...); len(missing) > 0 {
+		t.Errorf("core may not %v capstanmachines", missing)
+	}
+	t.Attr("rule", "RB-05")
+	if missing := lacks(r, group, "capstanclusters", all...); len(missing) > 0 {
+		t.Errorf("core may not %v capstanclusters", missing)
+	}
+	t.Attr("rule", "RB-06")
+	if missing := lacks(r, group, "capstanclustertemplates", "get", "list", "patch", "update", "watch"); len(missing) > 0 {
+		t.Errorf("core may not %v capstanclustertemplates", missing)
+	}
+	t.Attr("rule", "RB-07")
+	if missing := lacks(r, group, "capstanmachinetemplates", all...); len(missing) > 0 {
+		t.Errorf("core may not %v capstanmachinetemplates", missing)
+	}
+	t.Attr("rule", "RB-09")
+}
