@@ -73,6 +73,9 @@ func Repository(o Options) (Files, error) {
 			files[path.Join(label, o.Version, name)] = text
 		}
 	}
+	if err := addHooks(files, o); err != nil {
+		return nil, err
+	}
 	names, err := fs.Glob(templates.Files, "*"+postfix)
 	if err != nil {
 		return nil, err

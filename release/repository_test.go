@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,13 +21,17 @@ import (
 // options of the release that the tests look at.
 var options = Options{Version: "v0.1.0", Source: ".."}
 
+// made are the files of each release that a test has asked for: making them takes a while.
+var made sync.Map
+
 func repository(t *testing.T, o Options) Files {
 	t.Helper()
-	files, err := Repository(o)
+	once, _ := made.LoadOrStore(o, sync.OnceValues(func() (Files, error) { return Repository(o) }))
+	files, err := once.(func() (Files, error))()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files
+	return maps.Clone(files)
 }
 
 // in returns the files of one provider by name.
@@ -72,7 +77,7 @@ func TestRepository(t *testing.T) {
 			"clusterclass-capstan-local.yaml", "clusterclass-capstan-owned.yaml",
 			"infrastructure-components-own-certificates.yaml", "infrastructure-components.yaml", "metadata.yaml",
 		},
-		"runtime-extension-capstan": {"metadata.yaml", "runtime-extension-components.yaml"},
+		"runtime-extension-capstan": {"metadata.yaml", "runtime-extension-components.yaml", "runtime-sdk-openapi.yaml"},
 	}
 	count := 0
 	for label, names := range want {

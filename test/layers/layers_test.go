@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"extension":  {"runtime", "api", "describe", "internal"},
 	"plane":      {"api", "provider", "runtime", "internal", "templates", "config"},
 	"dock":       {"internal"},
-	"release":    {"templates"},
+	"release":    {"templates", "runtime"},
 	"topology":   {"api", "internal"},
 	"describe":   {"api", "runtime", "topology", "internal"},
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},

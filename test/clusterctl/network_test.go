@@ -1,0 +1,116 @@
+//go:build linux
+
+package clusterctl
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// TestWhoReachesTheExtension compares the NetworkPolicy of the runtime extension with the Pods of a management cluster, as
+// the components say: Cluster API's core reaches the hooks, other providers do not, everybody reaches the probes.
+// Enforcing it is up to the network of the management cluster.
+func TestWhoReachesTheExtension(t *testing.T) {
+	w := newWorld(t)
+	extension := w.objectsOf("runtime-extension-capstan", current, "runtime-extension-components.yaml")
+	policy, pods := &networkingv1.NetworkPolicy{}, &appsv1.Deployment{}
+	w.only(extension, "NetworkPolicy", policy)
+	w.only(extension, "Deployment", pods)
+	if policy.Namespace != pods.Namespace || !w.selects(&policy.Spec.PodSelector, pods.Spec.Template.Labels) {
+		t.Errorf("the policy selects %v in %s; Pods have %v in %s",
+			policy.Spec.PodSelector, policy.Namespace, pods.Spec.Template.Labels, pods.Namespace)
+	}
+	ports := map[string]int32{}
+	for _, p := range pods.Spec.Template.Spec.Containers[0].Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	reaches := func(from map[string]string, port string) bool {
+		for _, rule := range policy.Spec.Ingress {
+			open := false
+			for _, p := range rule.Ports {
+				open = open || *p.Port == intstr.FromString(port) || *p.Port == intstr.FromInt32(ports[port])
+			}
+			if open && (len(rule.From) == 0 || w.admits(rule.From, from)) {
+				return true
+			}
+		}
+		return false
+	}
+	for folder, c := range map[string]struct {
+		version, file string
+		reaches       bool
+	}{
+		"cluster-api":            {version(t), "core-components.yaml", true},
+		"bootstrap-kubeadm":      {version(t), "bootstrap-components.yaml", false},
+		"control-plane-kubeadm":  {version(t), "control-plane-components.yaml", false},
+		"infrastructure-capstan": {current, "infrastructure-components.yaml", false},
+	} {
+		other := &appsv1.Deployment{}
+		w.only(w.objectsOf(folder, c.version, c.file), "Deployment", other)
+		if got := reaches(other.Spec.Template.Labels, "hooks"); got != c.reaches {
+			t.Errorf("that %s reaches the hooks is %t, want %t", folder, got, c.reaches)
+		}
+		t.Attr("rule", "RX-40")
+		if !reaches(other.Spec.Template.Labels, "healthz") {
+			t.Errorf("%s does not reach the probes and metrics", folder)
+		}
+	}
+	if ports["hooks"] == 0 || ports["healthz"] == 0 || reaches(nil, "other") {
+		t.Errorf("the ports are %v, and others are open: %t", ports, reaches(nil, "other"))
+	}
+	if len(policy.Spec.PolicyTypes) != 1 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeIngress {
+		t.Errorf("the policy is about %v: clusters and buckets are called at any address", policy.Spec.PolicyTypes)
+	}
+}
+
+// objectsOf returns the objects of a file of the repository.
+func (w *world) objectsOf(folder, version, file string) []*unstructured.Unstructured {
+	w.Helper()
+	text, err := os.ReadFile(filepath.Join(w.repository, folder, version, file))
+	w.must(err)
+	return documents(w.T, string(text))
+}
+
+// only reads the one object of a kind.
+func (w *world) only(all []*unstructured.Unstructured, kind string, into any) {
+	w.Helper()
+	found := 0
+	for _, o := range all {
+		if o.GetKind() == kind {
+			found++
+			w.must(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into))
+		}
+	}
+	if found != 1 {
+		w.Fatalf("there are %d objects of kind %s, want 1", found, kind)
+	}
+}
+
+// selects reports whether a selector takes Pods with labels.
+func (w *world) selects(selector *metav1.LabelSelector, pod map[string]string) bool {
+	w.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	w.must(err)
+	return s.Matches(labels.Set(pod))
+}
+
+// admits reports whether Pods with labels, in any namespace, are among peers.
+func (w *world) admits(peers []networkingv1.NetworkPolicyPeer, pod map[string]string) bool {
+	w.Helper()
+	for _, p := range peers {
+		if p.IPBlock == nil && p.PodSelector != nil && p.NamespaceSelector != nil && w.selects(p.NamespaceSelector, nil) &&
+			w.selects(p.PodSelector, pod) {
+			return true
+		}
+	}
+	return false
+}
