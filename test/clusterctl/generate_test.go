@@ -82,7 +82,7 @@ func TestGenerateProvider(t *testing.T) {
 	t.Attr("rule", "CT-46")
 }
 
-// TestTargetNamespace renders our components for another namespace: nothing names the old one (T-CT-03).
+// TestTargetNamespace renders our components for another namespace: nothing names the old one (T-CT-03, RC-25).
 func TestTargetNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.env = []string{"CAPSTAN_EXTENSION_NAMESPACE=other"}
