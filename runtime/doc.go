@@ -1,6 +1,8 @@
 // Package runtime is the root of the Runtime SDK: everything that is needed to call and to serve the runtime hooks of
 // Cluster API, for everybody. The module imports nothing else of Capstan.
 //
+// Ids such as RX-05 in the documentation are rules of the Runtime SDK's contract: RULES.md says what each of them says.
+//
 // # To call hooks
 //
 //   - [github.com/capstan-dev/capstan/runtime/hook]: what a hook is. A hook is a typed value, a catalog holds the hooks that
