@@ -219,12 +219,13 @@ func (a *actor) rounds(cluster, hook string) string {
 	a.asks(one, hook, 2) // eventually waits for less than five minutes
 	a.t.Attr("rule", "CL-11")
 	a.t.Attr("rule", "CL-12")
+	told := time.Now()
 	a.tell(two, hook, line{fails, "two has failed", 0})
 	condition(a.t, cluster, hook, "two has failed")
 	a.t.Attr("rule", "CL-08")
 	a.asks(one, hook, 1)
 	a.t.Attr("rule", "CL-10")
-	a.backsOff(two, hook)
+	a.backsOff(two, hook, told)
 	sameShape(a.t, cluster, "while an extension fails at "+hook, before)
 	a.t.Attr("rule", "CL-09")
 	last := line{blocks, "one alone waits at " + hook, time.Second}
@@ -236,18 +237,25 @@ func (a *actor) rounds(cluster, hook string) string {
 	return last.Message
 }
 
-// backsOff waits until an extension that fails was asked often enough to see that the pauses between calls grow.
-func (a *actor) backsOff(extension, hook string) {
+// backsOff waits until an extension that fails since a time was asked often enough to see that the pauses between calls
+// grow.
+func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Helper()
-	const calls = 9
-	a.asks(extension, hook, calls)
-	all := a.calls(extension, hook)
-	last := all[len(all)-calls:]
-	middle := last[calls/2].Time
-	first, second := middle.Sub(last[0].Time), last[calls-1].Time.Sub(middle)
-	if second < 2*first {
-		a.t.Errorf("%s fails at %s, and the pauses between its calls do not grow: the first half took %s, the second %s",
-			extension, hook, first, second)
+	var times []time.Time
+	eventually(a.t, extension+" is asked again and again about "+hook, func() error {
+		times = times[:0]
+		for _, c := range a.calls(extension, hook) {
+			if c.Time.After(since) {
+				times = append(times, c.Time)
+			}
+		}
+		if len(times) < 6 {
+			return fmt.Errorf("it was asked %d times", len(times))
+		}
+		return nil
+	})
+	if first, later := times[2].Sub(times[0]), times[5].Sub(times[3]); later < 2*first {
+		a.t.Errorf("%s fails at %s, and the pauses between its calls do not grow: %v", extension, hook, times[:6])
 	}
 	a.t.Attr("rule", "CL-07")
 }
