@@ -3,6 +3,7 @@
 //
 //   - capacity: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
 //   - window: upgrades wait for given times.
+//   - plan: upgrades over several minor versions go through versions that hosts offer.
 //   - addon: manifests are applied to new clusters, and again when their version changes.
 //   - verify: workers wait until the control plane is right after its upgrade, the next upgrade until everything is.
 //   - backup: upgrades and deletions wait for a verified snapshot of the cluster's etcd.
@@ -34,6 +35,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/backup"
 	"github.com/capstan-dev/capstan/extension/capacity"
 	"github.com/capstan-dev/capstan/extension/part"
+	"github.com/capstan-dev/capstan/extension/plan"
 	"github.com/capstan-dev/capstan/extension/record"
 	"github.com/capstan-dev/capstan/extension/steady"
 	"github.com/capstan-dev/capstan/extension/verify"
@@ -128,7 +130,7 @@ func parts(options Options) ([]part.Part, error) {
 		return nil, err
 	}
 	return slices.Concat(
-		[]part.Part{capacity.New(options.Reader), window.New(options.Now), addOns},
+		[]part.Part{capacity.New(options.Reader), window.New(options.Now), plan.New(options.Reader), addOns},
 		backups,
 		[]part.Part{verify.New(verify.Options{Reader: options.Reader, Scheme: scheme, Patience: options.Patience})},
 	), nil

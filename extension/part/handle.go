@@ -76,6 +76,38 @@ func Handle[Req, Resp any, PReq interface {
 	}}
 }
 
+// HandleResponse makes a handler of a hook whose answer is more than a message: the function fills the response. Where
+// the part is switched off, the answer is a failure: a ClusterClass names the handler, so nobody can do without it.
+func HandleResponse[Req, Resp any, PReq interface {
+	*Req
+	runtimehooksv1.RequestObject
+}](of hook.Hook[Req, Resp], name string,
+	function func(ctx context.Context, settings setting.Values, request *Req, response *Resp) error, options ...server.Option,
+) Handler {
+	return Handler{of: func(f frame) server.Handler {
+		return server.Handle(of, name, func(ctx context.Context, request *Req, response *Resp) error {
+			cluster, err := clusterOf(PReq(request))
+			if err != nil {
+				return err
+			}
+			settings, err := f.settings.Read(PReq(request).GetSettings())
+			if err != nil {
+				return err
+			}
+			switch on, err := IsOn(f.part, cluster, settings); {
+			case err != nil:
+				return err
+			case !on:
+				return fmt.Errorf("%s is switched off for this Cluster, whose ClusterClass names it: switch it on with label %s, "+
+					"or remove it from the ClusterClass", f.part, Label(f.part))
+			}
+			ctx, cancel := early(ctx)
+			defer cancel()
+			return function(ctx, settings, request, response)
+		}, options...)
+	}}
+}
+
 // early returns a context that ends [answerMargin] before the caller gives up, or when a tenth of what is left is left,
 // whichever is later.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -86,7 +118,7 @@ func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-min(answerMargin, time.Until(deadline)/10)))
 }
 
-// clusterOf returns the Cluster that a lifecycle hook is about.
+// clusterOf returns the Cluster that a hook is about.
 func clusterOf(request runtime.Object) (*clusterv1.Cluster, error) {
 	switch r := request.(type) {
 	case *runtimehooksv1.BeforeClusterCreateRequest:
@@ -106,6 +138,8 @@ func clusterOf(request runtime.Object) (*clusterv1.Cluster, error) {
 	case *runtimehooksv1.AfterClusterUpgradeRequest:
 		return &r.Cluster, nil
 	case *runtimehooksv1.BeforeClusterDeleteRequest:
+		return &r.Cluster, nil
+	case *runtimehooksv1.GenerateUpgradePlanRequest:
 		return &r.Cluster, nil
 	}
 	return nil, fmt.Errorf("a request of type %s is about no Cluster", strings.TrimPrefix(fmt.Sprintf("%T", request), "*"))
