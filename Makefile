@@ -147,6 +147,10 @@ test-provider-binary: build ## run a real provider of others as a process of the
 test-bucket: ## backups in the bucket of a real S3-compatible store, on loopback (builds it first, which takes minutes)
 	@CAPSTAN_TEST_BUCKET=1 go test -count=1 -timeout 20m -v -run TestRealBucket ./extension/backup
 
+.PHONY: test-upstream-e2e
+test-upstream-e2e: build ## run Cluster API's own end-to-end specs on a plane (takes hours): make test-upstream-e2e SPECS='QuickStart NodeDrain' CLUSTER_API=DIR
+	@go run ./hack/upstream $(if $(CLUSTER_API),-cluster-api '$(CLUSTER_API)') $(SPECS)
+
 .PHONY: test-v1beta1
 test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only
 	@CAPSTAN_TEST_WHOLE=1 go test -count=1 -v ./test/contract/whole

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// spec is one of upstream's specs as the table of specs names it.
+type spec struct {
+	Name string `json:"name"`
+	// Upstream is the function of upstream's that it runs.
+	Upstream string `json:"upstream"`
+	// Deviations say what of the set-up differs from upstream's own.
+	Deviations []string `json:"deviations,omitempty"`
+	// Cause says why the suite does not call the spec; empty for those that it calls.
+	Cause string `json:"cause,omitempty"`
+}
+
+// readSpecs reads the table of specs.
+func readSpecs(path string) ([]spec, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var table struct {
+		Specs []spec `json:"specs"`
+	}
+	if err := yaml.UnmarshalStrict(data, &table); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return table.Specs, nil
+}
+
+// choose returns the specs that are named; no name is all that the suite calls.
+func choose(table []spec, names []string) (chosen []spec, err error) {
+	if len(names) == 0 {
+		for _, s := range table {
+			if s.Cause == "" {
+				chosen = append(chosen, s)
+			}
+		}
+		return chosen, nil
+	}
+	for _, name := range names {
+		found := false
+		for _, s := range table {
+			if s.Name != name {
+				continue
+			}
+			if s.Cause != "" {
+				return nil, fmt.Errorf("spec %s is not called: %s", name, s.Cause)
+			}
+			chosen, found = append(chosen, s), true
+		}
+		if !found {
+			return nil, fmt.Errorf("there is no spec %s: see test/upstream/specs.yaml", name)
+		}
+	}
+	return chosen, nil
+}
+
+// verdict is how a spec ended.
+type verdict struct {
+	State    string
+	Duration time.Duration
+	Message  string
+}
+
+// readVerdicts reads the suite's JSON report. Each spec has its name as the first label.
+func readVerdicts(data []byte) (map[string]verdict, error) {
+	var suites []struct {
+		SpecReports []struct {
+			ContainerHierarchyLabels [][]string
+			State                    string
+			RunTime                  time.Duration
+			Failure                  struct{ Message string }
+		}
+	}
+	if err := json.Unmarshal(data, &suites); err != nil {
+		return nil, fmt.Errorf("reading the suite's report: %w", err)
+	}
+	verdicts := map[string]verdict{}
+	for _, s := range suites {
+		for _, r := range s.SpecReports {
+			if r.State == "skipped" || len(r.ContainerHierarchyLabels) == 0 || len(r.ContainerHierarchyLabels[0]) == 0 {
+				continue
+			}
+			verdicts[r.ContainerHierarchyLabels[0][0]] = verdict{State: r.State, Duration: r.RunTime, Message: r.Failure.Message}
+		}
+	}
+	return verdicts, nil
+}
+
+// report writes the table of specs with their verdicts, and returns how many of the chosen did not pass.
+func report(out io.Writer, table, chosen []spec, verdicts map[string]verdict) (failed int) {
+	asked := map[string]bool{}
+	for _, s := range chosen {
+		asked[s.Name] = true
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SPEC\tVERDICT\tTIME")
+	for _, s := range table {
+		v, ran := verdicts[s.Name]
+		switch {
+		case ran:
+			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, v.State, v.Duration.Round(time.Second))
+		case asked[s.Name]:
+			fmt.Fprintf(w, "%s\tnot run\t\n", s.Name)
+		case s.Cause != "":
+			fmt.Fprintf(w, "%s\tnot called\t\n", s.Name)
+		}
+		if asked[s.Name] && v.State != "passed" {
+			failed++
+		}
+	}
+	w.Flush()
+	for _, s := range table {
+		if s.Cause != "" {
+			fmt.Fprintf(out, "\n%s is not called: %s\n", s.Name, s.Cause)
+		}
+		if asked[s.Name] {
+			for _, d := range s.Deviations {
+				fmt.Fprintf(out, "\n%s deviates: %s\n", s.Name, d)
+			}
+		}
+	}
+	return failed
+}

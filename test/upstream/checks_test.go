@@ -1,0 +1,43 @@
+package upstream
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	clusterctlcluster "sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
+	"sigs.k8s.io/cluster-api/test/framework"
+)
+
+// checkAll is what upstream's quick starts check once the machines are there: owners and finalizers come back after
+// they were removed, and nothing is written any more in a cluster at rest.
+func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name string) {
+	return func(proxy framework.ClusterProxy, namespace, name string) {
+		filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(name)
+		owners := []ownerAssertions{
+			framework.CoreOwnerReferenceAssertion, framework.ExpOwnerReferenceAssertions, capstanOwners(topology),
+			framework.KubeadmBootstrapOwnerReferenceAssertions,
+			framework.KubeadmControlPlaneOwnerReferenceAssertions(topology), framework.KubernetesReferenceAssertions,
+		}
+		By("Checking that owner references are resilient")
+		framework.ValidateOwnerReferencesResilience(ctx, proxy, namespace, name, filter, owners...)
+		By("Checking that owner references are updated to the correct API version")
+		framework.ValidateOwnerReferencesOnUpdate(ctx, proxy, namespace, name, filter, owners...)
+		By("Checking that finalizers are resilient")
+		core := framework.CoreFinalizersAssertionWithLegacyClusters
+		if topology {
+			core = framework.CoreFinalizersAssertionWithClassyClusters
+		}
+		framework.ValidateFinalizersResilience(ctx, proxy, namespace, name, filter, core,
+			framework.KubeadmControlPlaneFinalizersAssertion, framework.ExpFinalizersAssertion, capstanFinalizers)
+		checkStable(proxy, namespace, name)
+	}
+}
+
+// checkStable checks that nothing is written any more in a cluster at rest.
+func checkStable(proxy framework.ClusterProxy, namespace, name string) {
+	By("Checking that resourceVersions are stable")
+	framework.ValidateResourceVersionStable(ctx, framework.ValidateResourceVersionStableInput{
+		ClusterProxy: proxy, Namespace: namespace,
+		OwnerGraphFilterFunction: clusterctlcluster.FilterClusterObjectsWithNameFilter(name),
+		WaitToBecomeStable:       config.GetIntervals("quick-start", "wait-resource-versions-become-stable"),
+		WaitToRemainStable:       config.GetIntervals("quick-start", "wait-resource-versions-remain-stable"),
+	})
+}
