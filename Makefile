@@ -148,7 +148,7 @@ test-bucket: ## backups in the bucket of a real S3-compatible store, on loopback
 	@CAPSTAN_TEST_BUCKET=1 go test -count=1 -timeout 20m -v -run TestRealBucket ./extension/backup
 
 .PHONY: test-upstream-e2e
-test-upstream-e2e: build ## run Cluster API's own end-to-end specs on a plane (takes hours): make test-upstream-e2e SPECS='QuickStart NodeDrain' CLUSTER_API=DIR
+test-upstream-e2e: build ## Cluster API's own end-to-end specs on a plane (takes hours); SPECS='...' chooses some
 	@go run ./hack/upstream $(if $(CLUSTER_API),-cluster-api '$(CLUSTER_API)') $(SPECS)
 
 .PHONY: test-v1beta1

@@ -113,8 +113,8 @@ func writeConfig(dir string, upstream []byte, providers []installed, templates m
 	return write("e2e.yaml", data)
 }
 
-// metadata is clusterctl's metadata of a provider that has one release: it names no newer series, where clusterctl would
-// look for the latest release.
+// metadata is clusterctl's metadata of a provider that has one release: it names no newer series, where clusterctl
+// would look for the latest release.
 func metadata(text string) ([]byte, error) {
 	v, err := version.ParseSemantic(text)
 	if err != nil {

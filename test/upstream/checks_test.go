@@ -35,8 +35,8 @@ func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name 
 	}
 }
 
-// withoutHosts leaves out hosts and what they own: clusterctl moves them with a cluster, but they are inventory, which a
-// cluster does not own and which outlives it.
+// withoutHosts leaves out hosts and what they own: clusterctl moves them with a cluster, but they are inventory, which
+// a cluster does not own and which outlives it.
 func withoutHosts(filter clusterctlcluster.GetOwnerGraphFilterFunction) clusterctlcluster.GetOwnerGraphFilterFunction {
 	const host = "CapstanHost"
 	return func(u unstructured.Unstructured) bool {
