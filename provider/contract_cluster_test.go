@@ -22,6 +22,7 @@ func TestClusterWaits(t *testing.T) {
 		if len(c.Finalizers) != 0 || len(w.backends) != 0 {
 			t.Errorf("finalizers %v, balancers %v", c.Finalizers, w.backends)
 		}
+		t.Attr("rule", "IC-46 v1beta2")
 	})
 	t.Run("T-IC-04: without endpoint, then with one on the Cluster (IC-18)", func(t *testing.T) {
 		w := newWorld(t, demo(infrav1.LoadBalancerExternal)...)
@@ -31,6 +32,7 @@ func TestClusterWaits(t *testing.T) {
 		if ptr.Deref(c.Status.Initialization.Provisioned, false) {
 			t.Error("provisioned without an endpoint")
 		}
+		t.Attr("rule", "IC-50 v1beta2")
 		edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) {
 			c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "api.example.com", Port: 6443}
 		})
@@ -53,6 +55,8 @@ func TestClusterWaits(t *testing.T) {
 			if after := w.capstanCluster("demo-infra").ResourceVersion; after != before || len(w.backends) != 0 {
 				t.Errorf("resource version was %s, is %s; balancers %v", before, after, w.backends)
 			}
+			t.Attr("rule", "IC-35 v1beta2")
+			t.Attr("rule", "IC-45 v1beta2")
 		})
 	}
 }
@@ -73,6 +77,8 @@ func TestAClusterThatWasOurs(t *testing.T) { // IC-35, IC-54, IC-56
 	if w.exists("demo-infra", &infrav1.CapstanCluster{}) || len(w.backends) != 0 {
 		t.Errorf("it is still there; balancers %v", w.backends)
 	}
+	t.Attr("rule", "IC-53 v1beta2")
+	t.Attr("rule", "IC-55 v1beta2")
 }
 
 func TestClusterIsProvisioned(t *testing.T) { // T-IC-02, T-IC-03, T-IC-05: IC-16, IC-19, IC-22, IC-49 to IC-52
@@ -82,11 +88,13 @@ func TestClusterIsProvisioned(t *testing.T) { // T-IC-02, T-IC-03, T-IC-05: IC-1
 	if c.Spec.ControlPlaneEndpoint != (clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}) || len(c.Status.FailureDomains) != 3 {
 		t.Errorf("endpoint %v, failure domains %v", c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains)
 	}
+	t.Attr("rule", "IC-49 v1beta2")
 	w.readyIs(c, "True Ready")
 	first, balancer := slices.Index(w.log, "patch v1beta2.CapstanCluster"), slices.Index(w.log, "ensure balancer")
 	if first < 0 || first > balancer {
 		t.Errorf("the balancer was made before the finalizer was there (IC-47): %v", w.log)
 	}
+	t.Attr("rule", "IC-47 v1beta2")
 }
 
 func TestControlPlaneMachineLeavesTheBalancerFirst(t *testing.T) { // T-IM-15: IM-51, IM-58

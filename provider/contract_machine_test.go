@@ -95,6 +95,7 @@ func TestMachineWaits(t *testing.T) {
 			if w.exists("w1", &infrav1.CapstanMachine{}) {
 				t.Error("a machine that waits can't be deleted (IM-46)")
 			}
+			t.Attr("rule", "IM-46 v1beta2")
 			w.touchesNoHost()
 		})
 	}

@@ -142,5 +142,7 @@ func TestContractIsThatOfTheLabels(t *testing.T) {
 		if found != 4 {
 			t.Errorf("%d definitions in %s, want 4", found, version)
 		}
+		t.Attr("rule", "IM-38 "+want)
 	}
+	t.Attr("rule", "IC-60 v1beta2")
 }

@@ -111,6 +111,7 @@ func TestHeld(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("rule", "SG-08")
 }
 
 func inNamespace(name string, h infrav1.CapstanHost) *infrav1.CapstanHost {

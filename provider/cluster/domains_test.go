@@ -170,6 +170,7 @@ func TestDomains(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("rule", "IC-20 v1beta2")
 }
 
 // TestClustersMadeAtOnce: every cluster is promised a host before the next one looks, whatever the cache shows.

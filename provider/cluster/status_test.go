@@ -64,6 +64,8 @@ func TestSetStatus(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("rule", "IC-19 v1beta2")
+	t.Attr("rule", "IC-22 v1beta2")
 }
 
 func TestProvisionedStays(t *testing.T) {
@@ -74,4 +76,5 @@ func TestProvisionedStays(t *testing.T) {
 	if !provisioned || len(o.Status.FailureDomains) != 1 || conditions.IsTrue(o, infrav1.ReadyCondition) {
 		t.Errorf("a broken endpoint must show in Ready only (IC-23): %+v", o.Status)
 	}
+	t.Attr("rule", "IC-23 v1beta2")
 }

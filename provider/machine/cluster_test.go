@@ -29,6 +29,7 @@ func TestCluster(t *testing.T) { // IM-43
 			decides(t, (*Reconciler).cluster, &scope{machine: machine, owningCluster: c.cluster}, c.want)
 		})
 	}
+	t.Attr("rule", "IM-43 v1beta2")
 }
 
 func TestClusterInfrastructure(t *testing.T) { // IM-45
@@ -50,4 +51,5 @@ func TestClusterInfrastructure(t *testing.T) { // IM-45
 			decides(t, (*Reconciler).clusterInfrastructure, &scope{owningCluster: cluster}, c.want)
 		})
 	}
+	t.Attr("rule", "IM-45 v1beta2")
 }

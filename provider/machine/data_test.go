@@ -32,6 +32,7 @@ func TestDataNamed(t *testing.T) { // IM-48
 			decides(t, (*Reconciler).dataNamed, &scope{machine: m}, c.want)
 		})
 	}
+	t.Attr("rule", "IM-48 v1beta2")
 }
 
 func TestReadData(t *testing.T) {

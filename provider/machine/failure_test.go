@@ -27,4 +27,5 @@ func TestReportedFailure(t *testing.T) { // IM-42
 			}
 		})
 	}
+	t.Attr("rule", "IM-42 v1beta1")
 }

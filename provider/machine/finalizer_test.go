@@ -18,6 +18,7 @@ func TestFinalizer(t *testing.T) { // IM-44
 	has := machineIs(func(m *infrav1.CapstanMachine) { m.Finalizers = []string{infrav1.MachineFinalizer} })
 	again := trial{objects: worldOf(has), run: (*Reconciler).finalizer, check: isThere}
 	t.Run("one that is there is not written again", again.do)
+	t.Attr("rule", "IM-44 v1beta2")
 }
 
 func TestHeldByUs(t *testing.T) {
@@ -50,4 +51,6 @@ func TestRemoveFinalizer(t *testing.T) { // IM-60, IM-61
 			}
 		},
 	}.do(t)
+	t.Attr("rule", "IM-60 v1beta2")
+	t.Attr("rule", "IM-61 v1beta2")
 }

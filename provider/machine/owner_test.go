@@ -74,4 +74,5 @@ func TestOwned(t *testing.T) { // IM-41
 	} {
 		t.Run(name, func(t *testing.T) { decides(t, (*Reconciler).owned, &c.scope, c.want) })
 	}
+	t.Attr("rule", "IM-41 v1beta2")
 }

@@ -63,6 +63,7 @@ func TestPick(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("rule", "IM-17 v1beta2")
 }
 
 // TestPlace: a machine that waits costs no call.

@@ -25,6 +25,7 @@ func TestProviderID(t *testing.T) { // IM-52
 	}
 	again := trial{objects: worldOf(claims, has), run: (*Reconciler).providerID, check: isThere}
 	t.Run("one that is there is not written again", again.do)
+	t.Attr("rule", "IM-52 v1beta2")
 }
 
 // TestProviderIDThatWasNotWritten: nothing in the same pass builds on it (IM-53).
@@ -35,6 +36,7 @@ func TestProviderIDThatWasNotWritten(t *testing.T) {
 	if _, err := f.providerID(t.Context(), s); err == nil || s.capstan.Spec.ProviderID != "" {
 		t.Errorf("error %v, provider id %q", err, s.capstan.Spec.ProviderID)
 	}
+	t.Attr("rule", "IM-53 v1beta2")
 }
 
 func TestProvisioned(t *testing.T) { // IM-53

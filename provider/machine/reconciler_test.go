@@ -129,6 +129,7 @@ func TestEveryStepThatFailsIsShown(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("rule", "IM-49 v1beta2")
 }
 
 // TestAFailedBootstrapIsNotMissed: a pass that could not take back the data must not say that the bootstrap failed, or
@@ -196,6 +197,7 @@ func TestADeletionThatFailsIsShown(t *testing.T) { // IM-30, IM-59
 	if m := f.machine("w1"); !slices.Contains(m.Finalizers, infrav1.MachineFinalizer) {
 		t.Error("the finalizer is gone")
 	}
+	t.Attr("rule", "IM-59 v1beta2")
 }
 
 // TestPausedObjectsSayNothingElse: what fails before it is known whether the Cluster is paused is shown; on an object

@@ -48,6 +48,8 @@ func TestRelease(t *testing.T) { // IM-57, IM-59
 			}.do(t)
 		})
 	}
+	t.Attr("rule", "IM-57 v1beta2")
+	t.Attr("rule", "IM-62 v1beta2")
 }
 
 func TestWaitingMessage(t *testing.T) {

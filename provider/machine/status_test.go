@@ -136,6 +136,8 @@ func TestSetStatus(t *testing.T) {
 			}
 		})
 	}
+	t.Attr("rule", "IM-19 v1beta2")
+	t.Attr("rule", "IM-50 v1beta2")
 }
 
 // TestProvisionedStays: what is known of an instance outlives its host (IM-20).
@@ -147,4 +149,5 @@ func TestProvisionedStays(t *testing.T) {
 	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host != "host-01" || m.Status.FailureDomain != "zone-a" {
 		t.Errorf("something was taken back: %+v", m.Status)
 	}
+	t.Attr("rule", "IM-20 v1beta2")
 }

@@ -87,6 +87,8 @@ func TestOnlyTheDifferenceIsWritten(t *testing.T) {
 	if *writes != 2 {
 		t.Errorf("%d writes, want 2", *writes)
 	}
+	t.Attr("rule", "IM-56 v1beta2")
+	t.Attr("rule", "IC-52 v1beta2")
 }
 
 func TestALockedPatchOfAnOldObjectIsAConflict(t *testing.T) {

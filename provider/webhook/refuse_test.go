@@ -213,6 +213,7 @@ func TestTopologyDryRun(t *testing.T) {
 				if now := as(t, version, made); now.GetResourceVersion() != made.GetResourceVersion() {
 					t.Errorf("a dry run changed the template to %v", now.Object)
 				}
+				t.Attr("rule", "IMT-12 "+version)
 			})
 		})
 	}

@@ -92,6 +92,8 @@ func (w *world) testInit(t *testing.T) {
 		t.Errorf("after a second init the inventory has %d providers, want 4", len(providers.Items))
 	}
 	w.refused("already an instance", "init", "--infrastructure", "capstan:"+older, "--target-namespace", "second") // IC-38
+	t.Attr("rule", "IC-38 v1beta1")
+	t.Attr("rule", "IC-38 v1beta2")
 }
 
 // testDelete takes our provider away without its definitions, and then with them.

@@ -17,13 +17,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestObjects makes objects of all kinds in two namespaces under one name, and looks at what the API server gives back.
 func TestObjects(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IM-05", "IM-06", "IM-09", "IM-10", "IM-33", "IMT-05", "IMT-07", "IMT-10", "IC-02", "IC-03", "IC-15", "ICT-03", "ICT-04", "ICT-07")
 		here, there := newWorld(t, f, 0), newWorld(t, f, 0)
 		here.stop()
 		there.stop()
@@ -51,9 +49,56 @@ func TestObjects(t *testing.T) {
 					t.Errorf("the list of %s is %s with %d items", kind, list.GetKind(), len(list.Items))
 				}
 			}
+			recordObject(here, kind)
 		}
+		here.Attr("rule", "IC-02 "+string(f.Version))
 		f.checkStatusIsASubresource(here)
+		f.checkRefused(here)
 	})
+}
+
+// recordObject records what TestObjects asserts about one kind: it is there in two namespaces under one name, comes back
+// with its metadata, and its list holds it.
+func recordObject(w *world, kind string) {
+	w.Helper()
+	switch kind {
+	case "CapstanMachine":
+		w.Attr("rule", "IM-05 "+string(w.Version))
+		w.Attr("rule", "IM-06 "+string(w.Version))
+		w.Attr("rule", "IM-33 "+string(w.Version))
+	case "CapstanMachineTemplate":
+		w.Attr("rule", "IMT-04 "+string(w.Version))
+		w.Attr("rule", "IMT-05 "+string(w.Version))
+		w.Attr("rule", "IMT-10 "+string(w.Version))
+	case "CapstanCluster":
+		w.Attr("rule", "IC-03 "+string(w.Version))
+		w.Attr("rule", "IC-15 "+string(w.Version))
+	case "CapstanClusterTemplate":
+		w.Attr("rule", "ICT-03 "+string(w.Version))
+		w.Attr("rule", "ICT-07 "+string(w.Version))
+	}
+}
+
+// checkRefused writes what the contract does not allow: an address of an unknown type, and a failure domain twice.
+func (f form) checkRefused(w *world) {
+	w.Helper()
+	u := w.get("CapstanMachine", "same")
+	unknown := []any{map[string]any{"type": "PostalCode", "address": "x"}}
+	w.must(unstructured.SetNestedSlice(u.Object, unknown, "status", "addresses"))
+	if err := shared.admin.Status().Update(w.Context(), u); !apierrors.IsInvalid(err) {
+		w.Errorf("an address of an unknown type was taken: %v", err)
+	}
+	w.Attr("rule", "IM-28 "+string(w.Version))
+	if f.Version == v1beta1 {
+		return // a map has each name once
+	}
+	u = w.get("CapstanCluster", "same")
+	twice := []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}
+	w.must(unstructured.SetNestedSlice(u.Object, twice, "status", "failureDomains"))
+	if err := shared.admin.Status().Update(w.Context(), u); !apierrors.IsInvalid(err) {
+		w.Errorf("a failure domain was taken twice: %v", err)
+	}
+	w.Attr("rule", "IC-20 v1beta2")
 }
 
 // checkStatusIsASubresource writes to the object and looks at its status, and the other way round.
@@ -61,7 +106,7 @@ func (f form) checkStatusIsASubresource(w *world) {
 	w.Helper()
 	for _, kind := range []string{"CapstanMachine", "CapstanCluster"} {
 		path := []string{"status", "initialization", "provisioned"}
-		if f.Version == rule.V1Beta1 {
+		if f.Version == v1beta1 {
 			path = []string{"status", "ready"}
 		}
 		u := w.get(kind, "same")
@@ -78,12 +123,13 @@ func (f form) checkStatusIsASubresource(w *world) {
 			w.Errorf("a write to the status of %s gave %v with labels %v", kind, u.Object["status"], u.GetLabels())
 		}
 	}
+	w.Attr("rule", "IM-09 "+string(w.Version))
+	w.Attr("rule", "IC-14 "+string(w.Version))
 }
 
 // TestTemplatesAreImmutable: a template can't be changed, but the topology controller's dry runs pass.
 func TestTemplatesAreImmutable(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IMT-12")
 		w := newWorld(t, f, 0)
 		w.stop()
 		for kind, spec := range map[string]map[string]any{
@@ -117,13 +163,13 @@ func TestTemplatesAreImmutable(t *testing.T) {
 				t.Errorf("%s could be changed in a dry run of somebody else: %v", kind, err)
 			}
 		}
+		w.Attr("rule", "IMT-12 "+string(w.Version))
 	})
 }
 
 // TestRetriesSlowDown lets an instance fail again and again: the pauses between the tries grow.
 func TestRetriesSlowDown(t *testing.T) {
-	rule.Both(t, "SG-04", "IM-49")
-	w := newWorld(t, form{rule.V1Beta2}, 1)
+	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")
 	const tries = 9
 	w.infra.fail("create", tries)
@@ -136,12 +182,12 @@ func TestRetriesSlowDown(t *testing.T) {
 		t.Errorf("after %d failures the next try came after %v", tries-1, pause)
 	}
 	w.ready("w1")
+	recordBoth(t, "IM-49")
 }
 
 // TestAgentsTokensAreShortLived looks at the token that a host gets when it is powered on.
 func TestAgentsTokensAreShortLived(t *testing.T) {
-	rule.Both(t, "SG-03")
-	w := newWorld(t, form{rule.V1Beta2}, 1)
+	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")
 	w.newMachine("w1", machineOptions{})
 	w.ready("w1")
@@ -163,6 +209,7 @@ func TestAgentsTokensAreShortLived(t *testing.T) {
 	if life := time.Duration(claims.Exp-claims.Iat) * time.Second; life <= 0 || life > 24*time.Hour {
 		t.Errorf("the token lives for %v", life)
 	}
+	w.Attr("rule", "SG-03")
 	if want := "system:serviceaccount:" + w.ns + ":" + infrav1.IdentityPrefix + "host-01"; claims.Sub != want {
 		t.Errorf("the token is of %s, want %s", claims.Sub, want)
 	}

@@ -12,13 +12,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestBadReferences gives objects owners that are none, and references to what does not exist or goes away.
 func TestBadReferences(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IM-41", "IM-43", "IC-46", "SG-08")
 		w := newWorld(t, f, 4)
 		w.provisionedCluster("demo")
 
@@ -38,12 +36,18 @@ func TestBadReferences(t *testing.T) {
 				t.Errorf("machine %s has a finalizer without owner", name)
 			}
 		}
+		w.Attr("rule", "IM-41 "+string(w.Version))
 		c := w.newObject("CapstanCluster")
 		c.SetNamespace(w.ns)
 		c.SetName("other-kind")
 		c.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "x", UID: "1"}})
 		w.create(c)
-		w.waitCondition("CapstanCluster", "other-kind", infrav1.ReadyCondition, "False "+infrav1.WaitingForOwnerReason)
+		waits := "False " + infrav1.WaitingForOwnerReason
+		c = w.waitCondition("CapstanCluster", "other-kind", infrav1.ReadyCondition, waits)
+		if hasFinalizer(c) {
+			t.Error("a cluster has a finalizer without owner")
+		}
+		w.Attr("rule", "IC-46 "+string(w.Version))
 
 		// Bootstrap data in a Secret that does not exist, then exists without data, then with it.
 		w.newMachine("w1", machineOptions{})
@@ -74,7 +78,6 @@ func TestBadReferences(t *testing.T) {
 // TestClusterIsGone deletes the Cluster under its machines: they can still be deleted, and so can the CapstanCluster.
 func TestClusterIsGone(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IM-43", "IM-46", "IM-57", "IC-53")
 		w := newWorld(t, f, 3)
 		c := w.provisionedCluster("demo")
 		w.newMachine("cp", machineOptions{controlPlane: true})
@@ -85,6 +88,7 @@ func TestClusterIsGone(t *testing.T) {
 		w.newMachine("late", machineOptions{})
 		w.waitCondition("CapstanMachine", "late", infrav1.ReadyCondition, "False "+infrav1.WaitingForClusterInfrastructureReason)
 		w.untouched("late")
+		w.Attr("rule", "IM-43 "+string(w.Version))
 		w.delete(w.cluster("demo"))
 		for _, name := range []string{"late", "cp", "w1"} {
 			if w.cluster("demo") == nil {
@@ -97,13 +101,15 @@ func TestClusterIsGone(t *testing.T) {
 		if made := w.infra.made("delete", "unbalance"); len(made) != 3 {
 			t.Errorf("calls %v, want two instances and the balancer deleted", made)
 		}
+		w.Attr("rule", "IM-46 "+string(w.Version))
+		w.Attr("rule", "IM-57 "+string(w.Version))
+		w.Attr("rule", "IC-53 "+string(w.Version))
 	})
 }
 
 // TestHostVanishes takes a host out of the inventory while it is being bootstrapped: the machine says so and takes no other one.
 func TestHostVanishes(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IM-49", "IM-63")
 		w := newWorld(t, f, 2)
 		w.provisionedCluster("demo")
 		w.infra.set(func() { w.infra.dead["host-01"], w.infra.dead["host-02"] = true, true })
@@ -124,6 +130,7 @@ func TestHostVanishes(t *testing.T) {
 		if made := w.infra.made("create"); len(made) != 2 || slices.Compact(made)[0] == "" {
 			t.Errorf("instances were made: %v", made)
 		}
+		w.Attr("rule", "IM-63 "+string(w.Version))
 		w.delete(w.machine("w1"))
 		w.gone("CapstanMachine", "w1")
 	})
@@ -131,8 +138,7 @@ func TestHostVanishes(t *testing.T) {
 
 // TestOrphanedHostIsShown: a claim whose machine is gone is not released by itself, for the machine may be on its way here; the host says so.
 func TestOrphanedHostIsShown(t *testing.T) {
-	f := form{rule.V1Beta2}
-	rule.Both(t, "SG-05")
+	f := form{v1beta2}
 	w := newWorld(t, f, 1)
 	w.provisionedCluster("demo")
 	w.newMachine("w1", machineOptions{})
@@ -149,4 +155,48 @@ func TestOrphanedHostIsShown(t *testing.T) {
 	})
 	edit(w, w.host("host-01"), func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true })
 	w.until("the host is free again", func() bool { return w.host("host-01").Spec.Claim == nil })
+}
+
+// TestNamesMeanNothing gives hosts the names of each other's machines, and a machine the name of one that is gone: what
+// belongs together is found by what the claim says.
+func TestNamesMeanNothing(t *testing.T) {
+	f := form{v1beta2}
+	w := newWorld(t, f, 0)
+	for name, zone := range map[string]string{"w1-01": "zone-b", "w2-02": "zone-a"} {
+		w.create(&infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
+			Spec:       infrav1.CapstanHostSpec{Zone: zone, Supplier: infrav1.SupplierDock},
+		})
+	}
+	w.provisionedCluster("demo")
+	w.newMachine("w1", machineOptions{zone: "zone-a"})
+	second := w.newMachine("w2", machineOptions{zone: "zone-b"})
+	w.ready("w1")
+	w.ready("w2")
+	if claims := w.claims(); claims["w1"] != "w2-02" || claims["w2"] != "w1-01" {
+		t.Fatalf("machines have the hosts %v", claims)
+	}
+	w.restart()
+	w.delete(w.machine("w1"))
+	w.gone("CapstanMachine", "w1")
+	if made := w.infra.made("delete"); !slices.Equal(made, []string{"delete w2-02"}) {
+		t.Errorf("calls %v, want the host of the machine deleted, not that of its name", made)
+	}
+	if u := w.machine("w2"); !w.is(u, infrav1.ReadyCondition, "True") || w.claims()["w2"] != "w1-01" {
+		t.Errorf("machine w2 has host %s, Ready %s", w.claims()["w2"], w.condition(u, infrav1.ReadyCondition))
+	}
+
+	// The object goes without a trace, its host still runs, and another object of its name comes.
+	u := w.machine("w2")
+	u.SetFinalizers(nil)
+	w.must(shared.admin.Update(t.Context(), u))
+	w.delete(u)
+	w.gone("CapstanMachine", "w2")
+	was := w.host("w1-01").Spec.Claim.MachineUID
+	w.newCapstanMachine(second, machineOptions{})
+	w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
+	if c := w.host("w1-01").Spec.Claim; c == nil || c.MachineUID != was || c.Released {
+		t.Errorf("the host of the former machine has the claim %+v", c)
+	}
+	t.Attr("rule", "SG-08")
 }

@@ -4,35 +4,45 @@ package contract
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestClusterLife follows a cluster from creation to deletion, revision by revision.
 func TestClusterLife(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IC-02", "T-IC-03", "T-IC-05", "T-IC-07", "T-IC-13",
-			"IC-01", "IC-16", "IC-19", "IC-20", "IC-22", "IC-25", "IC-28", "IC-44", "IC-47", "IC-48", "IC-49", "IC-50", "IC-51", "IC-52",
-			"IC-53", "IC-54", "IC-55", "IC-56")
-		w := newWorld(t, f, 7)
+		writes := &objectWrites{}
+		w := newWorld(t, f, 7, func(w *world) { w.wrap = writes.wrap })
 		seen := w.watch("CapstanCluster", "demo")
+		w.infra.fail("balance", 2) // so that it takes a while
 		w.newCluster("demo", func(_ *clusterv1.Cluster, u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{"example.com/note": "x"})
 		})
 		u := w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "True")
 		host, port := w.endpoint(u)
-		if host != "10.231.16.1" || port != 6443 || !w.flag(u) || u.GetAnnotations()["example.com/note"] != "x" {
-			t.Errorf("endpoint %s port %d, provisioned %t, annotations %v", host, port, w.flag(u), u.GetAnnotations())
+		if host != "10.231.16.1" || port != 6443 || u.GetAnnotations()["example.com/note"] != "x" {
+			t.Errorf("endpoint %s port %d, annotations %v", host, port, u.GetAnnotations())
 		}
+		w.Attr("rule", "IC-16 "+string(w.Version))
+		w.Attr("rule", "IC-49 "+string(w.Version))
+		if !w.flag(u) {
+			t.Error("it is Ready and not provisioned")
+		}
+		w.Attr("rule", "IC-22 "+string(w.Version))
+		w.Attr("rule", "IC-48 "+string(w.Version))
 		if got := w.domains(u); !slices.Equal(got, []string{"zone-a", "zone-b", "zone-c"}) {
 			t.Errorf("failure domains %v, want the zones of the inventory, each once", got)
 		}
+		w.Attr("rule", "IC-19 "+string(w.Version))
+		w.Attr("rule", "IC-20 "+string(w.Version))
+		if early := w.infra.unguardedObjects(); len(early) != 0 {
+			t.Errorf("balancers were made for objects without finalizer: %v (IC-47)", early)
+		}
+		w.Attr("rule", "IC-47 "+string(w.Version))
 		w.restart()
 		w.touch("CapstanCluster", "demo", 3)
 		w.newCluster("fence")
@@ -40,6 +50,8 @@ func TestClusterLife(t *testing.T) {
 		if made := w.infra.made("balance"); !slices.Equal(made, []string{"balance demo", "balance fence"}) {
 			t.Errorf("balancers were made: %v", made)
 		}
+		w.Attr("rule", "IC-01 "+string(w.Version))
+		w.Attr("rule", "T-IC-02 "+string(w.Version))
 
 		w.infra.fail("unbalance", 3)
 		w.delete(w.cluster("demo"))
@@ -47,18 +59,30 @@ func TestClusterLife(t *testing.T) {
 		if u := w.cluster("demo"); len(w.infra.made("unbalance")) == 0 && (u == nil || !hasFinalizer(u)) {
 			t.Error("the object must stay while its balancer can't be deleted (IC-54)")
 		}
+		w.Attr("rule", "IC-54 "+string(w.Version))
 		w.gone("CapstanCluster", "demo")
+		w.Attr("rule", "IC-44 "+string(w.Version))
 		if made := w.infra.made("unbalance", "failed unbalance"); len(made) != 4 || made[3] != "unbalance demo" {
 			t.Errorf("calls %v, want three that fail and one that deletes", made)
 		}
+		w.Attr("rule", "IC-53 "+string(w.Version))
+		w.Attr("rule", "IC-55 "+string(w.Version))
+		w.Attr("rule", "T-IC-13 "+string(w.Version))
 		checkClusterFilm(w, seen)
+		seen.checkReady(w)
+		w.Attr("rule", "IC-25 "+string(w.Version))
+		w.Attr("rule", "IC-28 "+string(w.Version))
+		w.Attr("rule", "T-IC-07 "+string(w.Version))
+		writes.checkOwn(w, "capstanclusters/demo", "controlPlaneEndpoint")
+		w.Attr("rule", "IC-52 "+string(w.Version))
+		w.Attr("rule", "IC-56 "+string(w.Version))
 	})
 }
 
 // checkClusterFilm looks at all revisions of a cluster that lived and was deleted.
 func checkClusterFilm(w *world, f *film) {
 	w.Helper()
-	provisioned, finalizer := false, false
+	provisioned := false
 	f.each(w, 4, func(u *unstructured.Unstructured) {
 		host, port := w.endpoint(u)
 		if w.flag(u) && (host == "" || port < 1 || port > 65535 || len(w.domains(u)) == 0) {
@@ -70,21 +94,20 @@ func checkClusterFilm(w *world, f *film) {
 		if (host != "" || w.flag(u)) && !hasFinalizer(u) && u.GetDeletionTimestamp().IsZero() {
 			w.Error("it has an endpoint and no finalizer (IC-47)")
 		}
-		ready := w.condition(u, infrav1.ReadyCondition)
-		if provisioned && ready == "" {
-			w.Error("it has no condition Ready (IC-28)")
-		}
-		if !u.GetDeletionTimestamp().IsZero() && finalizer && strings.HasPrefix(ready, "True") && w.flag(u) && len(f.revisions) > 0 && u == f.revisions[len(f.revisions)-1] {
-			w.Error("it is being deleted and still Ready at the end (IC-28)")
-		}
-		provisioned, finalizer = provisioned || w.flag(u), finalizer || hasFinalizer(u)
+		provisioned = provisioned || w.flag(u)
 	})
+	w.Attr("rule", "IC-50 "+string(w.Version))
+	w.Attr("rule", "IC-51 "+string(w.Version))
+	if !provisioned {
+		w.Error("no revision is provisioned")
+	}
+	w.Attr("rule", "T-IC-03 "+string(w.Version))
+	w.Attr("rule", "T-IC-05 "+string(w.Version))
 }
 
 // TestClusterWaits: no owner, no endpoint, managed by somebody else.
 func TestClusterWaits(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IC-01", "T-IC-04", "T-IC-09", "IC-18", "IC-34", "IC-35", "IC-45", "IC-46")
 		w := newWorld(t, f, 2)
 		external := func(_ *clusterv1.Cluster, u *unstructured.Unstructured) {
 			unstructured.RemoveNestedField(u.Object, "spec", "loadBalancer")
@@ -116,6 +139,7 @@ func TestClusterWaits(t *testing.T) {
 		if u := w.cluster("orphan"); hasFinalizer(u) || w.flag(u) {
 			t.Errorf("a cluster without owner has finalizers %v, provisioned %t (IC-46)", u.GetFinalizers(), w.flag(u))
 		}
+		w.Attr("rule", "IC-46 "+string(w.Version))
 		if u := w.cluster("no-endpoint"); w.flag(u) {
 			t.Error("a cluster without endpoint is provisioned (IC-18)")
 		}
@@ -124,9 +148,14 @@ func TestClusterWaits(t *testing.T) {
 				t.Errorf("cluster %s was changed though somebody else manages it (IC-35): %v", name, u.Object)
 			}
 		}
+		w.Attr("rule", "IC-34 "+string(w.Version))
+		w.Attr("rule", "IC-35 "+string(w.Version))
 		if made := w.infra.made("balance"); !slices.Equal(made, []string{"balance complete"}) {
 			t.Errorf("balancers were made: %v", made)
 		}
+		w.Attr("rule", "IC-45 "+string(w.Version))
+		w.Attr("rule", "T-IC-01 "+string(w.Version))
+		w.Attr("rule", "T-IC-09 "+string(w.Version))
 
 		// The endpoint comes from the user, on the Cluster.
 		edit(w, read(w, "no-endpoint", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) {
@@ -136,6 +165,8 @@ func TestClusterWaits(t *testing.T) {
 		if !w.flag(w.cluster("no-endpoint")) {
 			t.Error("the cluster is not provisioned although it has an endpoint")
 		}
+		w.Attr("rule", "IC-18 "+string(w.Version))
+		w.Attr("rule", "T-IC-04 "+string(w.Version))
 
 		// Deletion of what somebody else manages is not ours either; without finalizer it just goes.
 		w.touch("CapstanCluster", "by-label", 1)
@@ -147,7 +178,6 @@ func TestClusterWaits(t *testing.T) {
 // TestClusterWhoseBalancerBreaks breaks the balancer before and after the cluster is provisioned, and then for good.
 func TestClusterWhoseBalancerBreaks(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IC-06", "T-IC-08", "IC-23", "IC-29", "IC-30", "IC-31", "IC-48")
 		w := newWorld(t, f, 2)
 		w.infra.fail("balance", 1000)
 		w.newCluster("demo")
@@ -155,6 +185,7 @@ func TestClusterWhoseBalancerBreaks(t *testing.T) {
 		if w.flag(u) {
 			t.Error("a cluster is provisioned without a balancer (IC-48)")
 		}
+		w.Attr("rule", "IC-48 "+string(w.Version))
 		w.infra.fail("balance", 0)
 		w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "True")
 
@@ -164,9 +195,15 @@ func TestClusterWhoseBalancerBreaks(t *testing.T) {
 		if !w.flag(u) {
 			t.Error("the flag went back when the balancer broke (IC-23)")
 		}
+		w.Attr("rule", "IC-23 "+string(w.Version))
+		w.Attr("rule", "T-IC-06 "+string(w.Version))
 		if reason, message := w.failure(u); reason+message != "" {
 			t.Errorf("an error that passes was reported as a failure: %s %s (IC-31)", reason, message)
 		}
+		if f.Version == v1beta1 {
+			w.Attr("rule", "IC-31 v1beta1")
+		}
+		w.Attr("rule", "T-IC-08 "+string(w.Version))
 		w.infra.fail("balance", 0)
 		w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "True")
 	})
@@ -175,13 +212,17 @@ func TestClusterWhoseBalancerBreaks(t *testing.T) {
 // TestClusterWhoseEndpointIsLost: a balancer that comes back elsewhere can't be repaired, for the machines know the old address.
 func TestClusterWhoseEndpointIsLost(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IC-08", "IC-29", "IC-30")
 		w := newWorld(t, f, 2)
 		w.newCluster("demo", func(_ *clusterv1.Cluster, u *unstructured.Unstructured) {
 			w.must(unstructured.SetNestedMap(u.Object, map[string]any{"host": "10.231.17.17", "port": int64(6443)}, "spec", "controlPlaneEndpoint"))
 		})
 		u := w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "False "+infrav1.EndpointMovedReason)
 		w.checkFailure(u, "recreate the cluster")
+		w.Attr("rule", "IC-29 "+string(w.Version))
+		if f.Version == v1beta1 {
+			w.Attr("rule", "IC-30 v1beta1")
+		}
+		w.Attr("rule", "T-IC-08 "+string(w.Version))
 		w.delete(u)
 		w.gone("CapstanCluster", "demo")
 	})
@@ -190,7 +231,6 @@ func TestClusterWhoseEndpointIsLost(t *testing.T) {
 // TestClusterIsRebuiltAfterAMove is T-IM-07 for clusters.
 func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IC-14")
 		w := newWorld(t, f, 3)
 		w.provisionedCluster("demo")
 		before := w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "True")
@@ -221,13 +261,13 @@ func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 		}
 		t.Attr("rule", "CT-109")
 		t.Attr("rule", "CT-110")
+		w.Attr("rule", "T-IC-14 "+string(w.Version))
 	})
 }
 
 // TestDomainsFollowTheInventory adds a host in a new zone and takes the only host of another away.
 func TestDomainsFollowTheInventory(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IC-19", "IC-20")
 		w := newWorld(t, f, 3)
 		w.provisionedCluster("demo")
 		extra := w.host("host-01").DeepCopy()
@@ -239,5 +279,6 @@ func TestDomainsFollowTheInventory(t *testing.T) {
 		w.until("the zone without host is gone", func() bool {
 			return slices.Equal(w.domains(w.cluster("demo")), []string{"zone-a", "zone-b", "zone-x"})
 		})
+		w.Attr("rule", "IC-19 "+string(w.Version))
 	})
 }

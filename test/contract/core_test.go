@@ -36,7 +36,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-dev/capstan/test/apiserver"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // coreUser is the user that core's reconcilers run as. It has core's own role, and what providers add to it by aggregation (RB-08).
@@ -44,7 +43,7 @@ const coreUser = "capi-manager"
 
 // startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace. They run once in a process for
 // each namespace. What they write is noted in writes. The function that it returns stops them.
-func startCore(ctx context.Context, namespace string, writes *coreWrites) (stop func() error, err error) {
+func startCore(ctx context.Context, namespace string, writes *objectWrites) (stop func() error, err error) {
 	return startUpstream(ctx, namespace, writes, addCore)
 }
 
@@ -55,7 +54,7 @@ type add func(context.Context, ctrl.Manager, upstream) error
 type upstream struct{ clusters clustercache.ClusterCache }
 
 // startUpstream starts upstream's reconcilers as the user of core.
-func startUpstream(ctx context.Context, namespace string, writes *coreWrites, parts ...add) (func() error, error) {
+func startUpstream(ctx context.Context, namespace string, writes *objectWrites, parts ...add) (func() error, error) {
 	if err := bindCore(ctx); err != nil {
 		return nil, err
 	}
@@ -198,18 +197,19 @@ func bind(ctx context.Context, role *rbacv1.ClusterRole, to rbacv1.Subject) erro
 	})
 }
 
-// serveContract leaves our definitions the label of one contract version only, so that core uses that contract.
+// serveContract leaves our definitions the label of one contract version only, so that core uses that contract. The
+// label lists an older version before the one that serves the contract: core must take the last one (IC-10).
 func (w *world) serveContract() {
 	w.Helper()
 	for _, ours := range shared.ours {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		w.must(shared.admin.Get(w.Context(), client.ObjectKey{Name: ours.Name}, crd))
 		edit(w, crd, func(crd *apiextensionsv1.CustomResourceDefinition) {
-			for _, v := range rule.Versions {
+			for _, v := range versions {
 				label := "cluster.x-k8s.io/" + string(v)
 				delete(crd.Labels, label)
 				if value, ok := ours.Labels[label]; ok && v == w.Version {
-					crd.Labels[label] = value
+					crd.Labels[label] = "v1alpha1_" + value
 				}
 			}
 		})

@@ -16,8 +16,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // fault is what happens to one request of the provider.
@@ -145,9 +143,8 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 	}
 	for _, first := range rounds {
 		t.Run(fmt.Sprintf("beginning with %s", faults[first].name), func(t *testing.T) {
-			rule.Both(t, "IM-49", "IM-56", "IM-63", "IC-48", "IC-52")
 			s := &saboteur{every: 7, seen: map[string]bool{}, next: first}
-			w := newWorld(t, form{rule.V1Beta2}, 4, func(w *world) { w.wrap = s.wrap })
+			w := newWorld(t, form{v1beta2}, 4, func(w *world) { w.wrap = s.wrap })
 			s.set(true)
 			w.provisionedCluster("demo")
 			names := []string{"cp", "w1", "w2"}
@@ -160,6 +157,7 @@ func TestFaultsOfTheAPIServer(t *testing.T) {
 			if made := w.infra.made("create"); len(made) != len(names) || len(w.claims()) != len(names) {
 				t.Errorf("%d machines, instances %v, claims %v", len(names), made, w.claims())
 			}
+			recordBoth(t, "IM-63")
 			edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(true))
 			w.waitCondition("CapstanMachine", "w1", clusterv1.PausedCondition, "True")
 			edit(w, read(w, "demo", &clusterv1.Cluster{}), pause(false))

@@ -11,15 +11,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
+// version is a contract version of Cluster API.
+type version string
+
+const (
+	v1beta1 version = "v1beta1"
+	v1beta2 version = "v1beta2"
+)
+
+var versions = []version{v1beta1, v1beta2}
+
+// recordBoth records a rule for both contract versions: the assertion before it is about both.
+func recordBoth(t testing.TB, id string) {
+	t.Helper()
+	for _, v := range versions {
+		t.Attr("rule", id+" "+string(v))
+	}
+}
+
 // form reads and makes our objects in the API version that serves one contract version. Both have the same name.
-type form struct{ rule.Version }
+type form struct{ Version version }
 
 // eachVersion runs a test once for each contract version.
 func eachVersion(t *testing.T, test func(*testing.T, form)) {
-	for _, v := range rule.Versions {
+	for _, v := range versions {
 		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
 			test(t, form{v})
@@ -42,7 +59,7 @@ func text(u *unstructured.Unstructured, path ...string) string {
 // flag reports whether the object says that it is provisioned (IM-19, IC-22).
 func (f form) flag(u *unstructured.Unstructured) bool {
 	path := []string{"status", "initialization", "provisioned"}
-	if f.Version == rule.V1Beta1 {
+	if f.Version == v1beta1 {
 		path = []string{"status", "ready"}
 	}
 	b, _, _ := unstructured.NestedBool(u.Object, path...)
@@ -54,7 +71,7 @@ func (f form) providerID(u *unstructured.Unstructured) string { return text(u, "
 
 // domain is the failure domain of a machine (IM-55).
 func (f form) domain(u *unstructured.Unstructured) string {
-	if f.Version == rule.V1Beta1 {
+	if f.Version == v1beta1 {
 		return text(u, "spec", "failureDomain")
 	}
 	return text(u, "status", "failureDomain")
@@ -76,7 +93,7 @@ func (f form) addresses(u *unstructured.Unstructured) []string {
 // domains are the names of a cluster's failure domains (IC-19), sorted.
 func (f form) domains(u *unstructured.Unstructured) []string {
 	var names []string
-	if f.Version == rule.V1Beta1 {
+	if f.Version == v1beta1 {
 		m, _, _ := unstructured.NestedMap(u.Object, "status", "failureDomains")
 		for name := range m {
 			names = append(names, name)

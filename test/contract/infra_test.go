@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
@@ -38,6 +39,7 @@ type infra struct {
 	mu       sync.Mutex
 	config   []byte                              // what the last agent was given
 	calls    []string                            // what had an effect, and what failed, in order
+	early    []string                            // objects that had no finalizer when something was made for them
 	failures map[string]int                      // calls that fail, and how often still
 	running  map[string]bool                     // hosts that exist
 	dead     map[string]bool                     // hosts whose agent is silent
@@ -104,9 +106,31 @@ func (i *infra) made(words ...string) []string {
 	return found
 }
 
+// unguardedObjects returns the objects for which something was made before they had our finalizer.
+func (i *infra) unguardedObjects() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.early)
+}
+
+// guarded notes an object that has no finalizer yet, as something is made for it. One that is gone doesn't count.
+func (i *infra) guarded(ctx context.Context, o client.Object, name, finalizer string) {
+	err := shared.admin.Get(ctx, types.NamespacedName{Namespace: i.ns, Name: name}, o)
+	if err != nil || controllerutil.ContainsFinalizer(o, finalizer) {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.early = append(i.early, fmt.Sprintf("%T %s", o, name))
+}
+
 func (i *infra) Versions() []string { return []string{"v1.36.3"} }
 
-func (i *infra) PowerOn(_ context.Context, host string, config []byte) (string, error) {
+func (i *infra) PowerOn(ctx context.Context, host string, config []byte) (string, error) {
+	h := &infrav1.CapstanHost{}
+	if shared.admin.Get(ctx, types.NamespacedName{Namespace: i.ns, Name: host}, h) == nil && h.Spec.Claim != nil {
+		i.guarded(ctx, &infrav1.CapstanMachine{}, h.Spec.Claim.Machine, infrav1.MachineFinalizer)
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.config = config
@@ -140,7 +164,8 @@ func (i *infra) List(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(i.running)), nil
 }
 
-func (i *infra) Ensure(_ context.Context, cluster types.NamespacedName) (string, int32, error) {
+func (i *infra) Ensure(ctx context.Context, cluster types.NamespacedName) (string, int32, error) {
+	i.guarded(ctx, &infrav1.CapstanCluster{}, cluster.Name, infrav1.ClusterFinalizer)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if _, ok := i.backends[cluster.Name]; !ok || i.failures["balance"] > 0 {

@@ -32,7 +32,7 @@ func startKubeadm(ctx context.Context, namespace string) (stop func() error, err
 	if err := bindKubeadm(ctx); err != nil {
 		return nil, err
 	}
-	return startUpstream(ctx, namespace, &coreWrites{}, addCore, addKubeadm)
+	return startUpstream(ctx, namespace, &objectWrites{}, addCore, addKubeadm)
 }
 
 func addKubeadm(ctx context.Context, mgr ctrl.Manager, u upstream) error {

@@ -12,13 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestMachineSurvivesErrorsThatPass lets the infrastructure fail three times in creation and three times in deletion.
 func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-08", "T-IM-11", "IM-24", "IM-49", "IM-59", "IM-60")
 		w := newWorld(t, f, 2)
 		w.provisionedCluster("demo")
 		w.infra.fail("create", 3)
@@ -28,11 +26,14 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 		if made := w.infra.made("create", "failed create"); len(made) != 4 || !strings.HasPrefix(made[3], "create") {
 			t.Errorf("calls %v, want three that fail and one instance", made)
 		}
+		w.Attr("rule", "IM-49 "+string(w.Version))
 		seen.each(w, 4, func(u *unstructured.Unstructured) {
 			if reason, message := w.failure(u); reason+message != "" {
 				t.Errorf("an error that passes was reported as a failure: %s %s (IM-24)", reason, message)
 			}
 		})
+		w.Attr("rule", "IM-24 "+string(w.Version))
+		w.Attr("rule", "T-IM-08 "+string(w.Version))
 
 		w.infra.fail("delete", 3)
 		w.delete(w.machine("w1"))
@@ -40,23 +41,28 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 		if u := w.machine("w1"); len(w.infra.made("delete")) == 0 && (u == nil || !hasFinalizer(u) || u.GetDeletionTimestamp().IsZero()) {
 			t.Error("the object must stay, with its finalizer, while the instance can't be deleted (IM-59)")
 		}
+		w.Attr("rule", "IM-59 "+string(w.Version))
 		w.gone("CapstanMachine", "w1")
 		if made := w.infra.made("delete", "failed delete"); len(made) != 4 || !strings.HasPrefix(made[3], "delete") {
 			t.Errorf("calls %v, want three that fail and one that deletes", made)
 		}
+		w.Attr("rule", "IM-60 "+string(w.Version))
+		w.Attr("rule", "T-IM-11 "+string(w.Version))
 	})
 }
 
 // TestMachineFailsForGood lets the bootstrap data fail, which is not tried again.
 func TestMachineFailsForGood(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-09", "IM-22", "IM-23", "IM-42", "IM-50")
 		w := newWorld(t, f, 3)
 		w.provisionedCluster("demo")
 		w.infra.set(func() { w.infra.fails["w1"] = true })
 		w.newMachine("w1", machineOptions{})
 		u := w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.BootstrapFailedReason)
 		w.checkFailure(u, "exit code 1")
+		w.Attr("rule", "IM-22 "+string(w.Version))
+		w.Attr("rule", "IM-23 "+string(w.Version))
+		w.Attr("rule", "IM-50 "+string(w.Version))
 		if w.providerID(u) != "" || w.flag(u) {
 			t.Errorf("a failed machine has provider id %q, provisioned %t", w.providerID(u), w.flag(u))
 		}
@@ -69,6 +75,7 @@ func TestMachineFailsForGood(t *testing.T) {
 		}
 		w.delete(w.machine("w1"))
 		w.gone("CapstanMachine", "w1")
+		w.Attr("rule", "T-IM-09 "+string(w.Version))
 	})
 }
 
@@ -77,11 +84,11 @@ func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 	w.Helper()
 	reason, message := w.failure(u)
 	switch w.Version {
-	case rule.V1Beta1:
+	case v1beta1:
 		if reason == "" || strings.ContainsAny(reason, " .") || !strings.Contains(message, words) {
 			w.Errorf("failureReason %q, failureMessage %q; want a word, and a sentence with %q", reason, message, words)
 		}
-	case rule.V1Beta2:
+	case v1beta2:
 		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message, words) {
 			w.Errorf("Ready says %q, without %q", message, words)
 		}
@@ -93,8 +100,7 @@ func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 
 // TestMachineOfAFailureThatOthersReport: whoever sets the failure fields ends the work on the object (IM-42).
 func TestMachineOfAFailureThatOthersReport(t *testing.T) {
-	f := form{rule.V1Beta1}
-	rule.Covers(t, f.Version, "IM-42")
+	f := form{v1beta1}
 	w := newWorld(t, f, 2)
 	w.newCluster("demo")
 	w.until("the cluster is provisioned", func() bool { return w.flag(w.cluster("demo")) })
@@ -111,6 +117,7 @@ func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 	if reason, message := w.failure(w.machine("w1")); reason != "InvalidConfiguration" || message != "somebody knows better" {
 		t.Errorf("the failure was changed to %q, %q", reason, message)
 	}
+	w.Attr("rule", "IM-42 v1beta1")
 	w.delete(w.machine("w1"))
 	w.gone("CapstanMachine", "w1")
 }
@@ -118,7 +125,6 @@ func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 // TestMachineWithoutOwnerIsLetGo deletes a machine that waits and one that has an instance, both without owner.
 func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-13", "IM-62")
 		w := newWorld(t, f, 2)
 		w.provisionedCluster("demo")
 		w.newMachine("waits", machineOptions{noData: true})
@@ -136,10 +142,12 @@ func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 		if made := w.infra.made("delete"); len(made) != 0 {
 			t.Errorf("calls %v for an object without owner and instance", made)
 		}
+		w.Attr("rule", "T-IM-13 "+string(w.Version))
 		// The instance is not waited for: its host can't even be deleted.
 		w.infra.fail("delete", 1000)
 		orphan("runs")
 		w.gone("CapstanMachine", "runs")
+		w.Attr("rule", "IM-62 "+string(w.Version))
 		w.infra.fail("delete", 0)
 		w.until("the host that nobody has any more returns to the inventory (D-09)", func() bool { return len(w.claims()) == 0 })
 	})
@@ -148,7 +156,6 @@ func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 // TestMachineWhoseHostDies stops an instance behind the provider's back, then lets the host vanish from the inventory.
 func TestMachineWhoseHostDies(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-16", "IM-20", "IM-30", "IM-50")
 		w := newWorld(t, f, 2, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
 		w.provisionedCluster("demo")
 		seen := w.watch("CapstanMachine", "w1")
@@ -160,6 +167,7 @@ func TestMachineWhoseHostDies(t *testing.T) {
 		if reason, message := w.failure(u); reason+message != "" {
 			t.Errorf("a host that is silent may come back, and is no failure: %s %s (IM-24)", reason, message)
 		}
+		w.Attr("rule", "IM-24 "+string(w.Version))
 		w.infra.set(func() { delete(w.infra.dead, host) })
 		w.ready("w1")
 
@@ -167,6 +175,7 @@ func TestMachineWhoseHostDies(t *testing.T) {
 		w.vanish(host)
 		u = w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.HostGoneReason)
 		w.checkFailure(u, "delete the Machine")
+		w.Attr("rule", "IM-50 "+string(w.Version))
 		if len(w.claims()) != 0 {
 			t.Errorf("the machine took a second host: %v (IM-63)", w.claims())
 		}
@@ -177,6 +186,8 @@ func TestMachineWhoseHostDies(t *testing.T) {
 			}
 			provisioned = provisioned || w.flag(u)
 		})
+		w.Attr("rule", "IM-20 "+string(w.Version))
+		w.Attr("rule", "T-IM-16 "+string(w.Version))
 		w.delete(w.machine("w1"))
 		w.gone("CapstanMachine", "w1")
 	})
@@ -186,7 +197,6 @@ func TestMachineWhoseHostDies(t *testing.T) {
 // host is used again when its agent has come back and cleaned it.
 func TestHostThatIsGivenUp(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IM-59", "IM-60")
 		w := newWorld(t, f, 0, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
 		const host = "owned-01"
 		w.create(&infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}})
@@ -201,6 +211,7 @@ func TestHostThatIsGivenUp(t *testing.T) {
 			_, _, message := w.conditionAndMessage(w.machine("w1"), infrav1.ReadyCondition)
 			return strings.Contains(message, infrav1.AbandonAnnotation+"="+provider)
 		})
+		w.Attr("rule", "IM-59 "+string(w.Version))
 		edit(w, w.host(host), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider} })
 		w.gone("CapstanMachine", "w1")
 		if h := w.host(host); h.Spec.Claim == nil || !h.Spec.Claim.Released {
@@ -214,7 +225,6 @@ func TestHostThatIsGivenUp(t *testing.T) {
 // TestFilters runs the provider for one namespace, then for one label.
 func TestFilters(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-19", "T-IC-12", "IM-66", "IC-39", "IC-40")
 		mine := newWorld(t, f, 3)
 		// The other namespace has all that it needs, but a provider.
 		theirs := newWorld(t, f, 1)
@@ -230,6 +240,7 @@ func TestFilters(t *testing.T) {
 				t.Errorf("%s of another namespace was reconciled: %v", kind, u.Object)
 			}
 		}
+		mine.Attr("rule", "IC-39 "+string(f.Version))
 
 		mine.stop()
 		mine.options.WatchFilter = "x"
@@ -246,8 +257,12 @@ func TestFilters(t *testing.T) {
 				t.Errorf("%s without the label was reconciled: %v", kind, u.Object)
 			}
 		}
+		mine.Attr("rule", "IM-66 "+string(f.Version))
 		if made := slices.Compact(mine.infra.made("balance")); len(made) != 1 {
 			t.Errorf("balancers were made: %v", made)
 		}
+		mine.Attr("rule", "IC-40 "+string(f.Version))
+		mine.Attr("rule", "T-IM-19 "+string(f.Version))
+		mine.Attr("rule", "T-IC-12 "+string(f.Version))
 	})
 }

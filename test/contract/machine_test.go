@@ -13,16 +13,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestMachineLife follows a worker and a control plane machine from creation to deletion, revision by revision.
 func TestMachineLife(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-05", "T-IM-06", "T-IM-10", "T-IM-15",
-			"IM-01", "IM-06", "IM-10", "IM-19", "IM-20", "IM-27", "IM-28", "IM-29", "IM-30", "IM-31", "IM-40", "IM-44", "IM-49", "IM-51", "IM-52",
-			"IM-53", "IM-54", "IM-55", "IM-56", "IM-57", "IM-58", "IM-60", "IM-61", "IM-63", "SG-06", "SG-07")
-		w := newWorld(t, f, 4)
+		writes := &objectWrites{}
+		w := newWorld(t, f, 4, func(w *world) { w.wrap = writes.wrap })
 		w.provisionedCluster("demo")
 		films := map[string]*film{"w1": w.watch("CapstanMachine", "w1"), "cp": w.watch("CapstanMachine", "cp")}
 		w.newMachine("w1", machineOptions{labels: map[string]string{"example.com/mine": "yes"}, annotations: map[string]string{"example.com/note": "x"}})
@@ -36,16 +33,24 @@ func TestMachineLife(t *testing.T) {
 		if u.GetLabels()["example.com/mine"] != "yes" || u.GetAnnotations()["example.com/note"] != "x" || len(u.GetOwnerReferences()) != 1 {
 			t.Errorf("what others set is gone (IM-56): %v", u.Object["metadata"])
 		}
+		w.Attr("rule", "IM-06 "+string(w.Version))
 		created := []string{"create " + claims["w1"], "create " + claims["cp"]}
 		slices.Sort(created)
 		if made := w.infra.made("create"); len(made) != 2 || !slices.Equal(slices.Sorted(slices.Values(made)), created) {
 			t.Errorf("instances were made: %v, want one for each machine", made)
 		}
+		w.Attr("rule", "IM-49 "+string(w.Version))
+		w.Attr("rule", "T-IM-05 "+string(w.Version))
+		if early := w.infra.unguardedObjects(); len(early) != 0 {
+			t.Errorf("instances were made for objects without finalizer: %v (IM-44)", early)
+		}
+		w.Attr("rule", "IM-44 "+string(w.Version))
 		w.until("the control plane machine is registered", func() bool { return len(w.infra.made("register")) > 0 })
 		register := "register " + addressOf(claims["cp"]) + ":6443"
 		if made := w.infra.made("register", "deregister"); !slices.Equal(made, []string{register}) {
 			t.Errorf("the balancer was told %v, want %s once and nothing of the worker (IM-51)", made, register)
 		}
+		w.Attr("rule", "IM-51 "+string(w.Version))
 
 		// Touching and restarting (T-IM-06).
 		id := w.providerID(u)
@@ -60,14 +65,18 @@ func TestMachineLife(t *testing.T) {
 		if u := w.machine("w1"); w.providerID(u) != id || !w.flag(u) {
 			t.Errorf("after touching and restarting: provider id %s, was %s; provisioned %t", w.providerID(u), id, w.flag(u))
 		}
+		w.Attr("rule", "IM-63 "+string(w.Version))
+		w.Attr("rule", "T-IM-06 "+string(w.Version))
 
 		// Deletion (T-IM-10, T-IM-15).
 		checkDeletion(w, claims)
-		films["w1"].each(w, 4, func(u *unstructured.Unstructured) {
-			if !u.GetDeletionTimestamp().IsZero() && len(u.GetFinalizers()) > 0 && w.is(u, infrav1.ReadyCondition, "") {
-				t.Error("a machine that is being deleted has no condition Ready (IM-30)")
-			}
-		})
+		w.Attr("rule", "IM-01 "+string(w.Version))
+		films["w1"].checkReady(w)
+		w.Attr("rule", "IM-30 "+string(w.Version))
+		writes.checkOwn(w, "capstanmachines/w1", "providerID")
+		w.Attr("rule", "IM-56 "+string(w.Version))
+		w.Attr("rule", "IM-61 "+string(w.Version))
+		w.Attr("rule", "T-IM-10 "+string(w.Version))
 	})
 }
 
@@ -79,24 +88,34 @@ func checkLife(w *world, name string, f *film) {
 	if !strings.HasPrefix(w.providerID(u), "capstan://"+w.ns+"/"+host.Name+"/") {
 		w.Errorf("machine %s has provider id %q (IM-52)", name, w.providerID(u))
 	}
+	w.Attr("rule", "IM-10 "+string(w.Version))
+	w.Attr("rule", "IM-52 "+string(w.Version))
 	if got, want := w.addresses(u), []string{"Hostname " + name, "InternalIP " + addressOf(host.Name)}; !slices.Equal(got, want) {
 		w.Errorf("machine %s has the addresses %v, want %v (IM-28)", name, got, want)
 	}
+	w.Attr("rule", "IM-27 "+string(w.Version))
+	w.Attr("rule", "IM-28 "+string(w.Version))
+	w.Attr("rule", "IM-54 "+string(w.Version))
 	if w.domain(u) != host.Spec.Zone {
 		w.Errorf("machine %s says it is in %q and is in %q (IM-55)", name, w.domain(u), host.Spec.Zone)
 	}
+	w.Attr("rule", "IM-55 "+string(w.Version))
 	for _, kind := range []string{infrav1.ReadyCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition, infrav1.HostOnlineCondition} {
 		if !w.is(u, kind, "True") {
 			w.Errorf("machine %s: %s is %q (IM-29, IM-31)", name, kind, w.condition(u, kind))
 		}
 	}
+	w.Attr("rule", "IM-29 "+string(w.Version))
+	w.Attr("rule", "IM-31 "+string(w.Version))
 	if host.Spec.Claim.Hostname != name || host.Spec.Claim.Machine != name {
 		w.Errorf("host %s runs %+v, which is not named after the machine (SG-07)", host.Name, host.Spec.Claim)
 	}
+	w.Attr("rule", "SG-07")
 	data := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host.Name + infrav1.BootstrapSecretSuffix}}
 	if shared.admin.Get(w.Context(), keyOf(data), data) == nil {
 		w.Errorf("the bootstrap data of machine %s is left on host %s (SG-06)", name, host.Name)
 	}
+	w.Attr("rule", "SG-06")
 	finalizer, provisioned := false, false
 	f.each(w, 4, func(u *unstructured.Unstructured) {
 		has := hasFinalizer(u)
@@ -115,6 +134,12 @@ func checkLife(w *world, name string, f *film) {
 		}
 		provisioned = provisioned || w.flag(u)
 	})
+	if !provisioned {
+		w.Errorf("no revision of machine %s is provisioned", name)
+	}
+	w.Attr("rule", "IM-19 "+string(w.Version))
+	w.Attr("rule", "IM-20 "+string(w.Version))
+	w.Attr("rule", "IM-53 "+string(w.Version))
 }
 
 // checkDeletion deletes the worker w1 and the control plane machine cp.
@@ -133,6 +158,8 @@ func checkDeletion(w *world, claims map[string]string) {
 			return true
 		})
 	}
+	w.Attr("rule", "IM-57 "+string(w.Version))
+	w.Attr("rule", "IM-60 "+string(w.Version))
 	calls := w.infra.made()
 	left := slices.Index(calls, "deregister "+addressOf(claims["cp"])+":6443")
 	deleted := slices.Index(calls, "delete "+claims["cp"])
@@ -142,12 +169,13 @@ func checkDeletion(w *world, claims map[string]string) {
 	if n := len(w.infra.made("deregister")); n != 1 {
 		w.Errorf("%d deregistrations, want 1", n)
 	}
+	w.Attr("rule", "IM-58 "+string(w.Version))
+	w.Attr("rule", "T-IM-15 "+string(w.Version))
 }
 
 // TestMachineIsPlacedInItsDomain asks for a zone, then for one that the inventory doesn't have.
 func TestMachineIsPlacedInItsDomain(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-17", "IM-14", "IM-17", "IM-18", "IM-55")
 		w := newWorld(t, f, 6)
 		w.provisionedCluster("demo")
 		w.newMachine("w1", machineOptions{zone: "zone-b"})
@@ -155,14 +183,22 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 		if u := w.ready("w1"); w.domain(u) != "zone-b" {
 			t.Errorf("the machine says it is in %q", w.domain(u))
 		}
+		w.Attr("rule", "IM-55 "+string(w.Version))
+		if f.Version == v1beta1 {
+			w.Attr("rule", "IM-14 v1beta1")
+		} else {
+			w.Attr("rule", "IM-18 v1beta2")
+		}
 		if made := w.infra.made("create"); len(made) != 1 || w.host(strings.TrimPrefix(made[0], "create ")).Spec.Zone != "zone-b" {
 			t.Errorf("instances were made: %v, want one in zone-b", made)
 		}
+		w.Attr("rule", "T-IM-17 "+string(w.Version))
 		u := w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
 		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message, "0 of 6 hosts fit: 1 claimed, 5 in another zone") {
 			t.Errorf("the machine doesn't say why it has no host: %s", message)
 		}
 		w.untouched("w2")
+		w.Attr("rule", "IM-17 "+string(w.Version))
 		w.create(&infrav1.CapstanHost{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "host-99"}, Spec: infrav1.CapstanHostSpec{Zone: "zone-x", Supplier: infrav1.SupplierDock},
 		})
@@ -173,7 +209,6 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 // TestMachineIsRebuiltAfterAMove imitates clusterctl move: pause, take the object away without a trace, bring it back without status.
 func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-07", "IM-63", "SG-08")
 		w := newWorld(t, f, 3)
 		w.provisionedCluster("demo")
 		w.newMachine("w1", machineOptions{})
@@ -215,6 +250,8 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		}
 		t.Attr("rule", "CT-109")
 		t.Attr("rule", "CT-110")
+		w.Attr("rule", "IM-63 "+string(w.Version))
+		w.Attr("rule", "T-IM-07 "+string(w.Version))
 		w.delete(after)
 		w.gone("CapstanMachine", "w1")
 		if made := w.infra.made("delete"); len(made) != 1 {

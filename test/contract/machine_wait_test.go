@@ -9,15 +9,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestMachineWaits puts machines that miss something beside one that has everything. What happens to the latter shows that the provider was at
 // work meanwhile.
 func TestMachineWaits(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-01", "T-IM-02", "T-IM-03", "T-IM-04", "T-IM-12",
-			"IM-40", "IM-41", "IM-43", "IM-44", "IM-45", "IM-46", "IM-47", "IM-48")
 		w := newWorld(t, f, 6)
 		w.provisionedCluster("demo")
 		w.newCluster("unready")
@@ -51,6 +48,9 @@ func TestMachineWaits(t *testing.T) {
 			if hasFinalizer(u) != want.finalizer {
 				t.Errorf("machine %s has the finalizers %v", name, u.GetFinalizers())
 			}
+			if want.finalizer {
+				w.Attr("rule", "IM-44 "+string(w.Version))
+			}
 			if w.providerID(u) != "" || w.flag(u) {
 				t.Errorf("machine %s has provider id %q, provisioned %t", name, w.providerID(u), w.flag(u))
 			}
@@ -58,6 +58,21 @@ func TestMachineWaits(t *testing.T) {
 				t.Errorf("machine %s lost its owner (IM-47)", name)
 			}
 			w.untouched(name)
+			switch name {
+			case "no-owner":
+				w.Attr("rule", "IM-41 "+string(w.Version))
+				w.Attr("rule", "T-IM-01 "+string(w.Version))
+			case "no-cluster-no-label":
+				w.Attr("rule", "IM-43 "+string(w.Version))
+				w.Attr("rule", "T-IM-02 "+string(w.Version))
+			case "unready":
+				w.Attr("rule", "IM-45 "+string(w.Version))
+				w.Attr("rule", "IM-47 "+string(w.Version))
+				w.Attr("rule", "T-IM-03 "+string(w.Version))
+			case "no-data":
+				w.Attr("rule", "IM-48 "+string(w.Version))
+				w.Attr("rule", "T-IM-04 "+string(w.Version))
+			}
 		}
 
 		// A machine that waits can be deleted (IM-46), and nothing is made for that.
@@ -78,13 +93,14 @@ func TestMachineWaits(t *testing.T) {
 		if made := w.infra.made("create", "delete"); len(made) != 2 {
 			t.Errorf("calls %v, want one instance made and deleted", made)
 		}
+		w.Attr("rule", "IM-46 "+string(w.Version))
+		w.Attr("rule", "T-IM-12 "+string(w.Version))
 	})
 }
 
 // TestMachineGoesOnWhenItHasAll lets what is missing come, one after the other.
 func TestMachineGoesOnWhenItHasAll(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "IM-40", "IM-45", "IM-48", "IM-49")
 		w := newWorld(t, f, 2)
 		w.newCluster("demo")
 		w.until("the cluster is provisioned", func() bool { return w.flag(w.cluster("demo")) })
@@ -103,5 +119,8 @@ func TestMachineGoesOnWhenItHasAll(t *testing.T) {
 			m.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("w1-data")}
 		})
 		w.ready("w1")
+		w.delete(w.machine("w1"))
+		w.gone("CapstanMachine", "w1")
+		w.Attr("rule", "IM-40 "+string(w.Version))
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
@@ -31,7 +30,6 @@ func pause(on bool) func(*clusterv1.Cluster) {
 func TestPause(t *testing.T) {
 	ways := map[string]string{"cluster": "", "empty": "", "false": "false"}
 	eachVersion(t, func(t *testing.T, f form) {
-		rule.In(t, f.Version, "T-IM-14", "T-IC-11", "IM-64", "IM-65", "IC-42", "IC-43")
 		w := newWorld(t, f, 6)
 		// The Cluster "other" is not paused: what happens there shows that the provider was at work.
 		w.provisionedCluster("other")
@@ -98,6 +96,8 @@ func TestPause(t *testing.T) {
 				}
 			}
 		}
+		w.Attr("rule", "IM-65 "+string(w.Version))
+		w.Attr("rule", "IC-43 "+string(w.Version))
 
 		// Deletion waits for the end of the pause (D-39).
 		for way := range ways {
@@ -121,10 +121,14 @@ func TestPause(t *testing.T) {
 		if made := w.infra.made("delete", "unbalance", "deregister"); len(made) != 1 {
 			t.Errorf("calls during the pause: %v", made)
 		}
+		w.Attr("rule", "IM-64 "+string(w.Version))
+		w.Attr("rule", "IC-42 "+string(w.Version))
 		for way := range ways {
 			set(way, false)
 			w.gone("CapstanMachine", way)
 			w.gone("CapstanCluster", way)
 		}
+		w.Attr("rule", "T-IM-14 "+string(w.Version))
+		w.Attr("rule", "T-IC-11 "+string(w.Version))
 	})
 }

@@ -15,14 +15,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // TestMachinesThatFailAreReplacedAtOnce runs upstream's own reconcilers: a machine whose bootstrap is known to have
 // failed is replaced, though its health check would wait for an hour.
 func TestMachinesThatFailAreReplacedAtOnce(t *testing.T) {
-	for _, version := range rule.Versions {
+	for _, version := range versions {
 		// Not in parallel: the labels are of the whole API server.
 		t.Run(string(version), func(t *testing.T) { failedAreReplaced(t, form{version}) })
 	}
@@ -62,6 +60,9 @@ func failedAreReplaced(t *testing.T, f form) {
 		}
 		return len(machines) == 1 && machines[0].Name != failed && machines[0].Status.NodeRef.IsDefined()
 	})
+	if f.Version == v1beta2 { // in v1beta1 core itself should see to it
+		t.Attr("rule", "IM-26 v1beta2")
+	}
 	soleIsKept(w, second)
 }
 
@@ -83,7 +84,7 @@ func soleIsKept(w *world, machine *clusterv1.Machine) {
 
 // TestAControlPlaneIsNotReplacedForEver lets every machine of a control plane fail: upstream gives up after maxRetry.
 func TestAControlPlaneIsNotReplacedForEver(t *testing.T) {
-	f := form{rule.V1Beta2}
+	f := form{v1beta2}
 	w := newWorld(t, f, 3, func(w *world) { w.infra.nodes, w.infra.failNext = true, 100 })
 	w.serveContract()
 	stop, err := startKubeadm(t.Context(), w.ns)
@@ -106,7 +107,7 @@ func TestAControlPlaneIsNotReplacedForEver(t *testing.T) {
 
 // TestADeletionThatNobodyElseFinishes deletes a Cluster whose control plane object is gone, and never had the machine.
 func TestADeletionThatNobodyElseFinishes(t *testing.T) {
-	for _, version := range rule.Versions {
+	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
 			w := newWorld(t, form{version}, 3, func(w *world) { w.infra.nodes = true })
 			w.serveContract()

@@ -31,7 +31,6 @@ import (
 	"github.com/capstan-dev/capstan/provider/migration"
 	infrawebhook "github.com/capstan-dev/capstan/provider/webhook"
 	"github.com/capstan-dev/capstan/test/apiserver"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // limit bounds each wait. It is long because the machine may be busy.
@@ -74,7 +73,7 @@ func startShared() (err error) {
 		return err
 	}
 	for _, crd := range kubeadm { // upstream's release adds the label
-		metav1.SetMetaDataLabel(&crd.ObjectMeta, "cluster.x-k8s.io/"+string(rule.V1Beta2), string(rule.V1Beta2))
+		metav1.SetMetaDataLabel(&crd.ObjectMeta, "cluster.x-k8s.io/"+string(v1beta2), string(v1beta2))
 	}
 	shared.Server, err = apiserver.Start(apiserver.Options{
 		CRDs: append(core, kubeadm...), Converted: shared.ours, AuditLog: shared.audit, Policies: true,

@@ -348,3 +348,32 @@ func (f *film) each(w *world, least int, check func(*unstructured.Unstructured))
 		check(u)
 	}
 }
+
+// checkReady fails the test if Ready does not cover the whole life in a film that ends with the deletion: it must be there
+// from the first status on, for the provisioning, the work and the deletion, and once it says that the object is being
+// deleted it must not be True again.
+func (f *film) checkReady(w *world) {
+	w.Helper()
+	starting, running, leaving := 0, 0, 0
+	f.each(w, 4, func(u *unstructured.Unstructured) {
+		ready := w.condition(u, infrav1.ReadyCondition)
+		deleting := !u.GetDeletionTimestamp().IsZero()
+		switch {
+		case ready == "" && (deleting || starting+running > 0):
+			w.Errorf("%s %s has no Ready", u.GetKind(), u.GetName())
+		case ready == "": // nothing was looked at yet
+		case strings.HasPrefix(ready, "True") && leaving > 0:
+			w.Errorf("%s %s is Ready again while it is being deleted", u.GetKind(), u.GetName())
+		case strings.HasPrefix(ready, "True"):
+			running++ // the deletion that nobody has looked at yet included
+		case deleting:
+			leaving++
+		default:
+			starting++
+		}
+	})
+	if starting == 0 || running == 0 || leaving == 0 {
+		w.Errorf("Ready covers %d revisions of the provisioning, %d of the work, %d of the deletion: want all three",
+			starting, running, leaving)
+	}
+}

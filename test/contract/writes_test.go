@@ -11,7 +11,6 @@ import (
 	"time"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
-	"github.com/capstan-dev/capstan/test/contract/rule"
 )
 
 // writesOf returns what the manager wrote in a namespace so far, by what it is, and of it what is about one machine: the machine itself, the claim,
@@ -66,7 +65,7 @@ func sum(writes map[string]int) (n int) {
 // TestWrites counts in the audit log what the manager writes for one machine from its creation until it is Ready, and for one that follows on the
 // same host.
 func TestWrites(t *testing.T) {
-	w := newWorld(t, form{rule.V1Beta2}, 1)
+	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")
 	var report strings.Builder
 	for _, name := range []string{"first", "second"} {
@@ -116,7 +115,7 @@ func TestIdle(t *testing.T) {
 		}
 		machines, idle = 100, d
 	}
-	w := newWorld(t, form{rule.V1Beta2}, machines)
+	w := newWorld(t, form{v1beta2}, machines)
 	w.provisionedCluster("demo")
 	start := time.Now()
 	for n := range machines {
