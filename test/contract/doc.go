@@ -2,5 +2,6 @@
 // on a real API server, with the provider over an instrumented infrastructure, and with upstream's own reconcilers on the other side where a
 // rule speaks of them.
 //
-// Each test says which rules it covers; package rule keeps the account.
+// A test records each rule at the line that asserts it; hack/coverage keeps the account. What can be read off the definitions
+// is tested in package definitions.
 package contract
