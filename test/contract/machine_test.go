@@ -236,6 +236,7 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		if made := w.infra.made(); !slices.Equal(made, calls) {
 			t.Errorf("the move led to calls: %v, before %v", made, calls)
 		}
+		w.Attr("rule", "IM-63 "+string(w.Version))
 		if after.GetUID() == before.GetUID() {
 			t.Error("the object is the old one")
 		}
@@ -250,7 +251,6 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		}
 		t.Attr("rule", "CT-109")
 		t.Attr("rule", "CT-110")
-		w.Attr("rule", "IM-63 "+string(w.Version))
 		w.Attr("rule", "T-IM-07 "+string(w.Version))
 		w.delete(after)
 		w.gone("CapstanMachine", "w1")
