@@ -218,13 +218,40 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("%d %s\nwant %s", w.Code, w.Body, want)
 	}
 	t.Attr("rule", "RX-02")
+	var got runtimehooksv1.DiscoveryResponse
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Kind != "DiscoveryResponse" {
+		t.Fatalf("the request is answered by %+v, %v", got, err)
+	}
 	t.Attr("rule", "RX-12")
+	if got.Status != runtimehooksv1.ResponseStatusSuccess {
+		t.Errorf("the status is %q", got.Status)
+	}
 	t.Attr("rule", "RX-13")
+	if len(got.Handlers) != 2 {
+		t.Fatalf("%d handlers are listed, want both of one hook", len(got.Handlers))
+	}
 	t.Attr("rule", "RX-15")
-	t.Attr("rule", "RX-17")
-	t.Attr("rule", "RX-18")
-	t.Attr("rule", "RX-19")
 	t.Attr("rule", "RX-20")
+	for i, want := range []struct {
+		seconds int32
+		policy  runtimehooksv1.FailurePolicy
+	}{{10, runtimehooksv1.FailurePolicyFail}, {30, runtimehooksv1.FailurePolicyIgnore}} {
+		h := got.Handlers[i]
+		if h.RequestHook != (runtimehooksv1.GroupVersionHook{
+			APIVersion: runtimehooksv1.GroupVersion.String(), Hook: "BeforeClusterCreate",
+		}) {
+			t.Errorf("handler %s is of %+v", h.Name, h.RequestHook)
+		}
+		t.Attr("rule", "RX-17")
+		if h.TimeoutSeconds == nil || *h.TimeoutSeconds != want.seconds {
+			t.Errorf("handler %s has the time %v, want %d seconds", h.Name, h.TimeoutSeconds, want.seconds)
+		}
+		t.Attr("rule", "RX-18")
+		if h.FailurePolicy == nil || *h.FailurePolicy != want.policy {
+			t.Errorf("handler %s has the policy %v, want %s", h.Name, h.FailurePolicy, want.policy)
+		}
+		t.Attr("rule", "RX-19")
+	}
 }
 
 // The seventh defect: the server took what discovery rejects.
