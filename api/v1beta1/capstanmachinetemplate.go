@@ -12,7 +12,9 @@ type CapstanMachineTemplateResource struct {
 	ObjectMeta clusterv1beta1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec becomes the spec of the CapstanMachine (IMT-07).
+	// Default: empty. Server-side apply that takes the only field out leaves null, which the default replaces.
 	// +required
+	// +kubebuilder:default={}
 	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID can't be in a template: it names one instance, and the controller sets it; leave it out"
 	Spec CapstanMachineSpec `json:"spec"`
 }

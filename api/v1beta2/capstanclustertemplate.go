@@ -12,7 +12,9 @@ type CapstanClusterTemplateResource struct {
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec becomes the spec of the CapstanCluster (ICT-04).
+	// Default: empty. Server-side apply that takes the only field out leaves null, which the default replaces.
 	// +required
+	// +kubebuilder:default={}
 	Spec CapstanClusterSpec `json:"spec"`
 }
 

@@ -51,7 +51,9 @@ func bound(cluster, zone string) clusterv1.Machine {
 	m := clusterv1.Machine{}
 	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 	m.Spec.ClusterName, m.Spec.FailureDomain = cluster, zone
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Name: "of-" + zone}
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group, Name: "of-" + zone,
+	}
 	return m
 }
 
@@ -71,11 +73,15 @@ func standing(zone string) clusterv1.Machine {
 // named returns the CapstanCluster of a cluster, as it was left by the process before: offered these zones.
 func named(cluster string, offers ...string) infrav1.CapstanCluster {
 	c := infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster}},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster,
+		}},
 	}}
 	for _, zone := range offers {
 		c.Status.Initialization.Provisioned = ptr.To(true)
-		c.Status.FailureDomains = append(c.Status.FailureDomains, clusterv1.FailureDomain{Name: zone, ControlPlane: ptr.To(true)})
+		c.Status.FailureDomains = append(c.Status.FailureDomains, clusterv1.FailureDomain{
+			Name: zone, ControlPlane: ptr.To(true),
+		})
 	}
 	return c
 }
@@ -119,9 +125,11 @@ func TestDomains(t *testing.T) {
 		others   []infrav1.CapstanCluster
 		want     string // a zone with a star can carry another control plane machine
 	}{
-		"no hosts":                       {},
-		"sorted and each once":           {hosts: []infrav1.CapstanHost{free("b"), free("a"), free("b")}, want: "a* b*"},
-		"a host that leaves counts none": {hosts: []infrav1.CapstanHost{goes(free("a")), free("b"), goes(free("b"))}, want: "b*"},
+		"no hosts":             {},
+		"sorted and each once": {hosts: []infrav1.CapstanHost{free("b"), free("a"), free("b")}, want: "a* b*"},
+		"a host that leaves counts none": {
+			hosts: []infrav1.CapstanHost{goes(free("a")), free("b"), goes(free("b"))}, want: "b*",
+		},
 		"a full zone offers no more": {
 			hosts: []infrav1.CapstanHost{taken("a"), taken("b"), free("b"), taken("b")}, want: "a b*",
 		},
@@ -209,10 +217,15 @@ func TestPromises(t *testing.T) {
 		want string
 		left int // promises that are remembered
 	}{
-		"one zone only":                {then: hosts, want: "a* b", left: 1},
-		"a promise stays":              {held: map[types.NamespacedName]string{key: "b"}, then: hosts, want: "a b*", left: 1},
-		"of the process before, too":   {then: hosts, has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a b*", left: 1},
-		"memory goes before the cache": {held: map[types.NamespacedName]string{key: "a"}, then: hosts, has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a* b", left: 1},
+		"one zone only":   {then: hosts, want: "a* b", left: 1},
+		"a promise stays": {held: map[types.NamespacedName]string{key: "b"}, then: hosts, want: "a b*", left: 1},
+		"of the process before, too": {
+			then: hosts, has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a b*", left: 1,
+		},
+		"memory goes before the cache": {
+			held: map[types.NamespacedName]string{key: "a"}, then: hosts,
+			has: []infrav1.CapstanCluster{named("mine", "b")}, want: "a* b", left: 1,
+		},
 		"the host is gone": {
 			held: map[types.NamespacedName]string{key: "a"}, then: []infrav1.CapstanHost{taken("a"), free("b")},
 			want: "a b*", left: 1,

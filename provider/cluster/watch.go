@@ -32,10 +32,11 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager, options contro
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})). // the start of a deletion changes the generation too
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfControlPlane),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&infrav1.CapstanCluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersBeside), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
-		})).
+		Watches(&infrav1.CapstanCluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersBeside),
+			builder.WithPredicates(predicate.Funcs{
+				CreateFunc: func(event.CreateEvent) bool { return false },
+				UpdateFunc: func(event.UpdateEvent) bool { return false },
+			})).
 		Watches(&infrav1.CapstanHost{}, handler.EnqueueRequestsFromMapFunc(r.clustersOfHost)).
 		Complete(r)
 }

@@ -112,7 +112,8 @@ func walk(path []string, s *apiextensionsv1.JSONSchemaProps, visit func([]string
 		property := s.Properties[name]
 		walk(append(path, name), &property, visit)
 		if slices.Contains(s.Required, name) {
-			visit(append(slices.Clone(path), name), &property, []attempt{{name: "missing"}})
+			// What has a default is filled in before it is looked for.
+			visit(append(slices.Clone(path), name), &property, []attempt{{name: "missing", good: property.Default != nil}})
 		}
 	}
 }

@@ -87,7 +87,8 @@ func bindKubeadmOnce(ctx context.Context) error {
 			return fmt.Errorf("reading %s: %w", file, err)
 		}
 		role.Name = "kubeadm-" + filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(file))))) + "-" + role.Name
-		if err := bind(ctx, role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: coreUser}); err != nil {
+		to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: coreUser}
+		if err := bind(ctx, role, to); err != nil {
 			return err
 		}
 	}

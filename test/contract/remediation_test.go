@@ -162,7 +162,9 @@ func (w *world) initialized(cluster string) {
 	w.Helper()
 	config := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kubeadm-config"},
-		Data:       map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"},
+		Data: map[string]string{
+			"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n",
+		},
 	}
 	w.create(config)
 	w.Cleanup(func() { w.must(shared.admin.Delete(context.Background(), config)) })
