@@ -145,7 +145,7 @@ func TestRepositoryHasWhatClusterctlReads(t *testing.T) {
 	}
 }
 
-// TestAssetsOfOneRelease: a hosted release has one list of names for both providers, so no name stands for two contents.
+// TestAssetsOfOneRelease: a hosted release has one list of names for both providers: no name stands for two contents.
 func TestAssetsOfOneRelease(t *testing.T) {
 	assets := map[string][]byte{}
 	for name, text := range repository(t, options) {
@@ -155,7 +155,9 @@ func TestAssetsOfOneRelease(t *testing.T) {
 		}
 		assets[base] = text
 	}
-	for _, name := range []string{MetadataFile, InfrastructureComponents, RuntimeExtensionComponents, "cluster-template.yaml"} {
+	for _, name := range []string{
+		MetadataFile, InfrastructureComponents, RuntimeExtensionComponents, "cluster-template.yaml",
+	} {
 		if len(assets[name]) == 0 {
 			t.Errorf("a release has no asset %s", name)
 		}

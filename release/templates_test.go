@@ -167,7 +167,9 @@ func TestTemplatesUseTheCommonVariables(t *testing.T) {
 				}
 			}
 		}
-		for _, v := range []string{"CLUSTER_NAME", "KUBERNETES_VERSION", "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"} {
+		for _, v := range []string{
+			"CLUSTER_NAME", "KUBERNETES_VERSION", "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT",
+		} {
 			if seen["$"+v] == 0 {
 				t.Errorf("%s does not use ${%s} where it belongs: %v", name, v, seen)
 			}

@@ -35,7 +35,8 @@ import (
 const asCore = "CAPSTAN_TEST_CORE"
 
 // TestRuntimeExtension installs the runtime extension with the real clusterctl and runs it as its Deployment says: with the rights of its ServiceAccount and no others, and a
-// certificate for its Service. It is discovered by its ExtensionConfig as that was installed, and answers a hook for which it has to read the inventory.
+// certificate for its Service. It is discovered by its ExtensionConfig as that was installed, and answers a hook for
+// which it has to read the inventory.
 func TestRuntimeExtension(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()

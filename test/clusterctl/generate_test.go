@@ -156,7 +156,8 @@ func (w *world) generate(flavor string, more ...string) string {
 }
 
 // testFlavors renders each flavor with the common variables and applies it to a real API server that has Cluster API's definitions and ours, dry
-// (T-CT-06, T-CT-07). What the published files themselves must be is looked at in package release: here clusterctl has set the namespace before.
+// (T-CT-06, T-CT-07). What the published files themselves must be is looked at in package release: here clusterctl has
+// set the namespace before.
 func (w *world) testFlavors(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(w.repository, "infrastructure-capstan", current, "cluster-template*.yaml"))
 	if w.must(err); len(names) != len(flavors) {

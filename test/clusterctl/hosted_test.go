@@ -113,7 +113,8 @@ func (w *world) sameAs(local string) {
 	}
 	cluster := []string{"cluster", "blue", "--infrastructure", "capstan:" + current, "--flavor", "topology",
 		"--kubernetes-version", "v1.36.3", "--target-namespace", "default"}
-	if got, want := generate(w.config, cluster...), generate(local, cluster...); got != want || !strings.Contains(got, "kind: ClusterClass") {
+	got, want := generate(w.config, cluster...), generate(local, cluster...)
+	if got != want || !strings.Contains(got, "kind: ClusterClass") {
 		w.Errorf("the flavor is not that of the folder, with its class: it is\n%s", got)
 	}
 	w.refused("v9.9.9", "generate", "provider", "--infrastructure", "capstan:v9.9.9")
@@ -133,7 +134,8 @@ func (h *hosts) onePackage(t *testing.T) {
 	}
 	want := map[string][]string{
 		"infrastructure-capstan/" + current: {
-			"cluster-template-topology.yaml", "clusterclass-capstan-local.yaml", "infrastructure-components.yaml", "metadata.yaml",
+			"cluster-template-topology.yaml", "clusterclass-capstan-local.yaml", "infrastructure-components.yaml",
+			"metadata.yaml",
 		},
 		"runtime-extension-capstan/" + current: {"metadata.yaml", "runtime-extension-components.yaml"},
 	}
@@ -161,7 +163,7 @@ func (w *world) refusedURLs(t *testing.T) {
 	}
 	refused("invalid provider url", "gitlab.example.com", "git.example.com")
 	t.Attr("rule", "CT-20")
-	refused("in the form https://{host}/api/v4/projects/{projectSlug}/packages/generic", "group%2Fcapstan", "group/capstan")
+	refused("in the form https://{host}/api/v4/projects/{projectSlug}", "group%2Fcapstan", "group/capstan")
 	parts := strings.Split(gitLab("infrastructure-capstan", "infrastructure-components.yaml"), "/")
 	if _, err := utilversion.ParseSemantic(parts[len(parts)-2]); err != nil {
 		t.Errorf("the version in the URL of docs/clusterctl.md: %v", err)
@@ -281,7 +283,8 @@ func (h *hosts) answer(url string) []byte {
 	case "api.github.com":
 		return h.api(strings.TrimPrefix(path, "repos/capstan-dev/capstan/releases"))
 	case "gitlab.example.com":
-		if file, ok := strings.CutPrefix(path, "api/v4/projects/group%2Fcapstan/packages/generic/"); ok && filepath.IsLocal(file) {
+		file, ok := strings.CutPrefix(path, "api/v4/projects/group%2Fcapstan/packages/generic/")
+		if ok && filepath.IsLocal(file) {
 			text, _ := os.ReadFile(filepath.Join(h.repository, file))
 			return text
 		}

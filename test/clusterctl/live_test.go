@@ -146,8 +146,8 @@ func aggregated(w *world) {
 	})
 }
 
-// TestBadReleases are not installed, each with a message and with nothing in the inventory; a good one is, into another namespace
-// (T-CT-08).
+// TestBadReleases are not installed, each with a message and with nothing in the inventory; a good one is, into another
+// namespace (T-CT-08).
 func TestBadReleases(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -208,8 +208,8 @@ func (w *world) testUpgrade(t *testing.T) {
 	w.unhook()
 }
 
-// fromGitLab upgrades to the next release from a GitLab package: its versions can't be listed, so no plan has the release,
-// and an upgrade that names it works.
+// fromGitLab upgrades to the next release from a GitLab package: its versions can't be listed, so no plan has the
+// release, and an upgrade that names it works.
 func (w *world) fromGitLab(t *testing.T) {
 	t.Helper()
 	before := w.config

@@ -336,7 +336,8 @@ func (s side) wentForMove(last func() (*infrav1.CapstanMachine, error), to side,
 	s.Helper()
 	m, err := last()
 	s.must(err)
-	if !hasKey(m.Annotations, clusterctlv1.DeleteForMoveAnnotation) || m.DeletionTimestamp == nil || len(m.Finalizers) == 0 {
+	marked := hasKey(m.Annotations, clusterctlv1.DeleteForMoveAnnotation)
+	if !marked || m.DeletionTimestamp == nil || len(m.Finalizers) == 0 {
 		s.Errorf("the machine left with the annotations %v and the finalizers %v", m.Annotations, m.Finalizers)
 	}
 	if got := to.host(host).Spec.Claim; got == nil || *got != claim {
@@ -352,7 +353,8 @@ func (s side) withoutStatus() {
 	if !s.has(c, "c1") {
 		s.Fatal("the cluster isn't there")
 	}
-	if i := c.Status.Initialization; i.InfrastructureProvisioned != nil || i.ControlPlaneInitialized != nil || len(c.Status.Conditions) > 0 {
+	i := c.Status.Initialization
+	if i.InfrastructureProvisioned != nil || i.ControlPlaneInitialized != nil || len(c.Status.Conditions) > 0 {
 		s.Errorf("the status has come along: %+v", c.Status)
 	}
 	s.Attr("rule", "CT-108")

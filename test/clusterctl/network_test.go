@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// TestWhoReachesTheExtension compares the NetworkPolicy of the runtime extension with the Pods of a management cluster, as
-// the components say: Cluster API's core reaches the hooks, other providers do not, everybody reaches the probes.
+// TestWhoReachesTheExtension compares the NetworkPolicy of the runtime extension with the Pods of a management cluster,
+// as the components say: Cluster API's core reaches the hooks, other providers do not, everybody reaches the probes.
 // Enforcing it is up to the network of the management cluster.
 func TestWhoReachesTheExtension(t *testing.T) {
 	w := newWorld(t)

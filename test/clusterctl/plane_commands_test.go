@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// testCommands: clusterctl's smaller commands do in capstan what they do in clusterctl, on the plane and on another management cluster.
+// testCommands: clusterctl's smaller commands do in capstan what they do in clusterctl, on the plane and on another
+// management cluster.
 func (e *embedded) testCommands() {
 	has := func(out string, words ...string) {
 		e.Helper()
