@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Updater updates Machines in place. Both fields are required.
+// Updater updates Machines in place. Takes and Update are required.
 type Updater struct {
 	// Takes says what can be changed in place. Rules for the same kind add up.
 	Takes []Rule
@@ -21,6 +21,10 @@ type Updater struct {
 	// machine is and does what is missing. While that goes on it returns what server.Wait gives; any other error stands in the
 	// Machine's condition Updating, and Update is called again. It is called only for Machines whose changes were all taken over.
 	Update func(ctx context.Context, machine Desired) error
+	// KeepsAvailable says that Machines stay available during Update: Cluster API v1.15 then makes no Machine more to begin
+	// with, and counts them as available. Older releases take each update in place for a disruption. Default: they may not
+	// be available.
+	KeepsAvailable bool
 }
 
 // Desired is what a Machine should become.
@@ -58,8 +62,8 @@ func Bootstrap[T any](d Desired) (*T, error) {
 func (u Updater) Handlers(name string, options ...server.Option) []server.Handler {
 	options = append(options[:len(options):len(options)], server.Broken(u.problem()))
 	return []server.Handler{
-		server.Handle(hook.CanUpdateMachine, name+"-can-machine", u.canUpdateMachine, options...),
-		server.Handle(hook.CanUpdateMachineSet, name+"-can-set", u.canUpdateMachineSet, options...),
+		server.Handle(CanUpdateMachine, name+"-can-machine", u.canUpdateMachine, options...),
+		server.Handle(CanUpdateMachineSet, name+"-can-set", u.canUpdateMachineSet, options...),
 		server.Handle(hook.UpdateMachine, name+"-update", u.updateMachine, options...),
 	}
 }
@@ -84,20 +88,30 @@ func (u Updater) problem() error {
 	return errors.Join(errs...)
 }
 
-func (u Updater) canUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) error {
+func (u Updater) canUpdateMachine(
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *MachineAnswer,
+) error {
 	current, desired := request.Current, request.Desired
-	return u.take(ctx, []string{"spec"},
+	err := u.take(ctx, []string{"spec"},
 		part{"Machine", current.Machine, desired.Machine, &response.MachinePatch},
 		part{"infrastructure", current.InfrastructureMachine, desired.InfrastructureMachine, &response.InfrastructureMachinePatch},
 		part{"bootstrap configuration", current.BootstrapConfig, desired.BootstrapConfig, &response.BootstrapConfigPatch})
+	response.AffectsAvailability = u.availability(
+		response.MachinePatch, response.InfrastructureMachinePatch, response.BootstrapConfigPatch)
+	return err
 }
 
-func (u Updater) canUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) error {
+func (u Updater) canUpdateMachineSet(
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *MachineSetAnswer,
+) error {
 	current, desired := request.Current, request.Desired
-	return u.take(ctx, []string{"spec", "template", "spec"},
+	err := u.take(ctx, []string{"spec", "template", "spec"},
 		part{"MachineSet", current.MachineSet, desired.MachineSet, &response.MachineSetPatch},
 		part{"infrastructure template", current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate, &response.InfrastructureMachineTemplatePatch},
 		part{"bootstrap template", current.BootstrapConfigTemplate, desired.BootstrapConfigTemplate, &response.BootstrapConfigTemplatePatch})
+	response.AffectsAvailability = u.availability(
+		response.MachineSetPatch, response.InfrastructureMachineTemplatePatch, response.BootstrapConfigTemplatePatch)
+	return err
 }
 
 func (u Updater) updateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, _ *runtimehooksv1.UpdateMachineResponse) error {

@@ -163,7 +163,19 @@ func Of(catalog *hook.Catalog, options Options) (*Document, error) {
 	for name, t := range described.Types {
 		document.Components.Schemas[names[name]] = w.schema(t)
 	}
+	addAvailability(document)
 	return document, nil
+}
+
+// addAvailability adds the field that answers of in-place updates have since Cluster API v1.15, if the types lack it.
+func addAvailability(document *Document) {
+	for _, name := range []string{"CanUpdateMachineResponse", "CanUpdateMachineSetResponse"} {
+		s := document.Components.Schemas["sigs.k8s.io.cluster-api.api.runtime.hooks.v1alpha1."+name]
+		if s != nil && s.Properties["affectsAvailability"] == nil {
+			s.Properties["affectsAvailability"] = &Schema{Type: "boolean", Description: "affectsAvailability reports whether the " +
+				"update in place may make the machine unavailable; absent means that it may. Cluster API reads it since v1.15."}
+		}
+	}
 }
 
 // pathOf returns the path of a hook in the document.
