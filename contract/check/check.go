@@ -1,0 +1,148 @@
+// Package check is the frame of capstan verify, modelled on go/analysis: a check is a value that says what it looks
+// for, why and what to do, what it requires, and how to run it. A table of checks is judged by [Validate]; [Run] runs
+// it over releases. A panic in a check is that check's failure, and no other's.
+package check
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// Level says how binding the rules of a check are.
+type Level string
+
+// The levels, as the catalogue names them.
+const (
+	Must   Level = "MUST"
+	Should Level = "SHOULD"
+)
+
+// Need is what a check requires of a release. A check that misses it is not run, and the report says so.
+type Need string
+
+// The needs.
+const (
+	// Directory is a release as clusterctl reads it: a directory with metadata, components and templates.
+	Directory Need = "a release directory"
+	// Complete is a release directory, or a module with its metadata.
+	Complete Need = "a release or a module"
+	// Metadata is a file metadata.yaml.
+	Metadata Need = "metadata.yaml"
+	// Components are components.
+	Components Need = "components"
+	// Definitions are CustomResourceDefinitions.
+	Definitions Need = "definitions"
+	// Deployments are Deployments in components.
+	Deployments Need = "Deployments"
+	// Templates are cluster templates.
+	Templates Need = "cluster templates"
+	// Classes are files of ClusterClasses.
+	Classes Need = "ClusterClasses"
+	// Version is the version of the release.
+	Version Need = "the version of the release"
+)
+
+// Check is one check.
+type Check struct {
+	// ID is its name: lower case, words joined by dashes.
+	ID string
+	// Doc says in one sentence what must be so.
+	Doc string
+	// Why says what happens otherwise.
+	Why string
+	// Fix says what to do.
+	Fix string
+	// Level is that of its rules.
+	Level Level
+	// Contracts are the contract versions that it is about: v1beta1, v1beta2 or both.
+	Contracts []string
+	// Rules are the ids of the rules in the catalogue that it can find to be broken.
+	Rules []string
+	// Page is the part of Cluster API's book that has the rules, below its address.
+	Page string
+	// Needs are what it requires.
+	Needs []Need
+	// Run looks at one release and reports what it finds.
+	Run func(*Pass)
+}
+
+// Book is the address of the book that pages are in.
+const Book = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/"
+
+// Link returns the address of the page.
+func (c *Check) Link() string { return Book + c.Page }
+
+var (
+	idForm   = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	ruleForm = regexp.MustCompile(`^[A-Z]+-\d\d\d?$`)
+)
+
+// Validate returns an error for each mistake in a table of checks.
+func Validate(checks []*Check) []error {
+	var all []error
+	seen := map[string]bool{}
+	for _, c := range checks {
+		wrong := func(format string, args ...any) {
+			all = append(all, fmt.Errorf("check %q "+format, append([]any{c.ID}, args...)...))
+		}
+		if !idForm.MatchString(c.ID) || seen[c.ID] {
+			wrong("has a bad id, or one that another check has")
+		}
+		seen[c.ID] = true
+		for field, text := range map[string]string{"Doc": c.Doc, "Why": c.Why, "Fix": c.Fix} {
+			if text == "" || !strings.HasSuffix(text, ".") || strings.Contains(text, "\n") {
+				wrong("has no sentence as %s: %q", field, text)
+			}
+		}
+		if c.Level != Must && c.Level != Should {
+			wrong("has level %q", c.Level)
+		}
+		if len(c.Contracts) == 0 || len(c.Rules) == 0 || len(c.Needs) == 0 || c.Page == "" || c.Run == nil {
+			wrong("lacks contracts, rules, needs, a page or Run")
+		}
+		for i, rule := range c.Rules {
+			if !ruleForm.MatchString(rule) || slices.Contains(c.Rules[:i], rule) {
+				wrong("has a bad rule, or one twice: %q", rule)
+			}
+		}
+	}
+	return all
+}
+
+// has reports whether a release has what a check needs.
+func has(r *source.Release, need Need) bool {
+	switch need {
+	case Directory:
+		return r.Form == source.Repository
+	case Complete:
+		return r.Form == source.Repository || r.Form == source.Module
+	case Metadata:
+		return len(r.Of(source.Metadata)) > 0
+	case Components:
+		return len(r.Of(source.Components)) > 0
+	case Templates:
+		return len(r.Of(source.Template)) > 0
+	case Classes:
+		return len(r.Of(source.Class)) > 0
+	case Version:
+		return r.Version != ""
+	case Definitions:
+		return hasKind(r, "CustomResourceDefinition")
+	case Deployments:
+		return hasKind(r, "Deployment")
+	}
+	return false
+}
+
+func hasKind(r *source.Release, kind string) bool {
+	for _, f := range r.Of(source.Components) {
+		if slices.ContainsFunc(f.Objects, func(o *source.Object) bool { return o.Kind() == kind }) {
+			return true
+		}
+	}
+	return false
+}

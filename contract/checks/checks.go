@@ -1,0 +1,66 @@
+// Package checks holds the checks of capstan verify: a table of values, each with its rules of the catalogue. They look
+// at files only; what needs a running controller is not here.
+package checks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/check"
+)
+
+const (
+	v1beta1 = "v1beta1"
+	v1beta2 = "v1beta2"
+)
+
+var contracts = []string{v1beta1, v1beta2}
+
+// The pages of the book.
+const (
+	machinePage    = "infra-machine"
+	clusterPage    = "infra-cluster"
+	clusterctlPage = "clusterctl"
+)
+
+// All returns all checks, by topic. The caller may change the slice, not the checks.
+func All() []*check.Check {
+	return slices.Concat(definitionChecks, labelChecks, machineChecks, clusterChecks, templateChecks, rightChecks,
+		metadataChecks, componentChecks, workloadChecks)
+}
+
+// Find returns the checks with an id, or with a rule of that id. None: nil.
+func Find(id string) []*check.Check {
+	var found []*check.Check
+	for _, c := range All() {
+		if c.ID == id || slices.Contains(c.Rules, id) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// LevelError is for a level that checks do not have.
+type LevelError struct{ Level string }
+
+// Error names the level.
+func (e *LevelError) Error() string { return fmt.Sprintf("unknown level %q", e.Level) }
+
+// Hint names those that exist.
+func (e *LevelError) Hint() string { return "use must or should" }
+
+// AtLeast returns the checks of a level and above: all for should, those of rules that must be kept for must.
+func AtLeast(level string) ([]*check.Check, error) {
+	switch strings.ToLower(level) {
+	case "should":
+		return All(), nil
+	case "must":
+		return slices.DeleteFunc(All(), func(c *check.Check) bool { return c.Level != check.Must }), nil
+	}
+	return nil, &LevelError{level}
+}
+
+// sortedKeys returns the keys of a map, in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,202 @@
+package checks
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+const componentsPage = clusterctlPage + "#components-yaml"
+
+var componentChecks = []*check.Check{
+	{
+		ID: "components-namespace", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#target-namespace",
+		Doc:   "Components have at most one Namespace, and all namespaced objects are in it.",
+		Why:   "clusterctl stops at a second Namespace, and puts all objects into one.",
+		Fix:   "Keep one Namespace and put everything into it.",
+		Rules: []string{"CT-45", "CT-47"}, Needs: []check.Need{check.Components}, Run: componentsNamespace,
+	},
+	{
+		ID: "components-manager", Level: check.Must, Contracts: contracts,
+		Page:  clusterctlPage + "#controllers--watching-namespace",
+		Doc:   "Controllers run from a Deployment, in a container named manager.",
+		Why:   "clusterctl waits for Deployments with such a container only, and changes their arguments.",
+		Fix:   "Use a Deployment, and name the container of the controllers manager.",
+		Rules: []string{"CT-48", "CT-49"}, Needs: []check.Need{check.Components}, Run: componentsManager,
+	},
+	{
+		ID: "components-all-namespaces", Level: check.Must, Contracts: contracts,
+		Page:  clusterctlPage + "#controllers--watching-namespace",
+		Doc:   "The manager is shipped without a namespace that it watches.",
+		Why:   "clusterctl installs one provider for all namespaces: clusters in others would be ignored.",
+		Fix:   "Take the value of --namespace away.",
+		Rules: []string{"CT-51"}, Needs: []check.Need{check.Deployments}, Run: componentsAllNamespaces,
+	},
+	{
+		ID: "components-references", Level: check.Must, Contracts: contracts, Page: componentsPage,
+		Doc:   "Accounts, roles, services and certificates that components refer to are among them.",
+		Why:   "clusterctl installs this file only: pods do not start, and webhooks are not reached.",
+		Fix:   "Add the object that the message names, or correct its name.",
+		Rules: []string{"CT-36"}, Needs: []check.Need{check.Deployments}, Run: componentsReferences,
+	},
+	{
+		ID: "variables", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#variables",
+		Doc:   "Variables are in the grammar of drone/envsubst, without a name made of another variable.",
+		Why:   "clusterctl stops, or writes the text of the variable into the object.",
+		Fix:   "Write ${NAME} or ${NAME:=default}.",
+		Rules: []string{"CT-56"}, Needs: []check.Need{check.Components}, Run: variableGrammar,
+	},
+	{
+		ID: "components-images", Level: check.Should, Contracts: contracts, Page: componentsPage,
+		Doc:   "Images have a registry and a version.",
+		Why:   "Without a registry each machine fetches from where it is set to; latest changes below a running provider.",
+		Fix:   "Write registry/repository/name:version, or a digest.",
+		Rules: []string{"CT-52"}, Needs: []check.Need{check.Deployments, check.Directory}, Run: componentsImages,
+	},
+	{
+		ID: "components-provider-label", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#labels",
+		Doc:   "Each object of components has the label of its provider.",
+		Why:   "What was installed with kubectl cannot be taken over by clusterctl without it.",
+		Fix:   "Set cluster.x-k8s.io/provider for all objects, with labels in the kustomization.",
+		Rules: []string{"CT-60"}, Needs: []check.Need{check.Deployments}, Run: componentsProviderLabel,
+	},
+}
+
+func componentsNamespace(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		namespaces := objects(f, "Namespace")
+		if len(namespaces) > 1 {
+			p.Broken("CT-45", "", namespaces[1], []string{"metadata", "name"}, "this is Namespace number 2 of %d",
+				len(namespaces))
+		}
+		if len(namespaces) != 1 {
+			continue
+		}
+		for _, o := range f.Objects {
+			got := o.Namespace()
+			if got != "" && got != namespaces[0].Name() && !leadsElsewhere(o) {
+				p.Broken("CT-47", "", o, []string{"metadata", "namespace"},
+					"the object is in namespace %q, and the components in %q",
+					got, namespaces[0].Name())
+			}
+		}
+	}
+}
+
+// leadsElsewhere reports whether an object belongs into a namespace of Kubernetes: a binding to a role there.
+func leadsElsewhere(o *source.Object) bool {
+	return o.Kind() == "RoleBinding" && o.Namespace() == "kube-system"
+}
+
+func componentsManager(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		for _, kind := range []string{"StatefulSet", "DaemonSet", "Pod"} {
+			for _, o := range objects(f, kind) {
+				pod := []string{"spec", "template", "spec", "containers"}
+				if kind == "Pod" {
+					pod = []string{"spec", "containers"}
+				}
+				if slices.Contains(containers(o, pod), "manager") {
+					p.Broken("CT-48", "", o, []string{"kind"}, "the manager runs from a %s", kind)
+				}
+			}
+		}
+		deployments := objects(f, "Deployment")
+		if len(deployments) == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(deployments, func(o *source.Object) bool {
+			return slices.Contains(containers(o,
+				podContainers), "manager")
+		}) {
+			p.Broken("CT-49", "", deployments[0], podContainers, "no Deployment has a container named manager")
+		}
+	}
+}
+
+var podContainers = []string{"spec", "template", "spec", "containers"}
+
+// containers returns the names of the containers at a path.
+func containers(o *source.Object, path []string) []string {
+	var names []string
+	for i := range o.List(path...) {
+		names = append(names, o.Text(append(slices.Clone(path), strconv.Itoa(i), "name")...))
+	}
+	return names
+}
+
+func componentsAllNamespaces(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		for _, o := range objects(f, "Deployment") {
+			for i, name := range containers(o, podContainers) {
+				path := append(slices.Clone(podContainers), strconv.Itoa(i), "args")
+				args := texts(o.Get(path...))
+				for j, arg := range args {
+					value, ok := strings.CutPrefix(arg, "--namespace=")
+					if arg == "--namespace" && j+1 < len(args) {
+						value, ok = args[j+1], true
+					}
+					// What is put in when the provider is installed, is not fixed.
+					if ok && strings.Trim(value, `"'`) != "" && !strings.Contains(value, "$") && name == "manager" {
+						p.Broken("CT-51", "", o, append(path, strconv.Itoa(j)), "the manager watches namespace %s only", value)
+					}
+				}
+			}
+		}
+	}
+}
+
+func variableGrammar(p *check.Pass) {
+	for _, role := range []source.Role{source.Components, source.Template} {
+		for _, f := range p.Release.Of(role) {
+			for _, v := range f.Variables {
+				if v.Problem != "" {
+					p.BrokenAt("CT-56", v.At, "%s: %s", v.Text, v.Problem)
+				}
+			}
+		}
+	}
+}
+
+var imageVersion = regexp.MustCompile(`(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$`)
+
+func componentsImages(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		for _, o := range objects(f, "Deployment") {
+			for i := range o.List(podContainers...) {
+				path := append(slices.Clone(podContainers), strconv.Itoa(i), "image")
+				image := o.Text(path...)
+				host, _, below := strings.Cut(image, "/")
+				version := imageVersion.FindString(image)
+				switch {
+				case strings.Contains(image, "${"):
+				case !below || !strings.ContainsAny(host, ".:") && host != "localhost":
+					p.Broken("CT-52", "", o, path, "the image %q has no registry", image)
+				case version == "" || version == ":latest":
+					p.Broken("CT-52", "", o, path, "the image %q has no version", image)
+				}
+			}
+		}
+	}
+}
+
+func componentsProviderLabel(p *check.Pass) {
+	const key = "cluster.x-k8s.io/provider"
+	for _, f := range p.Release.Of(source.Components) {
+		var without []*source.Object
+		for _, o := range f.Objects {
+			if o.Label(key) == "" {
+				without = append(without, o)
+			}
+		}
+		if len(without) > 0 {
+			p.Broken("CT-60", "", without[0], []string{"metadata", "labels"},
+				"%d of %d objects have no label %s, this one first",
+				len(without), len(f.Objects), key)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package checks
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+const metadataPage = clusterctlPage + "#metadata-yaml"
+
+var metadataChecks = []*check.Check{
+	{
+		ID: "release-files", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#provider-repositories",
+		Doc:   "A release has metadata.yaml and components, which can be read.",
+		Why:   "clusterctl cannot install a release without them.",
+		Fix:   "Publish the file that the message names with each release.",
+		Rules: []string{"CT-02", "CT-03"}, Needs: []check.Need{check.Directory}, Run: releaseFiles,
+	},
+	{
+		ID: "release-label", Level: check.Must, Contracts: contracts,
+		Page:  clusterctlPage + "#creating-a-local-provider-repository",
+		Doc:   "In a local repository a release is a directory named by its version, in one named by the provider label.",
+		Why:   "clusterctl finds a release by the names of the directories.",
+		Fix:   "Name the directories like infrastructure-foo/v1.2.3, in lower case and with at most 63 characters.",
+		Rules: []string{"CT-26", "CT-73", "CT-09", "CT-10"}, Needs: []check.Need{check.Directory, check.Version},
+		Run: releaseLabel,
+	},
+	{
+		ID: "metadata-form", Level: check.Must, Contracts: contracts, Page: metadataPage,
+		Doc:   "metadata.yaml is one object Metadata of clusterctl.cluster.x-k8s.io/v1alpha3 that lists release series.",
+		Why:   "clusterctl refuses the file, and with it the release.",
+		Fix:   "Write apiVersion, kind and releaseSeries with major, minor and contract as in the book.",
+		Rules: []string{"CT-29", "CT-30", "CT-31"}, Needs: []check.Need{check.Metadata}, Run: metadataForm,
+	},
+	{
+		ID: "metadata-series", Level: check.Must, Contracts: contracts, Page: metadataPage,
+		Doc:   "metadata.yaml lists the series of the release that it is published with.",
+		Why:   "clusterctl does not find the contract of the release, and stops the installation.",
+		Fix:   "Add the series with major and minor of this release.",
+		Rules: []string{"CT-32"}, Needs: []check.Need{check.Directory, check.Metadata, check.Version}, Run: metadataSeries,
+	},
+	{
+		ID: "metadata-contract-known", Level: check.Must, Contracts: contracts, Page: metadataPage,
+		Doc:   "The contract of the series is one that Cluster API accepts.",
+		Why:   "clusterctl refuses a release for a contract that its Cluster API does not have.",
+		Fix:   "Write v1beta2, or v1beta1 while the release implements that one.",
+		Rules: []string{"CT-33"}, Needs: []check.Need{check.Metadata}, Run: metadataContractKnown,
+	},
+	{
+		ID: "metadata-contract-labels", Level: check.Must, Contracts: contracts, Page: metadataPage,
+		Doc:   "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
+		Why:   "clusterctl plans with the contract of the file, and core works by the labels: upgrades break clusters.",
+		Fix:   "Correct the series, or label the definitions with the contract that they implement.",
+		Rules: []string{"CT-34", "IM-38", "IC-60"}, Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
+		Run: metadataContractLabels,
+	},
+}
+
+func releaseFiles(p *check.Pass) {
+	at := source.Position{File: p.Release.Path}
+	for role, rule := range map[source.Role]string{source.Metadata: "CT-02", source.Components: "CT-03"} {
+		files := p.Release.Of(role)
+		if len(files) == 0 {
+			p.BrokenAt(rule, at, "the release has no %s", map[source.Role]string{
+				source.Metadata: "metadata.yaml", source.Components: "components",
+			}[role])
+		}
+		for _, f := range files {
+			if f.Problem != nil {
+				p.BrokenAt(rule, f.Problem.At, "the file is not YAML: %s", f.Problem.Message)
+			}
+		}
+	}
+}
+
+var (
+	semver       = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	providerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+)
+
+func releaseLabel(p *check.Pass) {
+	at := source.Position{File: p.Release.Path}
+	if !semver.MatchString(p.Release.Version) {
+		p.BrokenAt("CT-26", at, "the directory %q is not named by a semantic version", p.Release.Version)
+	}
+	label, kind := p.Release.Label, p.Release.Type()
+	if label == "" {
+		// Without a label the directory above is free, unless it is plainly meant as one.
+		parent := filepath.Base(filepath.Dir(p.Release.Path))
+		if kind != "" && strings.HasPrefix(parent, string(kind)) {
+			p.BrokenAt("CT-73", at, "the directory %q is not a provider label of type %s", parent, kind)
+		}
+		return
+	}
+	name := strings.TrimPrefix(label, string(kind)+"-")
+	if !providerName.MatchString(name) {
+		p.BrokenAt("CT-09", at, "the name %q of the provider has other characters than a-z, 0-9 and dashes", name)
+	}
+	if len(name) > 63 {
+		p.BrokenAt("CT-10", at, "the name %q of the provider has %d characters", name, len(name))
+	}
+}
+
+// series is one entry of metadata.yaml.
+type series struct {
+	object       *source.Object
+	path         []string
+	major, minor int64
+	contract     string
+}
+
+// allSeries returns the release series of a release, and reports entries that are none if a check asks for it.
+func allSeries(p *check.Pass, wrong func(o *source.Object, path []string, field string)) []series {
+	var all []series
+	for _, f := range p.Release.Of(source.Metadata) {
+		for _, o := range f.Objects {
+			for i := range o.List("releaseSeries") {
+				s := series{object: o, path: []string{"releaseSeries", strconv.Itoa(i)}}
+				var major, minor, contract bool
+				s.major, major = o.Get(append(s.path, "major")...).(int64)
+				s.minor, minor = o.Get(append(s.path, "minor")...).(int64)
+				s.contract, contract = o.Get(append(s.path, "contract")...).(string)
+				for field, ok := range map[string]bool{"major": major, "minor": minor, "contract": contract && s.contract != ""} {
+					if !ok && wrong != nil {
+						wrong(o, s.path, field)
+					}
+				}
+				// A number that is missing counts as 0, as clusterctl reads it.
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+func metadataForm(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Metadata) {
+		if len(f.Objects) != 1 {
+			p.BrokenAt("CT-30", source.Position{File: f.Path}, "the file has %d objects, not one", len(f.Objects))
+		}
+		for _, o := range f.Objects {
+			for field, want := range map[string]string{
+				"apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata",
+			} {
+				if got := o.Text(field); got != want {
+					p.Broken("CT-30", "", o, []string{field}, "%s is %q, not %s", field, got, want)
+				}
+			}
+			if len(o.List("releaseSeries")) == 0 {
+				p.Broken("CT-31", "", o, []string{"releaseSeries"}, "there is no release series")
+			}
+		}
+	}
+	allSeries(p, func(o *source.Object, path []string, field string) {
+		p.Broken("CT-29", "", o, path, "the series has no %s of the right type", field)
+	})
+}
+
+// own returns the series of the release: by its version, else the newest one. Nil: there is none.
+func own(p *check.Pass) *series {
+	all := allSeries(p, nil)
+	if len(all) == 0 {
+		return nil
+	}
+	if match := semver.FindStringSubmatch(p.Release.Version); match != nil {
+		i := slices.IndexFunc(all, func(s series) bool {
+			return strconv.FormatInt(s.major, 10) == match[1] && strconv.FormatInt(s.minor, 10) == match[2]
+		})
+		if i < 0 {
+			return nil
+		}
+		return &all[i]
+	}
+	newest := slices.MaxFunc(all, func(a, b series) int {
+		return slices.Compare([]int64{a.major, a.minor}, []int64{b.major, b.minor})
+	})
+	return &newest
+}
+
+func metadataSeries(p *check.Pass) {
+	if all := allSeries(p, nil); semver.MatchString(p.Release.Version) && len(all) > 0 && own(p) == nil {
+		p.Broken("CT-32", "", all[0].object, []string{"releaseSeries"}, "no series is that of %s", p.Release.Version)
+	}
+}
+
+func metadataContractKnown(p *check.Pass) {
+	s := own(p)
+	if s != nil && s.contract != "" && !slices.Contains(contracts, s.contract) {
+		p.Broken("CT-33", "", s.object, append(s.path, "contract"),
+			"contract %q of series %d.%d is not one that Cluster API accepts",
+			s.contract, s.major, s.minor)
+	}
+}
+
+func metadataContractLabels(p *check.Pass) {
+	rules := ruleOf{machine: "IM-38", cluster: "IC-60", machineTemplate: "CT-34", clusterTemplate: "CT-34"}
+	s := own(p)
+	if s == nil || !slices.Contains(contracts, s.contract) {
+		return // other checks say so
+	}
+	for _, r := range resources(p) {
+		if r.Newest(v1beta1) == "" && r.Newest(v1beta2) == "" {
+			continue // contract-label says so
+		}
+		if r.Newest(s.contract) == "" {
+			p.Broken(rules[r.role], s.contract, r.Object, []string{"metadata", "labels"}, "the release is one for contract %s, "+
+				"and the definition of %s has no label of it", s.contract, r.kind())
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// coreGroup is the group on which core has all rights anyway.
+const coreGroup = "infrastructure.cluster.x-k8s.io"
+
+const aggregationLabel = "cluster.x-k8s.io/aggregate-to-manager"
+
+var (
+	fullRights     = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+	templateRights = []string{"get", "list", "patch", "update", "watch"}
+	readRights     = []string{"get", "list", "watch"}
+)
+
+var rightChecks = []*check.Check{
+	{
+		ID: "core-rights", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-api-group",
+		Doc:   "A provider with a group of its own grants core its rights on machines, clusters and templates.",
+		Why:   "Core may not read or write the objects, so it cannot set owners, and clusters hang.",
+		Fix:   "Add a ClusterRole with label cluster.x-k8s.io/aggregate-to-manager: \"true\" and the verbs of the message.",
+		Rules: []string{"RB-05", "RB-06", "RB-07", "RB-09"}, Needs: []check.Need{check.Definitions, check.Deployments},
+		Run: coreRights,
+	},
+	{
+		ID: "core-rights-label", Level: check.Should, Contracts: contracts, Page: machinePage + "#all-resources-api-group",
+		Doc:   "The aggregation label of a ClusterRole for core has the value true.",
+		Why:   "Core aggregates roles by key and value: another value grants nothing.",
+		Fix:   "Write the value as the string \"true\".",
+		Rules: []string{"RB-08"}, Needs: []check.Need{check.Components}, Run: coreRightsLabel,
+	},
+	{
+		ID: "manager-rights", Level: check.Must, Contracts: contracts, Page: machinePage,
+		Doc:   "The account of the controllers may read and change machines and clusters of the provider, and their status.",
+		Why:   "The controllers are refused by the API server, and nothing is ever reconciled.",
+		Fix:   "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
+		Rules: []string{"RB-01", "RB-02"}, Needs: []check.Need{check.Definitions, check.Deployments}, Run: managerRights,
+	},
+}
+
+// grant is a rule of a role.
+type grant struct{ groups, resources, verbs, names []string }
+
+// grants returns the rules of a role.
+func grants(o *source.Object) []grant {
+	var all []grant
+	for _, rule := range o.List("rules") {
+		fields, _ := rule.(map[string]any)
+		all = append(all, grant{
+			texts(fields["apiGroups"]), texts(fields["resources"]), texts(fields["verbs"]), texts(fields["resourceNames"]),
+		})
+	}
+	return all
+}
+
+func texts(value any) []string {
+	list, _ := value.([]any)
+	var all []string
+	for _, element := range list {
+		if s, ok := element.(string); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// missing returns the verbs on a resource that grants lack.
+func missing(all []grant, group, resource string, verbs []string) []string {
+	in := func(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
+	var without []string
+	for _, verb := range verbs {
+		if !slices.ContainsFunc(all, func(g grant) bool {
+			return len(g.names) == 0 && in(g.groups, group) && in(g.resources, resource) && in(g.verbs, verb)
+		}) {
+			without = append(without, verb)
+		}
+	}
+	return without
+}
+
+// objects returns the objects of a kind in a file.
+func objects(f *source.File, kind string) []*source.Object {
+	var all []*source.Object
+	for _, o := range f.Objects {
+		if o.Kind() == kind {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func coreRights(p *check.Pass) {
+	rules := ruleOf{machine: "RB-05", cluster: "RB-06", clusterTemplate: "RB-07", machineTemplate: "RB-09"}
+	for _, f := range p.Release.Of(source.Components) {
+		var granted []grant
+		for _, o := range objects(f, "ClusterRole") {
+			if o.Label(aggregationLabel) == "true" {
+				granted = append(granted, grants(o)...)
+			}
+		}
+		for _, r := range resources(p) {
+			if r.File != f || r.CRD.Spec.Group == coreGroup {
+				continue
+			}
+			want := fullRights
+			if r.role == clusterTemplate {
+				want = templateRights
+			}
+			plural := r.CRD.Spec.Names.Plural
+			if without := missing(granted, r.CRD.Spec.Group, plural, want); len(without) > 0 {
+				p.Broken(rules[r.role], "", r.Object, []string{"spec", "group"}, "core is not granted %s on %s.%s",
+					strings.Join(without, ", "), plural, r.CRD.Spec.Group)
+			}
+		}
+	}
+}
+
+func coreRightsLabel(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		for _, o := range objects(f, "ClusterRole") {
+			if value := o.Get("metadata", "labels", aggregationLabel); value != nil && value != "true" {
+				p.Broken("RB-08", "", o, labelPath(aggregationLabel), "the value is %v, not the string true", value)
+			}
+		}
+	}
+}
+
+func managerRights(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		granted := accountGrants(f)
+		for _, r := range resources(p, machine, cluster) {
+			if r.File != f || len(objects(f, "Deployment")) == 0 {
+				continue
+			}
+			group, plural := r.CRD.Spec.Group, r.CRD.Spec.Names.Plural
+			without := missing(granted, group, plural, readRights)
+			if lacks := missing(granted, group, plural, []string{"patch", "update"}); len(lacks) == 2 {
+				without = append(without, "patch")
+			}
+			if len(without) > 0 {
+				p.Broken("RB-01", "", r.Object, []string{"spec", "names", "plural"}, "no account of a Deployment may %s %s.%s",
+					strings.Join(without, ", "), plural, group)
+			}
+			if lacks := missing(granted, group, plural+"/status", []string{"patch", "update"}); len(lacks) == 2 {
+				p.Broken("RB-02", "", r.Object, []string{"spec", "names", "plural"}, "no account of a Deployment may change "+
+					"%s/status.%s", plural, group)
+			}
+		}
+	}
+}
+
+// accountGrants returns what the accounts of the Deployments in a file may do.
+func accountGrants(f *source.File) []grant {
+	accounts := map[string]bool{}
+	for _, o := range objects(f, "Deployment") {
+		accounts[accountOf(o)] = true
+	}
+	var all []grant
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
+		for _, binding := range objects(f, kind) {
+			if !bindsAccount(binding, accounts) {
+				continue
+			}
+			for _, role := range objects(f, binding.Text("roleRef", "kind")) {
+				if role.Name() == binding.Text("roleRef", "name") {
+					all = append(all, roleGrants(f, role)...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// roleGrants returns what a role grants, with the roles of the same file that it aggregates.
+func roleGrants(f *source.File, role *source.Object) []grant {
+	all := grants(role)
+	for _, selector := range role.List("aggregationRule", "clusterRoleSelectors") {
+		fields, _ := selector.(map[string]any)
+		labels, _ := fields["matchLabels"].(map[string]any)
+		for _, other := range objects(f, "ClusterRole") {
+			matches := len(labels) > 0
+			for key, value := range labels {
+				matches = matches && other.Get("metadata", "labels", key) == value
+			}
+			if matches {
+				all = append(all, grants(other)...)
+			}
+		}
+	}
+	return all
+}
+
+// accountOf returns the name of the ServiceAccount of a Deployment.
+func accountOf(deployment *source.Object) string {
+	for _, field := range []string{"serviceAccountName", "serviceAccount"} {
+		if name := deployment.Text("spec", "template", "spec", field); name != "" {
+			return name
+		}
+	}
+	return "default"
+}
+
+func bindsAccount(binding *source.Object, accounts map[string]bool) bool {
+	return slices.ContainsFunc(binding.List("subjects"), func(subject any) bool {
+		fields, _ := subject.(map[string]any)
+		name, _ := fields["name"].(string)
+		return fields["kind"] == "ServiceAccount" && accounts[name]
+	})
+}

@@ -1,0 +1,168 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+func sample() (*check.Report, []*check.Check) {
+	table := []*check.Check{
+		{ID: "one", Doc: "One.", Why: "Because.", Fix: "Do.", Level: check.Must, Rules: []string{"IM-10"}, Page: "p"},
+		{ID: "two", Doc: "Two.", Why: "Because.", Fix: "Do.", Level: check.Should, Rules: []string{"IM-09"}, Page: "p"},
+		{ID: "three", Level: check.Must}, {ID: "four", Level: check.Must}, {ID: "five", Level: check.Must},
+	}
+	return &check.Report{
+		Releases: []string{"r"}, Checks: 4,
+		Findings: []check.Finding{
+			{
+				Check: "one", Rule: "IM-10", Level: check.Must, Contract: "v1beta2", Message: "a < b", Why: "Because.", Fix: "Do.",
+				Position: source.Position{File: "r/a.yaml", Line: 3, Column: 5}, Object: "Foo x", Field: "spec.a",
+				Link: "https://l",
+			},
+			{Check: "two", Rule: "IM-09", Level: check.Should, Message: "none", Position: source.Position{File: "r"}},
+		},
+		Skipped:  []check.Skipped{{Check: "three", Release: "r", Missing: check.Classes}},
+		Failures: []check.Failure{{Check: "four", Release: "r", Message: "it panicked"}},
+	}, table
+}
+
+func write(t *testing.T, format Format) []byte {
+	t.Helper()
+	r, table := sample()
+	var out bytes.Buffer
+	if err := Write(&out, format, r, table); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestText(t *testing.T) {
+	const want = `r/a.yaml:3:5: MUST IM-10 v1beta2 (one): a < b
+    in:  Foo x spec.a
+    why: Because.
+    fix: Do.
+    see: https://l
+r: SHOULD IM-09 (two): none
+    why: 
+    fix: 
+    see: 
+r: the check four failed itself: it panicked
+`
+	if got := string(write(t, Text)); got != want {
+		t.Errorf("the text is\n%s\nwant\n%s", got, want)
+	}
+	r, _ := sample()
+	if got, want := Summary(r), "2 findings, 4 checks in 1 release; 1 check failed"; got != want {
+		t.Errorf("the summary is %q, want %q", got, want)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var got check.Report
+	if err := json.Unmarshal(write(t, JSON), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Findings) != 2 || got.Findings[0].Line != 3 || got.Findings[0].Rule != "IM-10" || len(got.Failures) != 1 {
+		t.Errorf("the report reads back as %+v", got)
+	}
+}
+
+func TestSARIF(t *testing.T) {
+	var got sarifLog
+	if err := json.Unmarshal(write(t, SARIF), &got); err != nil {
+		t.Fatal(err)
+	}
+	run := got.Runs[0]
+	if got.Version != "2.1.0" || len(run.Tool.Driver.Rules) != 5 || len(run.Results) != 2 ||
+		run.Invocations[0].Successful {
+		t.Fatalf("the log is %+v", got)
+	}
+	first, second := run.Results[0], run.Results[1]
+	region := first.Locations[0].Physical.Region
+	if first.RuleID != "one" || first.Level != "error" || region == nil || region.Line != 3 || region.Column != 5 {
+		t.Errorf("the first result is %+v", first)
+	}
+	if second.Level != "warning" || second.Locations[0].Physical.Region != nil {
+		t.Errorf("the second result is %+v, want a warning without region", second)
+	}
+}
+
+func TestJUnit(t *testing.T) {
+	var got junitSuite
+	if err := xml.Unmarshal(write(t, JUnit), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Tests != 5 || got.Failures != 2 || got.Errors != 1 || got.Skipped != 1 {
+		t.Errorf("the suite has %d tests, %d failures, %d errors, %d skipped", got.Tests, got.Failures, got.Errors,
+			got.Skipped)
+	}
+	if text := got.Cases[0].Failure.Text; !strings.Contains(text, "r/a.yaml:3:5: IM-10 v1beta2 (one): a < b") {
+		t.Errorf("the first failure is %q", text)
+	}
+}
+
+func TestWriteRefusesAFormatThatDoesNotExist(t *testing.T) {
+	r, table := sample()
+	var wrong *FormatError
+	if err := Write(&bytes.Buffer{}, "html", r, table); !errors.As(err, &wrong) || Format("html").Valid() == nil {
+		t.Errorf("a format that does not exist is written: %v", err)
+	}
+}
+
+func baseline(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "baseline.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBaseline(t *testing.T) {
+	path := baseline(t, `
+- {check: one, rule: IM-10, object: Foo x, reason: the next release changes it}
+- {check: one, rule: IM-10, object: Foo y, reason: that one also}
+`)
+	accepted, err := ReadBaseline(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, table := sample()
+	Accept(r, accepted, path)
+	if len(r.Findings) != 2 || r.Findings[0].Check != "two" || r.Findings[1].Check != Baseline ||
+		!strings.Contains(r.Findings[1].Message, "entry 2") {
+		t.Errorf("the findings left are %+v, want that of two and a stale entry", r.Findings)
+	}
+	var out bytes.Buffer
+	if err := Write(&out, JUnit, r, table); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "not found any more") {
+		t.Errorf("JUnit leaves the stale entry out:\n%s", out.String())
+	}
+}
+
+func TestBaselineIsRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"without a reason":               "- {check: one, rule: IM-10}\n",
+		"without a rule":                 "- {check: one, reason: x}\n",
+		"with a field that is not known": "- {check: one, rule: IM-10, reason: x, line: 3}\n",
+		"that is not a list":             "check: one\n",
+	} {
+		if _, err := ReadBaseline(baseline(t, text)); err == nil {
+			t.Errorf("a baseline %s is read", name)
+		}
+	}
+	if _, err := ReadBaseline(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a baseline that does not exist is read")
+	}
+}

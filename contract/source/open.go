@@ -1,0 +1,234 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What is read at most.
+const (
+	maxFile  = 32 << 20
+	maxFiles = 2000
+	maxDepth = 6
+)
+
+// NothingError is for a path that holds no release.
+type NothingError struct{ Path string }
+
+// Error says what was looked for.
+func (e *NothingError) Error() string {
+	return "there is no release of a provider in " + e.Path
+}
+
+// Hint says what to name instead.
+func (e *NothingError) Hint() string {
+	return "name a directory with metadata.yaml and *-components.yaml, an archive of one, a kustomize base, " +
+		"a components " +
+		"file, or the root of a Go module that has config/default"
+}
+
+// Open reads the releases at a path: see the package's comment. There is at least one, or an error.
+func Open(name string) ([]*Release, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case info.IsDir():
+		releases, err := openDirectory(name, 0)
+		if err == nil && len(releases) == 0 {
+			err = &NothingError{name}
+		}
+		return releases, err
+	case isArchive(name):
+		return openArchive(name)
+	}
+	f, err := openFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.Role == Other && f.Problem == nil {
+		return nil, &NothingError{name}
+	}
+	if f.Role == Other {
+		f.Role = Components
+	}
+	return []*Release{{Path: name, Form: Manifest, Files: []*File{f}}}, nil
+}
+
+// openDirectory reads what a directory holds: a base, a module, a release, or directories with these.
+func openDirectory(dir string, depth int) ([]*Release, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case isFile(filepath.Join(dir, "go.mod")) && configOf(dir) != "":
+		release, err := openModule(dir)
+		return one(release, err)
+	case isBase(dir):
+		f, err := render(dir)
+		return one(&Release{Path: dir, Form: Base, Files: []*File{f}}, err)
+	}
+	release, err := openRepository(dir, entries)
+	if err != nil || release != nil {
+		return one(release, err)
+	}
+	if depth == maxDepth {
+		return nil, nil
+	}
+	var all []*Release
+	for _, entry := range entries {
+		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		found, err := openDirectory(filepath.Join(dir, entry.Name()), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, found...); len(all) > maxFiles {
+			return nil, fmt.Errorf("%s holds more than %d releases: name one of them", dir, maxFiles)
+		}
+	}
+	return all, nil
+}
+
+func one(release *Release, err error) ([]*Release, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []*Release{release}, nil
+}
+
+var versionName = regexp.MustCompile(`^v\d+\.\d+\.\d+`)
+
+// openRepository reads a directory of a release. Nil: it is none.
+func openRepository(dir string, entries []os.DirEntry) (*Release, error) {
+	release := &Release{Path: dir, Form: Repository}
+	for _, entry := range entries {
+		if entry.IsDir() || !isYAML(entry.Name()) {
+			continue
+		}
+		f, err := openFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if release.Files = append(release.Files, f); len(release.Files) > maxFiles {
+			return nil, fmt.Errorf("%s holds more than %d files", dir, maxFiles)
+		}
+	}
+	roles := func(f *File) bool { return f.Role == Metadata || f.Role == Components }
+	if !slices.ContainsFunc(release.Files, roles) {
+		return nil, nil
+	}
+	name, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	parent := filepath.Base(filepath.Dir(name))
+	if versionName.MatchString(filepath.Base(name)) || typeOfLabel(parent) != "" {
+		release.Version = filepath.Base(name)
+		if typeOfLabel(parent) != "" {
+			release.Label = parent
+		}
+	}
+	return release, nil
+}
+
+// openModule reads the source of a provider.
+func openModule(dir string) (*Release, error) {
+	rendered, err := render(configOf(dir))
+	if err != nil {
+		return nil, err
+	}
+	release := &Release{Path: dir, Form: Module, Files: []*File{rendered}}
+	names := []string{filepath.Join(dir, "metadata.yaml")}
+	for _, pattern := range []string{"cluster-template*.yaml", "clusterclass-*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(dir, "templates", pattern))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
+	}
+	for _, name := range names {
+		if !isFile(name) {
+			continue
+		}
+		f, err := openFile(name)
+		if err != nil {
+			return nil, err
+		}
+		release.Files = append(release.Files, f)
+	}
+	return release, nil
+}
+
+// configOf returns the base that makes the components of a module, empty if there is none.
+func configOf(dir string) string {
+	for _, name := range []string{"config/default", "config", "config/crd"} {
+		if base := filepath.Join(dir, filepath.FromSlash(name)); isBase(base) {
+			return base
+		}
+	}
+	return ""
+}
+
+// openFile reads one file.
+func openFile(name string) (*File, error) {
+	text, err := readBounded(name)
+	if err != nil {
+		return nil, err
+	}
+	return readFile(name, text), nil
+}
+
+func readBounded(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d MiB", name, maxFile>>20)
+	}
+	return text, err
+}
+
+func isYAML(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".yaml" || ext == ".yml"
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// isBase reports whether a directory is a kustomize base.
+func isBase(dir string) bool {
+	for _, name := range kustomizations {
+		if isFile(filepath.Join(dir, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsNothing reports whether an error says that there is no release, or no file.
+func IsNothing(err error) bool {
+	var nothing *NothingError
+	return errors.As(err, &nothing) || errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,137 @@
+package source
+
+import (
+	"strings"
+)
+
+// Variable is one use of a variable of clusterctl, in the grammar of drone/envsubst.
+type Variable struct {
+	// Name is the name without blanks around it.
+	Name string
+	// Operator is what follows the name, for example ":=". Empty: none.
+	Operator string
+	// Default is the text that stands for the variable while it is not set. HasDefault says whether there is one.
+	Default    string
+	HasDefault bool
+	// Text is the use as it is written, from ${ to }.
+	Text string
+	// Blanks says that there are blanks inside of the braces, around the name.
+	Blanks bool
+	// Problem says what is wrong. Empty: nothing.
+	Problem string
+	// At is where it begins.
+	At Position
+
+	begin, end int
+}
+
+// variables returns all uses in a text, in order.
+func variables(path, text string) []Variable {
+	var all []Variable
+	line, lineBegin := 1, 0
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\n':
+			line, lineBegin = line+1, i+1
+		case strings.HasPrefix(text[i:], "$${"):
+			i += 2 // an escaped one
+		case strings.HasPrefix(text[i:], "${"):
+			v := variable(text, i)
+			v.At = Position{File: path, Line: line, Column: i - lineBegin + 1}
+			all = append(all, v)
+			i = v.end - 1
+		}
+	}
+	return all
+}
+
+// operators are what may stand between name and default; the longer ones first.
+var operators = []string{":=", ":-", ":+", "=", "-", "+"}
+
+// variable parses the use that begins at an offset.
+func variable(text string, begin int) Variable {
+	v := Variable{begin: begin}
+	depth, end := 0, -1
+	for i := begin; i < len(text) && text[i] != '\n' && end < 0; i++ {
+		switch {
+		case strings.HasPrefix(text[i:], "${"):
+			depth++
+		case text[i] == '}':
+			if depth--; depth == 0 {
+				end = i + 1
+			}
+		}
+	}
+	if end < 0 {
+		v.end, v.Text, v.Problem = begin+2, text[begin:begin+2], "the brace is not closed on this line"
+		return v
+	}
+	v.end, v.Text = end, text[begin:end]
+	inner := text[begin+2 : end-1]
+	trimmed := strings.TrimLeft(inner, " \t")
+	length := 0
+	for length < len(trimmed) && isName(trimmed[length], length == 0) {
+		length++
+	}
+	v.Name = trimmed[:length]
+	rest := trimmed[length:]
+	after := strings.TrimLeft(rest, " \t")
+	v.Blanks = trimmed != inner || after != rest
+	switch {
+	case v.Name == "" && strings.HasPrefix(trimmed, "#"):
+		v.Name, v.Operator = strings.TrimSpace(trimmed[1:]), "#" // the length of a variable
+	case v.Name == "":
+		v.Problem = "there is no name of a variable"
+	case after == "":
+	case after[0] == '$':
+		v.Problem = "a name cannot be made of another variable"
+	default:
+		v.operator(after)
+	}
+	return v
+}
+
+// operator reads what follows a name.
+func (v *Variable) operator(after string) {
+	for _, operator := range operators {
+		if rest, ok := strings.CutPrefix(after, operator); ok {
+			v.Operator = operator
+			v.HasDefault = operator != ":+" && operator != "+"
+			v.Default = unquote(strings.TrimSpace(rest))
+			return
+		}
+	}
+	if strings.ContainsRune("#%/^,:", rune(after[0])) {
+		v.Operator = after[:1] // a function of the grammar, which changes a value but has none
+		return
+	}
+	v.Problem = "what follows the name is not in the grammar"
+}
+
+// unquote takes off the quotes of "", which people write for an empty default; the grammar keeps all others.
+func unquote(s string) string {
+	if s == `""` || s == "''" {
+		return ""
+	}
+	return s
+}
+
+func isName(c byte, first bool) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || !first && c >= '0' && c <= '9'
+}
+
+// substitute puts defaults in the place of variables that have one. What is written over several lines stays.
+func substitute(text string, uses []Variable) string {
+	var b strings.Builder
+	last := 0
+	for _, v := range uses {
+		if v.Problem != "" || !v.HasDefault || strings.Contains(v.Default, "${") {
+			continue
+		}
+		b.WriteString(text[last:v.begin])
+		b.WriteString(v.Default)
+		last = v.end
+	}
+	b.WriteString(text[last:])
+	return b.String()
+}

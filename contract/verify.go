@@ -1,0 +1,82 @@
+package contract
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
+	"github.com/capstan-dev/capstan/contract/report"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// TB is what [Verify] needs of testing.TB.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// Verify runs all checks over the release of a provider, and fails a test for each finding. The path is that of a
+// release directory, a file of components, an archive, a kustomize base or the root of a Go module.
+func Verify(t TB, path string) {
+	t.Helper()
+	releases, err := source.Open(path)
+	if err != nil {
+		t.Errorf("reading what is to be verified: %v", err)
+		return
+	}
+	r := check.Run(checks.All(), releases)
+	for _, f := range r.Findings {
+		var text bytes.Buffer
+		if err := report.Write(&text, report.Text, &check.Report{Findings: []check.Finding{f}}, nil); err != nil {
+			t.Errorf("writing a finding: %v", err)
+			return
+		}
+		t.Errorf("%s", text.String())
+	}
+	for _, f := range r.Failures {
+		t.Errorf("the check %s failed itself over %s: %s", f.Check, f.Release, f.Message)
+	}
+}
+
+// UnknownError is for an id that neither a check nor a rule has.
+type UnknownError struct{ ID string }
+
+// Error names the id.
+func (e *UnknownError) Error() string { return fmt.Sprintf("there is no check or rule %q", e.ID) }
+
+// Hint says where ids stand.
+func (e *UnknownError) Hint() string { return "ids stand in each finding, and in docs/verify.md" }
+
+// Explain writes what a check looks for and why, or what a rule asks for and which checks look at it.
+func Explain(w io.Writer, id string) error {
+	found := checks.Find(id)
+	rule, isRule := Find(id)
+	if !isRule && len(found) == 0 {
+		return &UnknownError{id}
+	}
+	if isRule {
+		if _, err := fmt.Fprintf(w, "%s (%s)\n%s\n", rule.ID, rule.Level, rule.Text); err != nil {
+			return err
+		}
+		for _, v := range rule.Versions() {
+			if form := rule.Form(v); form != "" {
+				fmt.Fprintf(w, "%s: %s\n", v, form)
+			}
+		}
+		if len(found) == 0 {
+			_, err := fmt.Fprintln(w, "\nNo check looks at this rule.")
+			return err
+		}
+	}
+	for i, c := range found {
+		if i > 0 || isRule {
+			fmt.Fprintln(w)
+		}
+		if err := report.Explain(w, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

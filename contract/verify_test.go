@@ -1,0 +1,119 @@
+package contract
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
+)
+
+func TestChecksAreValid(t *testing.T) {
+	for _, err := range check.Validate(checks.All()) {
+		t.Error(err)
+	}
+	for _, c := range checks.All() {
+		for _, id := range c.Rules {
+			rule, ok := Find(id)
+			if !ok {
+				t.Errorf("%s names rule %s, which the catalogue does not have", c.ID, id)
+			} else if string(rule.Level) != string(c.Level) && rule.Of != Core {
+				t.Errorf("%s is %s, its rule %s is %s", c.ID, c.Level, id, rule.Level)
+			}
+		}
+	}
+}
+
+// unchecked are the static MUST rules of providers that no check looks at, with the reason.
+var unchecked = map[string]string{
+	"CT-08": "the list of other providers is not in a release",
+	"CT-11": "the organisation of a repository is not in a release",
+	"CT-15": "the tag is on the host of the repository; CT-26 looks at the directory",
+	"CT-16": "the assets are on the host of the repository; CT-02 and CT-03 look at the directory",
+	"CT-01": "the address of a repository is not in a release",
+	"CT-21": "the address of a package is not in a release",
+	"CT-22": "the package is on the host of the repository; CT-02 and CT-03 look at the directory",
+	"CT-25": "a directory without provider label may be one for a single release; CT-73 looks at those that are " +
+		"named like one",
+	"CT-27": "the same as CT-02 and CT-03 in a directory",
+	"CT-28": "the same as CT-02 in a directory",
+	"CT-64": "whether templates are published elsewhere is not in a release",
+	"CT-77": "whether classes are published elsewhere is not in a release",
+	"IC-04": "the choice of a group is RB-05 to RB-07 seen from its effect",
+	"IC-41": "stands for all rules of family CT",
+	"RB-10": "whether the provider sets blockOwnerDeletion is in its code",
+}
+
+func TestStaticRulesHaveAReasonOrACheck(t *testing.T) {
+	for _, rule := range Rules() {
+		static := rule.Level == Must && rule.Of == Provider && slices.Contains(rule.Methods(), Static) &&
+			slices.Contains([]string{"IM", "IMT", "IC", "ICT", "RB", "CT"}, rule.Family())
+		checked, why := len(checks.Find(rule.ID)) > 0, unchecked[rule.ID]
+		switch {
+		case static && !checked && why == "":
+			t.Errorf("no check looks at %s: %s", rule.ID, rule.Text)
+		case why != "" && (checked || !static):
+			t.Errorf("%s has a reason to be unchecked, and a check or no need of one", rule.ID)
+		}
+	}
+}
+
+// failures collects what Verify reports.
+type failures []string
+
+func (f *failures) Helper() {}
+func (f *failures) Errorf(format string, args ...any) {
+	*f = append(*f, fmt.Sprintf(format, args...))
+}
+
+func TestVerify(t *testing.T) {
+	var got failures
+	Verify(&got, filepath.Join(t.TempDir(), "missing"))
+	if len(got) != 1 || !strings.Contains(got[0], "no such file") {
+		t.Errorf("a path that does not exist fails with %q", got)
+	}
+	dir := t.TempDir()
+	text := "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries: []\n"
+	if err := os.WriteFile(filepath.Join(dir, "metadata.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got = nil
+	Verify(&got, dir)
+	want := []string{"CT-03 (release-files)", "metadata.yaml:3:1: MUST CT-31 (metadata-form)"}
+	if len(got) != len(want) {
+		t.Fatalf("Verify reports %q, want %d findings", got, len(want))
+	}
+	for i := range want {
+		if !strings.Contains(got[i], want[i]) {
+			t.Errorf("finding %d is %q, want %q", i, got[i], want[i])
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for id, want := range map[string][]string{
+		"machine-provider-id": {"machine-provider-id (MUST, contract v1beta1, v1beta2)", "Why:", "IM-10", "https://"},
+		"IM-10":               {"IM-10 (MUST)", "`spec.providerID`", "machine-provider-id"},
+		"IM-41":               {"No check looks at this rule."},
+	} {
+		var out bytes.Buffer
+		if err := Explain(&out, id); err != nil {
+			t.Error(err)
+		}
+		for _, part := range want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("%s is explained without %q:\n%s", id, part, out.String())
+			}
+		}
+	}
+	var unknown *UnknownError
+	if err := Explain(&bytes.Buffer{}, "IM-99"); !errors.As(err, &unknown) {
+		t.Errorf("an id that does not exist is explained: %v", err)
+	}
+}
