@@ -130,6 +130,10 @@ test-upgrade: build kube-previous ## upgrade clusters while hooks block in all w
 test-long: test-upgrade test-bucket ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e
 
+.PHONY: test-next
+test-next: ## build and test against a checkout of Cluster API: make test-next CLUSTER_API=DIR [PACKAGES='./plane/...'] (not in CI)
+	@HEAVY='$(HEAVY)' hack/next '$(CLUSTER_API)' $(PACKAGES)
+
 .PHONY: test-planted
 test-planted: build ## plant a fault for each rule of the contracts and see that its test notices (takes hours): make test-planted RULES='RX CL-05'
 	@go run ./hack/faults $(RULES)

@@ -39,8 +39,9 @@ func (c *Client) Install(ctx context.Context, i Installation) (installed bool, e
 	defer done()
 	o := left.install(c.Kubeconfig)
 	o.TargetNamespace, o.WaitProviders, o.WaitProviderTimeout = i.TargetNamespace, i.Wait, i.WaitTimeout
+	began := time.Now()
 	_, err = c.Init(ctx, o)
-	return err == nil, err
+	return err == nil, endedWait(ctx, err, time.Since(began), i.WaitTimeout)
 }
 
 // Images returns the container images that providers need, and installs nothing.
@@ -93,7 +94,8 @@ func (c *Client) Upgrade(ctx context.Context, u Upgrade) error {
 	defer done()
 	o := u.Request.upgrade(c.Kubeconfig)
 	o.Contract, o.WaitProviders, o.WaitProviderTimeout = u.Contract, u.Wait, u.WaitTimeout
-	return c.ApplyUpgrade(ctx, o)
+	began := time.Now()
+	return endedWait(ctx, c.ApplyUpgrade(ctx, o), time.Since(began), u.WaitTimeout)
 }
 
 // Removal says what to remove: the providers of the Request, or all.

@@ -42,6 +42,7 @@ func TestPlane(t *testing.T) {
 	t.Run("admission defaults and refuses", func(t *testing.T) { checkAdmission(t, ctx, c) })
 	t.Run("versions are converted", func(t *testing.T) { checkConversion(t, ctx, c) })
 	t.Run("a topology becomes objects, each once", func(t *testing.T) { checkTopology(t, ctx, c) })
+	t.Run("a control plane that appears late is found at once", func(t *testing.T) { checkControlPlaneAppears(t, ctx, c) })
 	t.Run("calls of hooks are in the metrics", func(t *testing.T) { checkMetrics(t, ctx, c, first.metrics) })
 	t.Run("dependents and namespaces are deleted", func(t *testing.T) { checkDeletion(t, ctx, c) })
 	t.Run("clusterctl finds its inventory", func(t *testing.T) { checkInventory(t, ctx, c) })

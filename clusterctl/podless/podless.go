@@ -68,11 +68,18 @@ func Rewrite(objects []unstructured.Unstructured, o Options) (rewritten []unstru
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}
+	p.infer(r.services, r.secrets)
+	for _, service := range r.services {
+		errs = append(errs, p.retarget(service))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
 	deployment, err := p.rewritten(o.Binary, r.secrets)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := append(r.kept, deployment)
+	all := append(append(r.kept, r.services...), deployment)
 	slices.SortStableFunc(all, order) // the same at every time, and certificates before who needs them
 	for _, object := range all {
 		rewritten = append(rewritten, *object)

@@ -84,7 +84,7 @@ func TestRewrite(t *testing.T) {
 	for _, o := range out {
 		kinds = append(kinds, o.GetKind())
 	}
-	want := "Namespace Secret ServiceAccount CustomResourceDefinition ValidatingWebhookConfiguration ExtensionConfig Deployment"
+	want := "Namespace Secret ServiceAccount CustomResourceDefinition ValidatingWebhookConfiguration ExtensionConfig Service Deployment"
 	if got := strings.Join(kinds, " "); got != want {
 		t.Errorf("the kinds are\n%s, want\n%s", got, want)
 	}

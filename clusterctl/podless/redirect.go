@@ -88,20 +88,14 @@ func (r *rewriter) port(ref map[string]any, p *program) (int, error) {
 		if s.GetNamespace() != namespace || s.GetName() != called {
 			continue
 		}
-		ports, _, _ := unstructured.NestedSlice(s.Object, "spec", "ports")
-		for _, port := range ports {
-			port, _ := port.(map[string]any)
+		for _, port := range portsOf(s) {
 			if n, _ := integer(port["port"]); n != number {
 				continue
 			}
-			target := port["targetPort"]
-			if target == nil {
-				target = number
-			}
-			if chosen := p.serves(target); chosen != 0 {
+			if chosen := p.serves(target(port)); chosen != 0 {
 				return chosen, nil
 			}
-			return 0, fmt.Errorf("its Service %s/%s leads to port %v, which the Deployment's container doesn't have", namespace, called, target)
+			return 0, fmt.Errorf("its Service %s/%s leads to port %v, which the Deployment's container doesn't have", namespace, called, target(port))
 		}
 		return 0, fmt.Errorf("its Service %s/%s has no port %d", namespace, called, number)
 	}

@@ -61,15 +61,21 @@ func run(args []string) error {
 }
 
 // locate returns the folder and the version of the module, which it downloads if this is the first build on a machine.
+// A checkout that go.work puts in its place counts.
 func locate() (dir, version string, err error) {
-	cmd := exec.Command("go", "mod", "download", "-json", module)
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	var found struct{ Dir, Version, Error string }
-	if jsonErr := json.Unmarshal(text, &found); err != nil || jsonErr != nil || found.Dir == "" {
-		return "", "", fmt.Errorf("downloading %s: %w %s", module, errors.Join(err, jsonErr), found.Error)
+	for _, command := range [][]string{{"list", "-m", "-json"}, {"mod", "download", "-json"}} {
+		cmd := exec.Command("go", append(command, module)...)
+		cmd.Stderr = os.Stderr
+		text, err := cmd.Output()
+		var found struct{ Dir, Version, Error string }
+		if json.Unmarshal(text, &found) == nil && err == nil && found.Dir != "" {
+			return found.Dir, found.Version, nil
+		}
+		if command[0] == "mod" {
+			return "", "", fmt.Errorf("downloading %s: %w %s", module, err, found.Error)
+		}
 	}
-	return found.Dir, found.Version, nil
+	return "", "", fmt.Errorf("%s is nowhere", module)
 }
 
 // convert adds what matches pattern to files, as JSON, under folder.

@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-dev/capstan/plane"
 	"github.com/capstan-dev/capstan/plane/controllers"
 	"github.com/capstan-dev/capstan/plane/hooks"
+	"github.com/capstan-dev/capstan/plane/providers"
 	"github.com/capstan-dev/capstan/provider"
 	"github.com/capstan-dev/capstan/provider/inventory"
 	"github.com/capstan-dev/capstan/provider/supply"
@@ -128,6 +129,7 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 			}
 			return hooks.NewClient(mgr, hooks.ClientOptions{
 				Certificate: info.PKI.RuntimeClient, Journal: journal, Known: known, MaxRetryAfter: hookRetry,
+				Dial: providers.ServiceDialer(mgr.GetAPIReader()),
 			})
 		},
 		Setup: []controllers.Setup{func(ctx context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
@@ -150,7 +152,11 @@ func (s *server) seed(info plane.Info) ([][]byte, error) {
 	if err := s.writeKubeconfig(info); err != nil {
 		return nil, err
 	}
-	var documents [][]byte
+	about, err := clusterInfo(s.Server, info.PKI.CA.Cert)
+	if err != nil {
+		return nil, err
+	}
+	documents := [][]byte{about}
 	if s.gates.On(feature.ClusterTopology) {
 		documents = append(documents, templates.Local)
 	}

@@ -80,6 +80,9 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if !strings.Contains(string(documents[0]), "name: cluster-info") {
+				t.Error("nobody learns where the API server is")
+			}
 			text := string(bytes.Join(documents, []byte("\n---\n")))
 			for _, kind := range c.want {
 				if !strings.Contains(text, kind) {

@@ -3,6 +3,7 @@ package hooks
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -25,6 +26,8 @@ type ClientOptions struct {
 	Journal *record.Journal
 	// Known are the calls that the journal had when the plane started, oldest first.
 	Known []record.Call
+	// Dial opens connections to servers. Default: that of the Runtime SDK.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// MaxRetryAfter bounds the wait of a handler that blocks. Default: that of the Runtime SDK.
 	MaxRetryAfter time.Duration
 }
@@ -52,6 +55,7 @@ func NewClient(mgr ctrl.Manager, o ClientOptions) (runtimeclient.Client, error) 
 	return client.New(client.Options{
 		Reader:        mgr.GetClient(),
 		MaxRetryAfter: o.MaxRetryAfter,
+		Dial:          o.Dial,
 		Metrics:       metrics.Registry,
 		Certificate:   o.Certificate.Current,
 		Pass:          desk.Pass,

@@ -1,10 +1,11 @@
-// Package wakeup wakes controllers of Cluster API at once where they would find a change only by polling every 15 or
-// 20 seconds.
+// Package wakeup wakes controllers of Cluster API at once where they would find a change only by polling every 15 to
+// 30 seconds.
 //
-// Four things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy
+// Five things that controllers wait for happen where they do not look: a Pod of the control plane becomes healthy
 // (KubeadmControlPlane asks again after 15 s), the last Pod leaves a Node that is drained (Machine, 20 s), the
 // control plane becomes stable (MachineSet, 15 s), an extension whose calls failed can be called again (the
-// topology's controller, as long again as it has waited). Upstream does not watch them because that would be
+// topology's controller, as long again as it has waited), a control plane appears
+// after the Cluster that refers to it (Cluster, 30 s). Upstream does not watch them because that would be
 // expensive with hundreds of clusters; on one machine it is one watch per cluster.
 //
 // All controllers get their connections to workload clusters from one ClusterCache, and with them a source of events.
@@ -40,10 +41,15 @@ const (
 	machines      = "machine"
 	machineSets   = "machineset"
 	topologies    = "topology/cluster"
+	clusters      = "cluster"
 )
 
 // registerPause is longer than the registry of extensions takes to learn what the condition of an ExtensionConfig says.
 const registerPause = time.Second
+
+// appearPause is longer than the caches of one process are apart: the controller of Clusters reads control planes from
+// another one than the one that has seen it appear.
+const appearPause = 200 * time.Millisecond
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -85,10 +91,13 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 	if watcher.controller, err = controller.New("wakeup", mgr, pods); err != nil {
 		return fmt.Errorf("adding the nudging controller: %w", err)
 	}
-	clusters := c.ClusterCache.GetClusterSource("wakeup", func(_ context.Context, cluster client.Object) []ctrl.Request {
+	connections := c.ClusterCache.GetClusterSource("wakeup", func(_ context.Context, cluster client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
 	})
 	kcps := source.Kind(mgr.GetCache(), &controlplanev1.KubeadmControlPlane{}, handler.TypedFuncs[*controlplanev1.KubeadmControlPlane, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
+			c.controlPlaneAppeared(ctx, e.Object)
+		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
 			if statusChanged(e.ObjectOld, e.ObjectNew) {
 				c.controlPlaneChanged(ctx, e.ObjectNew)
@@ -105,7 +114,7 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 			c.extensionDiscovered(ctx) // nobody waits for it any more
 		},
 	})
-	for _, s := range []source.Source{clusters, kcps, extensions} {
+	for _, s := range []source.Source{connections, kcps, extensions} {
 		if err := watcher.controller.Watch(s); err != nil {
 			return fmt.Errorf("adding the nudging controller: %w", err)
 		}
@@ -135,6 +144,23 @@ func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.Kub
 	for i := range list.Items {
 		if heldBack(&list.Items[i]) {
 			c.add(machineSets, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+}
+
+// controlPlaneAppeared wakes the Cluster that may have looked for its control plane a moment too early, unless that
+// has found it already.
+func (c *Cache) controlPlaneAppeared(ctx context.Context, kcp *controlplanev1.KubeadmControlPlane) {
+	if kcp.Labels[clusterv1.ClusterNameLabel] != "" && len(kcp.OwnerReferences) > 0 {
+		return
+	}
+	var list clusterv1.ClusterList
+	if err := c.reader.List(ctx, &list, client.InNamespace(kcp.Namespace)); err != nil {
+		return
+	}
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.ControlPlaneRef; ref.Kind == "KubeadmControlPlane" && ref.Name == kcp.Name {
+			c.addAfter(clusters, client.ObjectKeyFromObject(&list.Items[i]), appearPause)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func started(t *testing.T, objects ...client.Object) (*Cache, func() []string) {
 	}
 	c := New(inner{}, fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build())
 	queues := map[string]queue{}
-	for _, name := range []string{controlPlanes, machines, machineSets, topologies} {
+	for _, name := range []string{controlPlanes, machines, machineSets, topologies, clusters} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		t.Cleanup(q.ShutDown)
 		if err := c.GetClusterSource(name, nil).Start(t.Context(), q); err != nil {
@@ -240,6 +240,38 @@ func TestDiscovered(t *testing.T) {
 	}
 }
 
+// TestControlPlaneAppears: the Cluster that refers to it is woken, in its namespace, once the caches agree.
+func TestControlPlaneAppears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refers := func(namespace, name, kind, to string) *clusterv1.Cluster {
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: kind, Name: to}
+			return cluster
+		}
+		c, woken := started(t, refers("ns", "early", "KubeadmControlPlane", "cp"),
+			refers("ns", "other", "KubeadmControlPlane", "other"), refers("ns", "foreign", "OtherControlPlane", "cp"),
+			refers("elsewhere", "early", "KubeadmControlPlane", "cp"))
+		kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cp"}}
+		c.controlPlaneAppeared(t.Context(), kcp)
+		if got := woken(); len(got) > 0 {
+			t.Errorf("woken before the caches agree: %q", got)
+		}
+		time.Sleep(appearPause)
+		synctest.Wait()
+		if got := woken(); !slices.Equal(got, []string{"cluster ns/early"}) {
+			t.Errorf("woken: %q", got)
+		}
+		kcp.Labels = map[string]string{clusterv1.ClusterNameLabel: "early"}
+		kcp.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "early"}}
+		c.controlPlaneAppeared(t.Context(), kcp)
+		time.Sleep(appearPause)
+		synctest.Wait()
+		if got := woken(); len(got) > 0 {
+			t.Errorf("woken for one that was found: %q", got)
+		}
+	})
+}
+
 func TestStatusChanged(t *testing.T) {
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: object("demo-cp")}
 	same := kcp.DeepCopy()
@@ -270,6 +302,7 @@ func TestNamesAreUpstreams(t *testing.T) {
 		machines:      "core/reconcilers/machine/machine_controller.go",
 		machineSets:   "core/reconcilers/machineset/machineset_controller.go",
 		topologies:    "core/reconcilers/topology/cluster/cluster_controller.go",
+		clusters:      "core/reconcilers/cluster/cluster_controller.go",
 	} {
 		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), file))
 		if err != nil {

@@ -45,6 +45,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -91,6 +92,10 @@ type Options struct {
 	// Certificate gives the client certificate for servers that ask for one. It is asked for at each new connection, so it may
 	// change. Default: none.
 	Certificate func() (*tls.Certificate, error)
+
+	// Dial opens the connection to a server, for networks without the names of Services: the address of a Service is
+	// NAME.NAMESPACE.svc with its port. It is not asked for servers behind a proxy. Default: that of a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Pass is asked when handlers hold an object back, by an answer that blocks or by a failure, in [Client.CallAllExtensions]: whether an administrator lets
 	// it through all the same. Package unblock has one that reads an annotation. Default: nobody does.
@@ -155,6 +160,7 @@ func New(options Options) (*Client, error) {
 	c := &Client{options: options, registry: registry.New(), held: heldAnswers{recheck: options.Recheck}}
 	c.endpoints = newEndpoints(transportOptions{
 		certificate: options.Certificate, idle: options.Parallel, longest: options.LongestPause, proxy: http.ProxyFromEnvironment,
+		dial: options.Dial,
 	})
 	if options.Metrics != nil {
 		var err error

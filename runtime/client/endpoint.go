@@ -53,6 +53,7 @@ type transportOptions struct {
 	idle        int // connections kept open to each server
 	longest     time.Duration
 	proxy       func(*http.Request) (*url.URL, error)
+	dial        func(ctx context.Context, network, address string) (net.Conn, error) // may be nil
 }
 
 // newEndpoint reads a client configuration (RC-04 to RC-09). It makes no connection.
@@ -85,6 +86,7 @@ func newEndpoint(config runtimev1.ClientConfig, options transportOptions) (*endp
 	e.poster = post.New(post.Options{
 		Address: addressOf(base), Host: base.Host, TLS: trust,
 		Idle: options.idle, Open: openFactor * options.idle, IdleTimeout: idleTimeout,
+		Dial: options.dial,
 	})
 	return e, nil
 }

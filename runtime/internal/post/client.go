@@ -27,12 +27,13 @@ type Options struct {
 	Open int
 	// IdleTimeout is after how long a connection that nobody uses is closed. Required.
 	IdleTimeout time.Duration
+	// Dial opens a connection. Default: that of a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client posts to one server. Make it with [New]. All methods may be called at the same time.
 type Client struct {
 	options Options
-	dialer  net.Dialer
 	open    chan struct{}
 
 	mu      sync.Mutex
@@ -48,7 +49,10 @@ func New(options Options) *Client {
 	// Requests are short, and written at once: small first records would only cost.
 	trust.DynamicRecordSizingDisabled = true
 	options.TLS = trust
-	return &Client{options: options, dialer: net.Dialer{KeepAlive: 15 * time.Second}, open: make(chan struct{}, options.Open)}
+	if options.Dial == nil {
+		options.Dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	}
+	return &Client{options: options, open: make(chan struct{}, options.Open)}
 }
 
 // CloseIdle closes the connections that nobody uses.
@@ -129,7 +133,7 @@ func (c *Client) dial(ctx context.Context, call *Call, deadline time.Time) (*con
 	if !call.Cancels(cancel) {
 		return nil, ErrEnded
 	}
-	raw, err := c.dialer.DialContext(ctx, "tcp", c.options.Address)
+	raw, err := c.options.Dial(ctx, "tcp", c.options.Address)
 	if err != nil {
 		return nil, err
 	}

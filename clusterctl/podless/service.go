@@ -1,0 +1,64 @@
+package podless
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// infer finds the port of webhooks of a program that nothing in its components asks: an extension whose ExtensionConfig
+// comes later. It is the one that a Service leads to, if the program has a certificate to serve there.
+func (p *program) infer(services []*unstructured.Unstructured, secrets map[string]bool) {
+	if p.hooks != 0 || p.certificates(secrets) == "" {
+		return
+	}
+	for _, s := range services {
+		for _, port := range portsOf(s) {
+			if s.GetNamespace() == p.object.GetNamespace() && p.serves(target(port)) != 0 {
+				return
+			}
+		}
+	}
+}
+
+// retarget makes a Service lead to the ports of the process. Nobody in the plane routes it, but its runtime client looks
+// there for the extension that an ExtensionConfig names by its Service.
+func (p *program) retarget(s *unstructured.Unstructured) error {
+	ports, ok, err := unstructured.NestedSlice(s.Object, "spec", "ports")
+	if err != nil {
+		return fmt.Errorf("Service %s: %w", name(s), err)
+	}
+	if !ok {
+		return nil
+	}
+	for _, item := range ports {
+		port, isMap := item.(map[string]any)
+		if !isMap {
+			continue
+		}
+		if number, isNumber := integer(target(port)); isNumber && p.ports[int(number)] != 0 {
+			port["targetPort"] = int64(p.ports[int(number)])
+		}
+	}
+	return unstructured.SetNestedSlice(s.Object, ports, "spec", "ports")
+}
+
+// portsOf returns the ports of a Service.
+func portsOf(s *unstructured.Unstructured) []map[string]any {
+	items, _, _ := unstructured.NestedSlice(s.Object, "spec", "ports")
+	var ports []map[string]any
+	for _, item := range items {
+		if port, ok := item.(map[string]any); ok {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+// target returns where a port of a Service leads to: a number or the name of a container's port.
+func target(port map[string]any) any {
+	if t := port["targetPort"]; t != nil {
+		return t
+	}
+	return port["port"]
+}

@@ -1,0 +1,31 @@
+package inside
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+)
+
+// clusterInfo returns the ConfigMap kube-public/cluster-info, by which programs that were made for clusters of kubeadm
+// learn where the API server is and whom to trust. It holds no credentials.
+func clusterInfo(server string, authority []byte) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[""] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority} // as kubeadm names it
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding where the API server is: %w", err)
+	}
+	document, err := yaml.Marshal(&corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": string(text)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding ConfigMap cluster-info: %w", err)
+	}
+	return document, nil
+}
