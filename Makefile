@@ -119,7 +119,9 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
 	@echo "→ heavy tests, end to end"
-	@$(TESTS) --jsonfile bin/reports/heavy.json -- -timeout 40m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
+	@$(TESTS) --jsonfile bin/reports/heavy.json -- -timeout 60m $(LONGEST) $$(go list ./... | grep -E '$(HEAVY)' | grep -v '$(LONGEST)$$')
+	@echo "→ each rule of the contracts: bin/reports/rules.tsv"
+	@go run ./hack/coverage -out bin/reports/rules.tsv bin/reports/unit.json bin/reports/heavy.json
 	@echo "All tests passed. Next: make demo"
 
 .PHONY: test-upgrade

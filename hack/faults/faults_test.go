@@ -3,13 +3,17 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/capstan-dev/capstan/contract"
 )
 
 const root = "../.."
 
-// The tables fit the sources: each fault can be planted, and its test exists.
+// The tables fit the sources: each fault can be planted, its test exists, and each rule of level MUST
+// has a fault or a reason.
 func TestTables(t *testing.T) {
 	table, err := read(filepath.Join(root, "test", "faults"))
 	if err != nil {
@@ -18,6 +22,11 @@ func TestTables(t *testing.T) {
 	for _, f := range table {
 		if err := f.check(root); err != nil {
 			t.Error(err)
+		}
+	}
+	for _, r := range contract.Rules() {
+		if r.Level == contract.Must && !slices.ContainsFunc(table, func(f fault) bool { return f.Rule == r.ID }) {
+			t.Errorf("%s has no fault in test/faults, and no reason for which none can be planted: %s", r.ID, r.Text)
 		}
 	}
 }

@@ -26,8 +26,8 @@ var (
 	ruleID    = regexp.MustCompile(`^(RX|RC|RS|CL|LH|UH)-\d\d$`)
 )
 
-// validate reports everything that is wrong with a table. That the rules exist is tested in test/rules, which knows
-// them.
+// validate reports everything that is wrong with a table. That the rules exist is tested by the module, whose RULES.md
+// explains each id that is cited.
 func validate(t table) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
