@@ -102,8 +102,10 @@ func TestReplacementsSlowDown(t *testing.T) {
 		wait := p.ask(g, uid, now)
 		pauses = append(pauses, wait)
 		now = now.Add(wait)
-		if p.ask(g, uid, now) != 0 || p.ask(g, uid, now) != 0 {
-			t.Fatalf("machine %d waited, or its write failed: it may be replaced", i)
+		for range 2 {
+			if p.ask(g, uid, now) != 0 {
+				t.Fatalf("machine %d waited, or its write failed: it may be replaced", i)
+			}
 		}
 	}
 	want := "[0s 10s 20s 40s 1m20s 2m40s 5m20s 10m0s 10m0s]"
