@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,6 +67,9 @@ func run(program string, args []string, in io.Reader, out, errOut io.Writer) int
 	if advice := hints.Of(err); advice != "" {
 		fmt.Fprintf(a.err, "Hint: %s\n", advice)
 	}
+	if errors.As(err, new(couldNotRun)) {
+		return 2
+	}
 	return 1
 }
 
@@ -107,7 +111,7 @@ func (a *app) rootCommand() *cobra.Command {
 		c.GroupID = "work"
 		root.AddCommand(c)
 	}
-	root.AddCommand(a.planeCommand())
+	root.AddCommand(a.planeCommand(), a.verifyCommand())
 	checkArguments(root)
 	return root
 }

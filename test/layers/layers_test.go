@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"describe":   {"api", "runtime", "topology", "internal"},
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
 	"local":      {"plane", "dock", "provider", "extension", "runtime", "api", "templates", "internal"},
-	"cmd":        {"local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"cmd":        {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"test":       {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
 	"hack":       {"contract", "local", "release"},
 }

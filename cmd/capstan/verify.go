@@ -1,0 +1,116 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/contract"
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
+	"github.com/capstan-dev/capstan/contract/report"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// verifyFlags are the flags of capstan verify.
+type verifyFlags struct {
+	format   string
+	explain  string
+	baseline string
+	level    string
+}
+
+// couldNotRun is an error with exit code 2: nothing was judged, or not all.
+type couldNotRun struct{ error }
+
+// Unwrap returns the cause.
+func (e couldNotRun) Unwrap() error { return e.error }
+
+func (a *app) verifyCommand() *cobra.Command {
+	var flags verifyFlags
+	cmd := &cobra.Command{
+		Use: "verify [PATH]...", Short: "Check a provider of Cluster API against the provider contracts",
+		Long: `Check the files of a Cluster API provider, of any author, against the contracts of providers and of clusterctl.
+PATH is a directory of a release, a repository with several releases, a file of components, an archive (.tar.gz, .zip),
+a kustomize base, or the root of a Go module with config/default; the default is the current directory. No management
+cluster and no network is needed.
+
+The exit code is 0 without findings, 1 with findings, and 2 if something could not be judged.`,
+		Example: `  capstan verify ./out/infrastructure-foo/v1.2.3
+  capstan verify -o sarif . > verify.sarif
+  capstan verify --explain IM-19`,
+		// It works without a home directory.
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if flags.explain != "" {
+				if err := contract.Explain(a.out, flags.explain); err != nil {
+					return couldNotRun{err}
+				}
+				return nil
+			}
+			if len(args) == 0 {
+				args = []string{"."}
+			}
+			return a.verify(args, flags)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return couldNotRun{err} })
+	cmd.Flags().StringVarP(&flags.format, "output", "o", "text", "output format: text, json, sarif or junit")
+	cmd.Flags().StringVar(&flags.explain, "explain", "", "explain a check or a rule by its id, and judge nothing")
+	cmd.Flags().StringVar(&flags.baseline, "baseline", "", "file of findings that are accepted, with reasons")
+	cmd.Flags().StringVar(&flags.level, "level", "should", "least level of rules to check: must or should")
+	a.completeVerify(cmd)
+	return cmd
+}
+
+// completeVerify sets what the shell completes.
+func (a *app) completeVerify(cmd *cobra.Command) {
+	fixed := func(flag string, values []string) {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	var formats, ids []string
+	for _, format := range report.Formats() {
+		formats = append(formats, string(format))
+	}
+	for _, c := range checks.All() {
+		ids = append(ids, c.ID)
+	}
+	fixed("output", formats)
+	fixed("explain", ids)
+	fixed("level", []string{"must", "should"})
+}
+
+func (a *app) verify(paths []string, flags verifyFlags) error {
+	table, err := checks.AtLeast(flags.level)
+	if err != nil {
+		return couldNotRun{err}
+	}
+	if err := report.Format(flags.format).Valid(); err != nil {
+		return couldNotRun{err}
+	}
+	var releases []*source.Release
+	for _, path := range paths {
+		found, err := source.Open(path)
+		if err != nil {
+			return couldNotRun{err}
+		}
+		releases = append(releases, found...)
+	}
+	result := check.Run(table, releases)
+	if flags.baseline != "" {
+		accepted, err := report.ReadBaseline(flags.baseline)
+		if err != nil {
+			return couldNotRun{err}
+		}
+		report.Accept(result, accepted, flags.baseline)
+	}
+	if err := report.Write(a.out, report.Format(flags.format), result, table); err != nil {
+		return couldNotRun{err}
+	}
+	switch {
+	case len(result.Failures) > 0:
+		return couldNotRun{hint("report it to Capstan, with the text above", "%s", report.Summary(result))}
+	case len(result.Findings) > 0:
+		return hint("capstan verify --explain ID says more about a check or a rule", "%s", report.Summary(result))
+	}
+	_, err = a.err.Write([]byte(report.Summary(result) + "\n"))
+	return err
+}
