@@ -26,7 +26,7 @@ func (p *program) infer(services []*unstructured.Unstructured, secrets map[strin
 func (p *program) retarget(s *unstructured.Unstructured) error {
 	ports, ok, err := unstructured.NestedSlice(s.Object, "spec", "ports")
 	if err != nil {
-		return fmt.Errorf("Service %s: %w", name(s), err)
+		return fmt.Errorf("reading the ports of Service %s: %w", name(s), err)
 	}
 	if !ok {
 		return nil

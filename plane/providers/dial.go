@@ -61,7 +61,7 @@ func serviceAddress(ctx context.Context, reader client.Reader, address string) (
 	}
 	port, err := processPort(&service, number, deployments.Items)
 	if err != nil {
-		return "", fmt.Errorf("Service %s %w", key, err)
+		return "", fmt.Errorf("the Service %s %w", key, err)
 	}
 	return net.JoinHostPort(loopback, strconv.Itoa(port)), nil
 }
