@@ -14,7 +14,7 @@ GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension h
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
 # Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
-HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/lifecycle$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$|/test/attack$$
+HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/lifecycle$$|/test/verify$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$|/test/attack$$
 
 # What takes longest starts first: packages are tested two or more at a time, and the others fit beside it.
 LONGEST := ./test/e2e

@@ -48,7 +48,7 @@ type upgrade struct {
 // newUpgrade makes a cluster of a control plane and a worker in the version before.
 func newUpgrade(t *testing.T) *upgrade {
 	t.Helper()
-	u := &upgrade{T: t, name: "hooked"}
+	u := &upgrade{T: t, name: "renewed"}
 	u.from, u.to = twoVersions(t)
 	u.a = newActor(t)
 	t.Cleanup(func() {
