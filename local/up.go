@@ -63,6 +63,9 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 		return Plane{}, hint.Errorf("choose 1 to 200, or 0 for what the machine can hold", "%d hosts do not work",
 			o.Hosts)
 	}
+	if _, err := gates.Plane().With(o.FeatureGates); err != nil {
+		return Plane{}, err // before there is a home directory
+	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultUpTimeout
 	}

@@ -242,7 +242,7 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 		"cluster.x-k8s.io/v1beta2/MachineDeployment":                1,
 		"cluster.x-k8s.io/v1beta2/MachineSet":                       1,
 		"cluster.x-k8s.io/v1beta2/Machine":                          2,
-		"cluster.x-k8s.io/v1beta2/MachineHealthCheck":               1,
+		"cluster.x-k8s.io/v1beta2/MachineHealthCheck":               2, // of the control plane and of the workers
 		"infrastructure.capstan.dev/v1beta2/CapstanCluster":         1,
 		"controlplane.cluster.x-k8s.io/v1beta2/KubeadmControlPlane": 1,
 		"bootstrap.cluster.x-k8s.io/v1beta2/KubeadmConfig":          2,

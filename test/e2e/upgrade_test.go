@@ -8,6 +8,7 @@ import (
 
 // TestUpgrade takes a cluster from the minor release before to the one of now, and back it does not go.
 func TestUpgrade(t *testing.T) {
+	takesLong(t) // TestHooksOfAnUpgrade upgrades a cluster in each run
 	from, to := twoVersions(t)
 	const name = "upgrade"
 	must(t, "cluster", "create", name, "--workers", "1", "--kubernetes-version", from)
