@@ -29,7 +29,7 @@ func TestDiscover(t *testing.T) {
 	}{
 		"defaults":               {`{"name":"gate",` + create + `}`, "gate.ext 10 Fail"},
 		"zero means the default": {`{"name":"gate","timeoutSeconds":0,` + create + `}`, "gate.ext 10 Fail"},
-		"what it says":           {`{"name":"gate","timeoutSeconds":30,"failurePolicy":"Ignore",` + create + `}`, "gate.ext 30 Ignore"},
+		"what it says":           {`{"name":"gate","timeoutSeconds":25,"failurePolicy":"Ignore",` + create + `}`, "gate.ext 25 Ignore"},
 		"several, in its order":  {`{"name":"b",` + create + `},{"name":"a",` + create + `}`, "b.ext 10 Fail, a.ext 10 Fail"},
 		"none":                   {``, ""},
 		"a duplicate":            {`{"name":"a",` + create + `},{"name":"a",` + create + `}`, `error: handler "a": another one has the same name`},
