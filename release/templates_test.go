@@ -111,7 +111,7 @@ func TestTemplateFiles(t *testing.T) {
 	}
 }
 
-// TestTemplateFilesStandBesideComponents: clusterctl looks for both in the folder of the components.
+// TestTemplateFilesStandBesideComponents checks the directory of the components, where clusterctl looks for both.
 func TestTemplateFilesStandBesideComponents(t *testing.T) {
 	found := map[string]int{}
 	for name := range repository(t, options) {

@@ -21,8 +21,8 @@ func (p *program) infer(services []*unstructured.Unstructured, secrets map[strin
 	}
 }
 
-// retarget makes a Service lead to the ports of the process. Nobody in the plane routes it, but its runtime client looks
-// there for the extension that an ExtensionConfig names by its Service.
+// retarget makes a Service lead to the ports of the process. Nobody in the plane routes it, but its runtime client
+// looks there for the extension that an ExtensionConfig names by its Service.
 func (p *program) retarget(s *unstructured.Unstructured) error {
 	ports, ok, err := unstructured.NestedSlice(s.Object, "spec", "ports")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/extension/paging"
 )
 
-// offered returns the versions that hosts of a Cluster's namespace offer, the lowest first: those of the Cluster itself,
-// and those that it may claim. A host that names no version takes any, so it adds none.
+// offered returns the versions that hosts of a Cluster's namespace offer, the lowest first: those of the Cluster
+// itself, and those that it may claim. A host that names no version takes any, so it adds none.
 func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) ([]string, error) {
 	found := map[string]*version.Version{}
 	hosts := 0

@@ -60,8 +60,8 @@ func (r *Reconciler) clusterOfMachine(ctx context.Context, machine client.Object
 	return r.requests(ctx, machine.GetNamespace(), func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
 }
 
-// clusterOfControlPlane returns the cluster of a control plane machine. With its first one, it is offered all zones that
-// have room.
+// clusterOfControlPlane returns the cluster of a control plane machine. With its first one, it is offered all zones
+// that have room.
 func (r *Reconciler) clusterOfControlPlane(ctx context.Context, object client.Object) []reconcile.Request {
 	machine, ok := object.(*clusterv1.Machine)
 	if !ok || !util.IsControlPlaneMachine(machine) {
@@ -72,8 +72,8 @@ func (r *Reconciler) clusterOfControlPlane(ctx context.Context, object client.Ob
 	})
 }
 
-// clustersOfHost returns the cluster whose control plane the host carries, and those whose failure domains are not the inventory's any
-// more: a host may bring a zone or take one away, open it to control planes or fill it.
+// clustersOfHost returns the cluster whose control plane the host carries, and those whose failure domains are not the
+// inventory's any more: a host may bring a zone or take one away, open it to control planes or fill it.
 func (r *Reconciler) clustersOfHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host, ok := object.(*infrav1.CapstanHost)
 	if !ok {

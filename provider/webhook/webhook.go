@@ -1,9 +1,11 @@
-// Package webhook has what the API server asks about our objects before it stores or returns them: the conversion between API versions,
-// and the checks that the rules in the schemas (CEL) can't do, because they need to know who asks, or have no bound.
+// Package webhook has what the API server asks about our objects before it stores or returns them: the conversion
+// between API versions, and the checks that the rules in the schemas (CEL) can't do, because they need to know who
+// asks, or have no bound.
 //
-// What is checked where: limits, formats, immutable fields, and what one field says about another are rules in the types of package api. Here
-// are the immutability of templates, which does not hold for dry runs of the topology controller (IMT-12); labels, annotations and label selectors, whose
-// grammar is in a library; and the annotation by which a cluster is managed by somebody else.
+// What is checked where: limits, formats, immutable fields, and what one field says about another are rules in the
+// types of package api. Here are the immutability of templates, which does not hold for dry runs of the topology
+// controller (IMT-12); labels, annotations and label selectors, whose grammar is in a library; and the annotation by
+// which a cluster is managed by somebody else.
 package webhook
 
 import (
@@ -33,8 +35,9 @@ type settings struct{ noClusterClasses bool }
 // API's feature gate ClusterTopology is closed.
 func NoClusterClasses() Option { return func(s *settings) { s.noClusterClasses = true } }
 
-// Setup adds the webhooks to the manager's webhook server, whose scheme must have been through AddToScheme. The configurations that make the
-// API server ask them are in config/webhook; those for conversion belong into the CustomResourceDefinitions.
+// Setup adds the webhooks to the manager's webhook server, whose scheme must have been through AddToScheme. The
+// configurations that make the API server ask them are in config/webhook; those for conversion belong into the
+// CustomResourceDefinitions.
 func Setup(mgr ctrl.Manager, options ...Option) error {
 	var o settings
 	for _, option := range options {

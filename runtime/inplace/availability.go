@@ -15,8 +15,8 @@ type (
 	// MachineAnswer answers CanUpdateMachine.
 	MachineAnswer struct {
 		runtimehooksv1.CanUpdateMachineResponse `json:",inline"`
-		// AffectsAvailability is false if the Machine stays available while it is updated: Cluster API then makes no Machine
-		// more. Default: it may not.
+		// AffectsAvailability is false if the Machine stays available while it is updated: Cluster API then makes no
+		// Machine more. Default: it may not.
 		AffectsAvailability *bool `json:"affectsAvailability,omitempty"`
 	}
 	// MachineSetAnswer answers CanUpdateMachineSet.

@@ -17,13 +17,14 @@ import (
 type Updater struct {
 	// Takes says what can be changed in place. Rules for the same kind add up.
 	Takes []Rule
-	// Update makes one machine what is desired. It is called with the same until it returns nil, also after a restart of the extension, so it looks at what the
-	// machine is and does what is missing. While that goes on it returns what server.Wait gives; any other error stands in the
-	// Machine's condition Updating, and Update is called again. It is called only for Machines whose changes were all taken over.
+	// Update makes one machine what is desired. It is called with the same until it returns nil, also after a restart
+	// of the extension, so it looks at what the machine is and does what is missing. While that goes on it returns what
+	// server.Wait gives; any other error stands in the Machine's condition Updating, and Update is called again. It is
+	// called only for Machines whose changes were all taken over.
 	Update func(ctx context.Context, machine Desired) error
-	// KeepsAvailable says that Machines stay available during Update: Cluster API v1.15 then makes no Machine more to begin
-	// with, and counts them as available. Older releases take each update in place for a disruption. Default: they may not
-	// be available.
+	// KeepsAvailable says that Machines stay available during Update: Cluster API v1.15 then makes no Machine more to
+	// begin with, and counts them as available. Older releases take each update in place for a disruption. Default:
+	// they may not be available.
 	KeepsAvailable bool
 }
 
@@ -46,7 +47,8 @@ func Infrastructure[T any](d Desired) (*T, error) {
 	return object, nil
 }
 
-// Bootstrap decodes the bootstrap configuration that is desired; T is its Go type. It is nil for a Machine that has none.
+// Bootstrap decodes the bootstrap configuration that is desired; T is its Go type. It is nil for a Machine that has
+// none.
 func Bootstrap[T any](d Desired) (*T, error) {
 	if len(d.bootstrap) == 0 || string(d.bootstrap) == "null" {
 		return nil, nil
@@ -58,7 +60,8 @@ func Bootstrap[T any](d Desired) (*T, error) {
 	return object, nil
 }
 
-// Handlers gives the handlers of all three hooks, for server.New. They are called NAME-can-machine, NAME-can-set and NAME-update. Options are for all of them.
+// Handlers gives the handlers of all three hooks, for server.New. They are called NAME-can-machine, NAME-can-set and
+// NAME-update. Options are for all of them.
 func (u Updater) Handlers(name string, options ...server.Option) []server.Handler {
 	options = append(options[:len(options):len(options)], server.Broken(u.problem()))
 	return []server.Handler{

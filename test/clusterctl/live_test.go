@@ -28,7 +28,8 @@ var dryRun = client.DryRunAll
 
 func mapKeys(m map[string]any) iter.Seq[string] { return maps.Keys(m) }
 
-// install initialises the management cluster with Cluster API and a release of ours, and takes the webhooks away, which nobody serves.
+// install initialises the management cluster with Cluster API and a release of ours, and takes the webhooks away, which
+// nobody serves.
 func (w *world) install(ours string) {
 	w.Helper()
 	w.run("init", "--core", "cluster-api:"+version(w.T), "--bootstrap", "kubeadm:"+version(w.T), "--control-plane", "kubeadm:"+version(w.T), "--infrastructure", "capstan:"+ours)
@@ -50,8 +51,8 @@ func (w *world) installed() string {
 	return p.Version
 }
 
-// TestManagementCluster goes through the life of a management cluster: initialised with a release for contract v1beta1, upgraded, used, cleared
-// (T-CT-05 to T-CT-07).
+// TestManagementCluster goes through the life of a management cluster: initialised with a release for contract v1beta1,
+// upgraded, used, cleared (T-CT-05 to T-CT-07).
 func TestManagementCluster(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()

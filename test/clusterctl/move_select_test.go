@@ -22,8 +22,8 @@ import (
 )
 
 // beside are objects in the namespace of a cluster, beside those that lead to it: by name, and whether a move takes
-// them. Each is there for a reason of clusterctl's own: a ClusterResourceSet, an object with a hierarchy, one alone, and
-// what it has no reason to take.
+// them. Each is there for a reason of clusterctl's own: a ClusterResourceSet, an object with a hierarchy, one alone,
+// and what it has no reason to take.
 var beside = map[string]bool{
 	"resource-set-objects": true, "hierarchy": true, "of-hierarchy": true, "alone": true, "c1-ca": true,
 	"unrelated": false, "unrelated-secret": false,

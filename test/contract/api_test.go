@@ -57,8 +57,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// recordObject records what TestObjects asserts about one kind: it is there in two namespaces under one name, comes back
-// with its metadata, and its list holds it.
+// recordObject records what TestObjects asserts about one kind: it is there in two namespaces under one name, comes
+// back with its metadata, and its list holds it.
 func recordObject(w *world, kind string) {
 	w.Helper()
 	switch kind {

@@ -107,7 +107,8 @@ func TestClusterIsGone(t *testing.T) {
 	})
 }
 
-// TestHostVanishes takes a host out of the inventory while it is being bootstrapped: the machine says so and takes no other one.
+// TestHostVanishes takes a host out of the inventory while it is being bootstrapped: the machine says so and takes no
+// other one.
 func TestHostVanishes(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
@@ -136,7 +137,8 @@ func TestHostVanishes(t *testing.T) {
 	})
 }
 
-// TestOrphanedHostIsShown: a claim whose machine is gone is not released by itself, for the machine may be on its way here; the host says so.
+// TestOrphanedHostIsShown: a claim whose machine is gone is not released by itself, for the machine may be on its way
+// here; the host says so.
 func TestOrphanedHostIsShown(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 1)

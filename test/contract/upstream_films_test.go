@@ -110,8 +110,8 @@ func keepsItsFlag(w *world, name string) {
 	w.ready(name)
 }
 
-// touchMachine changes a Machine, once a second at most. Core takes no notice of a paused object of the infrastructure, but
-// looks at it when the Machine changes, and may see an older copy then.
+// touchMachine changes a Machine, once a second at most. Core takes no notice of a paused object of the infrastructure,
+// but looks at it when the Machine changes, and may see an older copy then.
 func (w *world) touchMachine(name string) {
 	w.Helper()
 	edit(w, read(w, name, &clusterv1.Machine{}), func(m *clusterv1.Machine) {

@@ -30,11 +30,12 @@ import (
 	"github.com/capstan-dev/capstan/provider/supply"
 )
 
-// skipNames allows several controllers of one name, for there are many managers in this process. None has the priority queue, which can lock up at its end.
+// skipNames allows several controllers of one name, for there are many managers in this process. None has the priority
+// queue, which can lock up at its end.
 var skipNames = config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)}
 
-// world is one namespace of the API server with hosts, an instrumented infrastructure, and the provider at work in it under the rights of its
-// own service account. Objects are made and read in the API version that serves one contract.
+// world is one namespace of the API server with hosts, an instrumented infrastructure, and the provider at work in it
+// under the rights of its own service account. Objects are made and read in the API version that serves one contract.
 type world struct {
 	*testing.T
 	form
@@ -349,9 +350,9 @@ func (f *film) each(w *world, least int, check func(*unstructured.Unstructured))
 	}
 }
 
-// checkReady fails the test if Ready does not cover the whole life in a film that ends with the deletion: it must be there
-// from the first status on, for the provisioning, the work and the deletion, and once it says that the object is being
-// deleted it must not be True again.
+// checkReady fails the test if Ready does not cover the whole life in a film that ends with the deletion: it must be
+// there from the first status on, for the provisioning, the work and the deletion, and once it says that the object is
+// being deleted it must not be True again.
 func (f *film) checkReady(w *world) {
 	w.Helper()
 	starting, running, leaving := 0, 0, 0

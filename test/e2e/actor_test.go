@@ -32,7 +32,8 @@ const (
 	readyFile      = "ready" // holds the process that listens
 )
 
-// actor is a process that plays three registered extensions with handlers of all lifecycle hooks. What they answer, a test says while it runs.
+// actor is a process that plays three registered extensions with handlers of all lifecycle hooks. What they answer, a
+// test says while it runs.
 type actor struct {
 	t      *testing.T
 	dir    string
@@ -207,8 +208,9 @@ func condition(t *testing.T, cluster string, wants ...string) {
 	})
 }
 
-// rounds holds a hook back in all the ways there are, and sees who is asked again: all are, whether the others blocked, failed or passed,
-// after the shortest wait, and the Cluster says why it waits. In the end extension one still blocks, with the message that it gives.
+// rounds holds a hook back in all the ways there are, and sees who is asked again: all are, whether the others blocked,
+// failed or passed, after the shortest wait, and the Cluster says why it waits. In the end extension one still blocks,
+// with the message that it gives.
 func (a *actor) rounds(cluster, hook string) string {
 	a.t.Helper()
 	before := shape(a.t, cluster)
@@ -238,8 +240,8 @@ func (a *actor) rounds(cluster, hook string) string {
 }
 
 // backsOff waits until the pauses between the calls of an extension that fails since a time have grown: the longest of
-// the later ones is at least four times as long as those in the middle of the earlier ones. What changes meanwhile makes
-// calls beside them.
+// the later ones is at least four times as long as those in the middle of the earlier ones. What changes meanwhile
+// makes calls beside them.
 func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Helper()
 	eventually(a.t, "the pauses between calls of "+extension+" about "+hook+" grow", func() error {
@@ -266,7 +268,8 @@ func (a *actor) backsOff(extension, hook string, since time.Time) {
 	a.t.Attr("rule", "CL-07")
 }
 
-// inDock starts this test binary in the dock's network, where the plane reaches it, with a variable more. It ends when its standard input does.
+// inDock starts this test binary in the dock's network, where the plane reaches it, with a variable more. It ends when
+// its standard input does.
 func inDock(t *testing.T, variable string, output *bytes.Buffer) (*exec.Cmd, interface{ Close() error }) {
 	t.Helper()
 	pid := 0

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestFlavors makes a real cluster from each flavor of the release, on the plane's hosts. Flavors for owned hosts have an endpoint that is the user's own: here a load
-// balancer in the hosts' network. kube-vip itself can't run on local hosts, so where a flavor has it, the address is the load balancer's too.
+// TestFlavors makes a real cluster from each flavor of the release, on the plane's hosts. Flavors for owned hosts have
+// an endpoint that is the user's own: here a load balancer in the hosts' network. kube-vip itself can't run on local
+// hosts, so where a flavor has it, the address is the load balancer's too.
 func TestFlavors(t *testing.T) {
 	for _, flavor := range []struct {
 		name                         string

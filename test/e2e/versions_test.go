@@ -10,7 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// twoVersions returns the Kubernetes releases to upgrade from and to. It fails the test if there is no bundle of the first.
+// twoVersions returns the Kubernetes releases to upgrade from and to. It fails the test if there is no bundle of the
+// first.
 func twoVersions(t *testing.T) (from, to string) {
 	t.Helper()
 	from, to = versionIn(t, "PREVIOUS_VERSION"), versionIn(t, "DEFAULT_VERSION")
@@ -41,7 +42,8 @@ func takesLong(t *testing.T) {
 	}
 }
 
-// hookedClass is the local ClusterClass with other names, and something in the bootstrap configuration of each role that tells its generations apart.
+// hookedClass is the local ClusterClass with other names, and something in the bootstrap configuration of each role
+// that tells its generations apart.
 func hookedClass(controlPlane, workers string) string {
 	return strings.NewReplacer(
 		"capstan-local-control-plane", "hooked-control-plane-"+controlPlane, "capstan-local-worker", "hooked-worker-"+workers, "capstan-local", "hooked",
@@ -50,7 +52,8 @@ func hookedClass(controlPlane, workers string) string {
 	).Replace(string(templates.Local))
 }
 
-// versionsOf returns the Kubernetes version and the generation of the class that each role has, as "control plane v1.36.3 b".
+// versionsOf returns the Kubernetes version and the generation of the class that each role has, as "control plane
+// v1.36.3 b".
 func versionsOf(t *testing.T, cluster string) []string {
 	t.Helper()
 	all := parts(t, cluster)

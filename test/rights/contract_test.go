@@ -83,8 +83,8 @@ func TestManagerHasWhatTheContractNames(t *testing.T) {
 			}
 		}
 	}
-	// Reading is enough but for Machines: those that are known to have failed are annotated, so that core replaces them, and
-	// those that core leaves behind when their control plane object is gone are deleted.
+	// Reading is enough but for Machines: those that are known to have failed are annotated, so that core replaces
+	// them, and those that core leaves behind when their control plane object is gone are deleted.
 	if slices.Sort(writes); !slices.Equal(slices.Compact(writes), beyondReading) {
 		t.Errorf("of Cluster API's objects the manager may %v, want %v and to read", writes, beyondReading)
 	}
