@@ -26,13 +26,47 @@ func TestEndedWait(t *testing.T) {
 		want   string // "" is nothing
 		not    string
 	}{
-		"it went well":         {t.Context(), nil, time.Second, 0, "", "x"},
-		"another error":        {t.Context(), errors.New("no such provider"), time.Second, 0, "no such provider", "installed"},
-		"somebody stopped it":  {stopped, late(context.Canceled), 3 * time.Second, 0, "stopped after 3s, while it waited", "5m0s"},
-		"the server was gone":  {t.Context(), late(errors.New("connection refused")), 3 * time.Second, 0, "after 3s: connection refused", "5m0s"},
-		"it took all the time": {t.Context(), late(context.DeadlineExceeded), 5 * time.Minute, 0, "is not ready after 5m0s", "stopped"},
-		"it took the time that was given": {t.Context(), late(context.DeadlineExceeded), 10 * time.Second, 10 * time.Second,
-			"is not ready after", "stopped"},
+		"it went well": {t.Context(), nil, time.Second, 0, "", "x"},
+		"another error": {
+			t.Context(),
+			errors.New("no such provider"),
+			time.Second,
+			0,
+			"no such provider",
+			"installed",
+		},
+		"somebody stopped it": {
+			stopped,
+			late(context.Canceled),
+			3 * time.Second,
+			0,
+			"stopped after 3s, while it waited",
+			"5m0s",
+		},
+		"the server was gone": {
+			t.Context(),
+			late(errors.New("connection refused")),
+			3 * time.Second,
+			0,
+			"after 3s: connection refused",
+			"5m0s",
+		},
+		"it took all the time": {
+			t.Context(),
+			late(context.DeadlineExceeded),
+			5 * time.Minute,
+			0,
+			"is not ready after 5m0s",
+			"stopped",
+		},
+		"it took the time that was given": {
+			t.Context(),
+			late(context.DeadlineExceeded),
+			10 * time.Second,
+			10 * time.Second,
+			"is not ready after",
+			"stopped",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +80,8 @@ func TestEndedWait(t *testing.T) {
 			if text := fmt.Sprint(err); !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
 				t.Errorf("got %q, want %q and not %q", text, c.want, c.not)
 			}
-			if early := c.waited < 5*time.Second && strings.Contains(c.err.Error(), "ready"); early && hint.Of(err) == "" {
+			if early := c.waited < 5*time.Second && strings.Contains(c.err.Error(), "ready"); early &&
+				hint.Of(err) == "" {
 				t.Error("it has no hint")
 			}
 		})

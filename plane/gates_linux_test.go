@@ -92,7 +92,8 @@ func TestRuntimeSDKGate(t *testing.T) {
 	extension := newAsked(t)
 
 	open := start(t, dir)
-	if all := open.state().FeatureGates; !all["RuntimeSDK"] || !all["InPlaceUpdates"] || !all["MachineTaintPropagation"] {
+	if all := open.state().FeatureGates; !all["RuntimeSDK"] || !all["InPlaceUpdates"] ||
+		!all["MachineTaintPropagation"] {
 		t.Errorf("the gates are %v", all)
 	}
 	c := open.client()
@@ -127,7 +128,8 @@ func TestRuntimeSDKGate(t *testing.T) {
 		"a new ExtensionConfig":          c.Create(ctx, extension.config("refused")),
 		"a change of an ExtensionConfig": change(ctx, c, config),
 	} {
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only if the RuntimeSDK feature flag is enabled") {
+		if !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "only if the RuntimeSDK feature flag is enabled") {
 			t.Errorf("%s is answered with: %v", what, err)
 		}
 	}
@@ -140,7 +142,12 @@ func TestRuntimeSDKGate(t *testing.T) {
 	}
 	eventually(t, "machines of a cluster", func() error {
 		var machines clusterv1.MachineList
-		err := c.List(ctx, &machines, client.InNamespace("default"), client.MatchingLabels{clusterv1.ClusterNameLabel: "after"})
+		err := c.List(
+			ctx,
+			&machines,
+			client.InNamespace("default"),
+			client.MatchingLabels{clusterv1.ClusterNameLabel: "after"},
+		)
 		if err == nil && len(machines.Items) == 0 {
 			err = fmt.Errorf("there is none")
 		}

@@ -19,7 +19,10 @@ func TestNobodyMayRegisterExtensions(t *testing.T) {
 			}
 			roles++
 			for _, r := range convert[rbacv1.ClusterRole](t, o).Rules {
-				about := slices.ContainsFunc(r.APIGroups, func(g string) bool { return g == "runtime.cluster.x-k8s.io" || g == "*" })
+				about := slices.ContainsFunc(
+					r.APIGroups,
+					func(g string) bool { return g == "runtime.cluster.x-k8s.io" || g == "*" },
+				)
 				for _, verb := range r.Verbs {
 					if about && !slices.Contains([]string{"get", "list", "watch"}, verb) {
 						t.Errorf("%s %s gives the right to %s %v", o.GetKind(), o.GetName(), verb, r.Resources)

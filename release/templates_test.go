@@ -95,7 +95,11 @@ func TestTemplateFiles(t *testing.T) {
 			t.Attr("rule", "CT-62")
 		}
 		if len(spaces) != 1 || !spaces[""] && !spaces["$NAMESPACE"] {
-			t.Errorf("%s puts its objects into %v: want one, ${NAMESPACE} or none", name, slices.Sorted(maps.Keys(spaces)))
+			t.Errorf(
+				"%s puts its objects into %v: want one, ${NAMESPACE} or none",
+				name,
+				slices.Sorted(maps.Keys(spaces)),
+			)
 		}
 		t.Attr("rule", "CT-69")
 		topology, ok, _ := unstructured.NestedMap(all[0].Object, "spec", "topology")
@@ -104,7 +108,12 @@ func TestTemplateFiles(t *testing.T) {
 		}
 		class, _, _ := unstructured.NestedString(topology, "classRef", "name")
 		if len(all) != 1 || all[0].GetKind() != "Cluster" || classes["clusterclass-"+class+".yaml"] == nil {
-			t.Errorf("%s has %d objects and class %q: want a Cluster alone, and its class in the release", name, len(all), class)
+			t.Errorf(
+				"%s has %d objects and class %q: want a Cluster alone, and its class in the release",
+				name,
+				len(all),
+				class,
+			)
 		}
 		t.Attr("rule", "CT-63")
 		t.Attr("rule", "CT-79")

@@ -135,7 +135,13 @@ func TestContractIsThatOfTheLabels(t *testing.T) {
 				t.Fatal(err)
 			}
 			if said := l.ReleaseSeries[len(l.ReleaseSeries)-1].Contract; said != newest {
-				t.Errorf("metadata.yaml of %s says contract %s, the labels of %s %s", version, said, o.GetName(), newest)
+				t.Errorf(
+					"metadata.yaml of %s says contract %s, the labels of %s %s",
+					version,
+					said,
+					o.GetName(),
+					newest,
+				)
 			}
 			t.Attr("rule", "CT-34")
 		}

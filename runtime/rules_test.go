@@ -55,7 +55,8 @@ func TestRulesAreExplained(t *testing.T) {
 			}
 			return nil
 		}
-		source := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".tmpl")
+		source := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") ||
+			strings.HasSuffix(path, ".tmpl")
 		if !source && !strings.HasSuffix(path, ".md") {
 			return nil
 		}
@@ -73,7 +74,11 @@ func TestRulesAreExplained(t *testing.T) {
 	}
 	for id, path := range by {
 		if !slices.Contains(known, id) {
-			t.Errorf("%s cites %s, which RULES.md does not explain: take its text from the catalogue of rules", path, id)
+			t.Errorf(
+				"%s cites %s, which RULES.md does not explain: take its text from the catalogue of rules",
+				path,
+				id,
+			)
 		}
 	}
 	for _, id := range known {

@@ -12,7 +12,14 @@ import (
 // test-extension needs it: its own default is the port of the plane.
 func TestAnExtensionWhoseExtensionConfigComesLater(t *testing.T) {
 	const hooks, definitions = "kind: ValidatingWebhookConfiguration", "kind: CustomResourceDefinition"
-	alone := []string{"kind: ExtensionConfig", "kind: ConfigMap", hooks, "kind: ConfigMap", definitions, "kind: ConfigMap"}
+	alone := []string{
+		"kind: ExtensionConfig",
+		"kind: ConfigMap",
+		hooks,
+		"kind: ConfigMap",
+		definitions,
+		"kind: ConfigMap",
+	}
 	for name, c := range map[string]struct {
 		replace []string
 		flags   bool

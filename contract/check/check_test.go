@@ -76,11 +76,17 @@ func TestRun(t *testing.T) {
 
 	report := Run([]*Check{panics, foreign, needs, finds}, releases(t))
 	if len(report.Findings) != 3 || report.Checks != 3 {
-		t.Fatalf("there are %d findings of %d checks, want 3 of 3: %+v", len(report.Findings), report.Checks, report.Findings)
+		t.Fatalf(
+			"there are %d findings of %d checks, want 3 of 3: %+v",
+			len(report.Findings),
+			report.Checks,
+			report.Findings,
+		)
 	}
 	last := report.Findings[2]
 	if last.Check != "example" || last.Line != 2 || last.Column != 5 || last.Field != "a.b" || last.Message != "b is 1" ||
-		last.Link != Book+"overview" || last.Object != "Metadata" {
+		last.Link != Book+"overview" ||
+		last.Object != "Metadata" {
 		t.Errorf("the finding is %+v", last)
 	}
 	if len(report.Skipped) != 1 || report.Skipped[0].Check != "needs" || report.Skipped[0].Missing != Deployments {

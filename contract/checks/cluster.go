@@ -61,8 +61,14 @@ func clusterEndpoint(p *check.Pass) {
 				r.field(p, "IC-16", s, want, "spec", "controlPlaneEndpoint", name)
 			}
 			if spec, _ := s.schema.Property("spec"); slices.Contains(spec.Required, "controlPlaneEndpoint") {
-				p.Broken("IC-16", s.contract, r.Object, append(spec.Path, "required"), "controlPlaneEndpoint of %s is required",
-					r.kind())
+				p.Broken(
+					"IC-16",
+					s.contract,
+					r.Object,
+					append(spec.Path, "required"),
+					"controlPlaneEndpoint of %s is required",
+					r.kind(),
+				)
 			}
 		}
 	}
@@ -85,12 +91,26 @@ func clusterFailureDomains(p *check.Pass) {
 			case s.contract == v1beta2:
 				if kind := domains.XListType; kind == nil || *kind != "map" || !slices.Equal(domains.XListMapKeys,
 					[]string{"name"}) {
-					p.Broken("IC-20", s.contract, r.Object, domains.Path, "status.failureDomains of %s does not keep names unique: "+
-						"x-kubernetes-list-type is not map by name", r.kind())
+					p.Broken(
+						"IC-20",
+						s.contract,
+						r.Object,
+						domains.Path,
+						"status.failureDomains of %s does not keep names unique: "+
+							"x-kubernetes-list-type is not map by name",
+						r.kind(),
+					)
 				}
 				if item, ok := domains.Items(); ok {
 					if name, ok := item.Property("name"); !ok || name.Type != "string" {
-						p.Broken("IC-19", s.contract, r.Object, name.Path, "a failure domain of %s has no string name", r.kind())
+						p.Broken(
+							"IC-19",
+							s.contract,
+							r.Object,
+							name.Path,
+							"a failure domain of %s has no string name",
+							r.kind(),
+						)
 					}
 				}
 			}
@@ -107,7 +127,14 @@ func clusterConditions(p *check.Pass) {
 			}
 			item, isList := conditions.Items()
 			if !isList {
-				p.Broken("IC-26", s.contract, r.Object, conditions.Path, "status.conditions of %s is not a list", r.kind())
+				p.Broken(
+					"IC-26",
+					s.contract,
+					r.Object,
+					conditions.Path,
+					"status.conditions of %s is not a list",
+					r.kind(),
+				)
 				continue
 			}
 			var missing []string

@@ -142,7 +142,14 @@ func componentsAllNamespaces(p *check.Pass) {
 					}
 					// What is put in when the provider is installed, is not fixed.
 					if ok && strings.Trim(value, `"'`) != "" && !strings.Contains(value, "$") && name == "manager" {
-						p.Broken("CT-51", "", o, append(path, strconv.Itoa(j)), "the manager watches namespace %s only", value)
+						p.Broken(
+							"CT-51",
+							"",
+							o,
+							append(path, strconv.Itoa(j)),
+							"the manager watches namespace %s only",
+							value,
+						)
 					}
 				}
 			}

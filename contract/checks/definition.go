@@ -23,17 +23,27 @@ var definitionChecks = []*check.Check{
 	},
 	{
 		ID: "definition-name", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "A definition is named by the plural of its kind in lower case, a dot and its group.",
-		Why:   "Core computes the name from the kind of a reference, and does not find a definition of another name.",
-		Fix:   "Set the plural of the resource to what the message says.",
-		Rules: []string{"IM-04", "IMT-03", "IC-12", "ICT-08"}, Needs: []check.Need{check.Definitions}, Run: definitionName,
+		Doc: "A definition is named by the plural of its kind in lower case, a dot and its group.",
+		Why: "Core computes the name from the kind of a reference, and does not find a definition of another name.",
+		Fix: "Set the plural of the resource to what the message says.",
+		Rules: []string{
+			"IM-04",
+			"IMT-03",
+			"IC-12",
+			"ICT-08",
+		}, Needs: []check.Need{check.Definitions}, Run: definitionName,
 	},
 	{
 		ID: "definition-scope", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "Machines, clusters and their templates of a provider are namespaced.",
-		Why:   "Core creates and looks up these objects in the namespace of their Cluster.",
-		Fix:   "Set spec.scope to Namespaced.",
-		Rules: []string{"IM-05", "IMT-04", "IC-02", "ICT-03"}, Needs: []check.Need{check.Definitions}, Run: definitionScope,
+		Doc: "Machines, clusters and their templates of a provider are namespaced.",
+		Why: "Core creates and looks up these objects in the namespace of their Cluster.",
+		Fix: "Set spec.scope to Namespaced.",
+		Rules: []string{
+			"IM-05",
+			"IMT-04",
+			"IC-02",
+			"ICT-03",
+		}, Needs: []check.Need{check.Definitions}, Run: definitionScope,
 	},
 	{
 		ID: "definition-metadata", Level: check.Must, Contracts: contracts, Page: machinePage,
@@ -45,17 +55,27 @@ var definitionChecks = []*check.Check{
 	},
 	{
 		ID: "definition-parts", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "A machine has a spec and a status, a template has a spec.",
-		Why:   "Core reads and writes fields below them; it fails where they are missing.",
-		Fix:   "Add the field as an object to the type of Go, and generate the definition again.",
-		Rules: []string{"IM-07", "IM-08", "IMT-05", "ICT-03"}, Needs: []check.Need{check.Definitions}, Run: definitionParts,
+		Doc: "A machine has a spec and a status, a template has a spec.",
+		Why: "Core reads and writes fields below them; it fails where they are missing.",
+		Fix: "Add the field as an object to the type of Go, and generate the definition again.",
+		Rules: []string{
+			"IM-07",
+			"IM-08",
+			"IMT-05",
+			"ICT-03",
+		}, Needs: []check.Need{check.Definitions}, Run: definitionParts,
 	},
 	{
 		ID: "definition-list", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "The list of a resource is named by its kind and List.",
-		Why:   "Clients, core among them, make the kind of the list from the kind of the resource.",
-		Fix:   "Set spec.names.listKind to the kind followed by List.",
-		Rules: []string{"IM-33", "IMT-10", "IC-15", "ICT-07"}, Needs: []check.Need{check.Definitions}, Run: definitionList,
+		Doc: "The list of a resource is named by its kind and List.",
+		Why: "Clients, core among them, make the kind of the list from the kind of the resource.",
+		Fix: "Set spec.names.listKind to the kind followed by List.",
+		Rules: []string{
+			"IM-33",
+			"IMT-10",
+			"IC-15",
+			"ICT-07",
+		}, Needs: []check.Need{check.Definitions}, Run: definitionList,
 	},
 	{
 		ID: "definition-status", Level: check.Should, Contracts: contracts, Page: machinePage,
@@ -78,8 +98,15 @@ func definitionAccepted(p *check.Pass) {
 			rule = "CT-03"
 		}
 		if d.Text("apiVersion") != "apiextensions.k8s.io/v1" {
-			p.Broken("IM-03", "", d.Object, []string{"apiVersion"}, "API servers serve definitions as apiextensions.k8s.io/v1 "+
-				"only, not as %q", d.Text("apiVersion"))
+			p.Broken(
+				"IM-03",
+				"",
+				d.Object,
+				[]string{"apiVersion"},
+				"API servers serve definitions as apiextensions.k8s.io/v1 "+
+					"only, not as %q",
+				d.Text("apiVersion"),
+			)
 			continue
 		}
 		if d.Problem != nil {
@@ -96,8 +123,16 @@ func definitionAccepted(p *check.Pass) {
 		// The API server sets what is stored when it takes the definition.
 		internal.Status.StoredVersions = storedVersions(internal)
 		for _, err := range validation.ValidateCustomResourceDefinition(context.Background(), internal) {
-			p.Broken(rule, "", d.Object, fieldPath(err.Field), "an API server refuses the definition: %s: %s %s", err.Field,
-				strings.ToLower(err.Type.String()), err.Detail)
+			p.Broken(
+				rule,
+				"",
+				d.Object,
+				fieldPath(err.Field),
+				"an API server refuses the definition: %s: %s %s",
+				err.Field,
+				strings.ToLower(err.Type.String()),
+				err.Detail,
+			)
 		}
 	}
 }
@@ -132,7 +167,15 @@ func definitionScope(p *check.Pass) {
 	rules := ruleOf{machine: "IM-05", machineTemplate: "IMT-04", cluster: "IC-02", clusterTemplate: "ICT-03"}
 	for _, r := range resources(p) {
 		if r.CRD.Spec.Scope != apiextensionsv1.NamespaceScoped {
-			p.Broken(rules[r.role], "", r.Object, []string{"spec", "scope"}, "%s has scope %q", r.kind(), r.CRD.Spec.Scope)
+			p.Broken(
+				rules[r.role],
+				"",
+				r.Object,
+				[]string{"spec", "scope"},
+				"%s has scope %q",
+				r.kind(),
+				r.CRD.Spec.Scope,
+			)
 		}
 	}
 }
@@ -141,12 +184,29 @@ func definitionMetadata(p *check.Pass) {
 	rules := ruleOf{machine: "IM-06", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03"}
 	for _, r := range resources(p) {
 		for _, s := range r.schemas() {
-			if metadata, ok := s.schema.Property("metadata"); ok && (len(metadata.Properties) > 0 || metadata.Type != "object") {
-				p.Broken(rules[r.role], s.contract, r.Object, metadata.Path, "the schema of %s has metadata of its own", r.kind())
+			if metadata, ok := s.schema.Property("metadata"); ok &&
+				(len(metadata.Properties) > 0 || metadata.Type != "object") {
+				p.Broken(
+					rules[r.role],
+					s.contract,
+					r.Object,
+					metadata.Path,
+					"the schema of %s has metadata of its own",
+					r.kind(),
+				)
 			}
 			for _, name := range []string{"apiVersion", "kind"} {
 				if f, ok := s.schema.Property(name); ok && f.Type != "string" {
-					p.Broken(rules[r.role], s.contract, r.Object, f.Path, "%s of %s has type %q", name, r.kind(), f.Type)
+					p.Broken(
+						rules[r.role],
+						s.contract,
+						r.Object,
+						f.Path,
+						"%s of %s has type %q",
+						name,
+						r.kind(),
+						f.Type,
+					)
 				}
 			}
 		}
@@ -170,8 +230,15 @@ func definitionList(p *check.Pass) {
 	for _, r := range resources(p) {
 		// Where the field is missing, the API server sets it so.
 		if got := r.CRD.Spec.Names.ListKind; got != "" && got != r.kind()+"List" {
-			p.Broken(rules[r.role], "", r.Object, []string{"spec", "names", "listKind"}, "the list of %s is named %s", r.kind(),
-				got)
+			p.Broken(
+				rules[r.role],
+				"",
+				r.Object,
+				[]string{"spec", "names", "listKind"},
+				"the list of %s is named %s",
+				r.kind(),
+				got,
+			)
 		}
 	}
 }
@@ -181,8 +248,15 @@ func definitionStatus(p *check.Pass) {
 	for _, r := range resources(p, machine, cluster) {
 		for i, v := range r.CRD.Spec.Versions {
 			if v.Served && (v.Subresources == nil || v.Subresources.Status == nil) {
-				p.Broken(rules[r.role], "", r.Object, versionPath(i, "subresources"), "status of %s %s is not a subresource",
-					r.kind(), v.Name)
+				p.Broken(
+					rules[r.role],
+					"",
+					r.Object,
+					versionPath(i, "subresources"),
+					"status of %s %s is not a subresource",
+					r.kind(),
+					v.Name,
+				)
 			}
 		}
 	}

@@ -14,10 +14,15 @@ import (
 var labelChecks = []*check.Check{
 	{
 		ID: "contract-label", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc:   "Each definition that core reads has a label that names its API versions for a contract version.",
-		Why:   "Core finds no version for its references, and clusters of the provider never come up.",
-		Fix:   "Add the label cluster.x-k8s.io/v1beta2 with the API versions that implement that contract.",
-		Rules: []string{"IM-35", "IMT-11", "IC-08", "ICT-08"}, Needs: []check.Need{check.Definitions}, Run: contractLabel,
+		Doc: "Each definition that core reads has a label that names its API versions for a contract version.",
+		Why: "Core finds no version for its references, and clusters of the provider never come up.",
+		Fix: "Add the label cluster.x-k8s.io/v1beta2 with the API versions that implement that contract.",
+		Rules: []string{
+			"IM-35",
+			"IMT-11",
+			"IC-08",
+			"ICT-08",
+		}, Needs: []check.Need{check.Definitions}, Run: contractLabel,
 	},
 	{
 		ID: "contract-label-versions", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
@@ -87,7 +92,15 @@ func contractLabelOnce(p *check.Pass) {
 		newer, key := r.Contract(v1beta2)
 		for _, name := range newer {
 			if slices.Contains(older, name) {
-				p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s stands under both contracts", name, r.kind())
+				p.Broken(
+					"IM-37",
+					"",
+					r.Object,
+					labelPath(key),
+					"version %s of %s stands under both contracts",
+					name,
+					r.kind(),
+				)
 			}
 		}
 		for _, contract := range contracts {

@@ -38,8 +38,15 @@ func machineProviderID(p *check.Pass) {
 				continue
 			}
 			if spec, _ := s.schema.Property("spec"); slices.Contains(spec.Required, "providerID") {
-				p.Broken("IM-10", s.contract, r.Object, append(spec.Path, "required"), "providerID of %s is required: no machine "+
-					"has one when it is made", r.kind())
+				p.Broken(
+					"IM-10",
+					s.contract,
+					r.Object,
+					append(spec.Path, "required"),
+					"providerID of %s is required: no machine "+
+						"has one when it is made",
+					r.kind(),
+				)
 			}
 		}
 	}
@@ -71,7 +78,14 @@ func machineAddresses(p *check.Pass) {
 			}
 			item, isList := addresses.Items()
 			if addresses.Type != "array" || !isList {
-				p.Broken("IM-28", s.contract, r.Object, addresses.Path, "status.addresses of %s is not a list", r.kind())
+				p.Broken(
+					"IM-28",
+					s.contract,
+					r.Object,
+					addresses.Path,
+					"status.addresses of %s is not a list",
+					r.kind(),
+				)
 				continue
 			}
 			if anything(item) {
@@ -79,8 +93,15 @@ func machineAddresses(p *check.Pass) {
 			}
 			for _, name := range []string{"type", "address"} {
 				if f, ok := item.Property(name); !ok || f.Type != "string" {
-					p.Broken("IM-28", s.contract, r.Object, f.Path, "an item of status.addresses of %s has no string %s", r.kind(),
-						name)
+					p.Broken(
+						"IM-28",
+						s.contract,
+						r.Object,
+						f.Path,
+						"an item of status.addresses of %s has no string %s",
+						r.kind(),
+						name,
+					)
 				}
 			}
 		}

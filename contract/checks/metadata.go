@@ -39,10 +39,12 @@ var metadataChecks = []*check.Check{
 	},
 	{
 		ID: "metadata-series", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "metadata.yaml lists the series of the release that it is published with.",
-		Why:   "clusterctl does not find the contract of the release, and stops the installation.",
-		Fix:   "Add the series with major and minor of this release.",
-		Rules: []string{"CT-32"}, Needs: []check.Need{check.Directory, check.Metadata, check.Version}, Run: metadataSeries,
+		Doc: "metadata.yaml lists the series of the release that it is published with.",
+		Why: "clusterctl does not find the contract of the release, and stops the installation.",
+		Fix: "Add the series with major and minor of this release.",
+		Rules: []string{
+			"CT-32",
+		}, Needs: []check.Need{check.Directory, check.Metadata, check.Version}, Run: metadataSeries,
 	},
 	{
 		ID: "metadata-contract-known", Level: check.Must, Contracts: contracts, Page: metadataPage,
@@ -53,10 +55,14 @@ var metadataChecks = []*check.Check{
 	},
 	{
 		ID: "metadata-contract-labels", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc:   "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
-		Why:   "clusterctl plans with the contract of the file, and core works by the labels: upgrades break clusters.",
-		Fix:   "Correct the series, or label the definitions with the contract that they implement.",
-		Rules: []string{"CT-34", "IM-38", "IC-60"}, Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
+		Doc: "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
+		Why: "clusterctl plans with the contract of the file, and core works by the labels: upgrades break clusters.",
+		Fix: "Correct the series, or label the definitions with the contract that they implement.",
+		Rules: []string{
+			"CT-34",
+			"IM-38",
+			"IC-60",
+		}, Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
 		Run: metadataContractLabels,
 	},
 }
@@ -79,7 +85,9 @@ func releaseFiles(p *check.Pass) {
 }
 
 var (
-	semver       = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+	semver = regexp.MustCompile(
+		`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`,
+	)
 	providerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
@@ -208,8 +216,16 @@ func metadataContractLabels(p *check.Pass) {
 			continue // contract-label says so
 		}
 		if r.Newest(s.contract) == "" {
-			p.Broken(rules[r.role], s.contract, r.Object, []string{"metadata", "labels"}, "the release is one for contract %s, "+
-				"and the definition of %s has no label of it", s.contract, r.kind())
+			p.Broken(
+				rules[r.role],
+				s.contract,
+				r.Object,
+				[]string{"metadata", "labels"},
+				"the release is one for contract %s, "+
+					"and the definition of %s has no label of it",
+				s.contract,
+				r.kind(),
+			)
 		}
 	}
 }

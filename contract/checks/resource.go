@@ -108,8 +108,18 @@ func (r resource) field(p *check.Pass, rule string, s served, want string, names
 			s.contract)
 		return got, false
 	case got.Type != want:
-		p.Broken(rule, s.contract, r.Object, got.Path, "%s of %s has type %q, and contract %s asks for %s", path, r.kind(),
-			got.Type, s.contract, want)
+		p.Broken(
+			rule,
+			s.contract,
+			r.Object,
+			got.Path,
+			"%s of %s has type %q, and contract %s asks for %s",
+			path,
+			r.kind(),
+			got.Type,
+			s.contract,
+			want,
+		)
 		return got, false
 	}
 	return got, true

@@ -37,10 +37,13 @@ var rightChecks = []*check.Check{
 	},
 	{
 		ID: "manager-rights", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "The account of the controllers may read and change machines and clusters of the provider, and their status.",
-		Why:   "The controllers are refused by the API server, and nothing is ever reconciled.",
-		Fix:   "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
-		Rules: []string{"RB-01", "RB-02"}, Needs: []check.Need{check.Definitions, check.Deployments}, Run: managerRights,
+		Doc: "The account of the controllers may read and change machines and clusters of the provider, and their status.",
+		Why: "The controllers are refused by the API server, and nothing is ever reconciled.",
+		Fix: "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
+		Rules: []string{
+			"RB-01",
+			"RB-02",
+		}, Needs: []check.Need{check.Definitions, check.Deployments}, Run: managerRights,
 	},
 }
 
@@ -53,7 +56,9 @@ func grants(o *source.Object) []grant {
 	for _, rule := range o.List("rules") {
 		fields, _ := rule.(map[string]any)
 		all = append(all, grant{
-			texts(fields["apiGroups"]), texts(fields["resources"]), texts(fields["verbs"]), texts(fields["resourceNames"]),
+			texts(
+				fields["apiGroups"],
+			), texts(fields["resources"]), texts(fields["verbs"]), texts(fields["resourceNames"]),
 		})
 	}
 	return all
@@ -144,12 +149,28 @@ func managerRights(p *check.Pass) {
 				without = append(without, "patch")
 			}
 			if len(without) > 0 {
-				p.Broken("RB-01", "", r.Object, []string{"spec", "names", "plural"}, "no account of a Deployment may %s %s.%s",
-					strings.Join(without, ", "), plural, group)
+				p.Broken(
+					"RB-01",
+					"",
+					r.Object,
+					[]string{"spec", "names", "plural"},
+					"no account of a Deployment may %s %s.%s",
+					strings.Join(without, ", "),
+					plural,
+					group,
+				)
 			}
 			if lacks := missing(granted, group, plural+"/status", []string{"patch", "update"}); len(lacks) == 2 {
-				p.Broken("RB-02", "", r.Object, []string{"spec", "names", "plural"}, "no account of a Deployment may change "+
-					"%s/status.%s", plural, group)
+				p.Broken(
+					"RB-02",
+					"",
+					r.Object,
+					[]string{"spec", "names", "plural"},
+					"no account of a Deployment may change "+
+						"%s/status.%s",
+					plural,
+					group,
+				)
 			}
 		}
 	}

@@ -56,11 +56,25 @@ func machineTemplates(p *check.Pass) {
 			r.kind()+"Template") == nil:
 			p.Broken("IMT-01", "", r.Object, nil, "%s has no template %sTemplate", r.kind(), r.kind())
 		case r.role == machineTemplate && isTemplate && beside(all, r, base) == nil:
-			p.Broken("IMT-02", "", r.Object, []string{"spec", "names", "kind"}, "%s is a template of %s, which does not exist",
-				r.kind(), base)
+			p.Broken(
+				"IMT-02",
+				"",
+				r.Object,
+				[]string{"spec", "names", "kind"},
+				"%s is a template of %s, which does not exist",
+				r.kind(),
+				base,
+			)
 		case r.role == clusterTemplate && isTemplate && beside(all, r, base) == nil:
-			p.Broken("ICT-02", "", r.Object, []string{"spec", "names", "kind"}, "%s is a template of %s, which does not exist",
-				r.kind(), base)
+			p.Broken(
+				"ICT-02",
+				"",
+				r.Object,
+				[]string{"spec", "names", "kind"},
+				"%s is a template of %s, which does not exist",
+				r.kind(),
+				base,
+			)
 		}
 	}
 }
@@ -112,10 +126,27 @@ func compareFields(p *check.Pass, r resource, contract string, template, spec so
 		theirs, ok := spec.Property(name)
 		switch {
 		case !ok:
-			p.Broken("IMT-07", contract, r.Object, mine.Path, "%s has the field %s, which the machine has not", r.kind(), name)
+			p.Broken(
+				"IMT-07",
+				contract,
+				r.Object,
+				mine.Path,
+				"%s has the field %s, which the machine has not",
+				r.kind(),
+				name,
+			)
 		case mine.Type != theirs.Type:
-			p.Broken("IMT-07", contract, r.Object, mine.Path, "%s of %s has type %q, and %q in the machine", name, r.kind(),
-				mine.Type, theirs.Type)
+			p.Broken(
+				"IMT-07",
+				contract,
+				r.Object,
+				mine.Path,
+				"%s of %s has type %q, and %q in the machine",
+				name,
+				r.kind(),
+				mine.Type,
+				theirs.Type,
+			)
 		}
 	}
 }

@@ -73,7 +73,10 @@ func templateReferences(p *check.Pass) {
 					continue
 				}
 				for _, r := range workloadReferences(o, o.Get("spec"), []string{"spec"}) {
-					if !slices.ContainsFunc(objects(f, r.kind), func(o *source.Object) bool { return o.Name() == r.name }) {
+					if !slices.ContainsFunc(
+						objects(f, r.kind),
+						func(o *source.Object) bool { return o.Name() == r.name },
+					) {
 						p.Broken(rule, "", o, r.path, "%s %q is not in the file", r.kind, r.name)
 					}
 				}
@@ -95,8 +98,15 @@ func templateNamespace(p *check.Pass) {
 					first = namespace
 				}
 				if namespace != "" && namespace != first {
-					p.Broken("CT-69", "", o, []string{"metadata", "namespace"}, "the object is in namespace %s, others in %s",
-						namespace, first)
+					p.Broken(
+						"CT-69",
+						"",
+						o,
+						[]string{"metadata", "namespace"},
+						"the object is in namespace %s, others in %s",
+						namespace,
+						first,
+					)
 				}
 			}
 		}

@@ -36,7 +36,10 @@ func (a Accepted) matches(f check.Finding) bool {
 
 // String names the entry.
 func (a Accepted) String() string {
-	return strings.Join(strings.Fields(strings.Join([]string{a.Check, a.Rule, a.Contract, a.Object, a.Field}, " ")), " ")
+	return strings.Join(
+		strings.Fields(strings.Join([]string{a.Check, a.Rule, a.Contract, a.Object, a.Field}, " ")),
+		" ",
+	)
 }
 
 // ReadBaseline reads a baseline: a list of entries as YAML.
@@ -52,7 +55,10 @@ func ReadBaseline(path string) ([]Accepted, error) {
 	var wrong []error
 	for i, a := range all {
 		if a.Check == "" || a.Rule == "" || strings.TrimSpace(a.Reason) == "" {
-			wrong = append(wrong, fmt.Errorf("entry %d of the baseline %s lacks a check, a rule or a reason", i+1, path))
+			wrong = append(
+				wrong,
+				fmt.Errorf("entry %d of the baseline %s lacks a check, a rule or a reason", i+1, path),
+			)
 		}
 	}
 	return all, errors.Join(wrong...)

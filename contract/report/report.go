@@ -111,8 +111,19 @@ func count(n int, what string) string {
 
 // Explain writes what a check looks for, and why.
 func Explain(w io.Writer, c *check.Check) error {
-	_, err := fmt.Fprintf(w, "%s (%s, contract %s)\n%s\n\nWhy:   %s\nFix:   %s\nNeeds: %s\nRules: %s\nSee:   %s\n",
-		c.ID, c.Level, strings.Join(c.Contracts, ", "), c.Doc, c.Why, c.Fix, needs(c), strings.Join(c.Rules, ", "), c.Link())
+	_, err := fmt.Fprintf(
+		w,
+		"%s (%s, contract %s)\n%s\n\nWhy:   %s\nFix:   %s\nNeeds: %s\nRules: %s\nSee:   %s\n",
+		c.ID,
+		c.Level,
+		strings.Join(c.Contracts, ", "),
+		c.Doc,
+		c.Why,
+		c.Fix,
+		needs(c),
+		strings.Join(c.Rules, ", "),
+		c.Link(),
+	)
 	return err
 }
 

@@ -71,7 +71,8 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(write(t, JSON), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Findings) != 2 || got.Findings[0].Line != 3 || got.Findings[0].Rule != "IM-10" || len(got.Failures) != 1 {
+	if len(got.Findings) != 2 || got.Findings[0].Line != 3 || got.Findings[0].Rule != "IM-10" ||
+		len(got.Failures) != 1 {
 		t.Errorf("the report reads back as %+v", got)
 	}
 }

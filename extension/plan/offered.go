@@ -19,7 +19,9 @@ import (
 func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) ([]string, error) {
 	found := map[string]*version.Version{}
 	hosts := 0
-	err := paging.List(ctx, paging.Source{Reader: reader, Namespace: cluster.Namespace, What: "CapstanHosts", By: "the upgrade plan"},
+	err := paging.List(
+		ctx,
+		paging.Source{Reader: reader, Namespace: cluster.Namespace, What: "CapstanHosts", By: "the upgrade plan"},
 		func() *infrav1.CapstanHostList { return &infrav1.CapstanHostList{} },
 		func(list *infrav1.CapstanHostList) int {
 			for i := range list.Items {
@@ -35,13 +37,19 @@ func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 				}
 			}
 			return hosts
-		})
+		},
+	)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(found) == 0:
-		return nil, fmt.Errorf("of %d hosts in namespace %s that the Cluster has or may claim, none names a version of Kubernetes: "+
-			"install bundles on them, or list versions in the setting %s", hosts, cluster.Namespace, versionsSetting)
+		return nil, fmt.Errorf(
+			"of %d hosts in namespace %s that the Cluster has or may claim, none names a version of Kubernetes: "+
+				"install bundles on them, or list versions in the setting %s",
+			hosts,
+			cluster.Namespace,
+			versionsSetting,
+		)
 	}
 	return slices.SortedFunc(maps.Keys(found), func(a, b string) int {
 		switch {

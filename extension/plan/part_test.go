@@ -114,16 +114,23 @@ func TestPlans(t *testing.T) {
 				cluster.Labels = map[string]string{"extensions.capstan.dev/upgrade-plan": c.label}
 			}
 			e := parttest.Serve(t, c.settings, plan.New(w))
-			response, err := hooktest.CallOne(t, e, hook.GenerateUpgradePlan, "upgrade-plan", &runtimehooksv1.GenerateUpgradePlanRequest{
-				Cluster: cluster, FromControlPlaneKubernetesVersion: c.from, FromWorkersKubernetesVersion: c.from, ToKubernetesVersion: c.to,
-			})
+			response, err := hooktest.CallOne(
+				t,
+				e,
+				hook.GenerateUpgradePlan,
+				"upgrade-plan",
+				&runtimehooksv1.GenerateUpgradePlanRequest{
+					Cluster: cluster, FromControlPlaneKubernetesVersion: c.from, FromWorkersKubernetesVersion: c.from, ToKubernetesVersion: c.to,
+				},
+			)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("got %+v, %v; want an error with %q", response, err, c.fails)
 				}
 				return
 			}
-			if err != nil || texts(response.ControlPlaneUpgrades) != c.wantControlPlane || texts(response.WorkersUpgrades) != c.wantWorkers {
+			if err != nil || texts(response.ControlPlaneUpgrades) != c.wantControlPlane ||
+				texts(response.WorkersUpgrades) != c.wantWorkers {
 				t.Errorf("got %+v, %v; want %q and %q", response, err, c.wantControlPlane, c.wantWorkers)
 			}
 			t.Attr("rule", "UH-06")

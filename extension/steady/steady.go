@@ -24,7 +24,12 @@ type steady struct {
 }
 
 // Get implements client.Reader.
-func (s steady) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s steady) Get(
+	ctx context.Context,
+	key client.ObjectKey,
+	object client.Object,
+	options ...client.GetOption,
+) error {
 	return s.settle(ctx, s.reader.Get(ctx, key, object, options...))
 }
 
@@ -61,5 +66,6 @@ func (s steady) settle(ctx context.Context, err error) error {
 // isAnswer reports whether the API server said no in words that are always the same: other answers quote what is behind
 // it.
 func isAnswer(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsResourceExpired(err)
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
+		apierrors.IsResourceExpired(err)
 }

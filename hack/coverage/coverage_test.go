@@ -80,7 +80,8 @@ func TestJudge(t *testing.T) {
 			if results[0].state != c.state {
 				t.Errorf("the state is %s, want %s", results[0].state, c.state)
 			}
-			if c.problem == "" && len(problems) > 0 || c.problem != "" && !strings.Contains(strings.Join(problems, "\n"), c.problem) {
+			if c.problem == "" && len(problems) > 0 ||
+				c.problem != "" && !strings.Contains(strings.Join(problems, "\n"), c.problem) {
 				t.Errorf("the problems are %q, want %q", problems, c.problem)
 			}
 		})
@@ -148,10 +149,20 @@ func TestWrite(t *testing.T) {
 	var out bytes.Buffer
 	where := run{commit: "abc", date: time.Unix(0, 0).UTC().Format(time.RFC3339), abilities: []string{"linux/amd64"}}
 	results := []result{
-		{row: row{id: "IM-05", level: "MUST", of: "provider", version: "v1beta1"}, state: passed, tests: []string{"a.T", "b.T"}},
+		{
+			row:   row{id: "IM-05", level: "MUST", of: "provider", version: "v1beta1"},
+			state: passed,
+			tests: []string{"a.T", "b.T"},
+		},
 		{row: row{id: "RX-41", level: "MAY", of: "extension"}, state: reason, reason: "for people"},
 	}
-	err := write(&out, where, results, map[string][]string{"IM-05": {"a/a_test.go:3"}}, map[string]string{"IM-05": "found"})
+	err := write(
+		&out,
+		where,
+		results,
+		map[string][]string{"IM-05": {"a/a_test.go:3"}},
+		map[string]string{"IM-05": "found"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

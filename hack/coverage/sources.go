@@ -115,7 +115,11 @@ func lists(statements []ast.Stmt, positions *token.FileSet, file string) []strin
 			if c, isCall := call.X.(*ast.CallExpr); isCall && len(arguments(c)) > 0 {
 				if count++; count == inARow+1 {
 					problems = append(problems, fmt.Sprintf(
-						"%s:%d: more than %d rules are recorded in a row: record each where it is asserted", file, positions.Position(s.Pos()).Line, inARow))
+						"%s:%d: more than %d rules are recorded in a row: record each where it is asserted",
+						file,
+						positions.Position(s.Pos()).Line,
+						inARow,
+					))
 				}
 				continue
 			}

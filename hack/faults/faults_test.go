@@ -33,7 +33,10 @@ func TestTables(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	dir := t.TempDir()
-	files := map[string]string{"a.go": "package a\n\nvar x = 1\n", "a_test.go": "package a\n\nfunc TestA(t *testing.T) {}\n"}
+	files := map[string]string{
+		"a.go":      "package a\n\nvar x = 1\n",
+		"a_test.go": "package a\n\nfunc TestA(t *testing.T) {}\n",
+	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -95,7 +98,10 @@ func TestJudge(t *testing.T) {
 // A run of some faults keeps the lines of the others.
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reports", "faults.tsv")
-	rows := []reportRow{{"RX-05", "found", "abc", "a.go", "./p.TestA", "two\nlines"}, {"CL-01", "no fault", "", "", "", "why"}}
+	rows := []reportRow{
+		{"RX-05", "found", "abc", "a.go", "./p.TestA", "two\nlines"},
+		{"CL-01", "no fault", "", "", "", "why"},
+	}
 	if err := writeReport(path, rows); err != nil {
 		t.Fatal(err)
 	}

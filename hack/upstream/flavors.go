@@ -56,7 +56,10 @@ var makers = map[string]func(sources) ([]document, error){
 		return s.plain("cluster-template-md-remediation/md.yaml", "cluster-template-md-remediation/mhc.yaml")
 	},
 	"cluster-template-kcp-md-taints.yaml": func(s sources) ([]document, error) {
-		return s.plain("cluster-template-kcp-md-taints/md-taints.yaml", "cluster-template-kcp-md-taints/kcp-taints.yaml")
+		return s.plain(
+			"cluster-template-kcp-md-taints/md-taints.yaml",
+			"cluster-template-kcp-md-taints/kcp-taints.yaml",
+		)
 	},
 	"cluster-template-kcp-remediation.yaml": sources.kcpRemediation,
 	"cluster-template-kcp-adoption.yaml":    sources.kcpAdoption,

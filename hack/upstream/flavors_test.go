@@ -26,10 +26,14 @@ kind: MachineDeployment
 metadata: {name: "${CLUSTER_NAME}-md-0"}
 spec: {template: {metadata: {labels: {remediated: ""}}}}
 `,
-		"cluster-template-md-remediation/mhc.yaml":       "kind: MachineHealthCheck\nmetadata: {name: workers}\n",
-		"cluster-template-kcp-remediation/mhc.yaml":      "kind: MachineHealthCheck\nmetadata: {name: control-planes}\n",
-		"cluster-template-kcp-md-taints/md-taints.yaml":  taints("MachineDeployment", "md-0", "template"),
-		"cluster-template-kcp-md-taints/kcp-taints.yaml": taints("KubeadmControlPlane", "control-plane", "machineTemplate"),
+		"cluster-template-md-remediation/mhc.yaml":      "kind: MachineHealthCheck\nmetadata: {name: workers}\n",
+		"cluster-template-kcp-remediation/mhc.yaml":     "kind: MachineHealthCheck\nmetadata: {name: control-planes}\n",
+		"cluster-template-kcp-md-taints/md-taints.yaml": taints("MachineDeployment", "md-0", "template"),
+		"cluster-template-kcp-md-taints/kcp-taints.yaml": taints(
+			"KubeadmControlPlane",
+			"control-plane",
+			"machineTemplate",
+		),
 		"cluster-template-kcp-remediation/cluster-with-kcp.yaml": `
 kind: DevMachineTemplate
 metadata: {name: theirs}

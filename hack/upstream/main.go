@@ -107,7 +107,12 @@ func (o options) run(ctx context.Context, out, errs io.Writer) (err error) {
 		return err
 	}
 	if failed := report(out, table, chosen, verdicts); failed > 0 {
-		return fmt.Errorf("%d of %d specs did not pass; what they left to read is in %s", failed, len(chosen), s.artifacts())
+		return fmt.Errorf(
+			"%d of %d specs did not pass; what they left to read is in %s",
+			failed,
+			len(chosen),
+			s.artifacts(),
+		)
 	}
 	return nil
 }
@@ -252,7 +257,10 @@ func (s *suite) run(ctx context.Context, p plane, config string, chosen []spec) 
 	cmd.Stdout, cmd.Stderr = s.out, s.errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
-	cmd.Env = environment(os.Environ(), map[string]string{"GOPROXY": "off", "KUBECONFIG": p.kubeconfig(), "TMPDIR": s.dir})
+	cmd.Env = environment(
+		os.Environ(),
+		map[string]string{"GOPROXY": "off", "KUBECONFIG": p.kubeconfig(), "TMPDIR": s.dir},
+	)
 	runErr := cmd.Run()
 	data, err := os.ReadFile(result)
 	if err != nil {

@@ -91,7 +91,11 @@ func readVerdicts(data []byte) (map[string]verdict, error) {
 			if r.State == "skipped" || len(r.ContainerHierarchyLabels) == 0 || len(r.ContainerHierarchyLabels[0]) == 0 {
 				continue
 			}
-			verdicts[r.ContainerHierarchyLabels[0][0]] = verdict{State: r.State, Duration: r.RunTime, Message: r.Failure.Message}
+			verdicts[r.ContainerHierarchyLabels[0][0]] = verdict{
+				State:    r.State,
+				Duration: r.RunTime,
+				Message:  r.Failure.Message,
+			}
 		}
 	}
 	return verdicts, nil

@@ -18,8 +18,12 @@ func TestParse(t *testing.T) {
 		want gates.Set
 		err  string
 	}{
-		"nothing":                      {"", gates.Set{}, ""},
-		"two gates":                    {"RuntimeSDK=false,MachinePool=true", gates.Set{"RuntimeSDK": false, "MachinePool": true}, ""},
+		"nothing": {"", gates.Set{}, ""},
+		"two gates": {
+			"RuntimeSDK=false,MachinePool=true",
+			gates.Set{"RuntimeSDK": false, "MachinePool": true},
+			"",
+		},
 		"spaces and a comma too many":  {" RuntimeSDK = 0 ,", gates.Set{"RuntimeSDK": false}, ""},
 		"the same twice":               {"RuntimeSDK=true,RuntimeSDK=true", gates.Set{"RuntimeSDK": true}, ""},
 		"a gate that does not exist":   {"RuntimeSdk=true", nil, `there is no feature gate "RuntimeSdk"`},
@@ -63,13 +67,38 @@ func TestWith(t *testing.T) {
 		"upstream's defaults are what nobody names": {gates.Set{}, nil, gates.Set{
 			"ClusterTopology": false, "RuntimeSDK": false, "PriorityQueue": true,
 		}, ""},
-		"a change counts":                     {gates.Plane(), gates.Set{"MachinePool": false}, gates.Set{"MachinePool": false, "RuntimeSDK": true}, ""},
-		"what needs a closed gate is closed":  {gates.Plane(), gates.Set{"RuntimeSDK": false}, gates.Set{"RuntimeSDK": false, "InPlaceUpdates": false}, ""},
-		"what an opened gate needs is opened": {gates.Plane(), gates.Set{"ReconcilerRateLimiting": true}, gates.Set{"ReconcilerRateLimiting": true, "PriorityQueue": true}, ""},
-		"a gate may be closed alone":          {gates.Plane(), gates.Set{"InPlaceUpdates": false}, gates.Set{"RuntimeSDK": true, "InPlaceUpdates": false}, ""},
+		"a change counts": {
+			gates.Plane(),
+			gates.Set{"MachinePool": false},
+			gates.Set{"MachinePool": false, "RuntimeSDK": true},
+			"",
+		},
+		"what needs a closed gate is closed": {
+			gates.Plane(),
+			gates.Set{"RuntimeSDK": false},
+			gates.Set{"RuntimeSDK": false, "InPlaceUpdates": false},
+			"",
+		},
+		"what an opened gate needs is opened": {
+			gates.Plane(),
+			gates.Set{"ReconcilerRateLimiting": true},
+			gates.Set{"ReconcilerRateLimiting": true, "PriorityQueue": true},
+			"",
+		},
+		"a gate may be closed alone": {
+			gates.Plane(),
+			gates.Set{"InPlaceUpdates": false},
+			gates.Set{"RuntimeSDK": true, "InPlaceUpdates": false},
+			"",
+		},
 		"a contradiction is an error": {gates.Plane(), gates.Set{"RuntimeSDK": false, "InPlaceUpdates": true}, nil,
 			"feature gate InPlaceUpdates needs RuntimeSDK"},
-		"a gate that an older release has kept": {gates.Plane(), gates.Set{"Gone": true}, nil, `there is no feature gate "Gone"`},
+		"a gate that an older release has kept": {
+			gates.Plane(),
+			gates.Set{"Gone": true},
+			nil,
+			`there is no feature gate "Gone"`,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +130,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range all {
-		if got := feature.Gates.Enabled(featuregate.Feature(name)); got != want || all.On(featuregate.Feature(name)) != want {
+		if got := feature.Gates.Enabled(featuregate.Feature(name)); got != want ||
+			all.On(featuregate.Feature(name)) != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}

@@ -14,7 +14,10 @@ import (
 // learn where the API server is and whom to trust. It holds no credentials.
 func clusterInfo(server string, authority []byte) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[""] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority} // as kubeadm names it
+	config.Clusters[""] = &clientcmdapi.Cluster{
+		Server:                   server,
+		CertificateAuthorityData: authority,
+	} // as kubeadm names it
 	text, err := clientcmd.Write(*config)
 	if err != nil {
 		return nil, fmt.Errorf("encoding where the API server is: %w", err)

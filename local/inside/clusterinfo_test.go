@@ -25,7 +25,8 @@ func TestClusterInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := config.Clusters[""]
-	if cluster == nil || cluster.Server != "https://127.0.0.1:40123" || string(cluster.CertificateAuthorityData) != "PEM" {
+	if cluster == nil || cluster.Server != "https://127.0.0.1:40123" ||
+		string(cluster.CertificateAuthorityData) != "PEM" {
 		t.Errorf("its cluster is %+v", cluster)
 	}
 	if len(config.AuthInfos) > 0 {

@@ -89,11 +89,13 @@ func processPort(service *corev1.Service, number int, deployments []appsv1.Deplo
 	for i := range deployments {
 		d := &deployments[i]
 		pod := &d.Spec.Template
-		if d.Annotations[BinaryAnnotation] == "" || !selected.Matches(labels.Set(pod.Labels)) || len(pod.Spec.Containers) != 1 {
+		if d.Annotations[BinaryAnnotation] == "" || !selected.Matches(labels.Set(pod.Labels)) ||
+			len(pod.Spec.Containers) != 1 {
 			continue
 		}
 		for _, p := range pod.Spec.Containers[0].Ports {
-			if target.Type == intstr.String && p.Name == target.StrVal || target.Type == intstr.Int && p.ContainerPort == target.IntVal {
+			if target.Type == intstr.String && p.Name == target.StrVal ||
+				target.Type == intstr.Int && p.ContainerPort == target.IntVal {
 				return int(p.ContainerPort), nil
 			}
 		}

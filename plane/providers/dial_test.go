@@ -34,9 +34,12 @@ func TestServiceDialer(t *testing.T) {
 	}()
 	port := int32(listener.Addr().(*net.TCPAddr).Port)
 	service := func(target intstr.IntOrString, change func(*corev1.Service)) *corev1.Service {
-		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ext-system", Name: "hooks"}, Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": "ext"}, Ports: []corev1.ServicePort{{Port: 443, TargetPort: target}},
-		}}
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ext-system", Name: "hooks"},
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"app": "ext"}, Ports: []corev1.ServicePort{{Port: 443, TargetPort: target}},
+			},
+		}
 		change(s)
 		return s
 	}

@@ -55,7 +55,12 @@ func TestReplaceAMachineThatFailed(t *testing.T) {
 				check: func(t *testing.T, f *fixture, _ *scope, answer step.Answer) {
 					machine := get(f, "w1", &clusterv1.Machine{})
 					if !answer.Stopped() || annotations.HasRemediateMachine(machine) != c.asked {
-						t.Errorf("stopped %t, annotations %v, want a request: %t", answer.Stopped(), machine.Annotations, c.asked)
+						t.Errorf(
+							"stopped %t, annotations %v, want a request: %t",
+							answer.Stopped(),
+							machine.Annotations,
+							c.asked,
+						)
 					}
 				},
 			}.do(t)
@@ -79,11 +84,16 @@ func TestGroupsOfMachines(t *testing.T) {
 	if groupOf(deployed("a")) != groupOf(deployed("b")) {
 		t.Error("machines of two sets of one deployment are of one group")
 	}
-	if groupOf(machine("a", clusterv1.MachineSetNameLabel, "x")) == groupOf(machine("b", clusterv1.MachineSetNameLabel, "y")) {
+	if groupOf(
+		machine("a", clusterv1.MachineSetNameLabel, "x"),
+	) == groupOf(
+		machine("b", clusterv1.MachineSetNameLabel, "y"),
+	) {
 		t.Error("two sets are two groups")
 	}
 	cp := machine("a", clusterv1.MachineControlPlaneLabel, "")
-	if groupOf(cp) == groupOf(machine("a")) || groupOf(cp) != groupOf(machine("b", clusterv1.MachineControlPlaneLabel, "")) {
+	if groupOf(cp) == groupOf(machine("a")) ||
+		groupOf(cp) != groupOf(machine("b", clusterv1.MachineControlPlaneLabel, "")) {
 		t.Error("the machines of a control plane are a group of their own")
 	}
 	other := deployed("a")

@@ -47,14 +47,17 @@ func TestAllAreAskedAgain(t *testing.T) {
 			var passes atomic.Bool
 			asked := map[string]*atomic.Int32{"a": {}, "b": {}}
 			for extension, counted := range asked {
-				b.extension(extension, nil, server.Handle(hook.BeforeClusterCreate, "h",
+				b.extension(extension, nil, server.Handle(
+					hook.BeforeClusterCreate,
+					"h",
 					func(ctx context.Context, r *runtimehooksv1.BeforeClusterCreateRequest, w *runtimehooksv1.BeforeClusterCreateResponse) error {
 						counted.Add(1)
 						if extension == "b" && !passes.Load() {
 							return first(ctx, r, w)
 						}
 						return nil
-					}))
+					},
+				))
 			}
 			rounds(t, b, asked, &passes)
 			switch name {
@@ -106,13 +109,16 @@ func TestFailGoesOnUntilItPasses(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var left atomic.Int32
 	left.Store(3)
-	b.extension("ext", nil, server.Handle(hook.BeforeClusterCreate, "gate",
+	b.extension("ext", nil, server.Handle(
+		hook.BeforeClusterCreate,
+		"gate",
 		func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
 			if left.Add(-1) >= 0 {
 				return errors.New("no licence")
 			}
 			return nil
-		}))
+		},
+	))
 	for range 3 {
 		if response, err := b.create(t.Context()); err == nil {
 			t.Fatalf("an error of the extension blocks nothing: %+v", response)

@@ -37,7 +37,9 @@ func TestDial(t *testing.T) {
 	}
 	t.Cleanup(calls.Close)
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}}
-	config.Spec.ClientConfig.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: extension.Certificate().Raw})
+	config.Spec.ClientConfig.CABundle = pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: extension.Certificate().Raw},
+	)
 	config.Spec.NamespaceSelector = &metav1.LabelSelector{}
 
 	config.Spec.ClientConfig.URL = "https://example.com"

@@ -35,8 +35,13 @@ func TestStatusHasTimeoutsAndPolicies(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
 	w.create("ext", w.ca.Serve(t, discovers(
-		handler("a-default", ""), handler("b-zero", `,"timeoutSeconds":0`),
-		handler("c-longest", `,"timeoutSeconds":30,"failurePolicy":"Ignore"`), handler("d-fail", `,"timeoutSeconds":3,"failurePolicy":"Fail"`),
+		handler("a-default", ""),
+		handler("b-zero", `,"timeoutSeconds":0`),
+		handler(
+			"c-longest",
+			`,"timeoutSeconds":30,"failurePolicy":"Ignore"`,
+		),
+		handler("d-fail", `,"timeoutSeconds":3,"failurePolicy":"Fail"`),
 	), nil).URL, nil)
 	w.condition("ext", "Discovered", metav1.ConditionTrue, "")
 	var got []string
@@ -74,7 +79,10 @@ func TestTimeoutInUse(t *testing.T) {
 	config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}}
 	config.Status.Handlers = []runtimev1.ExtensionHandler{{
 		Name: "gate.ext", TimeoutSeconds: 10, FailurePolicy: runtimev1.FailurePolicyFail,
-		RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate"},
+		RequestHook: runtimev1.GroupVersionHook{
+			APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1",
+			Hook:       "BeforeClusterCreate",
+		},
 	}}
 	config.Annotations = map[string]string{registry.TimeoutAnnotation: "5s"}
 	r := registry.New()

@@ -29,7 +29,9 @@ func TestAvailability(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			updater := inplace.Updater{
-				Takes: []inplace.Rule{inplace.Fields(inplace.Machine, "version")}, Update: update, KeepsAvailable: c.keeps,
+				Takes: []inplace.Rule{
+					inplace.Fields(inplace.Machine, "version"),
+				}, Update: update, KeepsAvailable: c.keeps,
 			}
 			s, err := server.New(server.Options{Catalog: hook.ClusterAPI()}, updater.Handlers("sample")...)
 			if err != nil {
@@ -44,7 +46,14 @@ func TestAvailability(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := httptest.NewRecorder()
-			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, hook.CanUpdateMachine.ID().Path("sample-can-machine"), bytes.NewReader(body)))
+			s.ServeHTTP(
+				w,
+				httptest.NewRequest(
+					http.MethodPost,
+					hook.CanUpdateMachine.ID().Path("sample-can-machine"),
+					bytes.NewReader(body),
+				),
+			)
 			got := w.Body.String()
 			if w.Code != http.StatusOK || !strings.Contains(got, `"kind":"CanUpdateMachineResponse"`) ||
 				!strings.Contains(got, c.want) || c.want == "" && strings.Contains(got, "affectsAvailability") {
@@ -59,10 +68,16 @@ func TestAvailabilityBeforeV115(t *testing.T) {
 	e := hooktest.Start(t, inplace.Updater{
 		Takes: []inplace.Rule{inplace.Fields(inplace.Machine, "version")}, Update: update, KeepsAvailable: true,
 	}.Handlers("sample")...)
-	response, err := hooktest.CallOne(t, e, hook.CanUpdateMachine, "sample-can-machine", &runtimehooksv1.CanUpdateMachineRequest{
-		Current: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine("v1.35.4")},
-		Desired: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine("v1.36.3")},
-	})
+	response, err := hooktest.CallOne(
+		t,
+		e,
+		hook.CanUpdateMachine,
+		"sample-can-machine",
+		&runtimehooksv1.CanUpdateMachineRequest{
+			Current: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine("v1.35.4")},
+			Desired: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine("v1.36.3")},
+		},
+	)
 	if err != nil || !response.MachinePatch.IsDefined() {
 		t.Errorf("got %+v, %v", response, err)
 	}

@@ -55,7 +55,10 @@ func (d *Document) ResponseMisfits(of *hook.Descriptor, body []byte) ([]Misfit, 
 func (d *Document) operation(of *hook.Descriptor) (Operation, error) {
 	path, ok := d.Paths[pathOf(of)]
 	if !ok {
-		return Operation{}, fmt.Errorf("the document does not describe hook %s: make it from a catalog that has the hook", of.ID)
+		return Operation{}, fmt.Errorf(
+			"the document does not describe hook %s: make it from a catalog that has the hook",
+			of.ID,
+		)
 	}
 	return path.Post, nil
 }

@@ -139,7 +139,8 @@ func TestTypesArePlainGo(t *testing.T) {
 	}
 	for _, d := range hook.ClusterAPI().All() {
 		for kind, object := range map[string]runtime.Object{d.RequestKind: d.NewRequest(), d.ResponseKind: d.NewResponse()} {
-			if !strings.Contains(string(copies), "func (in *"+kind+") DeepCopyObject() runtime.Object") || !marked[kind] {
+			if !strings.Contains(string(copies), "func (in *"+kind+") DeepCopyObject() runtime.Object") ||
+				!marked[kind] {
 				t.Errorf("%s has no generated copy, or no marker for one: %t", kind, marked[kind])
 			}
 			if copied := object.DeepCopyObject(); copied == object || reflect.TypeOf(copied) != reflect.TypeOf(object) {

@@ -25,10 +25,13 @@ func TestHooksAreServedOverHTTPS(t *testing.T) {
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)
 	s := start(t, server.TLS{CertFile: certFile, KeyFile: keyFile}, newServer(t,
 		gate(func(context.Context, *createRequest, *createResponse) error { return nil }),
-		server.Handle(hook.BeforeClusterDelete, "guard",
+		server.Handle(
+			hook.BeforeClusterDelete,
+			"guard",
 			func(context.Context, *runtimehooksv1.BeforeClusterDeleteRequest, *runtimehooksv1.BeforeClusterDeleteResponse) error {
 				return nil
-			})))
+			},
+		)))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.PEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
@@ -47,7 +50,10 @@ func TestHooksAreServedOverHTTPS(t *testing.T) {
 		}
 		return answer.StatusCode, string(text)
 	}
-	code, text := call(group+"discovery", `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}`)
+	code, text := call(
+		group+"discovery",
+		`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}`,
+	)
 	var found runtimehooksv1.DiscoveryResponse
 	if err := json.Unmarshal([]byte(text), &found); err != nil || code != http.StatusOK || len(found.Handlers) != 2 {
 		t.Fatalf("Discovery is answered with %d %s, %v", code, text, err)
@@ -55,11 +61,16 @@ func TestHooksAreServedOverHTTPS(t *testing.T) {
 	t.Attr("rule", "RX-02")
 	for _, h := range found.Handlers {
 		path := group + strings.ToLower(h.RequestHook.Hook) + "/" + h.Name
-		if code, text := call(path, `{"cluster":{}}`); code != http.StatusOK || !strings.Contains(text, `"kind":"`+h.RequestHook.Hook+`Response"`) {
+		if code, text := call(path, `{"cluster":{}}`); code != http.StatusOK ||
+			!strings.Contains(text, `"kind":"`+h.RequestHook.Hook+`Response"`) {
 			t.Errorf("%s is answered with %d %s", path, code, text)
 		}
 	}
-	plain, err := calls.Post(strings.Replace(s.url, "https", "http", 1)+createPath, "application/json", strings.NewReader(`{"cluster":{}}`))
+	plain, err := calls.Post(
+		strings.Replace(s.url, "https", "http", 1)+createPath,
+		"application/json",
+		strings.NewReader(`{"cluster":{}}`),
+	)
 	if err == nil {
 		_ = plain.Body.Close()
 		if plain.StatusCode == http.StatusOK {

@@ -47,7 +47,10 @@ func (s side) knowsIdentities() {
 	s.Helper()
 	crd := standIn("identities", global)
 	crd.Name, crd.Spec.Group, crd.Spec.Scope = "identities.example.com", "example.com", apiextensionsv1.ClusterScoped
-	crd.Labels = map[string]string{clusterctlv1.ClusterctlLabel: "", clusterv1.ProviderNameLabel: "infrastructure-capstan"}
+	crd.Labels = map[string]string{
+		clusterctlv1.ClusterctlLabel: "",
+		clusterv1.ProviderNameLabel:  "infrastructure-capstan",
+	}
 	s.must(s.apply(crd))
 	s.until("identities can be made", func() bool {
 		return s.api.Create(s.Context(), identityNamed("probe", ""), dryRun) == nil
@@ -93,7 +96,10 @@ func (s side) populateBeside(to side) {
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "of-hierarchy"}}, root)
 	alone := func(says string) *corev1.Secret {
 		return &corev1.Secret{
-			ObjectMeta: labelled("alone", clusterctlv1.ClusterctlMoveLabel), Data: map[string][]byte{"says": []byte(says)},
+			ObjectMeta: labelled(
+				"alone",
+				clusterctlv1.ClusterctlMoveLabel,
+			), Data: map[string][]byte{"says": []byte(says)},
 		}
 	}
 	s.create(alone("of the source"))
@@ -133,7 +139,8 @@ func (s side) movedBeside(to side) {
 		}
 	}
 	s.Attr("rule", "CT-95")
-	if !to.has(&corev1.ConfigMap{}, "hierarchy") || !to.has(&corev1.Secret{}, "of-hierarchy") || to.says("first") == "" {
+	if !to.has(&corev1.ConfigMap{}, "hierarchy") || !to.has(&corev1.Secret{}, "of-hierarchy") ||
+		to.says("first") == "" {
 		s.Error("a ConfigMap, a Secret or an object of a provider's kind was not found by clusterctl")
 	}
 	s.Attr("rule", "CT-94")
@@ -179,7 +186,11 @@ func (s side) labelledByInit() {
 		"capstanclusters", "capstanclustertemplates", "capstanhosts", "capstanmachines", "capstanmachinetemplates",
 	} {
 		if !found[name] {
-			s.Errorf("the definition of %s has not clusterctl's label, which is on %v", name, slices.Sorted(maps.Keys(found)))
+			s.Errorf(
+				"the definition of %s has not clusterctl's label, which is on %v",
+				name,
+				slices.Sorted(maps.Keys(found)),
+			)
 		}
 	}
 	s.Attr("rule", "CT-103")

@@ -107,7 +107,8 @@ func (w *world) selects(selector *metav1.LabelSelector, pod map[string]string) b
 func (w *world) admits(peers []networkingv1.NetworkPolicyPeer, pod map[string]string) bool {
 	w.Helper()
 	for _, p := range peers {
-		if p.IPBlock == nil && p.PodSelector != nil && p.NamespaceSelector != nil && w.selects(p.NamespaceSelector, nil) &&
+		if p.IPBlock == nil && p.PodSelector != nil && p.NamespaceSelector != nil &&
+			w.selects(p.NamespaceSelector, nil) &&
 			w.selects(p.PodSelector, pod) {
 			return true
 		}

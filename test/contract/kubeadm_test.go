@@ -86,7 +86,9 @@ func bindKubeadmOnce(ctx context.Context) error {
 		if err := yaml.Unmarshal(data, role); err != nil {
 			return fmt.Errorf("reading %s: %w", file, err)
 		}
-		role.Name = "kubeadm-" + filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(file))))) + "-" + role.Name
+		role.Name = "kubeadm-" + filepath.Base(
+			filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(file)))),
+		) + "-" + role.Name
 		to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: coreUser}
 		if err := bind(ctx, role, to); err != nil {
 			return err

@@ -23,7 +23,8 @@ type objectPatch struct{ path, body string }
 
 func (c *objectWrites) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.Method == http.MethodGet || !strings.HasPrefix(r.URL.Path, "/apis/infrastructure.capstan.dev/") || r.Body == nil {
+		if r.Method == http.MethodGet || !strings.HasPrefix(r.URL.Path, "/apis/infrastructure.capstan.dev/") ||
+			r.Body == nil {
 			return next.RoundTrip(r)
 		}
 		body, err := io.ReadAll(r.Body)
@@ -60,14 +61,20 @@ func (c *objectWrites) check(w *world) {
 		}
 		for name, value := range fields {
 			switch {
-			case name == "metadata", applied && (name == "apiVersion" || name == "kind"), applied && name == "spec" && string(value) == "{}":
+			case name == "metadata",
+				applied && (name == "apiVersion" || name == "kind"),
+				applied && name == "spec" && string(value) == "{}":
 			default:
 				w.Errorf("core changed more than metadata: %s %s", p.path, p.body)
 			}
 		}
 	}
 	if len(c.patches) < 5 || len(made) == 0 {
-		w.Errorf("core changed objects %d times and made %d: the test looks in the wrong place", len(c.patches), len(made))
+		w.Errorf(
+			"core changed objects %d times and made %d: the test looks in the wrong place",
+			len(c.patches),
+			len(made),
+		)
 	}
 	if len(c.made) > 0 {
 		w.Errorf("core made objects at %v", c.made)

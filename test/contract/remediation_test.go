@@ -101,7 +101,11 @@ func TestAControlPlaneIsNotReplacedForEver(t *testing.T) {
 	})
 	made := w.infra.made("create")
 	if last.DeletionTimestamp != nil || len(made) != 2 {
-		t.Errorf("the last machine is being deleted: %v; hosts that were started: %v, want 2", last.DeletionTimestamp, made)
+		t.Errorf(
+			"the last machine is being deleted: %v; hosts that were started: %v, want 2",
+			last.DeletionTimestamp,
+			made,
+		)
 	}
 }
 
@@ -126,15 +130,22 @@ func TestADeletionThatNobodyElseFinishes(t *testing.T) {
 			w.upstreamMachine("alone-"+string(version), true)
 			w.ready("alone-" + string(version))
 			w.newCapstanMachine(&clusterv1.Machine{
-				ObjectMeta: metav1.ObjectMeta{Name: "without-machine"}, Spec: clusterv1.MachineSpec{ClusterName: "demo"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "without-machine",
+				}, Spec: clusterv1.MachineSpec{ClusterName: "demo"},
 			}, machineOptions{noOwner: true})
 			w.delete(read(w, "demo", &clusterv1.Cluster{}))
 			w.until("the Cluster and all of it is gone", func() bool {
 				left := &clusterv1.MachineList{}
 				w.must(shared.admin.List(t.Context(), left, client.InNamespace(w.ns)))
-				err := shared.admin.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "demo"}, &clusterv1.Cluster{})
+				err := shared.admin.Get(
+					t.Context(),
+					client.ObjectKey{Namespace: w.ns, Name: "demo"},
+					&clusterv1.Cluster{},
+				)
 				return client.IgnoreNotFound(err) == nil && err != nil && len(left.Items) == 0 && w.cluster("demo") == nil &&
-					w.machine("without-machine") == nil && len(w.claims()) == 0
+					w.machine("without-machine") == nil &&
+					len(w.claims()) == 0
 			})
 		})
 	}
@@ -148,7 +159,10 @@ func (w *world) onlyControlPlane(cluster string, is func(*clusterv1.Machine) boo
 		list := &clusterv1.MachineList{}
 		w.must(shared.admin.List(w.Context(), list, client.InNamespace(w.ns),
 			client.MatchingLabels{clusterv1.ClusterNameLabel: cluster, clusterv1.MachineControlPlaneLabel: ""}))
-		list.Items = slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+		list.Items = slices.DeleteFunc(
+			list.Items,
+			func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() },
+		)
 		if len(list.Items) == 1 && is(&list.Items[0]) {
 			found = &list.Items[0]
 		}

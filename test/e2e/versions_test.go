@@ -46,9 +46,16 @@ func takesLong(t *testing.T) {
 // that tells its generations apart.
 func hookedClass(controlPlane, workers string) string {
 	return strings.NewReplacer(
-		"capstan-local-control-plane", "hooked-control-plane-"+controlPlane, "capstan-local-worker", "hooked-worker-"+workers, "capstan-local", "hooked",
-		"      kubeadmConfigSpec:\n", "      kubeadmConfigSpec:\n        "+motd(controlPlane)+"\n",
-		"    spec:\n      joinConfiguration:\n", "    spec:\n      "+motd(workers)+"\n      joinConfiguration:\n",
+		"capstan-local-control-plane",
+		"hooked-control-plane-"+controlPlane,
+		"capstan-local-worker",
+		"hooked-worker-"+workers,
+		"capstan-local",
+		"hooked",
+		"      kubeadmConfigSpec:\n",
+		"      kubeadmConfigSpec:\n        "+motd(controlPlane)+"\n",
+		"    spec:\n      joinConfiguration:\n",
+		"    spec:\n      "+motd(workers)+"\n      joinConfiguration:\n",
 	).Replace(string(templates.Local))
 }
 

@@ -38,8 +38,15 @@ func TestAChainedUpgradeWithTheShippedExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := parttest.NewCluster("blue", 1, 2)
-	generate := desiredstate.GetUpgradePlanFromExtension(hooktest.Start(t, handlers...).Client,
-		cache.New[desiredstate.GenerateUpgradePlanCacheEntry](t.Context(), cache.DefaultTTL), &cluster, "upgrade-plan."+hooktest.Name)
+	generate := desiredstate.GetUpgradePlanFromExtension(
+		hooktest.Start(t, handlers...).Client,
+		cache.New[desiredstate.GenerateUpgradePlanCacheEntry](
+			t.Context(),
+			cache.DefaultTTL,
+		),
+		&cluster,
+		"upgrade-plan."+hooktest.Name,
+	)
 
 	const target = "v1.36.3"
 	controlPlane, workers := "v1.32.4", "v1.32.4"

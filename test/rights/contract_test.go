@@ -112,7 +112,9 @@ func TestCoreHasWhatTheContractNames(t *testing.T) {
 		t.Errorf("core may not %v capstanclusters", missing)
 	}
 	t.Attr("rule", "RB-06")
-	if missing := lacks(r, group, "capstanclustertemplates", "get", "list", "patch", "update", "watch"); len(missing) > 0 {
+	if missing := lacks(r, group, "capstanclustertemplates", "get", "list", "patch", "update", "watch"); len(
+		missing,
+	) > 0 {
 		t.Errorf("core may not %v capstanclustertemplates", missing)
 	}
 	t.Attr("rule", "RB-07")

@@ -40,7 +40,10 @@ func checkAll(topology bool) func(proxy framework.ClusterProxy, namespace, name 
 func withoutHosts(filter clusterctlcluster.GetOwnerGraphFilterFunction) clusterctlcluster.GetOwnerGraphFilterFunction {
 	const host = "CapstanHost"
 	return func(u unstructured.Unstructured) bool {
-		owned := slices.ContainsFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == host })
+		owned := slices.ContainsFunc(
+			u.GetOwnerReferences(),
+			func(r metav1.OwnerReference) bool { return r.Kind == host },
+		)
 		return u.GetKind() != host && !owned && filter(u)
 	}
 }
