@@ -94,64 +94,76 @@ func leadsElsewhere(o *source.Object) bool {
 
 func componentsManager(p *check.Pass) {
 	for _, f := range p.Release.Of(source.Components) {
+		isManager := func(c container) bool { return c.name == "manager" }
 		for _, kind := range []string{"StatefulSet", "DaemonSet", "Pod"} {
 			for _, o := range objects(f, kind) {
-				pod := []string{"spec", "template", "spec", "containers"}
-				if kind == "Pod" {
-					pod = []string{"spec", "containers"}
-				}
-				if slices.Contains(containers(o, pod), "manager") {
+				if slices.ContainsFunc(containers(o), isManager) {
 					p.Broken("CT-48", "", o, []string{"kind"}, "the manager runs from a %s", kind)
 				}
 			}
 		}
 		deployments := objects(f, "Deployment")
-		if len(deployments) == 0 {
-			continue
-		}
-		if !slices.ContainsFunc(deployments, func(o *source.Object) bool {
-			return slices.Contains(containers(o,
-				podContainers), "manager")
+		if len(deployments) > 0 && !slices.ContainsFunc(deployments, func(o *source.Object) bool {
+			return slices.ContainsFunc(containers(o), isManager)
 		}) {
-			p.Broken("CT-49", "", deployments[0], podContainers, "no Deployment has a container named manager")
+			p.Broken("CT-49", "", deployments[0], podPath(deployments[0], "containers"),
+				"no Deployment has a container named manager")
 		}
 	}
 }
 
-var podContainers = []string{"spec", "template", "spec", "containers"}
-
-// containers returns the names of the containers at a path.
-func containers(o *source.Object, path []string) []string {
-	var names []string
-	for i := range o.List(path...) {
-		names = append(names, o.Text(append(slices.Clone(path), strconv.Itoa(i), "name")...))
+// podPath is the path of a field of the pods that an object runs.
+func podPath(o *source.Object, names ...string) []string {
+	path := []string{"spec"}
+	if o.Kind() != "Pod" {
+		path = []string{"spec", "template", "spec"}
 	}
-	return names
+	return append(path, names...)
+}
+
+// container is one container of an object that runs pods.
+type container struct {
+	object *source.Object
+	path   []string
+	name   string
+}
+
+// containers returns the containers of an object that runs pods.
+func containers(o *source.Object) []container {
+	var all []container
+	for i := range o.List(podPath(o, "containers")...) {
+		path := podPath(o, "containers", strconv.Itoa(i))
+		all = append(all, container{o, path, o.Text(append(slices.Clone(path), "name")...)})
+	}
+	return all
+}
+
+// at returns the path of a field of the container.
+func (c container) at(names ...string) []string { return append(slices.Clone(c.path), names...) }
+
+// deployed returns the containers of all Deployments in components.
+func deployed(p *check.Pass) []container {
+	var all []container
+	for _, f := range p.Release.Of(source.Components) {
+		for _, o := range objects(f, "Deployment") {
+			all = append(all, containers(o)...)
+		}
+	}
+	return all
 }
 
 func componentsAllNamespaces(p *check.Pass) {
-	for _, f := range p.Release.Of(source.Components) {
-		for _, o := range objects(f, "Deployment") {
-			for i, name := range containers(o, podContainers) {
-				path := append(slices.Clone(podContainers), strconv.Itoa(i), "args")
-				args := texts(o.Get(path...))
-				for j, arg := range args {
-					value, ok := strings.CutPrefix(arg, "--namespace=")
-					if arg == "--namespace" && j+1 < len(args) {
-						value, ok = args[j+1], true
-					}
-					// What is put in when the provider is installed, is not fixed.
-					if ok && strings.Trim(value, `"'`) != "" && !strings.Contains(value, "$") && name == "manager" {
-						p.Broken(
-							"CT-51",
-							"",
-							o,
-							append(path, strconv.Itoa(j)),
-							"the manager watches namespace %s only",
-							value,
-						)
-					}
-				}
+	for _, c := range deployed(p) {
+		args := texts(c.object.Get(c.at("args")...))
+		for i, arg := range args {
+			value, ok := strings.CutPrefix(arg, "--namespace=")
+			if arg == "--namespace" && i+1 < len(args) {
+				value, ok = args[i+1], true
+			}
+			// What is put in when the provider is installed, is not fixed.
+			if ok && strings.Trim(value, `"'`) != "" && !strings.Contains(value, "$") && c.name == "manager" {
+				p.Broken("CT-51", "", c.object, c.at("args", strconv.Itoa(i)), "the manager watches namespace %s only",
+					value)
 			}
 		}
 	}
@@ -172,21 +184,16 @@ func variableGrammar(p *check.Pass) {
 var imageVersion = regexp.MustCompile(`(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$`)
 
 func componentsImages(p *check.Pass) {
-	for _, f := range p.Release.Of(source.Components) {
-		for _, o := range objects(f, "Deployment") {
-			for i := range o.List(podContainers...) {
-				path := append(slices.Clone(podContainers), strconv.Itoa(i), "image")
-				image := o.Text(path...)
-				host, _, below := strings.Cut(image, "/")
-				version := imageVersion.FindString(image)
-				switch {
-				case strings.Contains(image, "${"):
-				case !below || !strings.ContainsAny(host, ".:") && host != "localhost":
-					p.Broken("CT-52", "", o, path, "the image %q has no registry", image)
-				case version == "" || version == ":latest":
-					p.Broken("CT-52", "", o, path, "the image %q has no version", image)
-				}
-			}
+	for _, c := range deployed(p) {
+		image := c.object.Text(c.at("image")...)
+		host, _, below := strings.Cut(image, "/")
+		version := imageVersion.FindString(image)
+		switch {
+		case strings.Contains(image, "${"):
+		case !below || !strings.ContainsAny(host, ".:") && host != "localhost":
+			p.Broken("CT-52", "", c.object, c.at("image"), "the image %q has no registry", image)
+		case version == "" || version == ":latest":
+			p.Broken("CT-52", "", c.object, c.at("image"), "the image %q has no version", image)
 		}
 	}
 }

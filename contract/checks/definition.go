@@ -10,6 +10,18 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 
 	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// The rules about the definitions of each role.
+var (
+	acceptedRules = ruleOf{machine: "IM-02", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03"}
+	nameRules     = ruleOf{machine: "IM-04", machineTemplate: "IMT-03", cluster: "IC-12", clusterTemplate: "ICT-08"}
+	scopeRules    = ruleOf{machine: "IM-05", machineTemplate: "IMT-04", cluster: "IC-02", clusterTemplate: "ICT-03"}
+	metadataRules = ruleOf{machine: "IM-06", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03"}
+	partRules     = ruleOf{machine: "IM-07", machineTemplate: "IMT-05", clusterTemplate: "ICT-03"}
+	listRules     = ruleOf{machine: "IM-33", machineTemplate: "IMT-10", cluster: "IC-15", clusterTemplate: "ICT-07"}
+	statusRules   = ruleOf{machine: "IM-09", cluster: "IC-14"}
 )
 
 var definitionChecks = []*check.Check{
@@ -18,122 +30,96 @@ var definitionChecks = []*check.Check{
 		Doc:   "Each CustomResourceDefinition is one that an API server accepts.",
 		Why:   "The API server refuses the definition, so the installation of the provider stops halfway.",
 		Fix:   "Change the field that the message names; controller-gen makes definitions that are accepted.",
-		Rules: []string{"IM-02", "IM-03", "IMT-05", "IC-03", "ICT-03", "CT-03"}, Needs: []check.Need{check.Definitions},
+		Rules: append(acceptedRules.ids(), "IM-03", "CT-03"), Needs: []check.Need{check.Definitions},
 		Run: definitionAccepted,
 	},
 	{
 		ID: "definition-name", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc: "A definition is named by the plural of its kind in lower case, a dot and its group.",
-		Why: "Core computes the name from the kind of a reference, and does not find a definition of another name.",
-		Fix: "Set the plural of the resource to what the message says.",
-		Rules: []string{
-			"IM-04",
-			"IMT-03",
-			"IC-12",
-			"ICT-08",
-		}, Needs: []check.Need{check.Definitions}, Run: definitionName,
+		Doc:   "A definition is named by the plural of its kind in lower case, a dot and its group.",
+		Why:   "Core computes the name from the kind of a reference, and does not find a definition of another name.",
+		Fix:   "Set the plural of the resource to what the message says.",
+		Rules: nameRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: nameRules.each(definitionName),
 	},
 	{
 		ID: "definition-scope", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc: "Machines, clusters and their templates of a provider are namespaced.",
-		Why: "Core creates and looks up these objects in the namespace of their Cluster.",
-		Fix: "Set spec.scope to Namespaced.",
-		Rules: []string{
-			"IM-05",
-			"IMT-04",
-			"IC-02",
-			"ICT-03",
-		}, Needs: []check.Need{check.Definitions}, Run: definitionScope,
+		Doc:   "Machines, clusters and their templates of a provider are namespaced.",
+		Why:   "Core creates and looks up these objects in the namespace of their Cluster.",
+		Fix:   "Set spec.scope to Namespaced.",
+		Rules: scopeRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: scopeRules.each(definitionScope),
 	},
 	{
 		ID: "definition-metadata", Level: check.Must, Contracts: contracts, Page: machinePage,
 		Doc:   "The schema leaves metadata to Kubernetes, and has apiVersion and kind as strings.",
 		Why:   "Core sets labels, annotations, owner references and finalizers, which a schema of one's own would drop.",
 		Fix:   "Leave the schema of metadata at type object; embed metav1.TypeMeta and metav1.ObjectMeta.",
-		Rules: []string{"IM-06", "IMT-05", "IC-03", "ICT-03"}, Needs: []check.Need{check.Definitions},
-		Run: definitionMetadata,
+		Rules: metadataRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: metadataRules.eachSchema(definitionMetadata),
 	},
 	{
 		ID: "definition-parts", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc: "A machine has a spec and a status, a template has a spec.",
-		Why: "Core reads and writes fields below them; it fails where they are missing.",
-		Fix: "Add the field as an object to the type of Go, and generate the definition again.",
-		Rules: []string{
-			"IM-07",
-			"IM-08",
-			"IMT-05",
-			"ICT-03",
-		}, Needs: []check.Need{check.Definitions}, Run: definitionParts,
+		Doc:   "A machine has a spec and a status, a template has a spec.",
+		Why:   "Core reads and writes fields below them; it fails where they are missing.",
+		Fix:   "Add the field as an object to the type of Go, and generate the definition again.",
+		Rules: append(partRules.ids(), "IM-08"), Needs: []check.Need{check.Definitions},
+		Run: partRules.eachSchema(definitionParts),
 	},
 	{
 		ID: "definition-list", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc: "The list of a resource is named by its kind and List.",
-		Why: "Clients, core among them, make the kind of the list from the kind of the resource.",
-		Fix: "Set spec.names.listKind to the kind followed by List.",
-		Rules: []string{
-			"IM-33",
-			"IMT-10",
-			"IC-15",
-			"ICT-07",
-		}, Needs: []check.Need{check.Definitions}, Run: definitionList,
+		Doc:   "The list of a resource is named by its kind and List.",
+		Why:   "Clients, core among them, make the kind of the list from the kind of the resource.",
+		Fix:   "Set spec.names.listKind to the kind followed by List.",
+		Rules: listRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: listRules.each(definitionList),
 	},
 	{
 		ID: "definition-status", Level: check.Should, Contracts: contracts, Page: machinePage,
 		Doc:   "Status of machines and clusters is a subresource of each version that is served.",
 		Why:   "Without it each write of the spec can overwrite the status, and rights on the status mean nothing.",
 		Fix:   "Add the marker +kubebuilder:subresource:status to the type, and generate the definition again.",
-		Rules: []string{"IM-09", "IC-14"}, Needs: []check.Need{check.Definitions}, Run: definitionStatus,
+		Rules: statusRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: statusRules.each(definitionStatus),
 	},
 }
 
 func definitionAccepted(p *check.Pass) {
-	rules := map[string]string{}
+	ruled := map[string]string{}
 	for _, r := range resources(p) {
-		rules[r.Name()] = ruleOf{machine: "IM-02", machineTemplate: "IMT-05", cluster: "IC-03",
-			clusterTemplate: "ICT-03"}[r.role]
+		ruled[r.Name()] = acceptedRules[r.role]
 	}
 	for _, d := range p.Definitions() {
-		rule := rules[d.Name()]
+		rule := ruled[d.Name()]
 		if rule == "" {
 			rule = "CT-03"
 		}
-		if d.Text("apiVersion") != "apiextensions.k8s.io/v1" {
-			p.Broken(
-				"IM-03",
-				"",
-				d.Object,
-				[]string{"apiVersion"},
-				"API servers serve definitions as apiextensions.k8s.io/v1 "+
-					"only, not as %q",
-				d.Text("apiVersion"),
-			)
-			continue
-		}
-		if d.Problem != nil {
-			p.Broken(rule, "", d.Object, nil, "the object is not a definition: %v", d.Problem)
-			continue
-		}
-		defaulted, internal := d.CRD.DeepCopy(), &apiextensions.CustomResourceDefinition{}
-		apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(defaulted)
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(
-			defaulted, internal, nil); err != nil {
-			p.Broken(rule, "", d.Object, []string{"spec"}, "the definition cannot be converted: %v", err)
-			continue
-		}
-		// The API server sets what is stored when it takes the definition.
-		internal.Status.StoredVersions = storedVersions(internal)
-		for _, err := range validation.ValidateCustomResourceDefinition(context.Background(), internal) {
-			p.Broken(
-				rule,
-				"",
-				d.Object,
-				fieldPath(err.Field),
-				"an API server refuses the definition: %s: %s %s",
-				err.Field,
-				strings.ToLower(err.Type.String()),
-				err.Detail,
-			)
-		}
+		refuse(p, d, rule)
+	}
+}
+
+// refuse reports what an API server refuses of a definition.
+func refuse(p *check.Pass, d *source.Definition, rule string) {
+	if version := d.Text("apiVersion"); version != "apiextensions.k8s.io/v1" {
+		p.Broken("IM-03", "", d.Object, []string{"apiVersion"},
+			"API servers serve definitions as apiextensions.k8s.io/v1 only, not as %q", version)
+		return
+	}
+	if d.Problem != nil {
+		p.Broken(rule, "", d.Object, nil, "the object is not a definition: %v", d.Problem)
+		return
+	}
+	defaulted, internal := d.CRD.DeepCopy(), &apiextensions.CustomResourceDefinition{}
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(defaulted)
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(
+		defaulted, internal, nil); err != nil {
+		p.Broken(rule, "", d.Object, []string{"spec"}, "the definition cannot be converted: %v", err)
+		return
+	}
+	// The API server sets what is stored when it takes the definition.
+	internal.Status.StoredVersions = storedVersions(internal)
+	for _, err := range validation.ValidateCustomResourceDefinition(context.Background(), internal) {
+		p.Broken(rule, "", d.Object, fieldPath(err.Field), "an API server refuses the definition: %s: %s %s",
+			err.Field, strings.ToLower(err.Type.String()), err.Detail)
 	}
 }
 
@@ -151,113 +137,50 @@ func fieldPath(field string) []string {
 	return strings.FieldsFunc(field, func(c rune) bool { return c == '.' || c == '[' || c == ']' })
 }
 
-func definitionName(p *check.Pass) {
-	rules := ruleOf{machine: "IM-04", machineTemplate: "IMT-03", cluster: "IC-12", clusterTemplate: "ICT-08"}
-	for _, r := range resources(p) {
-		want := flect.Pluralize(strings.ToLower(r.kind())) + "." + r.CRD.Spec.Group
-		if r.Name() != want {
-			p.Broken(rules[r.role], "", r.Object, []string{"metadata", "name"},
-				"the definition of %s is named %s, and core looks "+
-					"for %s", r.kind(), r.Name(), want)
+func definitionName(s subject) {
+	want := flect.Pluralize(strings.ToLower(s.kind())) + "." + s.CRD.Spec.Group
+	if s.Name() != want {
+		s.broken([]string{"metadata", "name"}, "the definition of %s is named %s, and core looks for %s", s.kind(),
+			s.Name(), want)
+	}
+}
+
+func definitionScope(s subject) {
+	if scope := s.CRD.Spec.Scope; scope != apiextensionsv1.NamespaceScoped {
+		s.broken([]string{"spec", "scope"}, "%s has scope %q", s.kind(), scope)
+	}
+}
+
+func definitionMetadata(s subject) {
+	if metadata, ok := s.schema.Property("metadata"); ok &&
+		(len(metadata.Properties) > 0 || metadata.Type != "object") {
+		s.broken(metadata.Path, "the schema of %s has metadata of its own", s.kind())
+	}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if f, ok := s.schema.Property(name); ok && f.Type != "string" {
+			s.broken(f.Path, "%s of %s has type %q", name, s.kind(), f.Type)
 		}
 	}
 }
 
-func definitionScope(p *check.Pass) {
-	rules := ruleOf{machine: "IM-05", machineTemplate: "IMT-04", cluster: "IC-02", clusterTemplate: "ICT-03"}
-	for _, r := range resources(p) {
-		if r.CRD.Spec.Scope != apiextensionsv1.NamespaceScoped {
-			p.Broken(
-				rules[r.role],
-				"",
-				r.Object,
-				[]string{"spec", "scope"},
-				"%s has scope %q",
-				r.kind(),
-				r.CRD.Spec.Scope,
-			)
-		}
+func definitionParts(s subject) {
+	s.field("object", "spec")
+	if s.role == machine {
+		s.of("IM-08").field("object", "status")
 	}
 }
 
-func definitionMetadata(p *check.Pass) {
-	rules := ruleOf{machine: "IM-06", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03"}
-	for _, r := range resources(p) {
-		for _, s := range r.schemas() {
-			if metadata, ok := s.schema.Property("metadata"); ok &&
-				(len(metadata.Properties) > 0 || metadata.Type != "object") {
-				p.Broken(
-					rules[r.role],
-					s.contract,
-					r.Object,
-					metadata.Path,
-					"the schema of %s has metadata of its own",
-					r.kind(),
-				)
-			}
-			for _, name := range []string{"apiVersion", "kind"} {
-				if f, ok := s.schema.Property(name); ok && f.Type != "string" {
-					p.Broken(
-						rules[r.role],
-						s.contract,
-						r.Object,
-						f.Path,
-						"%s of %s has type %q",
-						name,
-						r.kind(),
-						f.Type,
-					)
-				}
-			}
-		}
+func definitionList(s subject) {
+	// Where the field is missing, the API server sets it so.
+	if got := s.CRD.Spec.Names.ListKind; got != "" && got != s.kind()+"List" {
+		s.broken([]string{"spec", "names", "listKind"}, "the list of %s is named %s", s.kind(), got)
 	}
 }
 
-func definitionParts(p *check.Pass) {
-	specs := ruleOf{machine: "IM-07", machineTemplate: "IMT-05", clusterTemplate: "ICT-03"}
-	for _, r := range resources(p, machine, machineTemplate, clusterTemplate) {
-		for _, s := range r.schemas() {
-			r.field(p, specs[r.role], s, "object", "spec")
-			if r.role == machine {
-				r.field(p, "IM-08", s, "object", "status")
-			}
-		}
-	}
-}
-
-func definitionList(p *check.Pass) {
-	rules := ruleOf{machine: "IM-33", machineTemplate: "IMT-10", cluster: "IC-15", clusterTemplate: "ICT-07"}
-	for _, r := range resources(p) {
-		// Where the field is missing, the API server sets it so.
-		if got := r.CRD.Spec.Names.ListKind; got != "" && got != r.kind()+"List" {
-			p.Broken(
-				rules[r.role],
-				"",
-				r.Object,
-				[]string{"spec", "names", "listKind"},
-				"the list of %s is named %s",
-				r.kind(),
-				got,
-			)
-		}
-	}
-}
-
-func definitionStatus(p *check.Pass) {
-	rules := ruleOf{machine: "IM-09", cluster: "IC-14"}
-	for _, r := range resources(p, machine, cluster) {
-		for i, v := range r.CRD.Spec.Versions {
-			if v.Served && (v.Subresources == nil || v.Subresources.Status == nil) {
-				p.Broken(
-					rules[r.role],
-					"",
-					r.Object,
-					versionPath(i, "subresources"),
-					"status of %s %s is not a subresource",
-					r.kind(),
-					v.Name,
-				)
-			}
+func definitionStatus(s subject) {
+	for i, v := range s.CRD.Spec.Versions {
+		if v.Served && (v.Subresources == nil || v.Subresources.Status == nil) {
+			s.broken(versionPath(i, "subresources"), "status of %s %s is not a subresource", s.kind(), v.Name)
 		}
 	}
 }

@@ -11,26 +11,28 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
+// The rules about the labels of each role.
+var (
+	labelRules        = ruleOf{machine: "IM-35", machineTemplate: "IMT-11", cluster: "IC-08", clusterTemplate: "ICT-08"}
+	labelVersionRules = ruleOf{machine: "IM-36", machineTemplate: "IMT-11", cluster: "IC-09", clusterTemplate: "ICT-08"}
+)
+
 var labelChecks = []*check.Check{
 	{
 		ID: "contract-label", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc: "Each definition that core reads has a label that names its API versions for a contract version.",
-		Why: "Core finds no version for its references, and clusters of the provider never come up.",
-		Fix: "Add the label cluster.x-k8s.io/v1beta2 with the API versions that implement that contract.",
-		Rules: []string{
-			"IM-35",
-			"IMT-11",
-			"IC-08",
-			"ICT-08",
-		}, Needs: []check.Need{check.Definitions}, Run: contractLabel,
+		Doc:   "Each definition that core reads has a label that names its API versions for a contract version.",
+		Why:   "Core finds no version for its references, and clusters of the provider never come up.",
+		Fix:   "Add the label cluster.x-k8s.io/v1beta2 with the API versions that implement that contract.",
+		Rules: labelRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: labelRules.each(contractLabel),
 	},
 	{
 		ID: "contract-label-versions", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
 		Doc:   "Each API version that a contract label names is served.",
 		Why:   "Core asks the API server for a version that it does not have.",
 		Fix:   "Correct the label, or serve the version.",
-		Rules: []string{"IM-36", "IMT-11", "IC-09", "ICT-08"}, Needs: []check.Need{check.Definitions},
-		Run: contractLabelVersions,
+		Rules: labelVersionRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: labelVersionRules.each(contractLabelVersions),
 	},
 	{
 		ID: "contract-label-once", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
@@ -38,7 +40,8 @@ var labelChecks = []*check.Check{
 		Why: "Core takes the highest version where the book says the last one; with two labels it may take the wrong " +
 			"contract.",
 		Fix:   "Write the versions in ascending order, and name each under one contract only.",
-		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions}, Run: contractLabelOnce,
+		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions},
+		Run: contractLabelOnce,
 	},
 }
 
@@ -50,28 +53,20 @@ func versionPath(i int, names ...string) []string {
 // labelPath is the path of a label.
 func labelPath(key string) []string { return []string{"metadata", "labels", key} }
 
-func contractLabel(p *check.Pass) {
-	rules := ruleOf{machine: "IM-35", machineTemplate: "IMT-11", cluster: "IC-08", clusterTemplate: "ICT-08"}
-	for _, r := range resources(p) {
-		if r.Newest(v1beta1) == "" && r.Newest(v1beta2) == "" {
-			p.Broken(rules[r.role], "", r.Object, []string{"metadata", "labels"},
-				"the definition of %s has no label of a contract "+
-					"that core accepts", r.kind())
-		}
+func contractLabel(s subject) {
+	if s.Newest(v1beta1) == "" && s.Newest(v1beta2) == "" {
+		s.broken([]string{"metadata", "labels"}, "the definition of %s has no label of a contract that core accepts",
+			s.kind())
 	}
 }
 
-func contractLabelVersions(p *check.Pass) {
-	rules := ruleOf{machine: "IM-36", machineTemplate: "IMT-11", cluster: "IC-09", clusterTemplate: "ICT-08"}
-	for _, r := range resources(p) {
-		for _, contract := range contracts {
-			versions, key := r.Contract(contract)
-			for _, name := range versions {
-				if !isServed(r.Definition, name) {
-					p.Broken(rules[r.role], contract, r.Object, labelPath(key),
-						"the label names version %q of %s, which is not served",
-						name, r.kind())
-				}
+func contractLabelVersions(s subject) {
+	for _, contract := range contracts {
+		versions, key := s.Contract(contract)
+		s.contract = contract
+		for _, name := range versions {
+			if !isServed(s.Definition, name) {
+				s.broken(labelPath(key), "the label names version %q of %s, which is not served", name, s.kind())
 			}
 		}
 	}
@@ -92,15 +87,8 @@ func contractLabelOnce(p *check.Pass) {
 		newer, key := r.Contract(v1beta2)
 		for _, name := range newer {
 			if slices.Contains(older, name) {
-				p.Broken(
-					"IM-37",
-					"",
-					r.Object,
-					labelPath(key),
-					"version %s of %s stands under both contracts",
-					name,
-					r.kind(),
-				)
+				p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s stands under both contracts", name,
+					r.kind())
 			}
 		}
 		for _, contract := range contracts {

@@ -13,6 +13,9 @@ import (
 
 const metadataPage = clusterctlPage + "#metadata-yaml"
 
+// contractRules are the rules about the contract that metadata and the labels of each role name.
+var contractRules = ruleOf{machine: "IM-38", cluster: "IC-60", machineTemplate: "CT-34", clusterTemplate: "CT-34"}
+
 var metadataChecks = []*check.Check{
 	{
 		ID: "release-files", Level: check.Must, Contracts: contracts, Page: clusterctlPage + "#provider-repositories",
@@ -39,12 +42,11 @@ var metadataChecks = []*check.Check{
 	},
 	{
 		ID: "metadata-series", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc: "metadata.yaml lists the series of the release that it is published with.",
-		Why: "clusterctl does not find the contract of the release, and stops the installation.",
-		Fix: "Add the series with major and minor of this release.",
-		Rules: []string{
-			"CT-32",
-		}, Needs: []check.Need{check.Directory, check.Metadata, check.Version}, Run: metadataSeries,
+		Doc:   "metadata.yaml lists the series of the release that it is published with.",
+		Why:   "clusterctl does not find the contract of the release, and stops the installation.",
+		Fix:   "Add the series with major and minor of this release.",
+		Rules: []string{"CT-32"}, Needs: []check.Need{check.Directory, check.Metadata, check.Version},
+		Run: metadataSeries,
 	},
 	{
 		ID: "metadata-contract-known", Level: check.Must, Contracts: contracts, Page: metadataPage,
@@ -55,15 +57,11 @@ var metadataChecks = []*check.Check{
 	},
 	{
 		ID: "metadata-contract-labels", Level: check.Must, Contracts: contracts, Page: metadataPage,
-		Doc: "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
-		Why: "clusterctl plans with the contract of the file, and core works by the labels: upgrades break clusters.",
-		Fix: "Correct the series, or label the definitions with the contract that they implement.",
-		Rules: []string{
-			"CT-34",
-			"IM-38",
-			"IC-60",
-		}, Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
-		Run: metadataContractLabels,
+		Doc:   "The contract of the release in metadata.yaml is one that the labels of its definitions name.",
+		Why:   "clusterctl plans with the contract of the file, and core works by the labels: upgrades break clusters.",
+		Fix:   "Correct the series, or label the definitions with the contract that they implement.",
+		Rules: contractRules.ids(), Needs: []check.Need{check.Complete, check.Metadata, check.Definitions},
+		Run: contractRules.each(metadataContractLabels),
 	},
 }
 
@@ -205,27 +203,13 @@ func metadataContractKnown(p *check.Pass) {
 	}
 }
 
-func metadataContractLabels(p *check.Pass) {
-	rules := ruleOf{machine: "IM-38", cluster: "IC-60", machineTemplate: "CT-34", clusterTemplate: "CT-34"}
-	s := own(p)
-	if s == nil || !slices.Contains(contracts, s.contract) {
+func metadataContractLabels(s subject) {
+	mine := own(s.pass)
+	if mine == nil || !slices.Contains(contracts, mine.contract) || s.Newest(v1beta1) == "" && s.Newest(v1beta2) == "" {
 		return // other checks say so
 	}
-	for _, r := range resources(p) {
-		if r.Newest(v1beta1) == "" && r.Newest(v1beta2) == "" {
-			continue // contract-label says so
-		}
-		if r.Newest(s.contract) == "" {
-			p.Broken(
-				rules[r.role],
-				s.contract,
-				r.Object,
-				[]string{"metadata", "labels"},
-				"the release is one for contract %s, "+
-					"and the definition of %s has no label of it",
-				s.contract,
-				r.kind(),
-			)
-		}
+	if s.contract = mine.contract; s.Newest(s.contract) == "" {
+		s.broken([]string{"metadata", "labels"}, "the release is one for contract %s, and the definition of %s has no "+
+			"label of it", s.contract, s.kind())
 	}
 }

@@ -18,9 +18,6 @@ const (
 	clusterTemplate
 )
 
-// ruleOf maps roles to the rule that says a thing of them. A role that it lacks has no such rule.
-type ruleOf map[role]string
-
 // resource is a definition that has a role.
 type resource struct {
 	*source.Definition
@@ -63,8 +60,8 @@ func roleOf(kind string) (role, bool) {
 		text string
 		role role
 	}{
-		{"MachineTemplate", machineTemplate}, {"ClusterTemplate", clusterTemplate}, {"Machine", machine}, {"Cluster",
-			cluster},
+		{"MachineTemplate", machineTemplate}, {"ClusterTemplate", clusterTemplate},
+		{"Machine", machine}, {"Cluster", cluster},
 	} {
 		if strings.HasSuffix(kind, suffix.text) && kind != suffix.text {
 			return suffix.role, true
@@ -73,54 +70,7 @@ func roleOf(kind string) (role, bool) {
 	return 0, false
 }
 
-// served is the schema that core reads of a resource under a contract version.
-type served struct {
-	contract string
-	schema   source.Schema
-}
-
-// schemas returns the schema for each contract that the labels of a resource name.
-func (r resource) schemas() []served {
-	var all []served
-	for _, contract := range contracts {
-		if schema, ok := r.Schema(r.Newest(contract)); ok {
-			all = append(all, served{contract, schema})
-		}
-	}
-	return all
-}
-
 // anything reports whether a schema keeps fields that it does not name.
 func anything(s source.Schema) bool {
 	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
-}
-
-// field looks up a field whose type the contract says, and reports a rule as broken where it is missing or of another
-// type.
-func (r resource) field(p *check.Pass, rule string, s served, want string, names ...string) (source.Schema, bool) {
-	path := strings.Join(names, ".")
-	got, ok := s.schema.Property(names...)
-	switch {
-	case !ok && anything(got):
-		return got, false
-	case !ok:
-		p.Broken(rule, s.contract, r.Object, got.Path, "%s has no field %s, which contract %s asks for", r.kind(), path,
-			s.contract)
-		return got, false
-	case got.Type != want:
-		p.Broken(
-			rule,
-			s.contract,
-			r.Object,
-			got.Path,
-			"%s of %s has type %q, and contract %s asks for %s",
-			path,
-			r.kind(),
-			got.Type,
-			s.contract,
-			want,
-		)
-		return got, false
-	}
-	return got, true
 }

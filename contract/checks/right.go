@@ -17,7 +17,12 @@ var (
 	fullRights     = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	templateRights = []string{"get", "list", "patch", "update", "watch"}
 	readRights     = []string{"get", "list", "watch"}
+	// changeRights are two verbs of which one suffices.
+	changeRights = []string{"patch", "update"}
 )
+
+// coreRules are the rules about the rights of core on each role.
+var coreRules = ruleOf{machine: "RB-05", cluster: "RB-06", clusterTemplate: "RB-07", machineTemplate: "RB-09"}
 
 var rightChecks = []*check.Check{
 	{
@@ -25,8 +30,7 @@ var rightChecks = []*check.Check{
 		Doc:   "A provider with a group of its own grants core its rights on machines, clusters and templates.",
 		Why:   "Core may not read or write the objects, so it cannot set owners, and clusters hang.",
 		Fix:   "Add a ClusterRole with label cluster.x-k8s.io/aggregate-to-manager: \"true\" and the verbs of the message.",
-		Rules: []string{"RB-05", "RB-06", "RB-07", "RB-09"}, Needs: []check.Need{check.Definitions, check.Deployments},
-		Run: coreRights,
+		Rules: coreRules.ids(), Needs: []check.Need{check.Definitions, check.Deployments}, Run: coreRules.each(coreRights),
 	},
 	{
 		ID: "core-rights-label", Level: check.Should, Contracts: contracts, Page: machinePage + "#all-resources-api-group",
@@ -37,13 +41,11 @@ var rightChecks = []*check.Check{
 	},
 	{
 		ID: "manager-rights", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc: "The account of the controllers may read and change machines and clusters of the provider, and their status.",
-		Why: "The controllers are refused by the API server, and nothing is ever reconciled.",
-		Fix: "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
-		Rules: []string{
-			"RB-01",
-			"RB-02",
-		}, Needs: []check.Need{check.Definitions, check.Deployments}, Run: managerRights,
+		Doc:   "The account of the controllers may read and change machines and clusters of the provider, and their status.",
+		Why:   "The controllers are refused by the API server, and nothing is ever reconciled.",
+		Fix:   "Add the rights as markers +kubebuilder:rbac, and bind the role to the account of the Deployment.",
+		Rules: []string{"RB-01", "RB-02"}, Needs: []check.Need{check.Definitions, check.Deployments},
+		Run: ruleOf{machine: "RB-01", cluster: "RB-01"}.each(managerRights),
 	},
 }
 
@@ -56,9 +58,7 @@ func grants(o *source.Object) []grant {
 	for _, rule := range o.List("rules") {
 		fields, _ := rule.(map[string]any)
 		all = append(all, grant{
-			texts(
-				fields["apiGroups"],
-			), texts(fields["resources"]), texts(fields["verbs"]), texts(fields["resourceNames"]),
+			texts(fields["apiGroups"]), texts(fields["resources"]), texts(fields["verbs"]), texts(fields["resourceNames"]),
 		})
 	}
 	return all
@@ -100,29 +100,20 @@ func objects(f *source.File, kind string) []*source.Object {
 	return all
 }
 
-func coreRights(p *check.Pass) {
-	rules := ruleOf{machine: "RB-05", cluster: "RB-06", clusterTemplate: "RB-07", machineTemplate: "RB-09"}
-	for _, f := range p.Release.Of(source.Components) {
-		var granted []grant
-		for _, o := range objects(f, "ClusterRole") {
-			if o.Label(aggregationLabel) == "true" {
-				granted = append(granted, grants(o)...)
-			}
+func coreRights(s subject) {
+	var granted []grant
+	for _, o := range objects(s.File, "ClusterRole") {
+		if o.Label(aggregationLabel) == "true" {
+			granted = append(granted, grants(o)...)
 		}
-		for _, r := range resources(p) {
-			if r.File != f || r.CRD.Spec.Group == coreGroup {
-				continue
-			}
-			want := fullRights
-			if r.role == clusterTemplate {
-				want = templateRights
-			}
-			plural := r.CRD.Spec.Names.Plural
-			if without := missing(granted, r.CRD.Spec.Group, plural, want); len(without) > 0 {
-				p.Broken(rules[r.role], "", r.Object, []string{"spec", "group"}, "core is not granted %s on %s.%s",
-					strings.Join(without, ", "), plural, r.CRD.Spec.Group)
-			}
-		}
+	}
+	want := fullRights
+	if s.role == clusterTemplate {
+		want = templateRights
+	}
+	group, plural := s.CRD.Spec.Group, s.CRD.Spec.Names.Plural
+	if without := missing(granted, group, plural, want); len(without) > 0 && group != coreGroup {
+		s.broken([]string{"spec", "group"}, "core is not granted %s on %s.%s", strings.Join(without, ", "), plural, group)
 	}
 }
 
@@ -136,43 +127,21 @@ func coreRightsLabel(p *check.Pass) {
 	}
 }
 
-func managerRights(p *check.Pass) {
-	for _, f := range p.Release.Of(source.Components) {
-		granted := accountGrants(f)
-		for _, r := range resources(p, machine, cluster) {
-			if r.File != f || len(objects(f, "Deployment")) == 0 {
-				continue
-			}
-			group, plural := r.CRD.Spec.Group, r.CRD.Spec.Names.Plural
-			without := missing(granted, group, plural, readRights)
-			if lacks := missing(granted, group, plural, []string{"patch", "update"}); len(lacks) == 2 {
-				without = append(without, "patch")
-			}
-			if len(without) > 0 {
-				p.Broken(
-					"RB-01",
-					"",
-					r.Object,
-					[]string{"spec", "names", "plural"},
-					"no account of a Deployment may %s %s.%s",
-					strings.Join(without, ", "),
-					plural,
-					group,
-				)
-			}
-			if lacks := missing(granted, group, plural+"/status", []string{"patch", "update"}); len(lacks) == 2 {
-				p.Broken(
-					"RB-02",
-					"",
-					r.Object,
-					[]string{"spec", "names", "plural"},
-					"no account of a Deployment may change "+
-						"%s/status.%s",
-					plural,
-					group,
-				)
-			}
-		}
+func managerRights(s subject) {
+	if len(objects(s.File, "Deployment")) == 0 {
+		return
+	}
+	granted, group, plural := accountGrants(s.File), s.CRD.Spec.Group, s.CRD.Spec.Names.Plural
+	path := []string{"spec", "names", "plural"}
+	without := missing(granted, group, plural, readRights)
+	if lacks := missing(granted, group, plural, changeRights); len(lacks) == len(changeRights) {
+		without = append(without, "patch")
+	}
+	if len(without) > 0 {
+		s.broken(path, "no account of a Deployment may %s %s.%s", strings.Join(without, ", "), plural, group)
+	}
+	if lacks := missing(granted, group, plural+"/status", changeRights); len(lacks) == len(changeRights) {
+		s.of("RB-02").broken(path, "no account of a Deployment may change %s/status.%s", plural, group)
 	}
 }
 

@@ -5,7 +5,13 @@ import (
 	"strings"
 
 	"github.com/capstan-dev/capstan/contract/check"
-	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// The rules about templates of each role.
+var (
+	hasTemplateRules  = ruleOf{machine: "IMT-01"}
+	templateOfRules   = ruleOf{machineTemplate: "IMT-02", clusterTemplate: "ICT-02"}
+	templateSpecRules = ruleOf{machineTemplate: "IMT-06", clusterTemplate: "ICT-04"}
 )
 
 var templateChecks = []*check.Check{
@@ -15,7 +21,8 @@ var templateChecks = []*check.Check{
 		Doc:   "Each kind of machine has a template, named by the kind and Template.",
 		Why:   "Without it no MachineDeployment and no control plane can make machines.",
 		Fix:   "Add the type of the template.",
-		Rules: []string{"IMT-01", "IMT-02", "ICT-02"}, Needs: []check.Need{check.Definitions}, Run: machineTemplates,
+		Rules: append(hasTemplateRules.ids(), templateOfRules.ids()...), Needs: []check.Need{check.Definitions},
+		Run: machineTemplates,
 	},
 	{
 		ID: "template-spec", Level: check.Must, Contracts: contracts,
@@ -23,7 +30,8 @@ var templateChecks = []*check.Check{
 		Doc:   "A template has spec.template, required, and below it spec.",
 		Why:   "Core copies spec.template.spec into each object that it makes from the template.",
 		Fix:   "Give the template the shape of the book.",
-		Rules: []string{"IMT-06", "ICT-04"}, Needs: []check.Need{check.Definitions}, Run: templateSpec,
+		Rules: templateSpecRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: templateSpecRules.eachSchema(templateSpec),
 	},
 	{
 		ID: "template-fields", Level: check.Must, Contracts: contracts,
@@ -31,7 +39,8 @@ var templateChecks = []*check.Check{
 		Doc:   "Each field of spec.template.spec of a machine template is a field of the machine, with the same type.",
 		Why:   "The API server drops or refuses the field when core makes a machine from the template.",
 		Fix:   "Add the field to the machine, or take it out of the template.",
-		Rules: []string{"IMT-07"}, Needs: []check.Need{check.Definitions}, Run: templateFields,
+		Rules: []string{"IMT-07"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{machineTemplate: "IMT-07"}.eachSchema(templateFields),
 	},
 }
 
@@ -48,105 +57,56 @@ func beside(all []resource, other resource, kind string) *resource {
 
 func machineTemplates(p *check.Pass) {
 	all := resources(p)
-	for _, r := range all {
-		base, isTemplate := strings.CutSuffix(r.kind(), "Template")
-		switch {
+	hasTemplateRules.each(func(s subject) {
 		// Machines of a pool are made by the pool.
-		case r.role == machine && !strings.HasSuffix(r.kind(), "MachinePoolMachine") && beside(all, r,
-			r.kind()+"Template") == nil:
-			p.Broken("IMT-01", "", r.Object, nil, "%s has no template %sTemplate", r.kind(), r.kind())
-		case r.role == machineTemplate && isTemplate && beside(all, r, base) == nil:
-			p.Broken(
-				"IMT-02",
-				"",
-				r.Object,
-				[]string{"spec", "names", "kind"},
-				"%s is a template of %s, which does not exist",
-				r.kind(),
-				base,
-			)
-		case r.role == clusterTemplate && isTemplate && beside(all, r, base) == nil:
-			p.Broken(
-				"ICT-02",
-				"",
-				r.Object,
-				[]string{"spec", "names", "kind"},
-				"%s is a template of %s, which does not exist",
-				r.kind(),
-				base,
-			)
+		if !strings.HasSuffix(s.kind(), "MachinePoolMachine") && beside(all, s.resource, s.kind()+"Template") == nil {
+			s.broken(nil, "%s has no template %sTemplate", s.kind(), s.kind())
 		}
-	}
+	})(p)
+	templateOfRules.each(func(s subject) {
+		base := strings.TrimSuffix(s.kind(), "Template")
+		if beside(all, s.resource, base) == nil {
+			s.broken([]string{"spec", "names", "kind"}, "%s is a template of %s, which does not exist", s.kind(), base)
+		}
+	})(p)
 }
 
-func templateSpec(p *check.Pass) {
-	rules := ruleOf{machineTemplate: "IMT-06", clusterTemplate: "ICT-04"}
-	for _, r := range resources(p, machineTemplate, clusterTemplate) {
-		for _, s := range r.schemas() {
-			rule := rules[r.role]
-			spec, ok := s.schema.Property("spec")
-			if !ok {
-				continue // definition-parts says so
-			}
-			if _, ok := r.field(p, rule, s, "object", "spec", "template"); !ok {
-				continue
-			}
-			if !slices.Contains(spec.Required, "template") {
-				p.Broken(rule, s.contract, r.Object, spec.Path, "spec.template of %s is not required", r.kind())
-			}
-			r.field(p, rule, s, "object", "spec", "template", "spec")
-		}
+func templateSpec(s subject) {
+	spec, ok := s.schema.Property("spec")
+	if !ok {
+		return // definition-parts says so
 	}
+	if _, ok := s.field("object", "spec", "template"); !ok {
+		return
+	}
+	if !slices.Contains(spec.Required, "template") {
+		s.broken(spec.Path, "spec.template of %s is not required", s.kind())
+	}
+	s.field("object", "spec", "template", "spec")
 }
 
-func templateFields(p *check.Pass) {
-	all := resources(p)
-	for _, r := range all {
-		of := beside(all, r, strings.TrimSuffix(r.kind(), "Template"))
-		if r.role != machineTemplate || of == nil {
-			continue
-		}
-		for _, s := range r.schemas() {
-			object, ok := of.Schema(of.Newest(s.contract))
-			if !ok {
-				continue // contract-label-versions says so
-			}
-			template, hasTemplate := s.schema.Property("spec", "template", "spec")
-			spec, hasSpec := object.Property("spec")
-			if hasTemplate && hasSpec && !anything(spec) {
-				compareFields(p, r, s.contract, template, spec)
-			}
-		}
+func templateFields(s subject) {
+	of := beside(resources(s.pass), s.resource, strings.TrimSuffix(s.kind(), "Template"))
+	if of == nil {
+		return
 	}
-}
-
-func compareFields(p *check.Pass, r resource, contract string, template, spec source.Schema) {
+	object, ok := of.Schema(of.Newest(s.contract))
+	if !ok {
+		return // contract-label-versions says so
+	}
+	template, hasTemplate := s.schema.Property("spec", "template", "spec")
+	spec, hasSpec := object.Property("spec")
+	if !hasTemplate || !hasSpec || anything(spec) {
+		return
+	}
 	for _, name := range sortedKeys(template.Properties) {
 		mine, _ := template.Property(name)
 		theirs, ok := spec.Property(name)
 		switch {
 		case !ok:
-			p.Broken(
-				"IMT-07",
-				contract,
-				r.Object,
-				mine.Path,
-				"%s has the field %s, which the machine has not",
-				r.kind(),
-				name,
-			)
+			s.broken(mine.Path, "%s has the field %s, which the machine has not", s.kind(), name)
 		case mine.Type != theirs.Type:
-			p.Broken(
-				"IMT-07",
-				contract,
-				r.Object,
-				mine.Path,
-				"%s of %s has type %q, and %q in the machine",
-				name,
-				r.kind(),
-				mine.Type,
-				theirs.Type,
-			)
+			s.broken(mine.Path, "%s of %s has type %q, and %q in the machine", name, s.kind(), mine.Type, theirs.Type)
 		}
 	}
 }
