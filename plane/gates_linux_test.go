@@ -158,7 +158,8 @@ func TestRuntimeSDKGate(t *testing.T) {
 	}
 	eventually(t, "the earlier cluster to be gone", func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(before), before); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
+			deleting := meta.FindStatusCondition(before.Status.Conditions, clusterv1.ClusterDeletingCondition)
+			return fmt.Errorf("it is there, %+v: %v", deleting, err)
 		}
 		return nil
 	})

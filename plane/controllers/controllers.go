@@ -220,7 +220,7 @@ func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Option
 	return ctrl.NewManager(conf, ctrl.Options{
 		Scheme: scheme,
 		Cache:  caches,
-		Client: setup.ManagerClientOptions(),
+		Client: setup.ManagerClientOptions(), NewClient: newClient,
 		Controller: config.Controller{
 			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
 			CacheSyncTimeout: cacheSyncTimeout,

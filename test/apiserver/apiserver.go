@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,6 +73,12 @@ func (s *Server) start(options Options) (err error) {
 	// As kubeadm and Capstan's plane set it: what audience a token is for counts in admission policies.
 	s.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
+	port, err := restartablePort()
+	if err != nil {
+		return err
+	}
+	listen := &s.env.ControlPlane.GetAPIServer().SecureServing.ListenAddr
+	listen.Address, listen.Port = "127.0.0.1", strconv.Itoa(port)
 	if err := s.audit(options.AuditLog); err != nil {
 		return err
 	}

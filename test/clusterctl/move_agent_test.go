@@ -217,10 +217,19 @@ func (s side) killAPI() (restart func()) {
 	})
 	return func() {
 		s.Helper()
+		var output bytes.Buffer
 		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stdout, cmd.Stderr = &output, &output
 		s.must(cmd.Start())
-		s.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		exited := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(exited) }()
+		s.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
 		s.until("the API server answers again", func() bool {
+			select {
+			case <-exited:
+				s.Fatalf("the API server has exited: %v\n%s", cmd.ProcessState, output.String())
+			default:
+			}
 			ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
 			defer cancel()
 			return s.api.Get(ctx, client.ObjectKey{Name: "blue"}, &corev1.Namespace{}) == nil
