@@ -69,6 +69,8 @@ type Cluster struct {
 	Admitted bool
 	// Needs are all hosts that it shall have, with those that it has.
 	Needs []Need
+	// Bound are machines without a host that can have one in their zone only. They are among the Needs without a zone.
+	Bound []Need
 	// Besides are hosts that the cluster in question shall have anyway, with those that it has. Those of them that it has not claimed yet are promised to it, and can't
 	// serve its Needs, which then are what comes on top.
 	Besides []Need
@@ -126,7 +128,7 @@ func Decide(hosts []Host, others []Cluster, cluster Cluster) Decision {
 
 // promises gives the needs that come before those of the cluster.
 func promises(hosts []Host, inventory inventory, others []Cluster, cluster Cluster) []Need {
-	promised := outstanding(hosts, Cluster{Name: cluster.Name, Needs: cluster.Besides})
+	promised := outstanding(hosts, Cluster{Name: cluster.Name, Needs: cluster.Besides, Bound: cluster.Bound})
 	var waiting []Cluster
 	for _, other := range others {
 		switch {
@@ -178,7 +180,23 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 		needs[i].Hosts -= served
 		left -= served
 	}
-	return compact(needs)
+	return compact(bind(needs, cluster.Bound))
+}
+
+// bind puts as much of the needs without a zone into the zones of machines that are bound to one.
+func bind(needs, bound []Need) []Need {
+	zoned := slices.Clone(needs)
+	for _, b := range bound {
+		for i := range needs {
+			if zoned[i].Zone != "" || zoned[i].Version != b.Version {
+				continue
+			}
+			moved := min(zoned[i].Hosts, b.Hosts)
+			zoned[i].Hosts -= moved
+			zoned = append(zoned, Need{Zone: b.Zone, Version: b.Version, Hosts: moved})
+		}
+	}
+	return zoned
 }
 
 // compact joins needs of the same sort, drops empty ones, and sorts: those with a zone first.

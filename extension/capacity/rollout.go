@@ -73,11 +73,16 @@ func (g *gate) rollout(
 	if class != nil {
 		besides = needsOf(cluster, class)
 	}
+	machines, err := snapshot.machines(ctx, cluster.Namespace)
+	if err != nil {
+		return answer, err
+	}
+	bound := machines[cluster.Name].bound
 	words.Promised = "promised to machines that wait for theirs"
 	for i, set := range sets {
 		// It is there and goes before Clusters that are not: Admitted.
 		decision := Decide(snapshot.hosts, others,
-			Cluster{Name: cluster.Name, Admitted: true, Needs: set, Besides: besides, Words: words})
+			Cluster{Name: cluster.Name, Admitted: true, Needs: set, Bound: bound, Besides: besides, Words: words})
 		if !decision.Fits {
 			return part.Hold(retryAfter, decision.Finding), nil
 		}

@@ -16,13 +16,18 @@ import (
 type snapshot struct {
 	reader   client.Reader
 	hosts    []Host
+	claimed  map[string]bool // names of the CapstanMachines that have a host
 	clusters []clusterv1.Cluster
 	classes  map[client.ObjectKey]*clusterv1.ClusterClass // read so far; nil if there is none
+	// byCluster are the Machines, once they are listed.
+	byCluster map[string]machinesOf
 }
 
 // read lists hosts and Clusters of a namespace. Hosts come last: a claim made meanwhile makes the picture darker, never brighter.
 func read(ctx context.Context, reader client.Reader, namespace string) (*snapshot, error) {
-	s := &snapshot{reader: reader, classes: map[client.ObjectKey]*clusterv1.ClusterClass{}}
+	s := &snapshot{
+		reader: reader, claimed: map[string]bool{}, classes: map[client.ObjectKey]*clusterv1.ClusterClass{},
+	}
 	err := paging.List(ctx, source(reader, namespace, "Clusters"),
 		func() *clusterv1.ClusterList { return &clusterv1.ClusterList{} },
 		func(list *clusterv1.ClusterList) int {
@@ -37,6 +42,9 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*snapsho
 		func(list *infrav1.CapstanHostList) int {
 			for i := range list.Items {
 				s.hosts = append(s.hosts, hostOf(&list.Items[i]))
+				if claim := list.Items[i].Spec.Claim; claim != nil {
+					s.claimed[claim.Machine] = true
+				}
 			}
 			return len(s.hosts)
 		})
@@ -91,7 +99,10 @@ func (s *snapshot) others(
 	ctx context.Context, cluster *clusterv1.Cluster, admitted func(*clusterv1.Cluster) bool,
 ) ([]Cluster, error) {
 	var others []Cluster
-	var byMachines map[string][]Need
+	machines, err := s.machines(ctx, cluster.Namespace)
+	if err != nil {
+		return nil, err
+	}
 	for i := range s.clusters {
 		other := &s.clusters[i]
 		if other.Name == cluster.Name || !other.DeletionTimestamp.IsZero() {
@@ -110,16 +121,10 @@ func (s *snapshot) others(
 			if class == nil {
 				continue
 			}
-			o.Needs = needsOf(other, class)
+			o.Needs, o.Bound = needsOf(other, class), machines[other.Name].bound
 		default:
 			// Without a topology nothing says how large the Cluster shall be but its Machines.
-			if byMachines == nil {
-				var err error
-				if byMachines, err = s.machines(ctx, cluster.Namespace); err != nil {
-					return nil, err
-				}
-			}
-			o.Needs, o.Admitted = byMachines[other.Name], true
+			o.Needs, o.Admitted = machines[other.Name].needs, true
 		}
 		if len(o.Needs) > 0 {
 			others = append(others, o)
@@ -151,9 +156,19 @@ func (s *snapshot) class(ctx context.Context, cluster *clusterv1.Cluster) (*clus
 	return class, nil
 }
 
-// machines gives the needs of the Capstan Machines in a namespace, by Cluster.
-func (s *snapshot) machines(ctx context.Context, namespace string) (map[string][]Need, error) {
-	byCluster := map[string][]Need{}
+// machinesOf are the Capstan Machines of a Cluster.
+type machinesOf struct {
+	needs []Need
+	// bound are those of the control plane that wait for a host in the zone that they were given.
+	bound []Need
+}
+
+// machines lists the Capstan Machines in a namespace, by Cluster, at most once.
+func (s *snapshot) machines(ctx context.Context, namespace string) (map[string]machinesOf, error) {
+	if s.byCluster != nil {
+		return s.byCluster, nil
+	}
+	byCluster := map[string]machinesOf{}
 	count := 0
 	err := paging.List(ctx, source(s.reader, namespace, "Machines"),
 		func() *clusterv1.MachineList { return &clusterv1.MachineList{} },
@@ -164,10 +179,19 @@ func (s *snapshot) machines(ctx context.Context, namespace string) (map[string][
 				if m.Spec.InfrastructureRef.APIGroup != infrav1.GroupVersion.Group || !m.DeletionTimestamp.IsZero() {
 					continue
 				}
-				byCluster[m.Spec.ClusterName] = append(byCluster[m.Spec.ClusterName],
-					Need{Zone: m.Spec.FailureDomain, Version: m.Spec.Version, Hosts: 1})
+				need := Need{Zone: m.Spec.FailureDomain, Version: m.Spec.Version, Hosts: 1}
+				of := byCluster[m.Spec.ClusterName]
+				of.needs = append(of.needs, need)
+				_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+				if controlPlane && need.Zone != "" && !s.claimed[m.Spec.InfrastructureRef.Name] {
+					of.bound = append(of.bound, need)
+				}
+				byCluster[m.Spec.ClusterName] = of
 			}
 			return count
 		})
+	if err == nil {
+		s.byCluster = byCluster
+	}
 	return byCluster, err
 }
