@@ -70,9 +70,12 @@ var makers = map[string]func(sources) ([]document, error){
 	"cluster-template-topology-no-workers.yaml": func(s sources) ([]document, error) {
 		return withoutWorkers(s.topology(class))
 	},
+	"cluster-template-topology-taints.yaml": sources.topologyTaints,
 	"cluster-template-topology-scale.yaml": func(s sources) ([]document, error) {
 		return s.files(s.ours, "cluster-template-topology.yaml")
 	},
+	"cluster-template-topology-in-place.yaml": sources.topologyInPlace,
+	"clusterclass-" + classInPlace + ".yaml":  sources.classInPlaceDocuments,
 	"clusterclass-" + class + ".yaml": func(s sources) ([]document, error) {
 		return s.files(s.ours, "clusterclass-capstan-local.yaml")
 	},

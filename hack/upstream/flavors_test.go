@@ -34,6 +34,11 @@ spec: {template: {metadata: {labels: {remediated: ""}}}}
 			"control-plane",
 			"machineTemplate",
 		),
+		"cluster-template-topology-taints/controlplane-taints.yaml": `
+kind: Cluster
+metadata: {name: theirs, namespace: default}
+spec: {topology: {controlPlane: {taints: [{key: early}]}}}
+`,
 		"cluster-template-kcp-remediation/cluster-with-kcp.yaml": `
 kind: DevMachineTemplate
 metadata: {name: theirs}

@@ -3,6 +3,7 @@
 //	go run ./hack/upstream                          # all specs that can run: takes hours
 //	go run ./hack/upstream QuickStart NodeDrain     # two of them
 //	go run ./hack/upstream -cluster-api DIR         # the specs of a checkout of Cluster API
+//	go run ./hack/upstream -record                  # puts the verdicts of the last run into the table of the docs
 //
 // The specs come from the module sigs.k8s.io/cluster-api/test, which test/upstream requires. Configuration and
 // templates are made from that module's files and from ours, in a temporary directory. test/upstream/specs.yaml lists
@@ -15,12 +16,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -35,6 +33,8 @@ type options struct {
 	hosts int
 	// timeout bounds all specs together.
 	timeout time.Duration
+	// record records the last run, in place of one.
+	record bool
 	// names are the specs; none is all.
 	names []string
 }
@@ -52,12 +52,17 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags.StringVar(&o.clusterAPI, "cluster-api", "", "directory of a checkout of Cluster API")
 	flags.IntVar(&o.hosts, "hosts", 16, "number of local hosts")
 	flags.DurationVar(&o.timeout, "timeout", 6*time.Hour, "how long all specs may take")
+	flags.BoolVar(&o.record, "record", false, "record the verdicts of the last run in test/upstream and docs")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	o.names = flags.Args()
 	var err error
-	if o.root, err = os.Getwd(); err == nil {
+	switch o.root, err = os.Getwd(); {
+	case err != nil:
+	case o.record:
+		err = record(o.root)
+	default:
 		err = o.run(ctx, out, errs)
 	}
 	if err != nil {
@@ -96,189 +101,31 @@ func (o options) run(ctx context.Context, out, errs io.Writer) (err error) {
 	if err := p.up(ctx, o.hosts); err != nil {
 		return err
 	}
+	for _, name := range extensions(chosen) {
+		if err := s.install(ctx, p, name); err != nil {
+			return err
+		}
+	}
 	config, err := s.configure(ctx, p)
+	if err != nil {
+		return err
+	}
+	about, err := o.about(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	verdicts, err := s.run(ctx, p, config, chosen)
+	if err := s.run(ctx, p, config, chosen, about); err != nil {
+		return err
+	}
+	verdicts, err := readVerdicts(s.artifacts())
 	if err != nil {
 		return err
 	}
 	if failed := report(out, table, chosen, verdicts); failed > 0 {
-		return fmt.Errorf(
-			"%d of %d specs did not pass; what they left to read is in %s",
-			failed,
-			len(chosen),
-			s.artifacts(),
-		)
+		return fmt.Errorf("%d of %d specs did not pass; what they left to read is in %s",
+			failed, len(chosen), s.artifacts())
 	}
 	return nil
-}
-
-// suite is the program with the specs.
-type suite struct {
-	// root is the root of our sources, dir a temporary directory, binary the program's path.
-	root, dir, binary string
-	// module is the directory of upstream's module with the specs.
-	module    string
-	out, errs io.Writer
-}
-
-// artifacts is where the specs put objects and logs.
-func (s *suite) artifacts() string { return filepath.Join(s.root, "bin", "reports", "upstream") }
-
-func (s *suite) goCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(s.root, "test", "upstream")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	cmd.Stderr = s.errs
-	return cmd
-}
-
-// build builds the specs and finds their sources.
-func (s *suite) build(ctx context.Context, clusterAPI string) error {
-	fmt.Fprintln(s.errs, "→ building the specs")
-	var flags []string
-	if clusterAPI != "" {
-		modfile, err := s.replace(ctx, clusterAPI)
-		if err != nil {
-			return err
-		}
-		flags = []string{"-modfile", modfile, "-mod=mod"}
-	}
-	build := append(append([]string{"test"}, flags...), "-c", "-o", s.binary, ".")
-	if err := s.goCommand(ctx, build...).Run(); err != nil {
-		return fmt.Errorf("building the specs: %w", err)
-	}
-	list := append(append([]string{"list"}, flags...), "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api/test")
-	module, err := s.goCommand(ctx, list...).Output()
-	if err != nil {
-		return fmt.Errorf("finding the sources of the specs: %w", err)
-	}
-	s.module = strings.TrimSpace(string(module))
-	return nil
-}
-
-// replace makes a go.mod in the temporary directory that takes Cluster API's modules from a checkout.
-func (s *suite) replace(ctx context.Context, clusterAPI string) (modfile string, err error) {
-	if clusterAPI, err = filepath.Abs(clusterAPI); err != nil {
-		return "", err
-	}
-	modfile = filepath.Join(s.dir, "go.mod")
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(s.root, "test", "upstream", name))
-		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(s.dir, name), data, 0o600); err != nil {
-			return "", err
-		}
-	}
-	err = s.goCommand(ctx, "mod", "edit",
-		"-replace", "sigs.k8s.io/cluster-api="+clusterAPI,
-		"-replace", "sigs.k8s.io/cluster-api/api="+filepath.Join(clusterAPI, "api"),
-		"-replace", "sigs.k8s.io/cluster-api/test="+filepath.Join(clusterAPI, "test"), modfile).Run()
-	return modfile, err
-}
-
-// configure writes configuration and templates for the plane.
-func (s *suite) configure(ctx context.Context, p plane) (path string, err error) {
-	providers, err := p.providers(ctx)
-	if err != nil {
-		return "", err
-	}
-	from := sources{
-		ours:   os.DirFS(filepath.Join(s.root, "templates")),
-		theirs: os.DirFS(filepath.Join(s.module, "e2e", "data", "infrastructure-docker", "main")),
-	}
-	templates, err := from.templates()
-	if err != nil {
-		return "", err
-	}
-	upstream, err := os.ReadFile(filepath.Join(s.module, "e2e", "config", "docker.yaml"))
-	if err != nil {
-		return "", err
-	}
-	variables, err := s.variables()
-	if err != nil {
-		return "", err
-	}
-	return writeConfig(s.dir, upstream, providers, templates, variables)
-}
-
-// variables are those of upstream's configuration that differ for us.
-func (s *suite) variables() (map[string]string, error) {
-	variables := map[string]string{"IP_FAMILY": "IPv4"}
-	version := func(file string) (string, error) {
-		data, err := os.ReadFile(filepath.Join(s.root, "kube", file))
-		return strings.TrimSpace(string(data)), err
-	}
-	current, err := version("DEFAULT_VERSION")
-	if err != nil {
-		return nil, err
-	}
-	previous, err := version("PREVIOUS_VERSION")
-	if err != nil {
-		return nil, err
-	}
-	variables["KUBERNETES_VERSION"], variables["KUBERNETES_VERSION_UPGRADE_TO"] = current, current
-	// Without the bundle of the minor before, specs that only begin with the earlier version begin with this one.
-	if _, err := os.Stat(filepath.Join(s.root, "bin", "bundles", previous)); err != nil {
-		previous = current
-	}
-	variables["KUBERNETES_VERSION_UPGRADE_FROM"] = previous
-	// Local hosts need no network plugin: what the ClusterResourceSet puts into clusters is a ConfigMap.
-	addon := filepath.Join(s.dir, "addon.yaml")
-	variables["CNI"] = addon
-	return variables, os.WriteFile(addon,
-		[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: upstream-e2e\n  namespace: kube-system\n"), 0o600)
-}
-
-// run runs specs on a plane. That some fail is no error.
-func (s *suite) run(ctx context.Context, p plane, config string, chosen []spec) (map[string]verdict, error) {
-	names := make([]string, 0, len(chosen))
-	for _, c := range chosen {
-		names = append(names, c.Name)
-	}
-	if err := os.RemoveAll(s.artifacts()); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(s.artifacts(), 0o755); err != nil {
-		return nil, err
-	}
-	result := filepath.Join(s.artifacts(), "report.json")
-	cmd := exec.CommandContext(ctx, s.binary, "-test.timeout=0", "-ginkgo.v", "-ginkgo.no-color",
-		"-ginkgo.timeout=24h", "-ginkgo.label-filter="+strings.Join(names, " || "), "-ginkgo.json-report="+result,
-		"-e2e.config="+config, "-e2e.artifacts="+s.artifacts(), "-e2e.kubeconfig="+p.kubeconfig(),
-		"-e2e.capstan="+p.capstan, "-e2e.home="+p.home)
-	cmd.Dir = filepath.Join(s.root, "test", "upstream")
-	cmd.Stdout, cmd.Stderr = s.out, s.errs
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = time.Minute
-	cmd.Env = environment(
-		os.Environ(),
-		map[string]string{"GOPROXY": "off", "KUBECONFIG": p.kubeconfig(), "TMPDIR": s.dir},
-	)
-	runErr := cmd.Run()
-	data, err := os.ReadFile(result)
-	if err != nil {
-		return nil, fmt.Errorf("running the specs: %w", runErr)
-	}
-	return readVerdicts(data)
-}
-
-// environment replaces variables.
-func environment(have []string, replaced map[string]string) (environ []string) {
-	for _, pair := range have {
-		name, _, _ := strings.Cut(pair, "=")
-		if _, ok := replaced[name]; !ok {
-			environ = append(environ, pair)
-		}
-	}
-	for name, value := range maps.All(replaced) {
-		environ = append(environ, name+"="+value)
-	}
-	return environ
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +17,8 @@ type spec struct {
 	Name string `json:"name"`
 	// Upstream is the function of upstream's that it runs.
 	Upstream string `json:"upstream"`
+	// Extension is the extension that it needs in the plane.
+	Extension string `json:"extension,omitempty"`
 	// Deviations say what of the set-up differs from upstream's own.
 	Deviations []string `json:"deviations,omitempty"`
 	// Cause says why the suite does not call the spec; empty for those that it calls.
@@ -70,14 +73,24 @@ type verdict struct {
 	State    string
 	Duration time.Duration
 	Message  string
+	// Began is when it began.
+	Began time.Time
 }
 
+// reportFile is the suite's JSON report in the directory of artifacts.
+const reportFile = "report.json"
+
 // readVerdicts reads the suite's JSON report. Each spec has its name as the first label.
-func readVerdicts(data []byte) (map[string]verdict, error) {
+func readVerdicts(artifacts string) (map[string]verdict, error) {
+	data, err := os.ReadFile(filepath.Join(artifacts, reportFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading the suite's report: %w", err)
+	}
 	var suites []struct {
 		SpecReports []struct {
 			ContainerHierarchyLabels [][]string
 			State                    string
+			StartTime                time.Time
 			RunTime                  time.Duration
 			Failure                  struct{ Message string }
 		}
@@ -95,6 +108,7 @@ func readVerdicts(data []byte) (map[string]verdict, error) {
 				State:    r.State,
 				Duration: r.RunTime,
 				Message:  r.Failure.Message,
+				Began:    r.StartTime,
 			}
 		}
 	}

@@ -69,11 +69,11 @@ func TestSpecsAreChosenByName(t *testing.T) {
 }
 
 func TestReportCountsWhatDidNotPass(t *testing.T) {
-	verdicts, err := readVerdicts([]byte(`[{"SpecReports": [
+	verdicts, err := verdictsOf(t, `[{"SpecReports": [
 		{"State": "passed"},
 		{"ContainerHierarchyLabels": [["A"]], "State": "passed", "RunTime": 61000000000},
 		{"ContainerHierarchyLabels": [["B"]], "State": "failed", "RunTime": 2000000000, "Failure": {"Message": "late"}},
-		{"ContainerHierarchyLabels": [["D"]], "State": "skipped"}]}]`))
+		{"ContainerHierarchyLabels": [["D"]], "State": "skipped"}]}]`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // clusterInfo returns the ConfigMap kube-public/cluster-info, by which programs that were made for clusters of kubeadm
-// learn where the API server is and whom to trust. It holds no credentials.
+// learn where the API server is and whom to trust. The server is the one that machines reach, as in a cluster of
+// kubeadm: the user's address leads nowhere from there. It holds no credentials.
 func clusterInfo(server string, authority []byte) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = &clientcmdapi.Cluster{

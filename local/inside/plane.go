@@ -152,7 +152,7 @@ func (s *server) seed(info plane.Info) ([][]byte, error) {
 	if err := s.writeKubeconfig(info); err != nil {
 		return nil, err
 	}
-	about, err := clusterInfo(s.Server, info.PKI.CA.Cert)
+	about, err := clusterInfo(agentServer(), info.PKI.CA.Cert)
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,9 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 			if !strings.Contains(string(documents[0]), "name: cluster-info") {
 				t.Error("nobody learns where the API server is")
 			}
+			if !strings.Contains(string(documents[0]), "server: https://10.231.0.1:7443") {
+				t.Errorf("machines don't reach the API server:\n%s", documents[0])
+			}
 			text := string(bytes.Join(documents, []byte("\n---\n")))
 			for _, kind := range c.want {
 				if !strings.Contains(text, kind) {

@@ -39,7 +39,7 @@ var _ = Describe("ClusterClassRollout", Label("ClusterClassRollout"), func() {
 	e2e.ClusterClassRolloutSpec(ctx, func() e2e.ClusterClassRolloutSpecInput {
 		return e2e.ClusterClassRolloutSpecInput{
 			E2EConfig: config, ClusterctlConfigPath: clusterctlConfig, BootstrapClusterProxy: bootstrap,
-			ArtifactFolder: *artifacts, InfrastructureProvider: ptr.To(infrastructure), Flavor: "topology",
+			ArtifactFolder: *artifacts, InfrastructureProvider: ptr.To(infrastructure), Flavor: "topology-taints",
 			FilterMetadataBeforeValidation: func(object client.Object) clusterv1.ObjectMeta {
 				return clusterv1.ObjectMeta{Labels: object.GetLabels(), Annotations: object.GetAnnotations()}
 			},

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Extensions that specs need in the plane. Each runs as a process of it, and has a Service NAME-webhook-service in
+// namespace NAME-system.
+const (
+	// testExtension is upstream's.
+	testExtension = "test-extension"
+	// updater is ours, for updates in place; see test/updater.
+	updater = "in-place-updater"
+)
+
+// extensionVersion is what the repository calls the extensions.
+const extensionVersion = "v1.0.0"
+
+// extensions names those that specs need.
+func extensions(chosen []spec) (names []string) {
+	for _, s := range chosen {
+		if s.Extension != "" && !slices.Contains(names, s.Extension) {
+			names = append(names, s.Extension)
+		}
+	}
+	return names
+}
+
+// install builds an extension and installs it into the plane by clusterctl, with the components of upstream's.
+func (s *suite) install(ctx context.Context, p plane, name string) error {
+	fmt.Fprintf(s.errs, "→ installing %s\n", name)
+	binary := filepath.Join(s.dir, name)
+	build := s.goCommand(ctx, slices.Concat([]string{"build"}, s.flags,
+		[]string{"-o", binary, "sigs.k8s.io/cluster-api/test/extension"})...)
+	switch name {
+	case testExtension:
+	case updater:
+		build = s.goCommand(ctx, "build", "-o", binary, "./test/updater")
+		build.Dir, build.Env = s.root, os.Environ()
+	default:
+		return fmt.Errorf("there is no extension %s: it is %s or %s", name, testExtension, updater)
+	}
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building %s: %w", name, err)
+	}
+	config, err := writeExtension(s.dir, filepath.Join(s.module, "extension", "config", "default"), name)
+	if err != nil {
+		return err
+	}
+	_, err = p.run(ctx, "clusterctl", "init", "--config", config, "--runtime-extension", name,
+		"--provider-binary", name+"="+binary, "--wait-providers")
+	return err
+}
+
+// writeExtension writes a repository with an extension that has upstream's components but for the name, and
+// configuration of clusterctl that finds it.
+func writeExtension(dir, kustomization, name string) (config string, err error) {
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), kustomization)
+	if err != nil {
+		return "", fmt.Errorf("making the components of upstream's extension: %w", err)
+	}
+	components, err := objects.AsYaml()
+	if err != nil {
+		return "", err
+	}
+	about, err := metadata(extensionVersion)
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(dir, "extensions", "runtime-extension-"+name, extensionVersion)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	file := filepath.Join(folder, "runtime-extension-components.yaml")
+	config = filepath.Join(dir, name+".clusterctl.yaml")
+	for path, data := range map[string][]byte{
+		filepath.Join(folder, "metadata.yaml"): about,
+		file:                                   bytes.ReplaceAll(components, []byte(testExtension), []byte(name)),
+		config: fmt.Appendf(nil, "providers:\n- {name: %s, type: RuntimeExtensionProvider, url: %q}\n",
+			name, "file://"+file),
+	} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return config, nil
+}
