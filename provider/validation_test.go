@@ -3,6 +3,7 @@
 package provider
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,14 @@ func TestValidation(t *testing.T) {
 	}
 	claimed := func(released bool) *infrav1.HostClaim {
 		return &infrav1.HostClaim{Machine: "m", MachineUID: "1", Cluster: "demo", ProviderID: "p", Hostname: "m", Released: released}
+	}
+	addresses := func(typesAndAddresses ...string) func(client.Object) {
+		return func(o client.Object) {
+			for pair := range slices.Chunk(typesAndAddresses, 2) {
+				o.(*infrav1.CapstanHost).Spec.Addresses = append(o.(*infrav1.CapstanHost).Spec.Addresses,
+					infrav1.HostAddress{Type: infrav1.HostAddressType(pair[0]), Address: pair[1]})
+			}
+		}
 	}
 	endpoint := clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}
 	for name, c := range map[string]struct {
@@ -71,6 +80,13 @@ func TestValidation(t *testing.T) {
 		"a host can't change its zone": {
 			object: host(nil), fails: "zone can't be changed", change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Zone = "zone-b" },
 		},
+		"a host can have addresses": {object: host(nil), change: addresses(
+			"ExternalIP", "198.51.100.7", "ExternalIP", "2001:db8::7", "ExternalDNS", "a-1.example.com", "InternalDNS", "a")},
+		"an external IP is no name":       {object: host(nil), fails: "IP address", change: addresses("ExternalIP", "a.example.com")},
+		"a DNS name is no IP":             {object: host(nil), fails: "DNS name", change: addresses("ExternalDNS", "198.51.100.7")},
+		"a DNS name has no other signs":   {object: host(nil), fails: "DNS name", change: addresses("InternalDNS", "a_b/c")},
+		"the internal IP is the agent's":  {object: host(nil), fails: "Unsupported value", change: addresses("InternalIP", "a")},
+		"an address is not written twice": {object: host(nil), fails: "Duplicate", change: addresses("InternalDNS", "a", "InternalDNS", "a")},
 		"an owned host can't become a supplied one": {
 			object: host(nil), fails: "supplier", change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Supplier = infrav1.SupplierDock },
 		},

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
@@ -59,6 +60,16 @@ type CapstanHostSpec struct {
 	// +optional
 	Unschedulable bool `json:"unschedulable,omitempty"`
 
+	// addresses are further addresses of the host that an administrator knows: those under which other networks reach
+	// it, and its names. A machine shows them beside the address that the agent reports. The host is not asked for them.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +listMapKey=address
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Addresses []HostAddress `json:"addresses,omitempty"`
+
 	// claim says which machine has the host. Set and cleared by the controller only; one update of one object, so a host
 	// has at most one claimant.
 	// +optional
@@ -69,6 +80,32 @@ type CapstanHostSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch,omitempty"`
+}
+
+// HostAddressType is the type of an address that an administrator knows.
+// +kubebuilder:validation:Enum=ExternalIP;ExternalDNS;InternalDNS
+type HostAddressType string
+
+// Types of a host's further addresses, by the names of Cluster API.
+const (
+	HostExternalIP  = HostAddressType(clusterv1.MachineExternalIP)
+	HostExternalDNS = HostAddressType(clusterv1.MachineExternalDNS)
+	HostInternalDNS = HostAddressType(clusterv1.MachineInternalDNS)
+)
+
+// HostAddress is an address of a host (IM-27).
+// +kubebuilder:validation:XValidation:rule="self.type == 'ExternalIP' ? isIP(self.address) : !isIP(self.address) && self.address.matches('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$')",message="address must be an IP address for type ExternalIP, and a DNS name in lower case for ExternalDNS and InternalDNS"
+type HostAddress struct {
+	// type is ExternalIP, ExternalDNS or InternalDNS. Hostname and InternalIP are not said here: they are those of the
+	// machine and of the agent's report.
+	// +required
+	Type HostAddressType `json:"type,omitempty"`
+
+	// address is an IP address or a DNS name, as type says.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Address string `json:"address,omitempty"`
 }
 
 // HostClaim is the right of one CapstanMachine to a host.
@@ -310,7 +347,8 @@ type AgentReport struct {
 // CapstanHostStatus is the observed state of a CapstanHost.
 // +kubebuilder:validation:MinProperties=1
 type CapstanHostStatus struct {
-	// conditions are Ready, HostOnline, Clean, Paused, and Reconciled while that fails.
+	// conditions are Ready, HostOnline, Clean, Paused, Linked while a claim belongs to no Cluster, and Reconciled while
+	// that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

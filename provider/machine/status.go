@@ -72,15 +72,25 @@ func setStatus(s *scope) {
 		status.Host = s.host.Name
 		status.FailureDomain = s.host.Spec.Zone
 		if a := claim.Address(s.host); a != "" && s.capstan.Spec.ProviderID != "" {
-			status.Addresses = clusterv1.MachineAddresses{
-				{Type: clusterv1.MachineHostName, Address: s.host.Spec.Claim.Hostname},
-				{Type: clusterv1.MachineInternalIP, Address: a},
-			}
+			status.Addresses = addressesOf(s.host, a)
 		}
 	}
 	if s.done {
 		status.Initialization.Provisioned = ptr.To(true)
 	}
+}
+
+// addressesOf returns the addresses of the machine that has the host (IM-27): its name, the one that the agent reports,
+// and those that the host's spec adds.
+func addressesOf(host *infrav1.CapstanHost, internal string) clusterv1.MachineAddresses {
+	found := clusterv1.MachineAddresses{
+		{Type: clusterv1.MachineHostName, Address: host.Spec.Claim.Hostname},
+		{Type: clusterv1.MachineInternalIP, Address: internal},
+	}
+	for _, a := range host.Spec.Addresses {
+		found = append(found, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(a.Type), Address: a.Address})
+	}
+	return found
 }
 
 // decide returns the conditions of the machine, without Paused and Reconciled. What is not among them stays as it is.

@@ -151,3 +151,49 @@ func TestProvisionedStays(t *testing.T) {
 	}
 	t.Attr("rule", "IM-20 v1beta2")
 }
+
+// Addresses that the host's spec adds follow name and internal address, also when they change later. A machine without
+// instance shows none.
+func TestAddresses(t *testing.T) {
+	h := &infrav1.CapstanHost{}
+	h.Spec.Claim = &infrav1.HostClaim{ProviderID: "p", Hostname: "demo-abc"}
+	h.Status.Agent = &infrav1.AgentReport{Address: "10.231.1.1"}
+	s := &scope{capstan: &infrav1.CapstanMachine{}, host: h}
+	for _, c := range []struct {
+		what, id, agent string
+		spec            []infrav1.HostAddress
+		want            string
+	}{
+		{what: "no instance", agent: "10.231.1.1", spec: []infrav1.HostAddress{{Type: "ExternalIP", Address: "198.51.100.7"}}},
+		{what: "nothing added", id: "p", agent: "10.231.1.1", want: "Hostname demo-abc, InternalIP 10.231.1.1"},
+		{
+			what: "all types", id: "p", agent: "10.231.1.1",
+			spec: []infrav1.HostAddress{
+				{Type: "ExternalIP", Address: "198.51.100.7"}, {Type: "ExternalDNS", Address: "a.example.com"},
+				{Type: "InternalDNS", Address: "a.internal"},
+			},
+			want: "Hostname demo-abc, InternalIP 10.231.1.1, ExternalIP 198.51.100.7, ExternalDNS a.example.com, " +
+				"InternalDNS a.internal",
+		},
+		{
+			what: "one is left", id: "p", agent: "10.231.1.1",
+			spec: []infrav1.HostAddress{{Type: "InternalDNS", Address: "a.internal"}},
+			want: "Hostname demo-abc, InternalIP 10.231.1.1, InternalDNS a.internal",
+		},
+		{
+			what: "the report is lost: what was known stays", id: "p",
+			want: "Hostname demo-abc, InternalIP 10.231.1.1, InternalDNS a.internal",
+		},
+	} {
+		s.capstan.Spec.ProviderID, h.Status.Agent.Address, h.Spec.Addresses = c.id, c.agent, c.spec
+		setStatus(s)
+		var got []string
+		for _, a := range s.capstan.Status.Addresses {
+			got = append(got, string(a.Type)+" "+a.Address)
+		}
+		if all := strings.Join(got, ", "); all != c.want {
+			t.Errorf("%s: the addresses are %q, want %q", c.what, all, c.want)
+		}
+		t.Attr("rule", "IM-27 v1beta2")
+	}
+}

@@ -141,6 +141,10 @@ func TestCanUpdate(t *testing.T) {
 			rules: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")}, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
 			bootstrap: [2]string{`{"format":"a"}`, `{"format":"b"}`},
 		},
+		"the same field of another kind is not": {
+			rules:          []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
+			infrastructure: [2]string{`{"files":[1]}`, `{"files":[2]}`}, bootstrap: [2]string{`{}`, `{}`},
+		},
 		"a field is taken away": {
 			rules: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files", "users")}, infrastructure: same,
 			bootstrap: [2]string{`{"files":[1]}`, `{}`}, config: `{"spec":{"files":null}}`,

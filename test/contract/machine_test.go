@@ -21,6 +21,16 @@ func TestMachineLife(t *testing.T) {
 		writes := &objectWrites{}
 		w := newWorld(t, f, 4, func(w *world) { w.wrap = writes.wrap })
 		w.provisionedCluster("demo")
+		for _, name := range []string{"host-01", "host-02", "host-03", "host-04"} {
+			edit(w, w.host(name), func(h *infrav1.CapstanHost) {
+				h.Spec.Addresses = []infrav1.HostAddress{
+					{Type: infrav1.HostExternalIP, Address: "198.51.100.7"},
+					{Type: infrav1.HostExternalIP, Address: "2001:db8::7"},
+					{Type: infrav1.HostExternalDNS, Address: name + ".example.com"},
+					{Type: infrav1.HostInternalDNS, Address: name + ".internal"},
+				}
+			})
+		}
 		films := map[string]*film{"w1": w.watch("CapstanMachine", "w1"), "cp": w.watch("CapstanMachine", "cp")}
 		w.newMachine("w1", machineOptions{labels: map[string]string{"example.com/mine": "yes"}, annotations: map[string]string{"example.com/note": "x"}})
 		w.newMachine("cp", machineOptions{controlPlane: true})
@@ -90,7 +100,11 @@ func checkLife(w *world, name string, f *film) {
 	}
 	w.Attr("rule", "IM-10 "+string(w.Version))
 	w.Attr("rule", "IM-52 "+string(w.Version))
-	if got, want := w.addresses(u), []string{"Hostname " + name, "InternalIP " + addressOf(host.Name)}; !slices.Equal(got, want) {
+	want := []string{
+		"Hostname " + name, "InternalIP " + addressOf(host.Name), "ExternalIP 198.51.100.7", "ExternalIP 2001:db8::7",
+		"ExternalDNS " + host.Name + ".example.com", "InternalDNS " + host.Name + ".internal",
+	}
+	if got := w.addresses(u); !slices.Equal(got, want) {
 		w.Errorf("machine %s has the addresses %v, want %v (IM-28)", name, got, want)
 	}
 	w.Attr("rule", "IM-27 "+string(w.Version))
