@@ -57,7 +57,8 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("test/upstream/specs.yaml", "specs:\n- {name: A, upstream: a}\n- {name: B, upstream: b, deviations: [smaller]}\n"+
+	write("test/upstream/specs.yaml", "specs:\n- {name: A, upstream: a}\n"+
+		"- {name: B, upstream: b, deviations: [smaller]}\n"+
 		"- {name: C, upstream: c}\n- {name: D, upstream: d, cause: it needs a registry}\n")
 	write(resultsFile, "- {spec: A, verdict: failed, took: 9s, date: 2026-11-01, commit: aaa, hosts: 3}\n"+
 		"- {spec: gone, verdict: passed, took: 9s, date: 2026-11-01, commit: aaa, hosts: 3}\n")
