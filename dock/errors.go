@@ -47,7 +47,7 @@ type BinDirError struct {
 
 // Error names both folders.
 func (e *BinDirError) Error() string {
-	return fmt.Sprintf("a dock runs already, with the binaries in %s and not those in %s: end it first", e.Has, e.Want)
+	return fmt.Sprintf("a dock runs already, with the binaries in %s and not those in %s", e.Has, e.Want)
 }
 
 // Problem is one thing about the machine that keeps a dock from working, found before anything is made.

@@ -139,6 +139,12 @@ func TestADockWithOtherBinariesIsNotTakenForOurs(t *testing.T) {
 	if _, err := dock.Start(short(t), other); !errors.As(err, &refused) || refused.Has != bin || refused.Want != other.BinDir {
 		t.Errorf("error is %v", err)
 	}
+	if err := dock.Accept(short(t), other); !errors.As(err, &refused) || refused.Has != bin {
+		t.Errorf("a dock with other binaries is accepted: %v", err)
+	}
+	if err := errors.Join(dock.Accept(short(t), options(home)), dock.Accept(short(t), options(t.TempDir()))); err != nil {
+		t.Errorf("a dock of ours, and none, are not accepted: %v", err)
+	}
 	if now, err := c.Status(short(t)); err != nil || now.Instance != before.Instance {
 		t.Errorf("the dock is %+v, %v; was %+v", now, err, before)
 	}

@@ -100,6 +100,23 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	}
 }
 
+// Accept returns an error that wraps a *BinDirError if a dock runs with the binaries of another directory, which [Start]
+// would refuse. It makes nothing.
+func Accept(ctx context.Context, o Options) error {
+	o, err := o.check()
+	if err != nil {
+		return err
+	}
+	client := Connect(o.Home)
+	defer client.Close()
+	s, err := client.Status(ctx)
+	if err != nil {
+		return nil // none runs, or one that stops or comes up: Start waits for it and looks again
+	}
+	_, err = o.accept(client, s)
+	return err
+}
+
 // accept refuses a dock that runs with other binaries: its hosts would keep those, beside a plane that has ours.
 func (o Options) accept(client *Client, s Status) (*Client, error) {
 	if sameDir(s.BinDir, o.BinDir) {

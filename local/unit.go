@@ -71,10 +71,23 @@ func (s *starter) unit(server string) dock.Unit {
 	return dock.Unit{
 		Name:    planeUnit,
 		Argv:    argv,
-		Env:     planeEnvironment(os.Getenv),
+		Env:     append(planeEnvironment(os.Getenv), buildVariable+"="+build(s.capstan)),
 		LogFile: planeLog(s.home),
 		Grace:   planeGrace,
 	}
+}
+
+// buildVariable has no meaning for the plane: it makes another build at the same path another unit, which the dock
+// starts in place of the one that runs. So an upgrade is "capstan up" by the new program, and hosts go on.
+const buildVariable = "CAPSTAN_BUILD"
+
+// build tells one build of a program from another. It is empty if there is no program.
+func build(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatInt(info.Size(), 36) + "-" + strconv.FormatInt(info.ModTime().UnixNano(), 36)
 }
 
 // planeEnvironment returns what the plane gets besides what the dock gives to everybody.

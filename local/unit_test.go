@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -46,6 +47,28 @@ func TestThePlaneIsToldTheFeatureGates(t *testing.T) {
 	argv := s.unit("127.0.0.1:1").Argv
 	if at := slices.Index(argv, "--feature-gates"); at < 0 || argv[at+1] != "MachinePool=true,RuntimeSDK=false" {
 		t.Errorf("it is run as %q", argv)
+	}
+}
+
+// The dock starts a unit anew if its description is another one.
+func TestAnotherBuildIsAnotherUnit(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "capstan")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &starter{home: home.Dir(t.TempDir()), capstan: program, hosts: 3}
+	write("one")
+	first := s.unit("127.0.0.1:1")
+	if again := s.unit("127.0.0.1:1"); !reflect.DeepEqual(again, first) {
+		t.Errorf("the same build is another unit: %+v, was %+v", again, first)
+	}
+	write("another")
+	other := s.unit("127.0.0.1:1")
+	if slices.Equal(other.Env, first.Env) || !slices.Equal(other.Argv, first.Argv) {
+		t.Errorf("another build at the same path is the same unit: %+v", other)
 	}
 }
 

@@ -56,8 +56,9 @@ const (
 )
 
 // Up starts the management plane of a home directory in the background and returns when the plane is ready and its
-// hosts are registered. A plane that runs already is left as it is. If ctx ends first, what was started goes on;
-// [Down] stops it.
+// hosts are registered. A plane that runs already is left as it is, unless another build of capstan started it: then it
+// is replaced, and its hosts go on. If a dock runs with the binaries of another directory, nothing is changed. If ctx
+// ends first, what was started goes on; [Down] stops it.
 func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if o.Hosts < 0 || o.Hosts > MaxHosts {
 		return Plane{}, hint.Errorf("choose 1 to 200, or 0 for what the machine can hold", "%d hosts do not work",
@@ -87,6 +88,9 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 		return Plane{}, err
 	}
 	defer unlock()
+	if err := s.accepted(ctx); err != nil {
+		return Plane{}, err
+	}
 	kept, err := choose(s.home, choices{Hosts: o.Hosts, FeatureGates: o.FeatureGates})
 	if err != nil {
 		return Plane{}, err
@@ -107,6 +111,11 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 		}
 		o.Progress.note("The dock has ended meanwhile; starting it again.")
 	}
+}
+
+// accepted refuses to work on a home whose dock runs with other binaries, before anything is chosen or stopped.
+func (s *starter) accepted(ctx context.Context) error {
+	return explainDock(dock.Accept(ctx, dock.Options{Home: string(s.home), BinDir: string(s.bin)}))
 }
 
 // dockIsGone reports whether err comes from a dock that stopped. One that was killed just before answers until its

@@ -1,0 +1,125 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/plane/seal"
+)
+
+// TestUpOfAnotherBuild: the plane that runs is replaced if its program is another one, and not if it is the same.
+func TestUpOfAnotherBuild(t *testing.T) {
+	w := newWorld(t, steady)
+	w.register(inPhase(infrav1.HostOff)...)
+	ctx := limit(t)
+	if _, err := w.up(ctx, UpOptions{Hosts: 1}); err != nil {
+		t.Fatal(err)
+	}
+	first := w.plane(ctx, t)
+	if _, err := w.up(ctx, UpOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if again := w.plane(ctx, t); again.PID != first.PID || !again.Since.Equal(first.Since) {
+		t.Errorf("the same build is started again: %+v, was %+v", again, first)
+	}
+	w.binary(t, "next", steady+" # another build")
+	if err := os.Rename(filepath.Join(w.Binaries, "next"), filepath.Join(w.Binaries, "capstan")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.up(ctx, UpOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other := w.plane(ctx, t)
+	if other.PID == first.PID || !other.Running || !slices.Equal(other.Argv, first.Argv) {
+		t.Errorf("another build at the same path does not replace the plane: %+v, was %+v", other, first)
+	}
+}
+
+// TestUpFromAnotherDirectory is refused while a dock runs, before anything is chosen, asked for or stopped.
+func TestUpFromAnotherDirectory(t *testing.T) {
+	w := newWorld(t, steady)
+	w.register(inPhase(infrav1.HostOff)...)
+	ctx := limit(t)
+	if _, err := w.up(ctx, UpOptions{Hosts: 1}); err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(w.Home, "plane", "encryption")
+	ring, err := seal.Open(keys, true, nil)
+	if err == nil {
+		err = ring.Save()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, plane := w.chosen(t), w.plane(ctx, t)
+
+	other := newWorld(t, steady)
+	_, err = Up(ctx, UpOptions{
+		Place: Place{Home: w.Home, Binaries: other.Binaries}, Hosts: 2, RotateKeys: true,
+		FeatureGates: map[string]bool{"RuntimeSDK": false, "InPlaceUpdates": false},
+	})
+	var refused *dock.BinDirError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), w.Binaries) ||
+		!strings.Contains(hint.Of(err), "install these binaries in "+w.Binaries) {
+		t.Errorf("error %v with the hint %q", err, hint.Of(err))
+	}
+	if is := w.chosen(t); is != was {
+		t.Errorf("what is chosen was %s and is %s", was, is)
+	}
+	if _, err := os.Stat(filepath.Join(keys, "rotate")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a new key is asked for: %v", err)
+	}
+	if is := w.plane(ctx, t); is.PID != plane.PID || !is.Running {
+		t.Errorf("the plane was %+v and is %+v", plane, is)
+	}
+
+	if err := Down(ctx, DownOptions{Home: w.Home}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(w.Binaries, "capstan.kubeconfig"),
+		filepath.Join(other.Binaries, "capstan.kubeconfig")); err != nil {
+		t.Fatal(err) // this plane is a script, which copies it
+	}
+	if _, err := Up(ctx, UpOptions{Place: Place{Home: w.Home, Binaries: other.Binaries}}); err != nil {
+		t.Errorf("after down: %v", err)
+	}
+	if err := Down(ctx, DownOptions{Home: w.Home}); err != nil {
+		t.Error(err)
+	}
+}
+
+// chosen returns what the home directory keeps of the choices.
+func (w *world) chosen(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.Home, choicesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// plane returns the plane's unit.
+func (w *world) plane(ctx context.Context, t *testing.T) dock.UnitStatus {
+	t.Helper()
+	docked := dock.Connect(w.Home)
+	defer docked.Close()
+	units, err := docked.ListUnits(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range units {
+		if u.Name == planeUnit {
+			return u
+		}
+	}
+	t.Fatalf("there is no plane: %+v", units)
+	return dock.UnitStatus{}
+}
