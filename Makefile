@@ -128,6 +128,12 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
 
+.PHONY: test-before
+test-before: build ## upgrade a plane and a provider in a management cluster from the release before, and go back (needs the history)
+	@hack/before .cache/before
+	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v ./test/before
+	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v -run TestUpgradeFromTheReleaseBefore ./test/clusterctl
+
 .PHONY: test-long
 test-long: test-upgrade test-bucket ## what takes too long for make test: upgrades, a cluster from each flavor, the restore of three etcd members, a real S3-compatible store
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestFlavors|TestThreeMembersAreRestored' ./test/e2e

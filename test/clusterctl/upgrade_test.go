@@ -28,8 +28,14 @@ import (
 // manager runs our manager as the installed Deployment says.
 func (w *world) manager() *pod {
 	w.Helper()
+	return w.managerFrom(binary(w.T, "capstan-manager"))
+}
+
+// managerFrom is manager with the program of another release.
+func (w *world) managerFrom(program string) *pod {
+	w.Helper()
 	return w.runs("capstan-system", "capstan-manager", image{
-		files: map[string]string{"/capstan-manager": binary(w.T, "capstan-manager")},
+		files: map[string]string{"/capstan-manager": program},
 		ports: map[string]string{"webhook-server": "--webhook-port=%d", "healthz": "--health-addr=127.0.0.1:%d"},
 		more:  []string{"--leader-elect-namespace=capstan-system", "--metrics-bind=0"},
 	})
@@ -68,8 +74,12 @@ func TestUpgradeWithACluster(t *testing.T) {
 	if got := s.host(claimed).Spec.Claim; got == nil || *got != claim {
 		t.Errorf("the claim is %+v, was %+v", got, claim)
 	}
+	s.releases(t, claimed, free, claim)
+}
 
-	// The new manager takes orders: a machine that goes releases its host, and is there until the agent has cleaned it.
+// releases deletes the machine: the manager releases its host, and the machine is there until the agent has cleaned it.
+func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostClaim) {
+	t.Helper()
 	m := &infrav1.CapstanMachine{}
 	s.has(m, "m1")
 	s.must(s.api.Delete(t.Context(), m))
