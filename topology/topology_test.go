@@ -98,6 +98,31 @@ func TestUpgrade(t *testing.T) {
 	if got := stored(t, c).Spec.Topology.Version; err == nil || got != "v1.36.0" {
 		t.Errorf("got %v and %s", err, got)
 	}
+	class := &clusterv1.ClusterClass{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: demo.Namespace, Name: demo.Class}, class); err != nil {
+		t.Fatal(err)
+	}
+	class.Spec.Upgrade.External.GenerateUpgradePlanExtension = "upgrade-plan.capstan"
+	planned := server(t, 3, demo.Cluster())
+	if err := planned.Delete(t.Context(), class.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	err = Upgrade(t.Context(), planned, stored(t, planned), "v1.38.0")
+	if err == nil || !strings.Contains(err.Error(), "reading the ClusterClass") {
+		t.Errorf("without its ClusterClass: %v", err)
+	}
+	class.ResourceVersion = ""
+	if err := planned.Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	err = Upgrade(t.Context(), planned, stored(t, planned), "v1.38.0")
+	if got := stored(t, planned).Spec.Topology.Version; err != nil || got != "v1.38.0" {
+		t.Errorf("with a ClusterClass that plans upgrades: %v and %s", err, got)
+	}
+	err = Upgrade(t.Context(), planned, stored(t, planned), "v1.36.3")
+	if err == nil || !strings.Contains(err.Error(), "does not go back") {
+		t.Errorf("back, with a ClusterClass that plans upgrades: %v", err)
+	}
 	err = Upgrade(t.Context(), c, stored(t, c), "v1.36.3")
 	if got := stored(t, c).Spec.Topology.Version; err != nil || got != "v1.36.3" {
 		t.Errorf("got %v and %s", err, got)

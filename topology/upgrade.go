@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	versionutil "k8s.io/apimachinery/pkg/util/version"
@@ -11,20 +12,40 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
+// ErrSeveralMinors is wrapped by the error about a step over several minor releases.
+var ErrSeveralMinors = errors.New("is more than one minor release")
+
 // Upgrade changes the Kubernetes version of a cluster, as read from the API server before, to one that [CheckUpgrade]
-// lets through.
+// lets through. A ClusterClass that names an extension for upgrade plans takes its clusters over several minor
+// releases.
 func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, version string) error {
 	topology := &cluster.Spec.Topology
 	if !topology.IsDefined() {
 		return hint.Errorf("change the version of its KubeadmControlPlane and MachineDeployments",
 			"cluster %s has no topology", cluster.Name)
 	}
-	if err := CheckUpgrade(topology.Version, version); err != nil {
+	err := CheckUpgrade(topology.Version, version)
+	if errors.Is(err, ErrSeveralMinors) {
+		err = planned(ctx, c, cluster, err)
+	}
+	if err != nil {
 		return err
 	}
 	before := cluster.DeepCopy()
 	topology.Version = version
 	return patch(ctx, c, cluster, before)
+}
+
+// planned returns no error if the ClusterClass of a cluster names an extension that plans upgrades, else refusal.
+func planned(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, refusal error) error {
+	class := &clusterv1.ClusterClass{}
+	if err := c.Get(ctx, cluster.GetClassKey(), class); err != nil {
+		return fmt.Errorf("reading the ClusterClass of cluster %s: %w", cluster.Name, err)
+	}
+	if class.Spec.Upgrade.External.GenerateUpgradePlanExtension == "" {
+		return refusal
+	}
+	return nil
 }
 
 // CheckUpgrade finds what kubeadm would refuse: a step back, or one over a minor release.
@@ -42,8 +63,9 @@ func CheckUpgrade(from, to string) error {
 		return hint.Errorf("make a new cluster of that version",
 			"the cluster runs %s; Kubernetes does not go back to %s", from, to)
 	case wanted.Major() != old.Major() || wanted.Minor() > old.Minor()+1:
-		return hint.Errorf(fmt.Sprintf("go to a v%d.%d release first", old.Major(), old.Minor()+1),
-			"from %s to %s is more than one minor release", from, to)
+		return hint.Errorf(
+			fmt.Sprintf("go to a v%d.%d release first, or name an extension for upgrade plans in its ClusterClass",
+				old.Major(), old.Minor()+1), "from %s to %s %w", from, to, ErrSeveralMinors)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-//go:build k8s135
+//go:build k8s134 || k8s135
 
 package cri
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	upstream "k8s.io/kubernetes/pkg/kubelet"
-	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/util/oom"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
@@ -64,12 +63,12 @@ func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.
 	pods := newPodConfig(deps)
 	if path := server.StaticPodPath; path != "" {
 		out := rewriting(ctx, kubetypes.FileSource, pods.Channel(ctx, kubetypes.FileSource))
-		config.NewSourceFile(logger, path, node, server.FileCheckFrequency.Duration, out)
+		newSourceFile(logger, path, node, server.FileCheckFrequency.Duration, out)
 	}
 	if url := server.StaticPodURL; url != "" {
 		header := http.Header(server.StaticPodURLHeader)
 		out := rewriting(ctx, kubetypes.HTTPSource, pods.Channel(ctx, kubetypes.HTTPSource))
-		config.NewSourceURL(logger, url, header, node, server.HTTPCheckFrequency.Duration, out)
+		newSourceURL(logger, url, header, node, server.HTTPCheckFrequency.Duration, out)
 	}
 	if deps.KubeClient != nil {
 		bePatient(deps.KubeClient)
@@ -83,7 +82,7 @@ func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.
 				case <-time.After(nodePoll):
 				}
 			}
-			config.NewSourceApiserver(logger, deps.KubeClient, node, func() bool { return true }, out)
+			newSourceApiserver(logger, deps.KubeClient, node, func() bool { return true }, out)
 		}()
 	}
 	deps.PodConfig = pods
