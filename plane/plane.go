@@ -43,6 +43,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/manifests"
 	"github.com/capstan-dev/capstan/plane/pki"
 	"github.com/capstan-dev/capstan/plane/progress"
+	"github.com/capstan-dev/capstan/plane/providers"
 )
 
 // plane is one run.
@@ -140,6 +141,9 @@ func (p *plane) start(ctx context.Context) error {
 	if err := p.wait(ctx, waits...); err != nil {
 		return err
 	}
+	if err := p.reportEmbedded(ctx, definitions, true); err != nil {
+		return err
+	}
 	return p.seed(ctx, manager)
 }
 
@@ -171,6 +175,8 @@ func (p *plane) keys() (err error) {
 type definitions struct {
 	// crds come first; inventory needs them.
 	crds, others, inventory []manifests.Object
+	// embedded are the Deployments of providers that are built in, a part of the inventory.
+	embedded []manifests.Object
 }
 
 func (p *plane) definitions() (d definitions, err error) {
@@ -195,7 +201,12 @@ func (p *plane) definitions() (d definitions, err error) {
 		return d, err
 	}
 	d.others = slices.Concat(access, priority, configurations, policies)
-	d.inventory, err = manifests.Inventory(p.opts.Version)
+	inventory, err := manifests.Inventory(p.opts.Version)
+	if err != nil {
+		return d, err
+	}
+	d.embedded, err = manifests.Deployments(p.opts.Version)
+	d.inventory = slices.Concat(inventory, d.embedded)
 	return d, err
 }
 
@@ -230,7 +241,25 @@ func (p *plane) define(ctx context.Context, d definitions) error {
 	if written[2], err = client.Ensure(ctx, d.inventory); err != nil {
 		return err
 	}
+	if err := p.reportEmbedded(ctx, d, false); err != nil {
+		return err
+	}
 	end(fmt.Sprintf("%d of %d objects written", written[0]+written[1]+written[2], len(d.crds)+len(d.others)+len(d.inventory)))
+	return nil
+}
+
+// reportEmbedded writes whether the built-in providers work to their Deployments.
+func (p *plane) reportEmbedded(ctx context.Context, d definitions, works bool) error {
+	c, err := client.New(restConfig(p.Info, p.PKI.Admin), client.Options{})
+	if err != nil {
+		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	for _, o := range d.embedded {
+		key := client.ObjectKey{Namespace: o.Namespace, Name: o.Name}
+		if err := providers.ReportEmbedded(ctx, c, key, works); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

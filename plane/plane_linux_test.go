@@ -348,25 +348,6 @@ func checkDeletion(t *testing.T, ctx context.Context, c client.Client) {
 	eventually(t, "the namespace to be gone", gone(namespace))
 }
 
-func checkInventory(t *testing.T, ctx context.Context, c client.Client) {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("clusterctl.cluster.x-k8s.io/v1alpha3")
-	list.SetKind("ProviderList")
-	if err := c.List(ctx, list, client.MatchingLabels{"clusterctl.cluster.x-k8s.io/core": "inventory"}); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, item := range list.Items {
-		got[item.GetName()], _, _ = unstructured.NestedString(item.Object, "version")
-	}
-	want := map[string]bool{"cluster-api": true, "bootstrap-kubeadm": true, "control-plane-kubeadm": true, "infrastructure-capstan": false}
-	for name, upstream := range want {
-		if version, ok := got[name]; !ok || upstream != strings.HasPrefix(version, "v1.") {
-			t.Errorf("provider %s has version %q", name, version)
-		}
-	}
-}
-
 // checkRecovery kills a child and sees that the plane does all its work again, with the same manager.
 func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Client, name string) {
 	pid := r.pid(name)
