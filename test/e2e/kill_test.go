@@ -166,6 +166,7 @@ func TestKills(t *testing.T) {
 			break
 		}
 	}
+	t.Run("kubeadm", func(t *testing.T) { testKilledJoin(t, name, workers+1) })
 	must(t, "cluster", "delete", name)
 	vanishes(t, name)
 }

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// replacedWithin bounds the time from the death of a kubeadm to the Node of the machine that replaces it. A health
+// check that waits for a Node that never comes needs ten minutes to begin.
+const replacedWithin = 90 * time.Second
+
+// testKilledJoin kills kubeadm on a new worker's host. Its machine has failed for good: it is replaced at once.
+func testKilledJoin(t *testing.T, cluster string, workers int) {
+	t.Helper()
+	must(t, "cluster", "scale", cluster, "--workers", strconv.Itoa(workers), "--wait=false")
+	failed := ""
+	eventually(t, "kubeadm joins", func() error {
+		for _, p := range processes() {
+			if p.name() != "kubeadm" || !slices.Contains(p.args, "join") {
+				continue
+			}
+			for _, h := range claimed(t, cluster) {
+				if h.Name == p.host && syscall.Kill(p.pid, syscall.SIGKILL) == nil {
+					failed = h.Machine
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("no host runs kubeadm join")
+	})
+	began := time.Now()
+	within(t, replacedWithin, "machine "+failed+" is replaced", func() error {
+		rows := claimed(t, cluster)
+		if len(rows) != workers+1 || slices.ContainsFunc(rows, func(h hostRow) bool { return h.Machine == failed }) {
+			return fmt.Errorf("the hosts are %v", rows)
+		}
+		return nil
+	})
+	converges(t, cluster, workers+1)
+	if took := time.Since(began); took > replacedWithin {
+		t.Errorf("a new Node took %s, want at most %s", took, replacedWithin)
+	} else {
+		t.Logf("RESULT kubeadm killed, another machine's Node Ready after %s", took.Round(100*time.Millisecond))
+	}
+}
