@@ -80,6 +80,9 @@ type Options struct {
 	PriorityQueue bool
 	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default: host.DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
+	// Proof says what proves that an owned host is clean after a machine, where the host does not say it in
+	// spec.cleaning. Default: Trust.
+	Proof infrav1.CleaningProof
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -122,6 +125,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Clock:    options.Clock,
 		Filter:   filter,
 		Shortage: options.Shortage,
+		Proof:    options.Proof,
 	}
 	if err := machines.Setup(mgr, options.controller(options.MachineConcurrency)); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanMachines: %w", err)
@@ -150,6 +154,13 @@ func (o *Options) complete() error {
 	if o.Concurrency < 0 || o.MachineConcurrency < 0 || o.HeartbeatTimeout < 0 {
 		return errors.New("Options.Concurrency, Options.MachineConcurrency and Options.HeartbeatTimeout can't be " +
 			"negative; 0 means the default")
+	}
+	switch o.Proof {
+	case "":
+		o.Proof = infrav1.ProofTrust
+	case infrav1.ProofTrust, infrav1.ProofCompare, infrav1.ProofReimage:
+	default:
+		return fmt.Errorf("Options.Proof can't be %q: give Trust, Compare or Reimage", o.Proof)
 	}
 	if o.Concurrency == 0 {
 		o.Concurrency = DefaultConcurrency

@@ -94,8 +94,11 @@ func (w *world) agents() {
 		w.agentRenews(&h)
 		if c := h.Spec.Claim; c != nil {
 			w.agentBootstraps(&h, c)
-			if c.Released && (h.Status.Agent.Cleaning == nil || h.Status.Agent.Cleaning.ProviderID != c.ProviderID || !slices.Equal(h.Status.Agent.Cleaning.Leftovers, w.stuck[h.Name])) {
-				h.Status.Agent.Cleaning = &infrav1.CleaningReport{ProviderID: c.ProviderID, Done: true, Leftovers: w.stuck[h.Name]}
+			if r := h.Status.Agent.Cleaning; c.Released && (r == nil || r.ProviderID != c.ProviderID ||
+				!slices.Equal(r.Leftovers, w.stuck[h.Name])) {
+				h.Status.Agent.Cleaning = &infrav1.CleaningReport{
+					ProviderID: c.ProviderID, Done: true, Leftovers: w.stuck[h.Name], Baseline: w.compares(c),
+				}
 			}
 		}
 		w.must(patch.Status(w.t.Context(), w.api, before, &h, patch.Unlocked))
@@ -118,6 +121,15 @@ func (w *world) agentRenews(h *infrav1.CapstanHost) {
 }
 
 func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
+	if c.Proof == infrav1.ProofCompare && c.Baseline == "" && c.BootstrapReady && !c.Released && !w.oldAgents {
+		h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{
+			ProviderID: c.ProviderID, Phase: infrav1.BootstrapRunning, Step: "baseline", Baseline: baselineOf(h.Name),
+		}
+		return // it waits until the claim has it
+	}
+	if r := h.Status.Agent.Bootstrap; r != nil && r.Step == "baseline" {
+		h.Status.Agent.Bootstrap = nil
+	}
 	if !c.BootstrapReady || c.Released || h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == c.ProviderID {
 		return
 	}
@@ -132,10 +144,24 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 		w.t.Errorf("host %s has the wrong data for machine %s: %s, %s", h.Name, c.Machine, secret.Data["value"], secret.Data["metadata"])
 	}
 	h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
+	if c.Proof == infrav1.ProofCompare && !w.oldAgents {
+		h.Status.Agent.Bootstrap.Baseline = baselineOf(h.Name)
+	}
 	if message := w.fails[h.Name]; message != "" {
 		h.Status.Agent.Bootstrap.Phase, h.Status.Agent.Bootstrap.Step, h.Status.Agent.Bootstrap.Message = infrav1.BootstrapFailed, "runcmd 1/2", message
 	}
 	w.journal[c.ProviderID] = h.Status.Agent.Bootstrap
+}
+
+// baselineOf is the digest of what a host was before its machine.
+func baselineOf(host string) string { return (host + strings.Repeat("_", 43))[:43] }
+
+// compares returns the digest of the baseline that an agent has compared its host with.
+func (w *world) compares(c *infrav1.HostClaim) string {
+	if w.exchanged || w.oldAgents {
+		return ""
+	}
+	return c.Baseline
 }
 
 // address gives host-07 the address 10.231.1.7.

@@ -100,6 +100,10 @@ type world struct {
 
 	filter string
 	moved  bool // objects came from another world: addresses arrive after the rest
+	// proof is what the provider is started with; oldAgents don't know of it, and where something was exchanged agents
+	// don't compare with the baseline of the claim.
+	proof                infrav1.CleaningProof
+	oldAgents, exchanged bool
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -146,7 +150,7 @@ func (w *world) restart() {
 	w.pool, w.seen = pool.New(c, watchFilter(w.filter)), nil
 	w.machines = &machine.Reconciler{
 		Client: c, Reader: c, Hosts: w.pool, Recorder: recorder, Backends: backends, Clock: w.clock,
-		Filter: watchFilter(w.filter),
+		Filter: watchFilter(w.filter), Proof: w.proof,
 	}
 	w.hosts = host.New(host.Options{
 		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),

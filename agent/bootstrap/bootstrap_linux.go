@@ -37,6 +37,9 @@ const LogLimit = 4 << 20
 // name.
 const UndoDir = "originals"
 
+// KeyEnabled is the key of the notes with the services that were enabled before the bootstrap.
+const KeyEnabled = "enabled"
+
 // keyData is the note with the fingerprint of the data.
 const keyData = "data"
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -76,6 +77,9 @@ func nameInHosts(text, name string) string {
 // startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may have another
 // runtime, or get it by its bootstrap data, so there only a runtime that is installed must start.
 func (b *Bootstrap) startRuntime(ctx context.Context) error {
+	if err := b.noteEnabled(ctx); err != nil {
+		return err
+	}
 	if err := b.systemctl(ctx, "enable", "kubelet"); err != nil && b.Local {
 		return fault.New(err, "enabling the kubelet")
 	}
@@ -96,6 +100,22 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	for !listens(runtimeSocket) {
 		if pauses.Wait(ctx) != nil {
 			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// noteEnabled notes, once for a claim, which of the services were enabled before: cleaning leaves them so.
+func (b *Bootstrap) noteEnabled(ctx context.Context) error {
+	const all = "" // says that all were looked at
+	if slices.Contains(b.Journal.Notes(KeyEnabled), all) {
+		return nil
+	}
+	for _, unit := range []string{"kubelet", "containerd", all} {
+		if unit == all || b.systemctl(ctx, "is-enabled", "--quiet", unit) == nil {
+			if err := b.Journal.Note(KeyEnabled, unit); err != nil {
+				return &journalError{err}
+			}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,8 @@ type Cleaner struct {
 	Log *command.Log
 	// BundlesDir has the bundles.
 	BundlesDir string
+	// Comparison is with what the host was before the claim. Nil: there is none.
+	Comparison *Comparison
 	// Older is what is left of older claims, which counts as left of this one.
 	Older []string
 }
@@ -134,8 +137,12 @@ func (c *Cleaner) reset(ctx context.Context) error {
 
 func (c *Cleaner) stopServices(ctx context.Context) error {
 	var errs []error
+	enabled := c.Journal.Notes(bootstrap.KeyEnabled)
 	for _, unit := range units {
-		errs = append(errs, c.run(ctx, "systemctl", "stop", unit), c.run(ctx, "systemctl", "disable", unit))
+		errs = append(errs, c.run(ctx, "systemctl", "stop", unit))
+		if !slices.Contains(enabled, unit) {
+			errs = append(errs, c.run(ctx, "systemctl", "disable", unit))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,9 @@ const (
 // known.
 func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
-	for _, look := range []func(context.Context) ([]string, error){c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.sockets, c.rules, c.notes} {
+	for _, look := range []func(context.Context) ([]string, error){
+		c.processes, c.mounts, c.files, c.users, c.devices, c.interfaces, c.sockets, c.rules, c.notes, c.compare,
+	} {
 		found, err := look(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("looking for what is left: %w", err)

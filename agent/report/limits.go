@@ -16,7 +16,7 @@ const (
 )
 
 const (
-	mostLeftovers   = 12
+	mostLeftovers   = 11
 	longestLeftover = 256
 	mostVersions    = 32
 )

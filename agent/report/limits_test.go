@@ -58,8 +58,8 @@ func TestLeftovers(t *testing.T) {
 	}{
 		"none":             {},
 		"one":              {all: many[:1], n: 1, last: "path /0"},
-		"as many as fit":   {all: many[:12], n: 12, last: "path /11"},
-		"more than fit":    {all: many, n: 12, last: "and 29 more, see the log of the cleaning on the host"},
+		"as many as fit":   {all: many[:11], n: 11, last: "path /10"},
+		"more than fit":    {all: many, n: 11, last: "and 30 more, see the log of the cleaning on the host"},
 		"a long one":       {all: []string{strings.Repeat("x", 500)}, n: 1, last: strings.Repeat("x", 256)},
 		"half a character": {all: []string{strings.Repeat("x", 255) + "ü"}, n: 1, last: strings.Repeat("x", 255)},
 	} {

@@ -137,6 +137,18 @@ func (k *Keeper) Made() []string {
 	return made
 }
 
+// Kept returns the paths of files that existed before.
+func (k *Keeper) Kept() []string {
+	known, _ := k.list()
+	var kept []string
+	for _, o := range known {
+		if o.Copy != "" {
+			kept = append(kept, o.Path)
+		}
+	}
+	return kept
+}
+
 // Changed returns the paths of files that existed before and don't have their old content. A copy that is gone was put back before.
 func (k *Keeper) Changed() ([]string, error) {
 	known, err := k.list()

@@ -34,7 +34,10 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 	}
 	defer j.Close()
 	step := func(name string) {
-		w.report.Update(false, func(r *v1beta2.AgentReport) { r.Bootstrap = bootstrapReport(claim.ProviderID, j.Outcome(), name) })
+		taken := last(&j.View, keyTaken)
+		w.report.Update(name == "baseline", func(r *v1beta2.AgentReport) {
+			r.Bootstrap = bootstrapReport(claim.ProviderID, j.Outcome(), taken, name)
+		})
 	}
 	step("bootstrap data")
 	if err := w.prune(claim.ProviderID); err != nil {
@@ -44,6 +47,9 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 		return err
 	} else if len(others) > 0 {
 		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+"; release and clean it first")
+	}
+	if err := w.takeBaseline(ctx, claim, j, step); err != nil {
+		return err
 	}
 	data, err := w.data(ctx, claim)
 	if err != nil {

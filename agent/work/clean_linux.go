@@ -29,7 +29,7 @@ func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 		if err != nil {
 			return err
 		}
-		left, err := w.cleanOne(ctx, j, nil)
+		left, err := w.cleanOne(ctx, claim, j, nil)
 		if err != nil {
 			return err
 		}
@@ -39,19 +39,23 @@ func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.cleanOne(ctx, j, older)
+	_, err = w.cleanOne(ctx, claim, j, older)
 	return err
 }
 
 // cleanOne cleans the host after one claim, closes its journal, and returns what is left.
-func (w *Worker) cleanOne(ctx context.Context, j *journal.Journal, older []string) ([]string, error) {
+func (w *Worker) cleanOne(
+	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, older []string,
+) ([]string, error) {
 	defer j.Close()
 	log, err := command.OpenLog(clean.LogPath, bootstrap.LogLimit)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	err = (&clean.Cleaner{Journal: j, Log: log, BundlesDir: w.config.BundlesDir, Older: older}).Run(ctx)
+	err = (&clean.Cleaner{
+		Journal: j, Log: log, BundlesDir: w.config.BundlesDir, Older: older, Comparison: w.comparison(claim, j),
+	}).Run(ctx)
 	_, left := j.Cleaned()
 	if err == nil && len(left) > 0 {
 		w.log.Warn("the host is not clean", "left", strings.Join(left, "; "))

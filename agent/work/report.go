@@ -10,10 +10,11 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// bootstrapReport returns what to report of a claim's journal. step is the one that runs; empty if none does.
-func bootstrapReport(claim string, o journal.Outcome, step string) *v1beta2.BootstrapReport {
+// bootstrapReport returns what to report of a claim's journal. baseline is the digest of what the host was before; step
+// is the one that runs. Both may be empty.
+func bootstrapReport(claim string, o journal.Outcome, baseline, step string) *v1beta2.BootstrapReport {
 	r := &v1beta2.BootstrapReport{
-		ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: report.Cut(step, report.StepLimit),
+		ProviderID: claim, Phase: v1beta2.BootstrapRunning, Step: report.Cut(step, report.StepLimit), Baseline: baseline,
 	}
 	if !o.Began.IsZero() {
 		r.StartTime = metav1.NewTime(o.Began.Truncate(time.Second))

@@ -27,7 +27,7 @@ func TestBootstrapReport(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := bootstrapReport("p", c.outcome, c.step)
+			got := bootstrapReport("p", c.outcome, "", c.step)
 			if got.ProviderID != "p" || got.Phase != c.want.Phase || got.Step != c.want.Step || got.Message != c.want.Message {
 				t.Errorf("got %+v", got)
 			}

@@ -29,10 +29,12 @@ func (w *Worker) finished(t task) (bool, error) {
 	s.cleaned, s.leftovers = j.Cleaned()
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		if j.Began() || s.outcome.Ended {
-			r.Bootstrap = bootstrapReport(t.claim, s.outcome, "")
+			r.Bootstrap = bootstrapReport(t.claim, s.outcome, last(&j.View, keyTaken), "")
 		}
 		if s.cleaned {
-			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: report.Leftovers(s.leftovers)}
+			r.Cleaning = &v1beta2.CleaningReport{
+				ProviderID: t.claim, Done: true, Leftovers: report.Leftovers(s.leftovers), Baseline: last(&j.View, keyCompared),
+			}
 		}
 	})
 	return done(t, s), nil
@@ -47,11 +49,11 @@ func (w *Worker) trouble(t task, err error) {
 			left := report.Leftovers([]string{"unknown: cleaning has no result, " + err.Error()})
 			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: left}
 		case bootstrapping:
-			o := w.outcome(t.claim)
+			o, taken := w.outcome(t.claim)
 			if !o.Ended && errors.Is(err, journal.ErrDamaged) {
 				o = journal.Outcome{Ended: true, Step: "journal", Message: err.Error()}
 			}
-			r.Bootstrap = bootstrapReport(t.claim, o, "")
+			r.Bootstrap = bootstrapReport(t.claim, o, taken, "")
 			if !o.Ended {
 				r.Bootstrap.Message = report.Cut(err.Error(), report.MessageLimit)
 			}
@@ -59,15 +61,15 @@ func (w *Worker) trouble(t task, err error) {
 	})
 }
 
-// outcome returns how a bootstrap ended as far as the journal can be read.
-func (w *Worker) outcome(claim string) journal.Outcome {
+// outcome returns how a bootstrap ended, and the digest of the baseline, as far as the journal can be read.
+func (w *Worker) outcome(claim string) (o journal.Outcome, baseline string) {
 	views, _ := journal.Look(w.config.JournalDir())
 	for _, v := range views {
 		if v.IsOf(claim) {
-			return v.Outcome()
+			return v.Outcome(), last(v, keyTaken)
 		}
 	}
-	return journal.Outcome{}
+	return journal.Outcome{}, ""
 }
 
 // prune removes the journals of claims after which the host was proved clean, and of those that never began, apart from

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/capstan-dev/capstan/agent/config"
@@ -19,6 +20,7 @@ type Worker struct {
 	report *report.Reporter
 	log    *slog.Logger
 	hosts  chan *v1beta2.CapstanHost // the newest state only
+	latest atomic.Pointer[v1beta2.CapstanHost]
 }
 
 // New returns a Worker that has seen no host yet.
@@ -32,6 +34,7 @@ func (w *Worker) See(host *v1beta2.CapstanHost) {
 	case <-w.hosts:
 	default:
 	}
+	w.latest.Store(host)
 	w.hosts <- host
 }
 

@@ -15,6 +15,11 @@ const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 // host clean after all, or somebody deletes the CapstanHost.
 const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 
+// AcceptAnnotation on an owned CapstanHost says that somebody has looked at the host after a claim and takes it as clean:
+// it was installed anew, or what was left may stay. Its value is the provider id of that claim, so it never counts for
+// another one. The claim is cleared, and the host can be used again.
+const AcceptAnnotation = "infrastructure.capstan.dev/accept"
+
 // ZoneAttributePrefix begins the labels of a CapstanHost that say something of its zone: with the rest of the label as
 // key they become attributes of the failure domain. Hosts of one zone that differ in a value leave it out.
 const ZoneAttributePrefix = "zone.infrastructure.capstan.dev/"
@@ -70,6 +75,11 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Addresses []HostAddress `json:"addresses,omitempty"`
 
+	// cleaning says what it takes until an owned host is clean after a machine. It counts for claims that are made after
+	// it was written. Absent: what the provider was started with.
+	// +optional
+	Cleaning CleaningPolicy `json:"cleaning,omitempty,omitzero"`
+
 	// claim says which machine has the host. Set and cleared by the controller only; one update of one object, so a host
 	// has at most one claimant.
 	// +optional
@@ -108,7 +118,50 @@ type HostAddress struct {
 	Address string `json:"address,omitempty"`
 }
 
+// CleaningProof says what proves that an owned host is clean after a machine.
+// +kubebuilder:validation:Enum=Trust;Compare;Reimage
+type CleaningProof string
+
+// Proofs that a host is clean.
+const (
+	// ProofTrust: what a Kubernetes node leaves is looked for. Whatever else the machine did is not noticed.
+	ProofTrust CleaningProof = "Trust"
+	// ProofCompare: the agent looks at the whole system before the machine comes, and at what differs afterwards. A
+	// machine that was root and deceives the agent, or the kernel, is not noticed.
+	ProofCompare CleaningProof = "Compare"
+	// ProofReimage: the host is out of use until somebody, or something, says with [AcceptAnnotation] that it was
+	// installed anew.
+	ProofReimage CleaningProof = "Reimage"
+)
+
+// PackagePolicy says what changes of installed packages mean.
+// +kubebuilder:validation:Enum=Allow;Deny
+type PackagePolicy string
+
+// What to do with changes of packages.
+const (
+	// PackagesAllow: files that the package database records are no leftovers.
+	PackagesAllow PackagePolicy = "Allow"
+	// PackagesDeny: a changed file is left, whoever changed it.
+	PackagesDeny PackagePolicy = "Deny"
+)
+
+// CleaningPolicy says what it takes until a host is clean after a machine.
+// +kubebuilder:validation:MinProperties=1
+type CleaningPolicy struct {
+	// proof says what proves that the host is clean. Absent: what the provider was started with.
+	// +optional
+	Proof CleaningProof `json:"proof,omitempty"`
+
+	// packages says whether packages may be installed and updated while a machine has the host, with proof Compare.
+	// Absent: Allow.
+	// +optional
+	Packages PackagePolicy `json:"packages,omitempty"`
+}
+
 // HostClaim is the right of one CapstanMachine to a host.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.baseline) || has(self.baseline) && self.baseline == oldSelf.baseline",message="baseline can't be changed: it was taken before the machine came"
+// +kubebuilder:validation:XValidation:rule="has(self.proof) == has(oldSelf.proof) && (!has(self.proof) || self.proof == oldSelf.proof)",message="proof can't be changed during a claim"
 // +kubebuilder:validation:XValidation:rule="self.machineUID == oldSelf.machineUID && self.machine == oldSelf.machine && self.providerID == oldSelf.providerID",message="a claim can't pass from one machine to another: clear it first"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.released) && oldSelf.released) || (has(self.released) && self.released)",message="a released claim can't be taken back"
 type HostClaim struct {
@@ -157,6 +210,19 @@ type HostClaim struct {
 	// moment: the agent waits for data that is marked with providerID.
 	// +optional
 	BootstrapReady bool `json:"bootstrapReady,omitempty"`
+
+	// proof says what proves that the host is clean after this claim: spec.cleaning as it was when the claim was made.
+	// Absent: the claim is of a provider that did not know it, or the host is not an owned one; Trust.
+	// +optional
+	Proof CleaningProof `json:"proof,omitempty"`
+
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw before the machine came, with proof Compare. The agent begins
+	// with the bootstrap data when it stands here, so the machine can't exchange it.
+	// +optional
+	// +kubebuilder:validation:MinLength=43
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Baseline string `json:"baseline,omitempty"`
 
 	// released is true when the machine goes away: the host is cleaned, and the claim cleared when that is proved.
 	// +optional
@@ -239,6 +305,14 @@ type BootstrapReport struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=64
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
+
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before it began with the bootstrap data.
+	// Absent: it did not look, see spec.claim.proof.
+	// +optional
+	// +kubebuilder:validation:MinLength=43
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Baseline string `json:"baseline,omitempty"`
 }
 
 // CleaningReport is what the agent says about cleaning after one claim.
@@ -259,10 +333,19 @@ type CleaningReport struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=12
+	// +kubebuilder:validation:MaxItems=11
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=256
 	Leftovers []string `json:"leftovers,omitempty"`
+
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before the machine came, and compared it
+	// with afterwards.
+	// Absent: it did not look, see spec.claim.proof.
+	// +optional
+	// +kubebuilder:validation:MinLength=43
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Baseline string `json:"baseline,omitempty"`
 }
 
 // AgentReport is everything that the agent of a host says. Only the agent writes it. A host is hostile until proved

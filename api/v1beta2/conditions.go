@@ -108,6 +108,12 @@ const (
 
 	// LeftoversFoundReason: cleaning ended and something is left; the host is quarantined.
 	LeftoversFoundReason = "LeftoversFound"
+	// NotComparedReason: the claim asks for a comparison with what the host was before, and the agent has not made it; the
+	// host is quarantined.
+	NotComparedReason = "NotCompared"
+	// ReimageNeededReason: the host is to be installed anew after each machine; it is quarantined until somebody says that
+	// it was.
+	ReimageNeededReason = "ReimageNeeded"
 	// AbandonedReason: an administrator has given up waiting until the host is clean; it is quarantined until it is, or deleted.
 	AbandonedReason = "Abandoned"
 

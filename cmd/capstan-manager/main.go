@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/provider"
@@ -45,6 +46,7 @@ type settings struct {
 	ownCertificates        string
 	version                bool
 	featureGates           string
+	proof                  string
 	// gates are all feature gates, as featureGates says.
 	gates gates.Set
 }
@@ -91,6 +93,8 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags.StringVar(&s.featureGates, "feature-gates", "", "feature gates of Cluster API that differ from "+
 		gates.Manager().String()+", as NAME=true,NAME=false. ClusterTopology=false refuses CapstanClusterTemplates, "+
 		"PriorityQueue=true lets urgent work come first; the others change nothing here")
+	flags.StringVar(&s.proof, "cleaning-proof", string(infrav1.ProofCompare), "what proves that an owned host is clean "+
+		"after a machine, where spec.cleaning of the host does not say it: Trust, Compare or Reimage")
 	flags.BoolVar(&s.version, "version", false, "print the version and exit")
 	logging.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
@@ -101,6 +105,11 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	}
 	if s.webhookCertDir != "" && s.ownCertificates != "" {
 		return s, nil, errors.New("--webhook-own-certificates does not go with --webhook-cert-dir: give one or the other")
+	}
+	switch infrav1.CleaningProof(s.proof) {
+	case infrav1.ProofTrust, infrav1.ProofCompare, infrav1.ProofReimage:
+	default:
+		return s, nil, fmt.Errorf("--cleaning-proof can't be %q: give Trust, Compare or Reimage", s.proof)
 	}
 	changes, err := gates.Parse(s.featureGates)
 	if err == nil {
@@ -154,7 +163,7 @@ func manage(ctx context.Context, s settings) error {
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
-			PriorityQueue: s.gates.On(feature.PriorityQueue),
+			PriorityQueue: s.gates.On(feature.PriorityQueue), Proof: infrav1.CleaningProof(s.proof),
 		}),
 		migration.Setup(ctx, mgr))
 	if own != nil {

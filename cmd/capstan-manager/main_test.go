@@ -26,19 +26,20 @@ func TestParse(t *testing.T) {
 	}{
 		"the defaults keep metrics on the loopback": {want: settings{
 			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
-			webhookPort: 9443,
+			webhookPort: 9443, proof: "Compare",
 		}},
 		"everything set (IC-39, IC-40)": {
 			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n", "--leader-elect-lease-duration=4s",
 				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3",
-				"--machine-concurrency=5", "--webhook-port=2", "--webhook-cert-dir=/certs"},
+				"--machine-concurrency=5", "--webhook-port=2", "--webhook-cert-dir=/certs", "--cleaning-proof=Reimage"},
 			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3,
-				machineConcurrency: 5, webhookPort: 2, webhookCertDir: "/certs"},
+				machineConcurrency: 5, webhookPort: 2, webhookCertDir: "/certs", proof: "Reimage"},
 		},
 		"feature gates": {args: []string{"--feature-gates=PriorityQueue=true,ClusterTopology=false"}, want: settings{
 			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
-			webhookPort: 9443, featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
+			webhookPort: 9443, proof: "Compare", featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
 		}},
+		"a proof that does not exist":        {args: []string{"--cleaning-proof=Hope"}, fails: "give Trust, Compare or Reimage"},
 		"a feature gate that does not exist": {args: []string{"--feature-gates=Nonsense=true"}, fails: "choose from ClusterTopology"},
 		"certificates in two ways":           {args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other"},
 		"an unknown flag":                    {args: []string{"--nonsense"}, fails: "nonsense"},

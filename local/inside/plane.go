@@ -215,6 +215,7 @@ func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock
 		SupplyNamespace: register.Namespace,
 		PriorityQueue:   s.gates.On(feature.PriorityQueue),
 		Shortage:        registration.keeper.Shortage,
+		Proof:           infrav1.ProofCompare,
 		AgentServer:     supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
 	}); err != nil {
 		return err

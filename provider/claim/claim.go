@@ -126,6 +126,62 @@ func Abandoned(host *infrav1.CapstanHost) bool {
 	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AbandonAnnotation] == c.ProviderID
 }
 
+// Accepted reports whether somebody has said that the host is clean after its claim (see infrav1.AcceptAnnotation).
+func Accepted(host *infrav1.CapstanHost) bool {
+	c := host.Spec.Claim
+	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AcceptAnnotation] == c.ProviderID
+}
+
+// Proof returns what proves that a host is clean after a claim that is made now. byDefault is for hosts that don't say
+// it.
+func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {
+	if host.Spec.Supplier != "" {
+		return "" // it is destroyed and made again
+	}
+	return cmp.Or(host.Spec.Cleaning.Proof, byDefault)
+}
+
+// Verdict says whether a released host is clean.
+type Verdict int
+
+// Verdicts.
+const (
+	// Unknown: the agent has not said yet.
+	Unknown Verdict = iota
+	// Clean: it is proved, as far as the claim asks for it.
+	Clean
+	// Left: the agent names what is left.
+	Left
+	// NotCompared: nothing was found, but the agent has not compared with the baseline of the claim.
+	NotCompared
+	// ToReimage: somebody has to say that the host was installed anew.
+	ToReimage
+)
+
+// Judge returns what is known about an owned host after its claim.
+func Judge(host *infrav1.CapstanHost) Verdict {
+	report := Cleaning(host)
+	switch c := host.Spec.Claim; {
+	case Accepted(host):
+		return Clean
+	case report == nil || !report.Done:
+		return Unknown
+	case len(report.Leftovers) > 0:
+		return Left
+	case c.Proof == infrav1.ProofReimage:
+		return ToReimage
+	case c.Proof == infrav1.ProofCompare && (c.Baseline == "" || report.Baseline != c.Baseline) && bootstrapped(host):
+		return NotCompared
+	default:
+		return Clean
+	}
+}
+
+// bootstrapped reports whether the machine may have been on the host at all: a claim that ended before had no baseline.
+func bootstrapped(host *infrav1.CapstanHost) bool {
+	return host.Spec.Claim.Baseline != "" || Bootstrap(host) != nil
+}
+
 // Address returns the address that the host's agent reported, or nothing if it reported none, or one that no other computer can use. The
 // agent is trusted for its own host only, so what is no plain unicast IP address is not passed on.
 func Address(host *infrav1.CapstanHost) string {

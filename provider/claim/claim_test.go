@@ -19,7 +19,9 @@ func host(name string, c *infrav1.HostClaim) infrav1.CapstanHost {
 
 func TestNewNamesTheInstance(t *testing.T) {
 	h := host("host-01", nil)
-	capstan := &infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-abc", UID: "0123456789ab"}}
+	capstan := &infrav1.CapstanMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-abc", UID: "0123456789ab"},
+	}
 	machine := &clusterv1.Machine{Spec: clusterv1.MachineSpec{ClusterName: "demo", Version: "v1.36.3"}}
 	machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 
@@ -139,7 +141,9 @@ func TestReportsCountForTheirClaimOnly(t *testing.T) {
 		t.Error("a report without an agent")
 	}
 	h.Status.Agent = &infrav1.AgentReport{
-		Bootstrap: &infrav1.BootstrapReport{ProviderID: "before"}, Cleaning: &infrav1.CleaningReport{ProviderID: "before"},
+		Bootstrap: &infrav1.BootstrapReport{
+			ProviderID: "before",
+		}, Cleaning: &infrav1.CleaningReport{ProviderID: "before"},
 	}
 	if Bootstrap(&h) != nil || Cleaning(&h) != nil {
 		t.Error("a report about an earlier claim was taken for this one")
@@ -160,5 +164,71 @@ func TestAddress(t *testing.T) {
 		if got := Address(&h); got != want {
 			t.Errorf("reported %q gives %q, want %q", reported, got, want)
 		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const digest = "0123"
+	claimIs := func(edits ...func(*infrav1.HostClaim)) *infrav1.HostClaim {
+		c := &infrav1.HostClaim{Machine: "m", ProviderID: "p", Released: true}
+		for _, e := range edits {
+			e(c)
+		}
+		return c
+	}
+	compare := func(c *infrav1.HostClaim) { c.Proof, c.Baseline = infrav1.ProofCompare, digest }
+	early := func(c *infrav1.HostClaim) { c.Proof = infrav1.ProofCompare }
+	reimage := func(c *infrav1.HostClaim) { c.Proof = infrav1.ProofReimage }
+	done := func(baseline string, left ...string) *infrav1.AgentReport {
+		return &infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{
+			ProviderID: "p", Done: true, Leftovers: left, Baseline: baseline,
+		}}
+	}
+	begun := done("")
+	begun.Bootstrap = &infrav1.BootstrapReport{ProviderID: "p", Phase: infrav1.BootstrapSucceeded}
+	for name, c := range map[string]struct {
+		claim    *infrav1.HostClaim
+		agent    *infrav1.AgentReport
+		accepted string
+		want     Verdict
+	}{
+		"an agent that has said nothing":              {claimIs(), nil, "", Unknown},
+		"an agent that still cleans":                  {claimIs(), &infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{ProviderID: "p"}}, "", Unknown},
+		"nothing left of a claim of before":           {claimIs(), done(""), "", Clean},
+		"something left":                              {claimIs(), done("", "process 1 x"), "", Left},
+		"something left by comparison":                {claimIs(compare), done("", "mount /x"), "", Left},
+		"compared":                                    {claimIs(compare), done(digest), "", Clean},
+		"compared with another baseline":              {claimIs(compare), done("4567"), "", NotCompared},
+		"not compared":                                {claimIs(compare), done(""), "", NotCompared},
+		"an agent that is too old to compare":         {claimIs(early), begun, "", NotCompared},
+		"a claim that ended before the machine came":  {claimIs(early), done(""), "", Clean},
+		"a host to be installed anew":                 {claimIs(reimage), done(""), "", ToReimage},
+		"a host to be installed anew with leftovers":  {claimIs(reimage), done("", "mount /x"), "", Left},
+		"a host that was installed anew":              {claimIs(reimage), done(""), "p", Clean},
+		"a host that was installed anew, and is away": {claimIs(reimage), nil, "p", Clean},
+		"leftovers that may stay":                     {claimIs(compare), done("", "mount /x"), "p", Clean},
+		"leftovers that might stay another time":      {claimIs(compare), done("", "mount /x"), "q", Left},
+	} {
+		h := host("a", c.claim)
+		h.Status.Agent = c.agent
+		h.Annotations = map[string]string{infrav1.AcceptAnnotation: c.accepted}
+		if got := Judge(&h); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestProof(t *testing.T) {
+	h := host("a", nil)
+	if got := Proof(&h, infrav1.ProofCompare); got != infrav1.ProofCompare {
+		t.Errorf("a host that says nothing: %q", got)
+	}
+	h.Spec.Cleaning.Proof = infrav1.ProofReimage
+	if got := Proof(&h, infrav1.ProofCompare); got != infrav1.ProofReimage {
+		t.Errorf("a host that says it: %q", got)
+	}
+	h.Spec.Supplier = infrav1.SupplierDock
+	if got := Proof(&h, infrav1.ProofCompare); got != "" {
+		t.Errorf("a host that is made again: %q", got)
 	}
 }

@@ -16,8 +16,24 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// endClaim clears a released claim as soon as the host is proved clean: a supplied host when it is destroyed, an owned
-// one when its agent reported for this claim that nothing is left.
+// baseline writes into the claim what the agent saw before the machine came, once. The agent waits for that: a machine
+// that is root on the host can exchange the agent's own copy, and what it has reported.
+func (r *Reconciler) baseline(ctx context.Context, s *scope) (step.Answer, error) {
+	c, report := s.host.Spec.Claim, claim.Bootstrap(s.host)
+	if c == nil || c.Released || c.Proof != infrav1.ProofCompare || c.Baseline != "" || report == nil ||
+		report.Baseline == "" {
+		return step.Next(), nil
+	}
+	before := s.host.DeepCopy()
+	c.Baseline = report.Baseline
+	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
+		return step.Answer{}, fmt.Errorf("keeping the baseline of the claim: %w", err)
+	}
+	return step.Next(), nil
+}
+
+// endClaim clears a released claim as soon as the host is clean: a supplied host when it is destroyed, an owned one when
+// its agent has proved it as the claim asks for (see claim.Judge), or somebody has accepted it.
 func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || !c.Released {
@@ -28,7 +44,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	}
 	switch {
 	case s.host.Spec.Supplier == "":
-		if report := claim.Cleaning(s.host); report == nil || !report.Done || len(report.Leftovers) > 0 {
+		if claim.Judge(s.host) != claim.Clean {
 			return step.Next(), nil // its status changes when there is more to know
 		}
 	case !r.supplies(s.host):
@@ -43,15 +59,40 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 			return step.Answer{}, err
 		}
 	}
+	why := proved(s.host)
 	before := s.host.DeepCopy()
 	s.host.Spec.Claim = nil
 	s.host.Spec.Epoch++
+	delete(s.host.Annotations, infrav1.AcceptAnnotation)
 	handover.Mark(s.host)
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
-	r.Recorder.Eventf(s.host, nil, "Normal", "Returned", "ClearClaim", "clean after machine %s, free again", c.Machine)
+	r.Recorder.Eventf(
+		s.host,
+		nil,
+		"Normal",
+		"Returned",
+		"ClearClaim",
+		"free again after machine %s: %s",
+		c.Machine,
+		why,
+	)
 	return r.epoch(ctx, s) // at once: the agent of an owned host asks for a token of the new epoch now
+}
+
+// proved says what is known about a host whose claim ends, and no more.
+func proved(host *infrav1.CapstanHost) string {
+	switch c := host.Spec.Claim; {
+	case host.Spec.Supplier != "":
+		return "destroyed and made again"
+	case claim.Accepted(host):
+		return "accepted by annotation " + infrav1.AcceptAnnotation
+	case c.Proof == infrav1.ProofCompare && c.Baseline != "":
+		return "clean, it is as it was before"
+	default:
+		return "clean, nothing of a Kubernetes node is left"
+	}
 }
 
 // handover makes sure that the host is marked as its claim, and what its agent reports about an offer, ask for. A claim

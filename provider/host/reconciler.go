@@ -128,6 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "epoch", Run: r.epoch},
 		{Name: "handover", Run: r.handover},
 		{Name: "heartbeat", Run: r.heartbeat},
+		{Name: "baseline", Run: r.baseline},
 		{Name: "end the claim", Run: r.endClaim},
 		{Name: "power", Run: r.power},
 		{Name: "claimant", Run: r.claimant},

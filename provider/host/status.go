@@ -134,15 +134,38 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 	case !c.Released:
 		return no(infrav1.CleanCondition, infrav1.InUseReason, "")
 	}
-	if report := claim.Cleaning(host); report != nil && report.Done && len(report.Leftovers) > 0 {
-		return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "cleaning left behind: "+shorten(report.Leftovers)+
-			"; remove it on the host, then the agent cleans again")
+	if clean, found := judgeOwned(host); found {
+		return clean
 	}
 	if claim.Abandoned(host) {
 		return no(infrav1.CleanCondition, infrav1.AbandonedReason, fmt.Sprintf(
 			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is gone, delete this CapstanHost", c.Machine))
 	}
 	return no(infrav1.CleanCondition, infrav1.CleaningReason, fmt.Sprintf("being cleaned after machine %s", c.Machine))
+}
+
+// judgeOwned says what an owned host waits for that its agent has looked at; false: there is nothing to say.
+func judgeOwned(host *infrav1.CapstanHost) (metav1.Condition, bool) {
+	if host.Spec.Supplier != "" {
+		return metav1.Condition{}, false
+	}
+	c := host.Spec.Claim
+	accept := fmt.Sprintf("kubectl annotate capstanhost -n %s %s %s=%s",
+		host.Namespace, host.Name, infrav1.AcceptAnnotation, c.ProviderID)
+	switch claim.Judge(host) {
+	case claim.Left:
+		return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "cleaning left behind: "+
+			shorten(claim.Cleaning(host).Leftovers)+"; remove it on the host, then the agent cleans again; or install the "+
+			"host anew, or let it stay, and say so: "+accept), true
+	case claim.NotCompared:
+		return no(infrav1.CleanCondition, infrav1.NotComparedReason, fmt.Sprintf("nothing is left of a Kubernetes node after "+
+			"machine %s, but the agent has not compared the host with what it was before: update capstan-agent for the next "+
+			"machines; install the host anew, or look at it, and say so: %s", c.Machine, accept)), true
+	case claim.ToReimage:
+		return no(infrav1.CleanCondition, infrav1.ReimageNeededReason, fmt.Sprintf("released by machine %s: install the host "+
+			"anew and enroll it, then say so: %s", c.Machine, accept)), true
+	}
+	return metav1.Condition{}, false
 }
 
 // shorten names the first leftovers and counts the others.
@@ -181,7 +204,8 @@ func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition
 	switch {
 	case off:
 		return infrav1.HostOff, isReady(infrav1.ReadyReason, "")
-	case clean.Reason == infrav1.LeftoversFoundReason, clean.Reason == infrav1.AbandonedReason:
+	case clean.Reason == infrav1.LeftoversFoundReason, clean.Reason == infrav1.AbandonedReason,
+		clean.Reason == infrav1.NotComparedReason, clean.Reason == infrav1.ReimageNeededReason:
 		return infrav1.HostQuarantined, notReady(clean.Reason, clean.Message)
 	case clean.Reason == infrav1.CleaningReason:
 		return infrav1.HostCleaning, notReady(clean.Reason, clean.Message)

@@ -30,6 +30,12 @@ func TestSetStatus(t *testing.T) {
 	cleaning := func(done bool, left ...string) *infrav1.AgentReport {
 		return &infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{ProviderID: "p", Done: done, Leftovers: left}}
 	}
+	compare := func(c *infrav1.HostClaim) { c.Proof, c.Baseline = infrav1.ProofCompare, strings.Repeat("a", 64) }
+	compared := func(digest string) *infrav1.AgentReport {
+		r := cleaning(true)
+		r.Cleaning.Baseline = digest
+		return r
+	}
 	now := metav1.Now()
 	for name, c := range map[string]struct {
 		supplier string
@@ -60,6 +66,21 @@ func TestSetStatus(t *testing.T) {
 		"a supplied host without its supplier is not ready": {
 			supplier: "dock", facts: facts{obstacle: &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: "no dock"}},
 			phase: infrav1.HostOff, ready: "False SupplierMissing", online: "False HostOff", clean: "True Clean", message: "no dock",
+		},
+		"an owned host that its agent has not compared with what it was before": {
+			claim: claimed(released, compare), agent: compared(strings.Repeat("b", 64)), facts: facts{live: alive},
+			phase: infrav1.HostQuarantined, ready: "False NotCompared", online: "True HostOnline", clean: "False NotCompared",
+			message: "infrastructure.capstan.dev/accept=p",
+		},
+		"an owned host that is compared": {
+			claim: claimed(released, compare), agent: compared(strings.Repeat("a", 64)), facts: facts{live: alive},
+			phase: infrav1.HostCleaning, ready: "False Cleaning", online: "True HostOnline", clean: "False Cleaning",
+		},
+		"an owned host that is to be installed anew": {
+			claim: claimed(released, func(c *infrav1.HostClaim) { c.Proof = infrav1.ProofReimage }), agent: cleaning(true),
+			facts: facts{live: alive},
+			phase: infrav1.HostQuarantined, ready: "False ReimageNeeded", online: "True HostOnline", clean: "False ReimageNeeded",
+			message: "install the host anew and enroll it, then say so",
 		},
 		"an owned host whose agent never came": {
 			phase: infrav1.HostEnrolling, ready: "False HostStarting", online: "False HostStarting", clean: "True Clean",

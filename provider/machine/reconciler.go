@@ -40,6 +40,8 @@ type Reconciler struct {
 	// Filter limits the CapstanMachines and CapstanHosts that this reconciler works on.
 	Filter watchfilter.Filter
 
+	// Proof is for hosts that don't say what proves that they are clean.
+	Proof infrav1.CleaningProof
 	// Shortage says for a namespace without a free host what happens next, or what to do; empty: nothing special. May be
 	// nil.
 	Shortage func(ctx context.Context, namespace string) string

@@ -35,6 +35,9 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name, infrav1.AbandonAnnotation)
 		return step.Next(), nil
 	}
+	if s.host.Spec.Supplier == "" && claim.Judge(s.host) == claim.ToReimage {
+		return step.Next(), nil // all that the machine needs is done; the host stays out of the pool
+	}
 	s.waiting = waitingMessage(s.host)
 	return step.Stop(), nil
 }
@@ -59,7 +62,8 @@ func wayOut(host *infrav1.CapstanHost) string {
 
 // waitingMessage says what a deletion waits for.
 func waitingMessage(host *infrav1.CapstanHost) string {
-	if c := conditions.Get(host, infrav1.CleanCondition); c != nil && c.Reason == infrav1.LeftoversFoundReason {
+	if c := conditions.Get(host, infrav1.CleanCondition); c != nil &&
+		(c.Reason == infrav1.LeftoversFoundReason || c.Reason == infrav1.NotComparedReason) {
 		return fmt.Sprintf("host %s is quarantined: %s; %s", host.Name, c.Message, wayOut(host))
 	}
 	if c := conditions.Get(host, infrav1.HostOnlineCondition); c != nil && c.Status == metav1.ConditionFalse && host.Spec.Supplier == "" {

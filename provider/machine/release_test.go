@@ -17,6 +17,13 @@ func TestRelease(t *testing.T) { // IM-57, IM-59
 		released(h)
 		h.Annotations = map[string]string{infrav1.AbandonAnnotation: h.Spec.Claim.ProviderID}
 	}
+	toReimage := func(h *infrav1.CapstanHost) {
+		released(h)
+		h.Spec.Claim.Proof = infrav1.ProofReimage
+		h.Status.Agent = &infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{
+			ProviderID: h.Spec.Claim.ProviderID, Done: true,
+		}}
+	}
 	orphan := machineIs(func(m *infrav1.CapstanMachine) { m.OwnerReferences = nil })
 	writes := []string{"patch CapstanHost"}
 	for name, c := range map[string]struct {
@@ -28,7 +35,8 @@ func TestRelease(t *testing.T) { // IM-57, IM-59
 		"a host in use":                   {edits: []change{claimed("host-01")}, waits: true, calls: writes},
 		"a host that is released already": {edits: []change{claimed("host-01", released)}, waits: true},
 		"a host that was given up":        {edits: []change{claimed("host-01", abandoned)}},
-		"no host":                         {free: true},
+		"a host that is to be installed anew, and has been cleaned": {edits: []change{claimed("host-01", toReimage)}},
+		"no host": {free: true},
 		"without owner it is not waited for (IM-62, D-09)": {
 			edits: []change{claimed("host-01"), orphan}, calls: writes,
 		},

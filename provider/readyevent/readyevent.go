@@ -26,6 +26,8 @@ var obstacles = map[string]bool{
 	infrav1.LeftoversFoundReason:     true,
 	infrav1.MachineGoneReason:        true,
 	infrav1.NoHostMatchesReason:      true,
+	infrav1.NotComparedReason:        true,
+	infrav1.ReimageNeededReason:      true,
 	infrav1.StepFailedReason:         true,
 	infrav1.SupplierMissingReason:    true,
 	infrav1.WaitingForEndpointReason: true,

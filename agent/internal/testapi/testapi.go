@@ -136,7 +136,10 @@ func (s *Server) Wait(t *testing.T, what string, ok func(r *v1beta2.AgentReport)
 }
 
 // Claim claims the host, with bootstrap data.
-func (s *Server) Claim(id, data string) {
+func (s *Server) Claim(id, data string) { s.ClaimWith(func(*v1beta2.HostClaim) {}, id, data) }
+
+// ClaimWith claims the host, with a claim that was changed and bootstrap data.
+func (s *Server) ClaimWith(change func(*v1beta2.HostClaim), id, data string) {
 	providerID := "capstan://default/h1/" + id
 	metadata, _ := json.Marshal(v1beta2.InstanceData{
 		InstanceID: "default/h1/" + id, LocalHostname: "demo-" + id, ProviderID: providerID, Host: testHost, Zone: "zone-a",
@@ -146,6 +149,7 @@ func (s *Server) Claim(id, data string) {
 		s.Host.Spec.Claim = &v1beta2.HostClaim{
 			Machine: "demo-" + id, MachineUID: id, Cluster: "demo", ProviderID: providerID, Hostname: "demo-" + id, KubernetesVersion: "v1.36.3", BootstrapReady: true,
 		}
+		change(s.Host.Spec.Claim)
 	})
 }
 

@@ -1,0 +1,216 @@
+// Package baseline remembers what a host was before a claim, and names what differs afterwards.
+//
+// A baseline is one compressed file. Its first line is the state of the running system: processes, sockets, mounts,
+// network and packet filter. The others are the files of the system, in the order of a walk, so that two walks are
+// compared line by line and neither is held in memory.
+//
+// What a comparison does not look at: the contents of files outside [digestTrees] (their owner, mode, size and times
+// count, and the time of the last change of an inode can't be set), ordinary files in [volatileTrees], firmware, and
+// whatever a program with root hides from the kernel's own answers.
+package baseline
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// timeLimit bounds taking a baseline, and comparing with one.
+const timeLimit = 2 * time.Minute
+
+// longestLine bounds a line of the file, in bytes: a path has 4096 at most, and each may take four.
+const longestLine = 1 << 20
+
+// mostFound bounds what a comparison remembers. A report names fewer.
+const mostFound = 1000
+
+// Host is the host to look at.
+type Host struct {
+	// Root is the root directory; "/" but in tests.
+	Root string
+	// Own are the agent's own directories, which are not looked at.
+	Own []string
+	// Known reports whether a file is as it was before, by a copy of it: its times may differ. May be nil.
+	Known func(path string) bool
+	// Packages accepts files that the host's package database records, if it has changed since.
+	Packages bool
+}
+
+// Take writes the baseline of the host to path, unless there is one, and returns its digest.
+func (h Host) Take(ctx context.Context, path string) (digest string, err error) {
+	if digest, err := Digest(path); !errors.Is(err, fs.ErrNotExist) {
+		return digest, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("taking the baseline of the host: %w", err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	part, err := os.CreateTemp(filepath.Dir(path), ".baseline-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(part.Name())
+	defer part.Close()
+	if err := h.write(ctx, part); err != nil {
+		return "", err
+	}
+	if err := errors.Join(part.Sync(), part.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Rename(part.Name(), path); err != nil {
+		return "", err
+	}
+	return Digest(path)
+}
+
+// Digest returns the digest of a baseline: SHA-256, in base64 for URLs.
+func Digest(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)), nil
+}
+
+func (h Host) write(ctx context.Context, to io.Writer) error {
+	packed, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(packed, 1<<16)
+	now, err := h.look()
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	if err := h.walk(ctx, func(e entry) error { return e.write(out) }); err != nil {
+		return err
+	}
+	return errors.Join(out.Flush(), packed.Close())
+}
+
+// Compare names what the host has now, or has not any more, against the baseline at path. The most dangerous comes
+// first. Nothing means that no difference was found.
+func (h Host) Compare(ctx context.Context, path string) (found []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
+	defer cancel()
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		found, err = h.compare(ctx, f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("comparing the host with its baseline: %w", err)
+	}
+	return found, nil
+}
+
+func (h Host) compare(ctx context.Context, f io.Reader) ([]string, error) {
+	packed, err := gzip.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(packed)
+	lines.Buffer(make([]byte, 0, 1<<16), longestLine*16)
+	if !lines.Scan() {
+		return nil, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
+	}
+	var before state
+	if err := json.Unmarshal(lines.Bytes(), &before); err != nil {
+		return nil, err
+	}
+	now, err := h.look()
+	if err != nil {
+		return nil, err
+	}
+	files, err := h.compareFiles(ctx, lines)
+	if err != nil {
+		return nil, err
+	}
+	if h.Packages && before.Packages != now.Packages {
+		if files, err = h.withoutPackages(files); err != nil {
+			return nil, err
+		}
+	}
+	return append(now.since(before), describe(files)...), nil
+}
+
+// change is a file that is not as it was.
+type change struct {
+	path        string
+	before, now *entry // nil: it is not there
+}
+
+// compareFiles walks through the host and the lines of the baseline together.
+func (h Host) compareFiles(ctx context.Context, lines *bufio.Scanner) ([]change, error) {
+	var changes []change
+	add := func(c change) {
+		if len(changes) < mostFound && !(c.before != nil && c.now != nil && h.Known != nil && h.Known(c.path)) {
+			changes = append(changes, c)
+		}
+	}
+	next := func() (*entry, error) {
+		if !lines.Scan() {
+			return nil, lines.Err()
+		}
+		e, err := parse(lines.Text())
+		return &e, err
+	}
+	before, err := next()
+	if err != nil {
+		return nil, err
+	}
+	err = h.walk(ctx, func(now entry) error {
+		for before != nil && order(before.path, now.path) < 0 {
+			add(change{path: before.path, before: before})
+			if before, err = next(); err != nil {
+				return err
+			}
+		}
+		if before == nil || before.path != now.path {
+			add(change{path: now.path, now: &now})
+			return nil
+		}
+		if before.differs(now) {
+			add(change{path: now.path, before: before, now: &now})
+		}
+		before, err = next()
+		return err
+	})
+	for err == nil && before != nil {
+		add(change{path: before.path, before: before})
+		before, err = next()
+	}
+	return changes, err
+}
+
+// order compares paths as a walk meets them: what is in a directory comes directly after it.
+func order(a, b string) int {
+	return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
+}

@@ -1,0 +1,296 @@
+package baseline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+// digestTrees are the directories and files whose contents count, and whose times don't: what decides who may log in,
+// what runs at boot and on a schedule, and what is loaded into every program.
+var digestTrees = []string{
+	"/etc", "/root/.ssh", "/var/spool/cron", "/var/spool/at", "/var/lib/systemd/linger", "/usr/local/lib/systemd",
+	"/usr/lib/systemd", "/lib/systemd", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
+}
+
+// volatileTrees change while a host does nothing. Only files with rights of their own count there, and devices.
+var volatileTrees = []string{"/tmp", "/var", "/run", "/dev", "/home", "/root", "/mnt", "/media"}
+
+// systemTrees count although they are in a volatile one.
+var systemTrees = []string{
+	"/root/.ssh", "/root/.profile", "/root/.bashrc", "/root/.bash_profile", "/root/.config/systemd", "/var/spool/cron",
+	"/var/spool/at", "/var/lib/systemd/linger", "/run/systemd/system", "/run/systemd/transient", "/run/systemd/generator",
+}
+
+// unsteady are files of digestTrees that the system itself writes.
+var unsteady = []string{
+	"/etc/mtab", "/etc/resolv.conf", "/etc/adjtime", "/etc/.updated", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-",
+	"/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-", "/etc/ld.so.cache", "/etc/machine-id",
+}
+
+// notWalked are file systems without files of the host: the kernel's own, and those of other computers.
+var notWalked = []string{
+	"proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "bpf", "tracefs", "debugfs", "securityfs", "pstore",
+	"efivarfs", "hugetlbfs", "autofs", "configfs", "fusectl", "binfmt_misc", "rpc_pipefs", "nfs", "nfs4", "cifs", "ceph",
+	"9p", "nsfs", "selinuxfs",
+}
+
+// entry is a file as a baseline has it.
+type entry struct {
+	path string
+	// meta are kind, mode, owner, size and times; digest is of the contents, where they count.
+	mode           uint32
+	uid, gid       uint32
+	size           int64
+	mtime, ctime   int64
+	digest, rights string // rights are the capabilities of a program, in hexadecimal
+}
+
+// write writes a line.
+func (e entry) write(to io.Writer) error {
+	_, err := fmt.Fprintf(to, "%s %o %d %d %d %d %d %s %s\n", strconv.Quote(e.path), e.mode, e.uid, e.gid, e.size,
+		e.mtime, e.ctime, dash(e.digest), dash(e.rights))
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// parse reads a line.
+func parse(line string) (e entry, err error) {
+	quoted, err := strconv.QuotedPrefix(line)
+	if err != nil {
+		return e, fmt.Errorf("a line of the baseline is damaged: %w", err)
+	}
+	if e.path, err = strconv.Unquote(quoted); err != nil {
+		return e, err
+	}
+	_, err = fmt.Sscanf(line[len(quoted):], "%o %d %d %d %d %d %s %s", &e.mode, &e.uid, &e.gid, &e.size, &e.mtime,
+		&e.ctime, &e.digest, &e.rights)
+	if err != nil {
+		return e, fmt.Errorf("a line of the baseline is damaged: %w", err)
+	}
+	e.digest, e.rights = strings.TrimPrefix(e.digest, "-"), strings.TrimPrefix(e.rights, "-")
+	return e, nil
+}
+
+// differs reports whether a file is not what it was.
+func (e entry) differs(now entry) bool {
+	if e.mode != now.mode || e.uid != now.uid || e.gid != now.gid || e.rights != now.rights {
+		return true
+	}
+	switch {
+	case e.mode&unix.S_IFMT == unix.S_IFDIR:
+		return false // what is in it counts
+	case e.digest != "" || now.digest != "":
+		return e.digest != now.digest
+	default:
+		return e.size != now.size || e.mtime != now.mtime || e.ctime != now.ctime
+	}
+}
+
+// privileged reports whether a file gives rights to who runs it, or is a device.
+func (e entry) privileged() bool {
+	switch e.mode & unix.S_IFMT {
+	case unix.S_IFBLK, unix.S_IFCHR:
+		return true
+	case unix.S_IFREG:
+		return e.mode&(unix.S_ISUID|unix.S_ISGID) != 0 || e.rights != ""
+	}
+	return false
+}
+
+// walk calls see for each file of the system that counts, in order.
+func (h Host) walk(ctx context.Context, see func(entry) error) error {
+	skipped, err := h.skipped()
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(h.Root, func(full string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		path := h.inside(full)
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) || under(path, volatileTrees) {
+				return nil // gone meanwhile, or nobody's business
+			}
+			return err
+		}
+		if d.IsDir() && skipped[path] {
+			return fs.SkipDir
+		}
+		e, err := h.entry(path, full)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !counts(e):
+			return nil
+		}
+		return see(e)
+	})
+}
+
+// skipped returns the directories that are not walked.
+func (h Host) skipped() (map[string]bool, error) {
+	skipped := map[string]bool{}
+	for _, own := range h.Own {
+		skipped[own] = true
+	}
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mounts {
+		if slices.Contains(notWalked, m.FSType) || strings.HasPrefix(m.FSType, "fuse") {
+			skipped[h.inside(m.Mountpoint)] = true
+		}
+	}
+	return skipped, nil
+}
+
+// inside returns the path of a file as the host has it.
+func (h Host) inside(full string) string {
+	if h.Root == "/" {
+		return full
+	}
+	rest, ok := strings.CutPrefix(full, h.Root)
+	if !ok {
+		return ""
+	}
+	return "/" + strings.TrimPrefix(rest, "/")
+}
+
+func counts(e entry) bool {
+	if under(e.path, unsteady) {
+		return e.privileged()
+	}
+	if under(e.path, systemTrees) || !under(e.path, volatileTrees) {
+		return true
+	}
+	// Devices that the kernel makes come and go.
+	return e.privileged() &&
+		!(e.path == "/dev" || strings.HasPrefix(e.path, "/dev/") && e.mode&unix.S_IFMT != unix.S_IFREG)
+}
+
+func under(path string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(t string) bool { return path == t || strings.HasPrefix(path, t+"/") })
+}
+
+// entry looks at a file.
+func (h Host) entry(path, full string) (entry, error) {
+	info, err := os.Lstat(full)
+	if err != nil {
+		return entry{}, err
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	e := entry{
+		path: path, mode: stat.Mode, uid: stat.Uid, gid: stat.Gid, size: stat.Size,
+		mtime: stat.Mtim.Nano(), ctime: stat.Ctim.Nano(),
+	}
+	regular := stat.Mode&unix.S_IFMT == unix.S_IFREG
+	if regular && stat.Mode&0o111 != 0 {
+		e.rights = capabilities(full)
+	}
+	switch {
+	case regular && (under(path, digestTrees) || e.privileged()):
+		e.digest, err = digest(full)
+	case stat.Mode&unix.S_IFMT == unix.S_IFLNK && under(path, digestTrees):
+		var to string
+		to, err = os.Readlink(full)
+		sum := sha256.Sum256([]byte(to))
+		e.digest = hex.EncodeToString(sum[:])
+	}
+	return e, err
+}
+
+// capabilities returns the capabilities that a program gets when it is started, in hexadecimal.
+func capabilities(path string) string {
+	var value [64]byte
+	n, err := unix.Lgetxattr(path, "security.capability", value[:])
+	if err != nil || n == 0 {
+		return ""
+	}
+	return hex.EncodeToString(value[:n])
+}
+
+// digest returns the digest of a file. It never follows a link, and never waits: the file may have become a pipe.
+func digest(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// describe names changes, those of files with rights of their own first. Of a directory that is new, or gone, the
+// others in it are not named.
+func describe(changes []change) []string {
+	var first, others []string
+	var within string // the last such directory
+	for _, c := range changes {
+		switch {
+		case c.now != nil && c.now.privileged():
+			first = append(first, c.String())
+		case within != "" && strings.HasPrefix(c.path, within+"/"):
+		default:
+			others = append(others, c.String())
+			if c.before == nil && c.now.mode&unix.S_IFMT == unix.S_IFDIR ||
+				c.now == nil && c.before.mode&unix.S_IFMT == unix.S_IFDIR {
+				within = c.path
+			}
+		}
+	}
+	return append(first, others...)
+}
+
+// String names the change.
+func (c change) String() string {
+	switch {
+	case c.now == nil:
+		return fmt.Sprintf("path %s, which is gone", c.path)
+	case c.now.privileged() && c.now.mode&unix.S_IFMT == unix.S_IFREG:
+		return fmt.Sprintf(
+			"path %s, a program with rights of its own (mode %#o, uid %d)",
+			c.path,
+			c.now.mode&0o7777,
+			c.now.uid,
+		)
+	case c.now.privileged():
+		return fmt.Sprintf("path %s, a device", c.path)
+	case c.before == nil:
+		return fmt.Sprintf("path %s, which was not there before", c.path)
+	case c.before.mode != c.now.mode:
+		return fmt.Sprintf("path %s, whose mode was %#o and is %#o", c.path, c.before.mode&0o7777, c.now.mode&0o7777)
+	case c.before.uid != c.now.uid || c.before.gid != c.now.gid:
+		return fmt.Sprintf("path %s, whose owner was %d:%d and is %d:%d",
+			c.path, c.before.uid, c.before.gid, c.now.uid, c.now.gid)
+	default:
+		return fmt.Sprintf("path %s, which is not as it was before", c.path)
+	}
+}

@@ -1,0 +1,225 @@
+package baseline
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/internal/regular"
+)
+
+// state is what runs on a host and how it is connected. Each line names one thing; the number is how often it is there.
+type state struct {
+	Processes, Sockets, Mounts, Links, Addresses, Routes, Rules, Modules map[string]int
+	// Packages is the digest of the package database.
+	Packages string
+}
+
+// look returns the state of the host.
+func (h Host) look() (s state, err error) {
+	for _, part := range []struct {
+		to   *map[string]int
+		look func() (map[string]int, error)
+	}{
+		{&s.Processes, processes},
+		{&s.Sockets, sockets},
+		{&s.Mounts, h.mounts},
+		{&s.Links, links},
+		{&s.Addresses, addresses},
+		{&s.Routes, routes},
+		{&s.Rules, rules},
+		{&s.Modules, h.modules},
+	} {
+		if *part.to, err = part.look(); err != nil {
+			return s, err
+		}
+	}
+	s.Packages, err = h.packages()
+	return s, err
+}
+
+// since names what is there now, and was not before. What is not there any more harms nobody who comes next.
+func (s state) since(before state) []string {
+	var found []string
+	for _, kind := range []struct {
+		name        string
+		before, now map[string]int
+	}{
+		{"process", before.Processes, s.Processes},
+		{"socket", before.Sockets, s.Sockets},
+		{"mount", before.Mounts, s.Mounts},
+		{"interface", before.Links, s.Links},
+		{"address", before.Addresses, s.Addresses},
+		{"route", before.Routes, s.Routes},
+		{"nftables", before.Rules, s.Rules},
+		{"kernel module", before.Modules, s.Modules},
+	} {
+		var names []string
+		for name, n := range kind.now {
+			if n > kind.before[name] {
+				names = append(names, kind.name+" "+name)
+			}
+		}
+		sort.Strings(names)
+		found = append(found, names...)
+	}
+	return found
+}
+
+// Passing reports whether all differences may pass by themselves: processes, and sockets, which end with them.
+func Passing(found []string) bool {
+	return !slices.ContainsFunc(found, func(f string) bool {
+		return !strings.HasPrefix(f, "process ") && !strings.HasPrefix(f, "socket ")
+	})
+}
+
+// processes returns what runs: program, user and arguments of each process but this one. Where /proc shows other PID
+// namespaces than this one and those in it, only processes of this one count.
+func processes() (map[string]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return nil, err
+	}
+	outer := self != strconv.Itoa(os.Getpid())
+	all := map[string]int{}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil || e.Name() == self {
+			continue
+		}
+		dir := filepath.Join("/proc", e.Name())
+		if ns, err := os.Readlink(dir + "/ns/pid"); err != nil || outer && ns != own {
+			continue
+		}
+		if name, ok := process(dir); ok {
+			all[name]++
+		}
+	}
+	return all, nil
+}
+
+// process names the process of a directory in /proc; false if it is a thread of the kernel, a zombie, or gone.
+func process(dir string) (string, bool) {
+	exe, err := os.Readlink(dir + "/exe")
+	if err != nil {
+		return "", false
+	}
+	args, err := regular.Read(dir+"/cmdline", 1<<20)
+	if err != nil {
+		return "", false
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return "", false
+	}
+	text := strings.Join(strings.Split(strings.TrimRight(string(args), "\x00"), "\x00"), " ")
+	// A program that was replaced by an update of its package still runs.
+	exe = strings.TrimSuffix(exe, " (deleted)")
+	return fmt.Sprintf("%s of uid %d (%s)", exe, stat.Uid, strconv.QuoteToASCII(text[:min(len(text), 200)])), true
+}
+
+// sockets returns where the host listens: TCP, and UDP below the ports that clients get.
+func sockets() (map[string]int, error) {
+	low := clientPorts()
+	all := map[string]int{}
+	for _, proto := range []string{"tcp", "tcp6", "udp", "udp6", "raw", "raw6"} {
+		err := eachLine("/proc/self/net/"+proto, func(line string) {
+			f := strings.Fields(line)
+			if len(f) < 8 || f[0] == "sl" {
+				return
+			}
+			_, hex, _ := strings.Cut(f[1], ":")
+			port, err := strconv.ParseUint(hex, 16, 16)
+			listens := strings.HasPrefix(proto, "tcp") && f[3] == "0A" || strings.HasPrefix(proto, "raw") ||
+				strings.HasPrefix(proto, "udp") && strings.Trim(strings.Replace(f[2], ":", "", 1), "0") == "" &&
+					int(port) < low
+			if err == nil && listens {
+				all[fmt.Sprintf("%s %d of uid %s", proto, port, f[7])]++
+			}
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// clientPorts returns the first port that the kernel picks for clients.
+func clientPorts() int {
+	data, err := regular.Read("/proc/sys/net/ipv4/ip_local_port_range", 1<<10)
+	if fields := strings.Fields(string(data)); err == nil && len(fields) == 2 {
+		if low, err := strconv.Atoi(fields[0]); err == nil {
+			return low
+		}
+	}
+	return 32768
+}
+
+// mounts returns what is mounted, but what the agent has mounted for itself.
+func (h Host) mounts() (map[string]int, error) {
+	list, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return slices.ContainsFunc(h.Own, func(o string) bool { return under(m.Mountpoint, []string{o}) }), false
+	})
+	all := map[string]int{}
+	for _, m := range list {
+		all[fmt.Sprintf("%s (%s of %s)", m.Mountpoint, m.FSType, m.Source)]++
+	}
+	return all, err
+}
+
+// modules returns the kernel modules that are not the host's own: those that no file below /lib/modules is of. The
+// files themselves are compared as all files are.
+func (h Host) modules() (map[string]int, error) {
+	all := map[string]int{}
+	err := eachLine("/proc/modules", func(line string) {
+		if name, _, _ := strings.Cut(line, " "); name != "" {
+			all[name]++
+		}
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil // a kernel without modules
+	}
+	if err != nil {
+		return nil, err
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(h.Root, "lib/modules", unix.ByteSliceToString(name.Release[:]))
+	for _, list := range []string{"modules.dep", "modules.builtin"} {
+		f, err := os.Open(filepath.Join(dir, list))
+		if err != nil {
+			continue // a host that shares the kernel of another one
+		}
+		lines := bufio.NewScanner(f)
+		lines.Buffer(make([]byte, 0, 1<<16), longestLine)
+		for lines.Scan() {
+			file, _, _ := strings.Cut(lines.Text(), ":")
+			base, _, _ := strings.Cut(filepath.Base(file), ".ko")
+			delete(all, strings.ReplaceAll(base, "-", "_"))
+		}
+		f.Close()
+		if err := lines.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,73 @@
+package clean
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/baseline"
+	"github.com/capstan-dev/capstan/internal/backoff"
+)
+
+// Directories returns what cleaning deletes with all that it holds.
+func Directories() []string { return slices.Clone(folders) }
+
+// Comparison says how to compare the host with what it was before the claim.
+type Comparison struct {
+	// Host is the host to look at.
+	Host baseline.Host
+	// Path is where the baseline is.
+	Path string
+	// Digest is that of the baseline, as the management cluster has it.
+	Digest string
+	// Done is called when the host is as it was.
+	Done func() error
+}
+
+// settle bounds how long to wait for processes and sockets to end that have nothing to do with the machine: a job of
+// the system that runs just then, a program that the cleaning itself has started.
+const settle = 15 * time.Second
+
+// compare finds what differs from the baseline. A baseline that is gone, or another one, proves nothing.
+func (c *Cleaner) compare(ctx context.Context) ([]string, error) {
+	if c.Comparison == nil {
+		return nil, nil
+	}
+	digest, err := baseline.Digest(c.Comparison.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []string{"unknown: the baseline of the host is gone, " + c.Comparison.Path + "; install the host anew"}, nil
+	case err != nil:
+		return nil, err
+	case digest != c.Comparison.Digest:
+		return []string{"unknown: the baseline of the host was exchanged, " + c.Comparison.Path + "; install the host anew"}, nil
+	}
+	host := c.Comparison.Host
+	if host.Known, err = c.restored(); err != nil {
+		return nil, err
+	}
+	pauses := backoff.Backoff{First: 100 * time.Millisecond, Max: 3 * time.Second}
+	for began := time.Now(); ; {
+		found, err := host.Compare(ctx, c.Comparison.Path)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(found) == 0:
+			return nil, c.Comparison.Done()
+		case !baseline.Passing(found) || time.Since(began) > settle:
+			return found, nil
+		}
+		if err := pauses.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// restored returns a function that reports whether a file was put back as it was before.
+func (c *Cleaner) restored() (func(string) bool, error) {
+	kept := c.undo().Kept()
+	changed, err := c.undo().Changed()
+	return func(path string) bool { return slices.Contains(kept, path) && !slices.Contains(changed, path) }, err
+}

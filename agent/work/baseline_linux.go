@@ -1,0 +1,87 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/baseline"
+	"github.com/capstan-dev/capstan/agent/clean"
+	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/backoff"
+)
+
+// baselineFile is the name of the baseline, in the directory of the journal.
+const baselineFile = "baseline.gz"
+
+// The keys of notes.
+const (
+	// keyTaken is the digest of the baseline that was taken before the bootstrap.
+	keyTaken = "baseline"
+	// keyCompared is the digest of the baseline that the host was compared with after the claim.
+	keyCompared = "compared"
+)
+
+// last returns the last note with a key; empty if there is none.
+func last(v *journal.View, key string) string {
+	if notes := v.Notes(key); len(notes) > 0 {
+		return notes[len(notes)-1]
+	}
+	return ""
+}
+
+// takeBaseline looks at the host before the bootstrap of a claim that asks for it, and waits until the management
+// cluster has the digest. A bootstrap that had begun before, with an older agent, gets none.
+func (w *Worker) takeBaseline(ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string)) error {
+	if claim.Proof != v1beta2.ProofCompare || j.Began() && last(&j.View, keyTaken) == "" {
+		return nil
+	}
+	step("baseline")
+	digest, err := w.lookAt().Take(ctx, filepath.Join(j.Dir(), baselineFile))
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("baseline taken")
+	if last(&j.View, keyTaken) != digest {
+		if err := j.Note(keyTaken, digest); err != nil {
+			return err
+		}
+	}
+	step("baseline")
+	pauses := backoff.Backoff{First: 20 * time.Millisecond, Max: time.Second}
+	for began := time.Now(); ; {
+		if host := w.latest.Load(); host != nil && host.Spec.Claim != nil &&
+			host.Spec.Claim.ProviderID == claim.ProviderID && host.Spec.Claim.Baseline == digest {
+			return nil
+		}
+		if time.Since(began) > dataLimit {
+			return fmt.Errorf("the management cluster has not taken the baseline of the host within %s", dataLimit)
+		}
+		if err := pauses.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// lookAt returns the host to look at: all but what the agent itself keeps, and what cleaning deletes or names anyway.
+func (w *Worker) lookAt() baseline.Host {
+	return baseline.Host{Root: "/", Own: append([]string{w.config.StateDir, "/var/log/capstan"}, clean.Directories()...)}
+}
+
+// comparison returns how to compare the host after a claim; nil: the claim does not ask for it.
+func (w *Worker) comparison(claim v1beta2.HostClaim, j *journal.Journal) *clean.Comparison {
+	if claim.Proof != v1beta2.ProofCompare || claim.ProviderID != j.Claim() || claim.Baseline == "" {
+		return nil
+	}
+	host := w.lookAt()
+	if latest := w.latest.Load(); latest != nil {
+		host.Packages = latest.Spec.Cleaning.Packages != v1beta2.PackagesDeny
+	}
+	return &clean.Comparison{
+		Host: host, Path: filepath.Join(j.Dir(), baselineFile), Digest: claim.Baseline,
+		Done: func() error { return j.Note(keyCompared, claim.Baseline) },
+	}
+}
