@@ -37,6 +37,10 @@ kube: ## build the bundle of the default Kubernetes version (the first build tak
 kube-previous: ## build a bundle of the Kubernetes minor before, for upgrades (the first build takes some minutes)
 	@kube/build "$$(cat kube/PREVIOUS_VERSION)" bin/bundles
 
+.PHONY: kube-oldest
+kube-oldest: ## build a bundle of the Kubernetes minor before that, for upgrades over two (the first build takes some minutes)
+	@kube/build "$$(cat kube/OLDEST_VERSION)" bin/bundles
+
 .PHONY: manifests
 manifests: ## copy upstream's definitions from the Go module (not committed)
 	@go run ./hack/manifests
@@ -127,6 +131,10 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 .PHONY: test-upgrade
 test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e
+
+.PHONY: test-chained
+test-chained: build kube-previous kube-oldest ## upgrade a real cluster over two Kubernetes minors at once (builds a third bundle first)
+	@CAPSTAN_TEST_CHAINED=1 go test -count=1 -timeout 30m -v -run TestChainedUpgrade ./test/e2e
 
 .PHONY: test-before
 test-before: build ## upgrade a plane and a provider in a management cluster from the release before, and go back (needs the history)
