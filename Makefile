@@ -136,9 +136,12 @@ test-upgrade: build kube-previous ## upgrade clusters while hooks block in all w
 test-chained: build kube-previous kube-oldest ## upgrade a real cluster over two Kubernetes minors at once (builds a third bundle first)
 	@CAPSTAN_TEST_CHAINED=1 go test -count=1 -timeout 30m -v -run TestChainedUpgrade ./test/e2e
 
-.PHONY: test-before
-test-before: build ## upgrade a plane and a provider in a management cluster from the release before, and go back (needs the history)
+.PHONY: before
+before: ## build the release before this one from the history of the repository, in .cache/before
 	@hack/before .cache/before
+
+.PHONY: test-before
+test-before: before build ## upgrade a plane and a provider in a management cluster from the release before, and go back (needs the history)
 	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v ./test/before
 	@CAPSTAN_TEST_BEFORE='$(CURDIR)/.cache/before' go test -count=1 -timeout 20m -v -run TestUpgradeFromTheReleaseBefore ./test/clusterctl
 
