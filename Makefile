@@ -171,7 +171,8 @@ test-bucket: ## backups in the bucket of a real S3-compatible store, on loopback
 	@CAPSTAN_TEST_BUCKET=1 go test -count=1 -timeout 20m -v -run TestRealBucket ./extension/backup
 
 .PHONY: test-upstream-e2e
-test-upstream-e2e: build ## Cluster API's own end-to-end specs on a plane (takes hours); SPECS='...' chooses some
+test-upstream-e2e: build kube-previous ## Cluster API's own end-to-end specs on a plane (takes hours); SPECS='...' chooses some
+	@kube/build "$$(cat kube/OLDEST_VERSION)" bin/bundles
 	@go run ./hack/upstream $(if $(CLUSTER_API),-cluster-api '$(CLUSTER_API)') $(SPECS)
 
 .PHONY: test-v1beta1

@@ -82,6 +82,9 @@ func (o options) run(ctx context.Context, out, errs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := bundled(o.root, chosen); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "capstan-upstream-")
 	if err != nil {
 		return err

@@ -19,6 +19,8 @@ type spec struct {
 	Upstream string `json:"upstream"`
 	// Extension is the extension that it needs in the plane.
 	Extension string `json:"extension,omitempty"`
+	// Bundles of other versions that it needs, by the files in kube that name the versions.
+	Bundles []string `json:"bundles,omitempty"`
 	// Deviations say what of the set-up differs from upstream's own.
 	Deviations []string `json:"deviations,omitempty"`
 	// Cause says why the suite does not call the spec; empty for those that it calls.

@@ -107,24 +107,15 @@ func (s *suite) configure(ctx context.Context, p plane) (path string, err error)
 // variables are those of upstream's configuration that differ for us.
 func (s *suite) variables() (map[string]string, error) {
 	variables := map[string]string{"IP_FAMILY": "IPv4"}
-	version := func(file string) (string, error) {
-		data, err := os.ReadFile(filepath.Join(s.root, "kube", file))
-		return strings.TrimSpace(string(data)), err
+	for variable, file := range map[string]string{
+		"KUBERNETES_VERSION": "DEFAULT_VERSION", "KUBERNETES_VERSION_UPGRADE_TO": "DEFAULT_VERSION",
+		"KUBERNETES_VERSION_UPGRADE_FROM": "PREVIOUS_VERSION", "KUBERNETES_VERSION_CHAINED_UPGRADE_FROM": "OLDEST_VERSION",
+	} {
+		var err error
+		if variables[variable], err = bundleVersion(s.root, file); err != nil {
+			return nil, err
+		}
 	}
-	current, err := version("DEFAULT_VERSION")
-	if err != nil {
-		return nil, err
-	}
-	previous, err := version("PREVIOUS_VERSION")
-	if err != nil {
-		return nil, err
-	}
-	variables["KUBERNETES_VERSION"], variables["KUBERNETES_VERSION_UPGRADE_TO"] = current, current
-	// Without the bundle of the minor before, specs that only begin with the earlier version begin with this one.
-	if _, err := os.Stat(filepath.Join(s.root, "bin", "bundles", previous)); err != nil {
-		previous = current
-	}
-	variables["KUBERNETES_VERSION_UPGRADE_FROM"] = previous
 	// Local hosts need no network plugin: what the ClusterResourceSet puts into clusters is a ConfigMap.
 	addon := filepath.Join(s.dir, "addon.yaml")
 	variables["CNI"] = addon

@@ -19,6 +19,19 @@ var _ = Describe("RuntimeSDKUpgradeClassInOtherNamespace", Label("RuntimeSDKUpgr
 	}))
 })
 
+var _ = Describe("RuntimeSDKChainedUpgrade", Label("RuntimeSDKChainedUpgrade"), func() {
+	e2e.ClusterUpgradeWithRuntimeSDKSpec(ctx, runtimeSDK(func(input *e2e.ClusterUpgradeWithRuntimeSDKSpecInput) {
+		input.DeployClusterClassInSeparateNamespace = true
+		input.ExtensionConfigName = "k8s-chained-upgrade-with-runtimesdk-cross-ns"
+		input.KubernetesVersionFrom = config.MustGetVariable(e2e.KubernetesVersionChainedUpgradeFrom)
+		for _, variable := range []string{
+			e2e.KubernetesVersionChainedUpgradeFrom, e2e.KubernetesVersionUpgradeFrom, e2e.KubernetesVersionUpgradeTo,
+		} {
+			input.KubernetesVersions = append(input.KubernetesVersions, config.MustGetVariable(variable))
+		}
+	}))
+})
+
 // runtimeSDK is what the variants of the upgrade with hooks have in common; change makes the variant.
 func runtimeSDK(
 	change func(*e2e.ClusterUpgradeWithRuntimeSDKSpecInput),
