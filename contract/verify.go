@@ -36,7 +36,7 @@ func Verify(t TB, path string) {
 		t.Errorf("%s", text.String())
 	}
 	for _, f := range r.Failures {
-		t.Errorf("the check %s failed itself over %s: %s", f.Check, f.Release, f.Message)
+		t.Errorf("%s", f)
 	}
 }
 

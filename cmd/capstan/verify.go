@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-dev/capstan/contract"
@@ -16,6 +18,7 @@ type verifyFlags struct {
 	explain  string
 	baseline string
 	level    string
+	version  string
 }
 
 // couldNotRun is an error with exit code 2: nothing was judged, or not all.
@@ -57,6 +60,8 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 	cmd.Flags().StringVar(&flags.explain, "explain", "", "explain a check or a rule by its id, and judge nothing")
 	cmd.Flags().StringVar(&flags.baseline, "baseline", "", "file of findings that are accepted, with reasons")
 	cmd.Flags().StringVar(&flags.level, "level", "should", "least level of rules to check: must or should")
+	cmd.Flags().StringVar(&flags.version, "version", "",
+		"version that is to be released, for what is not in a directory of that name")
 	a.completeVerify(cmd)
 	return cmd
 }
@@ -92,6 +97,11 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 		if err != nil {
 			return couldNotRun{err}
 		}
+		for _, release := range found {
+			if release.Version == "" {
+				release.Version = flags.version
+			}
+		}
 		releases = append(releases, found...)
 	}
 	result := check.Run(table, releases)
@@ -107,7 +117,11 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 	}
 	switch {
 	case len(result.Failures) > 0:
-		return couldNotRun{hint("report it to Capstan, with the text above", "%s", report.Summary(result))}
+		next := "mend the base that the text above names: what is not made from it was judged"
+		if slices.ContainsFunc(result.Failures, func(f check.Failure) bool { return f.Check != check.Source }) {
+			next = "report it to Capstan, with the text above"
+		}
+		return couldNotRun{hint(next, "%s", report.Summary(result))}
 	case len(result.Findings) > 0:
 		return hint("capstan verify --explain ID says more about a check or a rule", "%s", report.Summary(result))
 	}

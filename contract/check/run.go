@@ -41,11 +41,23 @@ type Skipped struct {
 	Missing Need   `json:"missing"`
 }
 
-// Failure is a check that failed itself: its author's mistake, not the provider's.
+// Source is what stands in the place of a check in a failure to read a release.
+const Source = "source"
+
+// Failure is a check that failed itself: its author's mistake, not the provider's. With [Source] as check it says what
+// of a release could not be read.
 type Failure struct {
 	Check   string `json:"check"`
 	Release string `json:"release"`
 	Message string `json:"message"`
+}
+
+// String says what failed.
+func (f Failure) String() string {
+	if f.Check == Source {
+		return f.Release + ": " + f.Message
+	}
+	return fmt.Sprintf("%s: the check %s failed itself: %s", f.Release, f.Check, f.Message)
 }
 
 // Report is what a run found. Its JSON form is stable.
@@ -67,6 +79,9 @@ func Run(checks []*Check, releases []*source.Release) *Report {
 	ran := map[string]bool{}
 	for _, release := range releases {
 		report.Releases = append(report.Releases, release.Path)
+		if release.Problem != nil {
+			report.Failures = append(report.Failures, Failure{Source, release.Path, release.Problem.Error()})
+		}
 		for _, c := range checks {
 			if missing := slices.IndexFunc(c.Needs, func(n Need) bool { return !has(release, n) }); missing >= 0 {
 				report.Skipped = append(report.Skipped, Skipped{c.ID, release.Path, c.Needs[missing]})

@@ -152,8 +152,7 @@ func definitionScope(s subject) {
 }
 
 func definitionMetadata(s subject) {
-	if metadata, ok := s.schema.Property("metadata"); ok &&
-		(len(metadata.Properties) > 0 || metadata.Type != "object") {
+	if metadata, ok := s.schema.Property("metadata"); ok && !isStandardMetadata(metadata) {
 		s.broken(metadata.Path, "the schema of %s has metadata of its own", s.kind())
 	}
 	for _, name := range []string{"apiVersion", "kind"} {
@@ -161,6 +160,16 @@ func definitionMetadata(s subject) {
 			s.broken(f.Path, "%s of %s has type %q", name, s.kind(), f.Type)
 		}
 	}
+}
+
+// isStandardMetadata reports whether a schema leaves metadata to the API server, which lets it restrict names only.
+func isStandardMetadata(metadata source.Schema) bool {
+	for name := range metadata.Properties {
+		if name != "name" && name != "generateName" {
+			return false
+		}
+	}
+	return metadata.Type == "object"
 }
 
 func definitionParts(s subject) {

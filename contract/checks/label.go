@@ -36,10 +36,10 @@ var labelChecks = []*check.Check{
 	},
 	{
 		ID: "contract-label-once", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc: "An API version implements one contract version, and the list of a label ascends.",
-		Why: "Core takes the highest version where the book says the last one; with two labels it may take the wrong " +
-			"contract.",
-		Fix:   "Write the versions in ascending order, and name each under one contract only.",
+		Doc: "An API version under the labels of both contracts has the fields of both, and the list of a label ascends.",
+		Why: "Core takes the highest version where the book says the last one; with two labels it may take the contract " +
+			"that the version does not have.",
+		Fix:   "Write the versions in ascending order, and name a version under the contract that it implements.",
 		Rules: []string{"IM-37", "IC-10"}, Needs: []check.Need{check.Definitions},
 		Run: contractLabelOnce,
 	},
@@ -83,13 +83,10 @@ func isServed(d *source.Definition, name string) bool {
 
 func contractLabelOnce(p *check.Pass) {
 	for _, r := range resources(p) {
-		older, _ := r.Contract(v1beta1)
-		newer, key := r.Contract(v1beta2)
-		for _, name := range newer {
-			if slices.Contains(older, name) {
-				p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s stands under both contracts", name,
-					r.kind())
-			}
+		if name, lacks := halfOfBoth(r); lacks != "" {
+			_, key := r.Contract(v1beta2)
+			p.Broken("IM-37", "", r.Object, labelPath(key), "version %s of %s stands under both contracts, and has no %s",
+				name, r.kind(), lacks)
 		}
 		for _, contract := range contracts {
 			versions, key := r.Contract(contract)
@@ -99,4 +96,23 @@ func contractLabelOnce(p *check.Pass) {
 			}
 		}
 	}
+}
+
+// halfOfBoth returns the version that core reads for both contracts, and the field of one of them that it lacks.
+// Empty: core reads two versions, or one that has the fields of both.
+func halfOfBoth(r resource) (name, lacks string) {
+	name = r.Newest(v1beta2)
+	if name == "" || name != r.Newest(v1beta1) || r.role != machine && r.role != cluster {
+		return "", ""
+	}
+	schema, ok := r.Schema(name)
+	if !ok {
+		return "", ""
+	}
+	for _, path := range [][]string{{"status", "ready"}, {"status", "initialization", "provisioned"}} {
+		if _, ok := schema.Property(path...); !ok {
+			return name, strings.Join(path, ".")
+		}
+	}
+	return "", ""
 }

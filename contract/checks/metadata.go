@@ -45,7 +45,7 @@ var metadataChecks = []*check.Check{
 		Doc:   "metadata.yaml lists the series of the release that it is published with.",
 		Why:   "clusterctl does not find the contract of the release, and stops the installation.",
 		Fix:   "Add the series with major and minor of this release.",
-		Rules: []string{"CT-32"}, Needs: []check.Need{check.Directory, check.Metadata, check.Version},
+		Rules: []string{"CT-32"}, Needs: []check.Need{check.Complete, check.Metadata, check.Version},
 		Run: metadataSeries,
 	},
 	{

@@ -31,13 +31,16 @@ func (r resource) kind() string { return r.CRD.Spec.Names.Kind }
 func resources(p *check.Pass, roles ...role) []resource {
 	var all []resource
 	provider := p.Release.Type()
-	for _, d := range p.Definitions() {
+	defined := p.Definitions()
+	for _, d := range defined {
 		if d.Problem != nil || !isInfrastructure(d.CRD.Spec.Group, provider) {
 			continue
 		}
-		if r, ok := roleOf(d.CRD.Spec.Names.Kind); ok && (len(roles) == 0 || slices.Contains(roles, r)) {
-			all = append(all, resource{d, r})
+		r, ok := roleOf(d.CRD.Spec.Names.Kind)
+		if !ok || len(roles) > 0 && !slices.Contains(roles, r) || r == machine && !isMachine(d, defined) {
+			continue
 		}
+		all = append(all, resource{d, r})
 	}
 	return all
 }
@@ -68,6 +71,29 @@ func roleOf(kind string) (role, bool) {
 		}
 	}
 	return 0, false
+}
+
+// isMachine reports whether a definition whose name says so is one of machines: it has a template, or one of the fields
+// that only machines have. Others are what a provider makes machines of, for example its hosts.
+func isMachine(d *source.Definition, defined []*source.Definition) bool {
+	template := d.CRD.Spec.Names.Kind + "Template"
+	if slices.ContainsFunc(defined, func(other *source.Definition) bool {
+		return other.CRD.Spec.Group == d.CRD.Spec.Group && other.CRD.Spec.Names.Kind == template
+	}) {
+		return true
+	}
+	for _, v := range d.CRD.Spec.Versions {
+		schema, ok := d.Schema(v.Name)
+		if !ok {
+			continue
+		}
+		for _, path := range [][]string{{"spec", "providerID"}, {"status", "initialization", "provisioned"}} {
+			if _, has := schema.Property(path...); has {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // anything reports whether a schema keeps fields that it does not name.

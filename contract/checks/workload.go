@@ -68,6 +68,9 @@ func templateReferences(p *check.Pass) {
 	rules := map[source.Role]string{source.Template: "CT-62", source.Class: "CT-76"}
 	for role, rule := range rules {
 		for _, f := range p.Release.Of(role) {
+			if f.Problem != nil {
+				continue // objects after it are not known
+			}
 			for _, o := range f.Objects {
 				if o.Group() != "cluster.x-k8s.io" && !strings.HasSuffix(o.Group(), ".cluster.x-k8s.io") {
 					continue
@@ -117,7 +120,10 @@ func className(p *check.Pass) {
 	for _, f := range p.Release.Of(source.Class) {
 		want := strings.TrimSuffix(strings.TrimPrefix(f.Base(), "clusterclass-"), ".yaml")
 		classes := objects(f, "ClusterClass")
-		if !slices.ContainsFunc(classes, func(o *source.Object) bool { return o.Name() == want }) {
+		// A class that is named by a variable fits if the user sets it so.
+		if !slices.ContainsFunc(classes, func(o *source.Object) bool {
+			return o.Name() == want || strings.Contains(o.Name(), "${")
+		}) {
 			p.BrokenAt("CT-79", source.Position{File: f.Path}, "the file has no ClusterClass %q", want)
 		}
 	}

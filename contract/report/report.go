@@ -77,7 +77,7 @@ func writeText(w io.Writer, r *check.Report) error {
 		fmt.Fprintf(&b, "    why: %s\n    fix: %s\n    see: %s\n", f.Why, f.Fix, f.Link)
 	}
 	for _, f := range r.Failures {
-		fmt.Fprintf(&b, "%s: the check %s failed itself: %s\n", f.Release, f.Check, f.Message)
+		fmt.Fprintln(&b, f)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -96,7 +96,16 @@ func named(f check.Finding) string {
 func Summary(r *check.Report) string {
 	text := fmt.Sprintf("%s, %s in %s", count(len(r.Findings), "finding"), count(r.Checks, "check"),
 		count(len(r.Releases), "release"))
-	if n := len(r.Failures); n > 0 {
+	unread := 0
+	for _, f := range r.Failures {
+		if f.Check == check.Source {
+			unread++
+		}
+	}
+	if unread > 0 {
+		text += fmt.Sprintf("; components of %d not read", unread)
+	}
+	if n := len(r.Failures) - unread; n > 0 {
 		text += fmt.Sprintf("; %s failed", count(n, "check"))
 	}
 	return text

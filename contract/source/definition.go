@@ -18,8 +18,13 @@ type Definition struct {
 	Problem error
 }
 
-// Definitions returns the definitions of components, in order.
+// Definitions returns the definitions of components, in order. They are decoded once: the caller does not change them.
 func (f *File) Definitions() []*Definition {
+	f.decode.Do(func() { f.definitions = f.decodeDefinitions() })
+	return f.definitions
+}
+
+func (f *File) decodeDefinitions() []*Definition {
 	var all []*Definition
 	for _, o := range f.Objects {
 		if o.Kind() != "CustomResourceDefinition" {

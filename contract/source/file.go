@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // File is one file of a release.
@@ -21,6 +22,9 @@ type File struct {
 	Variables []Variable
 	// Problem says why it could not be read to its end. Nil: it could.
 	Problem *Problem
+
+	decode      sync.Once
+	definitions []*Definition
 }
 
 // Problem is a file that cannot be read as YAML.
@@ -41,7 +45,13 @@ var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 func readFile(name string, text []byte) *File {
 	f := &File{Path: name}
 	f.Variables = variables(name, string(text))
-	objects, err := parse(f, substitute(string(text), f.Variables))
+	filled := substitute(string(text), f.Variables)
+	objects, err := parse(f, filled)
+	if err != nil {
+		if shielded, failed := parse(f, shield(filled)); failed == nil {
+			objects, err = shielded, nil
+		}
+	}
 	f.Objects = objects
 	if err != nil {
 		f.Problem = &Problem{At: Position{File: name}, Message: strings.TrimPrefix(err.Error(), "yaml: ")}

@@ -212,7 +212,9 @@ func normal(value any) any {
 		return int64(v)
 	case uint64:
 		return float64(v)
-	case nil, string, bool, int64, float64:
+	case string:
+		return unshield(v)
+	case nil, bool, int64, float64:
 		return v
 	}
 	return fmt.Sprint(value)

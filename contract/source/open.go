@@ -69,11 +69,10 @@ func openDirectory(dir string, depth int) ([]*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case isFile(filepath.Join(dir, "go.mod")) && configOf(dir) != "":
-		release, err := openModule(dir)
-		return one(release, err)
-	case isBase(dir):
+	if bases := basesOf(dir); len(bases) > 0 {
+		return openModule(dir, bases)
+	}
+	if isBase(dir) {
 		f, err := render(dir)
 		return one(&Release{Path: dir, Form: Base, Files: []*File{f}}, err)
 	}
@@ -140,44 +139,6 @@ func openRepository(dir string, entries []os.DirEntry) (*Release, error) {
 		}
 	}
 	return release, nil
-}
-
-// openModule reads the source of a provider.
-func openModule(dir string) (*Release, error) {
-	rendered, err := render(configOf(dir))
-	if err != nil {
-		return nil, err
-	}
-	release := &Release{Path: dir, Form: Module, Files: []*File{rendered}}
-	names := []string{filepath.Join(dir, "metadata.yaml")}
-	for _, pattern := range []string{"cluster-template*.yaml", "clusterclass-*.yaml"} {
-		found, err := filepath.Glob(filepath.Join(dir, "templates", pattern))
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, found...)
-	}
-	for _, name := range names {
-		if !isFile(name) {
-			continue
-		}
-		f, err := openFile(name)
-		if err != nil {
-			return nil, err
-		}
-		release.Files = append(release.Files, f)
-	}
-	return release, nil
-}
-
-// configOf returns the base that makes the components of a module, empty if there is none.
-func configOf(dir string) string {
-	for _, name := range []string{"config/default", "config", "config/crd"} {
-		if base := filepath.Join(dir, filepath.FromSlash(name)); isBase(base) {
-			return base
-		}
-	}
-	return ""
 }
 
 // openFile reads one file.

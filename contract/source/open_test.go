@@ -197,7 +197,7 @@ func TestVariables(t *testing.T) {
 		"${A$B}":       {Name: "A", Problem: "a name cannot be made of another variable"},
 		"${}":          {Problem: "there is no name of a variable"},
 		"${A b}":       {Name: "A", Blanks: true, Problem: "what follows the name is not in the grammar"},
-		"${A:=b # end": {Problem: "the brace is not closed on this line"},
+		"${A:=b # end": {Problem: "the brace is not closed"},
 	} {
 		all := variables("f", "x: "+text+"\n")
 		if len(all) != 1 {

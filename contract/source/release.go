@@ -64,6 +64,8 @@ type Release struct {
 	Version string
 	// Files are the files, by path.
 	Files []*File
+	// Problem says why the components of a module cannot be rendered; its other files are read. Nil: they are.
+	Problem error
 }
 
 // Of returns the files of a role.

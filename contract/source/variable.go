@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -52,7 +53,7 @@ var operators = []string{":=", ":-", ":+", "=", "-", "+"}
 func variable(text string, begin int) Variable {
 	v := Variable{begin: begin}
 	depth, end := 0, -1
-	for i := begin; i < len(text) && text[i] != '\n' && end < 0; i++ {
+	for i := begin; i < len(text) && end < 0; i++ {
 		switch {
 		case strings.HasPrefix(text[i:], "${"):
 			depth++
@@ -63,7 +64,7 @@ func variable(text string, begin int) Variable {
 		}
 	}
 	if end < 0 {
-		v.end, v.Text, v.Problem = begin+2, text[begin:begin+2], "the brace is not closed on this line"
+		v.end, v.Text, v.Problem = begin+2, text[begin:begin+2], "the brace is not closed"
 		return v
 	}
 	v.end, v.Text = end, text[begin:end]
@@ -97,7 +98,10 @@ func (v *Variable) operator(after string) {
 		if rest, ok := strings.CutPrefix(after, operator); ok {
 			v.Operator = operator
 			v.HasDefault = operator != ":+" && operator != "+"
-			v.Default = unquote(strings.TrimSpace(rest))
+			v.Default = rest
+			if !strings.Contains(rest, "\n") {
+				v.Default = unquote(strings.TrimSpace(rest))
+			}
 			return
 		}
 	}
@@ -120,18 +124,50 @@ func isName(c byte, first bool) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || !first && c >= '0' && c <= '9'
 }
 
-// substitute puts defaults in the place of variables that have one. What is written over several lines stays.
+// alwaysSet are the variables of templates that clusterctl sets itself: their default never counts.
+var alwaysSet = []string{"CLUSTER_NAME", "NAMESPACE"}
+
+// substitute puts defaults in the place of variables that have one, also in defaults.
 func substitute(text string, uses []Variable) string {
 	var b strings.Builder
 	last := 0
 	for _, v := range uses {
-		if v.Problem != "" || !v.HasDefault || strings.Contains(v.Default, "${") {
+		if v.Problem != "" || !v.HasDefault {
 			continue
 		}
 		b.WriteString(text[last:v.begin])
-		b.WriteString(v.Default)
+		if slices.Contains(alwaysSet, v.Name) {
+			b.WriteString("${" + v.Name + "}")
+		} else {
+			b.WriteString(substitute(v.Default, variables("", v.Default)))
+		}
 		last = v.end
 	}
 	b.WriteString(text[last:])
 	return b.String()
 }
+
+// The runes of Unicode's private area that stand for the braces of a variable while YAML is read. Without them
+// [${KEYS}], which clusterctl accepts, is not YAML before it is filled in.
+const (
+	shieldOpen  = "$\uE000"
+	shieldClose = "\uE001"
+)
+
+// shield makes variables that have no default plain text for YAML; unshield undoes it.
+func shield(text string) string {
+	var b strings.Builder
+	last := 0
+	for _, v := range variables("", text) {
+		if v.Problem != "" || strings.Contains(v.Text, "\n") {
+			continue
+		}
+		b.WriteString(text[last:v.begin])
+		b.WriteString(shieldOpen + text[v.begin+2:v.end-1] + shieldClose)
+		last = v.end
+	}
+	b.WriteString(text[last:])
+	return b.String()
+}
+
+var unshield = strings.NewReplacer(shieldOpen, "${", shieldClose, "}").Replace

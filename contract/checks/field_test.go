@@ -1,0 +1,123 @@
+package checks
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// definition returns a definition of infrastructure with one version, its labels, and a schema.
+func definition(kind, labels, schema string) string {
+	plural := strings.ToLower(kind) + "s"
+	return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: " + plural +
+		".infrastructure.foo.example\n  labels: {" + labels + "}\nspec:\n  group: infrastructure.foo.example\n" +
+		"  scope: Namespaced\n  names: {kind: " + kind + ", plural: " + plural + "}\n" +
+		"  versions:\n  - name: v1\n    served: true\n    storage: true\n    schema:\n" +
+		"      openAPIV3Schema: {type: object, properties: {" + schema + "}}\n---\n"
+}
+
+const (
+	both     = "cluster.x-k8s.io/v1beta1: v1, cluster.x-k8s.io/v1beta2: v1"
+	ready    = "ready: {type: boolean}"
+	provided = "initialization: {type: object, properties: {provisioned: {type: boolean}}}"
+)
+
+func status(fields ...string) string {
+	return "status: {type: object, properties: {" + strings.Join(fields, ", ") + "}}"
+}
+
+// What providers of others do is found where it breaks a rule, and not where it only looks so.
+func TestWhatProvidersDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		check string
+		file  string // name of the file
+		text  string
+		want  bool // that the check finds something
+	}{
+		"a version with the fields of both contracts, under both labels": {
+			"contract-label-once", "infrastructure-components.yaml",
+			definition("FooCluster", both, status(ready, provided)), false,
+		},
+		"a version with the fields of one contract, under both labels": {
+			"contract-label-once", "infrastructure-components.yaml",
+			definition("FooCluster", both, status(provided)), true,
+		},
+		"a kind that is named Machine, and is only what machines are made of": {
+			"machine-provisioned", "infrastructure-components.yaml",
+			definition("FooPoolMachine", both, "spec: {type: object, properties: {address: {type: string}}}"), false,
+		},
+		"a kind that is named Machine and has a provider ID": {
+			"machine-provisioned", "infrastructure-components.yaml",
+			definition("FooMachine", both, "spec: {type: object, properties: {providerID: {type: string}}}"), true,
+		},
+		"a kind that is named Machine and has a template": {
+			"machine-provisioned", "infrastructure-components.yaml",
+			definition("FooMachine", both, "spec: {type: object}") +
+				definition("FooMachineTemplate", both, "spec: {type: object}"), true,
+		},
+		"names of objects are restricted": {
+			"definition-metadata", "infrastructure-components.yaml",
+			definition("FooCluster", both, "metadata: {type: object, properties: {name: {type: string}}}"), false,
+		},
+		"labels of objects are restricted": {
+			"definition-metadata", "infrastructure-components.yaml",
+			definition("FooCluster", both, "metadata: {type: object, properties: {labels: {type: object}}}"), true,
+		},
+		"a namespace that some objects give a default": {
+			"template-namespace", "cluster-template.yaml",
+			"kind: A\nmetadata: {namespace: \"${NAMESPACE}\"}\n---\nkind: B\nmetadata: {namespace: \"${NAMESPACE:=default}\"}\n",
+			false,
+		},
+		"two namespaces": {
+			"template-namespace", "cluster-template.yaml",
+			"kind: A\nmetadata: {namespace: \"${NAMESPACE}\"}\n---\nkind: B\nmetadata: {namespace: default}\n", true,
+		},
+		"a class that is named by a variable": {
+			"class-name", "clusterclass-foo.yaml",
+			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: \"${CLASS}\"}\n", false,
+		},
+		"a class of another name": {
+			"class-name", "clusterclass-foo.yaml",
+			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: ClusterClass\nmetadata: {name: bar}\n", true,
+		},
+		"an object after a variable in a list": {
+			"template-references", "cluster-template.yaml",
+			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\n" +
+				"spec: {infrastructureRef: {kind: FooCluster, name: a}}\n---\n" +
+				"kind: FooCluster\nmetadata: {name: a}\nspec: {keys: [${KEYS}]}\n", false,
+		},
+		"an object that is not in the file": {
+			"template-references", "cluster-template.yaml",
+			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: a}\n" +
+				"spec: {infrastructureRef: {kind: FooCluster, name: a}}\n", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string]string{"metadata.yaml": "kind: Metadata\n", "infrastructure-components.yaml": "kind: X\n"}
+			files[c.file] = c.text
+			for name, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			releases, err := source.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := check.Run(Find(c.check), releases)
+			if len(report.Failures)+len(report.Skipped) > 0 {
+				t.Fatalf("the check did not run: %+v %+v", report.Failures, report.Skipped)
+			}
+			found := slices.ContainsFunc(report.Findings, func(f check.Finding) bool { return f.Check == c.check })
+			if found != c.want {
+				t.Errorf("the check finds %+v, want that it finds something: %t", report.Findings, c.want)
+			}
+		})
+	}
+}
