@@ -63,6 +63,7 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@bin/tools/controller-gen rbac:roleName=capstan-manager paths=./provider/... paths=./cmd/capstan-manager/... output:rbac:dir=config/rbac
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
 	@go run ./hack/release -docs docs/flavors.md
+	@go run ./hack/field -page > docs/field.md
 
 bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"
@@ -152,6 +153,10 @@ test-long: test-upgrade test-bucket ## what takes too long for make test: upgrad
 .PHONY: test-next
 test-next: ## build and test against a checkout of Cluster API: make test-next CLUSTER_API=DIR [PACKAGES='./plane/...'] (not in CI)
 	@HEAVY='$(HEAVY)' hack/next '$(CLUSTER_API)' $(PACKAGES)
+
+.PHONY: test-field
+test-field: ## capstan verify over checkouts of other providers, compared with what people judged: make test-field CHECKOUTS=DIR (not in CI)
+	@go run ./hack/field -checkouts '$(CHECKOUTS)'
 
 .PHONY: test-planted
 test-planted: build ## plant a fault for each rule of the contracts and see that its test notices (takes hours): make test-planted RULES='RX CL-05'

@@ -13,8 +13,8 @@ const moduleDepth = 4
 
 // notProviders are directories of a module whose bases are not those of a release.
 var notProviders = []string{
-	"docs", "examples", "extension", "extensions", "hack", "node_modules", "samples", "scripts", "test", "testdata", "tests", "third_party",
-	"vendor",
+	"docs", "examples", "extension", "extensions", "hack", "node_modules", "samples", "scripts", "test", "testdata",
+	"tests", "third_party", "vendor",
 }
 
 // providerBases are the names of bases below config, in modules that hold several providers.

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// field is the data file.
+type field struct {
+	// Date is when the checkouts were judged.
+	Date string `json:"date"`
+	// Providers are those that were judged, by name.
+	Providers []provider `json:"providers"`
+	// Bugs are bugs that users reported, and what the checks say about them.
+	Bugs []bug `json:"bugs"`
+}
+
+// provider is one checkout.
+type provider struct {
+	Name       string `json:"name"`
+	Repository string `json:"repository"`
+	// Version is a tag or a branch. Commit is empty for a Go module as it was published.
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	// Path is what is verified below the checkout. Empty: the checkout.
+	Path string `json:"path,omitempty"`
+	// Note says what was done to the checkout, or is special about it.
+	Note string `json:"note,omitempty"`
+	// Refused is a part of the error, where the components cannot be rendered.
+	Refused string `json:"refused,omitempty"`
+	// Findings are what is found, with verdicts.
+	Findings []finding `json:"findings,omitempty"`
+}
+
+// finding is one finding, or several that differ only in their file.
+type finding struct {
+	Check    string   `json:"check"`
+	Rule     string   `json:"rule"`
+	Contract string   `json:"contract,omitempty"`
+	Object   string   `json:"object,omitempty"`
+	Field    string   `json:"field,omitempty"`
+	Files    []string `json:"files"`
+	Verdict  bool     `json:"verdict"`
+	Reason   string   `json:"reason"`
+}
+
+// bug is a bug that a user reported.
+type bug struct {
+	Name string `json:"name"`
+	What string `json:"what"`
+	// Frozen says that the bug was looked for after the checks were written.
+	Frozen bool `json:"frozen,omitempty"`
+	// Bad and Fixed are revisions. Empty: not in the project's public history.
+	Bad   string `json:"bad,omitempty"`
+	Fixed string `json:"fixed,omitempty"`
+	// Check is what finds it. Empty: nothing does.
+	Check  string `json:"check,omitempty"`
+	Result string `json:"result"`
+}
+
+// key names a finding of a file.
+func (f finding) key(file string) string {
+	return strings.Join([]string{f.Check, f.Rule, f.Contract, file, f.Object, f.Field}, " | ")
+}
+
+func read(name string) (*field, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var f field
+	if err := yaml.UnmarshalStrict(text, &f); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return &f, nil
+}
+
+// verdicts returns how many findings are true, and how many false.
+func (f *field) verdicts() (right, wrong int) {
+	for _, p := range f.Providers {
+		r, w := p.verdicts()
+		right, wrong = right+r, wrong+w
+	}
+	return right, wrong
+}
+
+func (p provider) verdicts() (right, wrong int) {
+	for _, one := range p.Findings {
+		if one.Verdict {
+			right += len(one.Files)
+		} else {
+			wrong += len(one.Files)
+		}
+	}
+	return right, wrong
+}
+
+// page returns the page about what is found where.
+func (f *field) page() string {
+	var b strings.Builder
+	right, wrong := f.verdicts()
+	b.WriteString("# What capstan verify finds where\n\n" +
+		"<!-- Made from test/verify/testdata/field.yaml by hack/field: change that file, and run make generate. -->\n\n")
+	b.WriteString(wrap("", fmt.Sprintf("The checks of `capstan verify` ran over %d sources of providers on %s, and each "+
+		"finding was read against the files of the provider: %d are true and %d false. A true finding says that a rule "+
+		"is broken in these files at this version, not that the provider does not work: many rules matter only for some "+
+		"users, or for some versions of Cluster API. A later version may differ, and so do later checks. "+
+		"`make test-field CHECKOUTS=DIR` runs it again over checkouts.", len(f.Providers), f.Date, right, wrong)))
+	fmt.Fprint(&b, "\n| Provider | Version | Findings |\n|---|---|---|\n")
+	for _, p := range f.Providers {
+		right, wrong := p.verdicts()
+		count := fmt.Sprint(right + wrong)
+		if p.Refused != "" {
+			count += ", without components"
+		}
+		version := p.Version
+		if p.Commit != "" {
+			version += " `" + p.Commit + "`"
+		}
+		fmt.Fprintf(&b, "| %s (%s) | %s | %s |\n", p.Repository, p.Name, version, count)
+	}
+	for _, p := range f.Providers {
+		if len(p.Findings) == 0 && p.Note == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s %s (%s)\n\n", p.Repository, p.Version, p.Name)
+		if p.Note != "" {
+			b.WriteString(wrap("", p.Note))
+		}
+		if len(p.Findings) > 0 && p.Note != "" {
+			fmt.Fprintln(&b)
+		}
+		for _, text := range p.lines() {
+			b.WriteString(wrap("- ", text))
+		}
+	}
+	f.bugs(&b)
+	return b.String()
+}
+
+// lines returns a line for each check and reason.
+func (p provider) lines() []string {
+	var all []string
+	count := map[string]int{}
+	for _, one := range p.Findings {
+		text := fmt.Sprintf("`%s` (%s): %s", one.Check, one.Rule, one.Reason)
+		if !one.Verdict {
+			text += " The finding is false."
+		}
+		if count[text] == 0 {
+			all = append(all, text)
+		}
+		count[text] += len(one.Files)
+	}
+	for i, text := range all {
+		if n := count[text]; n > 1 {
+			all[i] += fmt.Sprintf(" %d times.", n)
+		}
+	}
+	return slices.Clip(all)
+}
+
+func (f *field) bugs(b *strings.Builder) {
+	b.WriteString("\n## Reported bugs\n\n" + wrap("", "Bugs that users reported, looked at in the revisions before and "+
+		"after the fix. Those that were looked for after the checks were written are marked.") + "\n")
+	for _, one := range f.Bugs {
+		name := one.Name
+		if one.Frozen {
+			name += " (looked for afterwards)"
+		}
+		if one.Check != "" {
+			name += ", `" + one.Check + "`"
+		}
+		b.WriteString(wrap("- ", name+": "+one.What+" "+one.Result))
+	}
+}
+
+// wrap breaks a text into lines that fit the width of a page; those after the first one stand below its text.
+func wrap(bullet, text string) string {
+	const width = 118
+	var b strings.Builder
+	line := bullet
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+			line += word
+		case len(line)+1+len(word) > width:
+			b.WriteString(line + "\n")
+			line = strings.Repeat(" ", len(bullet)) + word
+		default:
+			line += " " + word
+		}
+	}
+	return b.String() + line + "\n"
+}

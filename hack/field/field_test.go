@@ -1,0 +1,123 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/contract"
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
+)
+
+const dataFile = "../../test/verify/testdata/field.yaml"
+
+// The file is whole: providers enough, each finding with a verdict and its reason, and few that are false. What the
+// checks find can be compared only where the checkouts are: CAPSTAN_FIELD names their directory.
+func TestField(t *testing.T) {
+	f, err := read(dataFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Providers) < 15 {
+		t.Errorf("there are %d providers, want 15", len(f.Providers))
+	}
+	names := map[string]bool{}
+	for _, p := range f.Providers {
+		// A module that was published has no commit here: its version says what it is.
+		isModule := p.Commit == "" && p.Note != ""
+		if p.Name == "" || names[p.Name] || p.Version == "" || !strings.Contains(p.Repository, "/") ||
+			!isModule && !regexp.MustCompile(`^[0-9a-f]{7,40}$`).MatchString(p.Commit) {
+			t.Errorf("the provider %q lacks a name of its own, a repository, a version or a commit", p.Name)
+		}
+		names[p.Name] = true
+		p.form(t)
+	}
+	right, wrong := f.verdicts()
+	if total := right + wrong; wrong*50 > total {
+		t.Errorf("%d of %d findings are false, more than 2 of 100", wrong, total)
+	}
+	for _, b := range f.Bugs {
+		if b.Name == "" || b.What == "" || b.Result == "" || b.Check != "" && len(checks.Find(b.Check)) == 0 {
+			t.Errorf("the bug %q lacks what it is or its result, or names a check that there is not", b.Name)
+		}
+	}
+	if dir := os.Getenv("CAPSTAN_FIELD"); dir != "" {
+		for _, p := range f.Providers {
+			for _, wrong := range p.differences(p.run(dir)) {
+				t.Errorf("%s: %s", p.Name, wrong)
+			}
+		}
+	}
+}
+
+func (p provider) form(t *testing.T) {
+	t.Helper()
+	for _, one := range p.Findings {
+		isOf := func(c *check.Check) bool { return c.ID == one.Check }
+		if _, ok := contract.Find(one.Rule); !ok || !slices.ContainsFunc(checks.Find(one.Rule), isOf) {
+			t.Errorf("%s: %s is not a rule of %s", p.Name, one.Rule, one.Check)
+		}
+		if len(one.Files) == 0 || !strings.HasSuffix(one.Reason, ".") {
+			t.Errorf("%s: %s %s has no file, or no reason", p.Name, one.Check, one.Object)
+		}
+	}
+}
+
+func TestThePageIsMadeFromTheData(t *testing.T) {
+	f, err := read(dataFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../docs/field.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != f.page() {
+		t.Error("docs/field.md is not what hack/field makes: run make generate")
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	judged := provider{Name: "foo", Findings: []finding{{
+		Check: "a", Rule: "IM-01", Object: "Foo x", Files: []string{"one", "two"}, Verdict: true, Reason: "It is so.",
+	}}}
+	found := func(files ...string) result {
+		var r result
+		for _, file := range files {
+			f := check.Finding{Check: "a", Rule: "IM-01", Object: "Foo x"}
+			f.File = file
+			r.findings = append(r.findings, f)
+		}
+		return r
+	}
+	slow := found("one", "two")
+	slow.took = 2 * limit
+	for name, c := range map[string]struct {
+		provider provider
+		got      result
+		want     []string
+	}{
+		"the same":             {judged, found("one", "two"), nil},
+		"a finding less":       {judged, found("two"), []string{"not found: a | IM-01 |  | one | Foo x | "}},
+		"a finding more":       {judged, found("one", "two", "new"), []string{"not judged: a | IM-01 |  | new | Foo x | "}},
+		"it takes too long":    {judged, slow, []string{"it took 10s, more than 5s"}},
+		"it cannot be judged":  {judged, result{err: os.ErrNotExist}, []string{"it cannot be judged: file does not exist"}},
+		"refused, as expected": {provider{Refused: "not exist"}, result{err: os.ErrNotExist}, nil},
+		"refused no more": {
+			provider{Refused: "x"}, result{}, []string{"it can be judged, and the file says that it cannot: x"},
+		},
+		"a check failed": {
+			provider{}, result{failures: []check.Failure{{Check: "a", Message: "b"}}},
+			[]string{"the check a failed itself: b"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.provider.differences(c.got); !slices.Equal(got, c.want) {
+				t.Errorf("the differences are %q, want %q", got, c.want)
+			}
+		})
+	}
+}
