@@ -123,6 +123,9 @@ func (s *suite) variables() (map[string]string, error) {
 		[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: upstream-e2e\n  namespace: kube-system\n"), 0o600)
 }
 
+// cleanTimeout bounds the end of an interrupted suite: a spec removes its clusters, and the report is written last.
+const cleanTimeout = 10 * time.Minute
+
 // run runs specs on a plane, and leaves their report and what ran in the directory of artifacts. That some fail is no
 // error.
 func (s *suite) run(ctx context.Context, p plane, config string, chosen []spec, about execution) error {
@@ -147,7 +150,7 @@ func (s *suite) run(ctx context.Context, p plane, config string, chosen []spec, 
 	cmd.Dir = filepath.Join(s.root, "test", "upstream")
 	cmd.Stdout, cmd.Stderr = s.out, s.errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = time.Minute
+	cmd.WaitDelay = cleanTimeout
 	cmd.Env = environment(
 		os.Environ(),
 		map[string]string{"GOPROXY": "off", "KUBECONFIG": p.kubeconfig(), "TMPDIR": s.dir},
