@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/machine"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
@@ -83,6 +84,12 @@ type Options struct {
 	// Proof says what proves that an owned host is clean after a machine, where the host does not say it in
 	// spec.cleaning. Default: Trust.
 	Proof infrav1.CleaningProof
+	// UnlinkedTimeout is how long a host's claim may belong to no Cluster before the host is marked as left behind.
+	// Default: host.DefaultUnlinkedTimeout.
+	UnlinkedTimeout time.Duration
+	// HostLimits limit how often hosts are claimed, given bootstrap data, released and, if they are supplied, powered on
+	// and destroyed: each of these operations, on all hosts together and on each one. Default: those of package pace.
+	HostLimits pace.Limits
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -110,6 +117,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	filter := watchfilter.Filter(options.WatchFilter)
 	backends := &backend.Keeper{Reader: mgr.GetClient(), Balancer: options.Balancer}
 
+	pacer := pace.New(options.HostLimits, options.Clock)
 	clusters := &cluster.Reconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Clock: options.Clock, Filter: filter,
 	}
@@ -126,6 +134,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Filter:   filter,
 		Shortage: options.Shortage,
 		Proof:    options.Proof,
+		Pace:     pacer,
 	}
 	if err := machines.Setup(mgr, options.controller(options.MachineConcurrency)); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanMachines: %w", err)
@@ -136,6 +145,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Recorder:         mgr.GetEventRecorder("capstan"),
 		Clock:            options.Clock,
 		HeartbeatTimeout: options.HeartbeatTimeout,
+		UnlinkedTimeout:  options.UnlinkedTimeout,
+		Pace:             pacer,
 		Filter:           filter,
 		Supplier:         options.Supplier,
 		SupplyNamespace:  options.SupplyNamespace,
@@ -151,9 +162,12 @@ func (o *Options) complete() error {
 	if o.Supplier != nil && (o.AgentServer.URL == "" || len(o.AgentServer.CAData) == 0) {
 		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData: agents must reach the API server")
 	}
-	if o.Concurrency < 0 || o.MachineConcurrency < 0 || o.HeartbeatTimeout < 0 {
-		return errors.New("Options.Concurrency, Options.MachineConcurrency and Options.HeartbeatTimeout can't be " +
-			"negative; 0 means the default")
+	if o.Concurrency < 0 || o.MachineConcurrency < 0 || o.HeartbeatTimeout < 0 || o.UnlinkedTimeout < 0 {
+		return errors.New("Options.Concurrency, Options.MachineConcurrency, Options.HeartbeatTimeout and " +
+			"Options.UnlinkedTimeout can't be negative; 0 means the default")
+	}
+	if err := o.HostLimits.Complete(); err != nil {
+		return fmt.Errorf("Options.HostLimits: %w", err)
 	}
 	switch o.Proof {
 	case "":
@@ -170,6 +184,9 @@ func (o *Options) complete() error {
 	}
 	if o.HeartbeatTimeout == 0 {
 		o.HeartbeatTimeout = host.DefaultHeartbeatTimeout
+	}
+	if o.UnlinkedTimeout == 0 {
+		o.UnlinkedTimeout = host.DefaultUnlinkedTimeout
 	}
 	if o.SupplyNamespace == nil {
 		o.SupplyNamespace = supply.In(DefaultSupplyNamespace)

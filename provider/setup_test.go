@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/provider/pace"
 )
 
 func TestOptions(t *testing.T) {
@@ -19,6 +21,10 @@ func TestOptions(t *testing.T) {
 		"a negative number of workers":  {options: Options{Concurrency: -1}, fails: "negative"},
 		"and of those for machines":     {options: Options{MachineConcurrency: -1}, fails: "negative"},
 		"a negative time between beats": {options: Options{HeartbeatTimeout: -time.Second}, fails: "negative"},
+		"a negative rate": {
+			options: Options{HostLimits: pace.Limits{All: pace.Limit{PerSecond: -1}}}, fails: "Options.HostLimits",
+		},
+		"a negative time without a Cluster": {options: Options{UnlinkedTimeout: -time.Second}, fails: "negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.options.complete()
@@ -27,6 +33,7 @@ func TestOptions(t *testing.T) {
 			}
 			if err == nil && (c.options.Concurrency != 10 ||
 				c.options.MachineConcurrency != 64 || c.options.HeartbeatTimeout != 40*time.Second ||
+				c.options.UnlinkedTimeout != time.Hour || c.options.HostLimits.All != pace.DefaultAll ||
 				c.options.Clock == nil || c.options.SupplyNamespace("host-01") != "default") {
 				t.Errorf("defaults are %+v", c.options)
 			}

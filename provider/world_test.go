@@ -154,7 +154,8 @@ func (w *world) restart() {
 	}
 	w.hosts = host.New(host.Options{
 		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),
-		Supplier: supplier{w}, SupplyNamespace: supply.In(ns), Agents: options.AgentServer,
+		UnlinkedTimeout: options.UnlinkedTimeout,
+		Supplier:        supplier{w}, SupplyNamespace: supply.In(ns), Agents: options.AgentServer,
 	})
 }
 

@@ -23,6 +23,10 @@ const (
 	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
 	CleanCondition = "Clean"
 
+	// LinkedCondition of a CapstanHost is False while its claim belongs to no Cluster: the CapstanMachine, its Machine or
+	// the Cluster doesn't exist. It is absent otherwise.
+	LinkedCondition = "Linked"
+
 	// ReconciledCondition is False while the controller's passes over the object fail; the message says in what and
 	// what to do. It is absent while they succeed.
 	ReconciledCondition = "Reconciled"
@@ -93,6 +97,15 @@ const (
 
 	// MachineGoneReason: the CapstanMachine that claims the host no longer exists, and nobody released the claim.
 	MachineGoneReason = "MachineGone"
+
+	// UnlinkedReason: the claim of the host belongs to no Cluster; the message says what is missing.
+	UnlinkedReason = "Unlinked"
+
+	// LeftBehindReason: that has lasted longer than the limit; the message says what to do.
+	LeftBehindReason = "LeftBehind"
+
+	// RateLimitedReason: much is done to hosts at once, and this waits for its turn.
+	RateLimitedReason = "RateLimited"
 
 	// SupplierMissingReason: the host comes from a supplier that this controller does not have.
 	SupplierMissingReason = "SupplierMissing"

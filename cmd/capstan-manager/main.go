@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,7 +26,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/hint"
 	"github.com/capstan-dev/capstan/provider"
+	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/migration"
+	"github.com/capstan-dev/capstan/provider/pace"
 	infrawebhook "github.com/capstan-dev/capstan/provider/webhook"
 )
 
@@ -41,6 +44,8 @@ type settings struct {
 	healthAddr, metrics    string
 	concurrency            int
 	machineConcurrency     int
+	limits                 pace.Limits
+	unlinkedTimeout        time.Duration
 	webhookPort            int
 	webhookCertDir         string
 	ownCertificates        string
@@ -85,6 +90,9 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 		"objects of each kind but CapstanMachine to work on at once")
 	flags.IntVar(&s.machineConcurrency, "machine-concurrency", provider.DefaultMachineConcurrency,
 		"CapstanMachines to work on at once")
+	s.addLimits(flags)
+	flags.DurationVar(&s.unlinkedTimeout, "unlinked-timeout", host.DefaultUnlinkedTimeout,
+		"how long a host may be claimed for a Machine or Cluster that doesn't exist before it is marked as left behind")
 	flags.IntVar(&s.webhookPort, "webhook-port", webhook.DefaultPort, "port of the conversion and admission webhooks")
 	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "", "folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
 		"no webhooks are served, which is good for definitions without conversion only")
@@ -119,6 +127,17 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 		return s, nil, fmt.Errorf("--feature-gates: %w; %s", err, hint.Of(err))
 	}
 	return s, logging, nil
+}
+
+// addLimits adds the flags that limit what is done to hosts.
+func (s *settings) addLimits(flags *flag.FlagSet) {
+	flags.Float64Var(&s.limits.All.PerSecond, "host-rate", pace.DefaultAll.PerSecond,
+		"how often in a second hosts are claimed, given bootstrap data, released, powered on or destroyed: each of "+
+			"these, on all hosts together")
+	flags.IntVar(&s.limits.All.Burst, "host-burst", pace.DefaultAll.Burst, "how often at once")
+	flags.Float64Var(&s.limits.Each.PerSecond, "each-host-rate", pace.DefaultEach.PerSecond,
+		"the same for each single host")
+	flags.IntVar(&s.limits.Each.Burst, "each-host-burst", pace.DefaultEach.Burst, "how often at once for each single host")
 }
 
 func manage(ctx context.Context, s settings) error {
@@ -163,6 +182,7 @@ func manage(ctx context.Context, s settings) error {
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
+			UnlinkedTimeout: s.unlinkedTimeout, HostLimits: s.limits,
 			PriorityQueue: s.gates.On(feature.PriorityQueue), Proof: infrav1.CleaningProof(s.proof),
 		}),
 		migration.Setup(ctx, mgr))

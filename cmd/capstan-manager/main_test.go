@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/internal/gates"
+	"github.com/capstan-dev/capstan/provider/pace"
 )
 
 func TestParse(t *testing.T) {
@@ -19,6 +20,8 @@ func TestParse(t *testing.T) {
 	}
 	urgent := maps.Clone(usual)
 	urgent["PriorityQueue"], urgent["ClusterTopology"] = true, false
+	limits := pace.Limits{All: pace.Limit{PerSecond: 200, Burst: 1000}, Each: pace.Limit{PerSecond: 0.2, Burst: 30}}
+	others := pace.Limits{All: pace.Limit{PerSecond: 7, Burst: 8}, Each: pace.Limit{PerSecond: 0.5, Burst: 9}}
 	for name, c := range map[string]struct {
 		args  []string
 		want  settings
@@ -26,18 +29,22 @@ func TestParse(t *testing.T) {
 	}{
 		"the defaults keep metrics on the loopback": {want: settings{
 			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
-			webhookPort: 9443, proof: "Compare",
+			limits: limits, unlinkedTimeout: time.Hour, webhookPort: 9443, proof: "Compare",
 		}},
 		"everything set (IC-39, IC-40)": {
 			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n", "--leader-elect-lease-duration=4s",
 				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3",
-				"--machine-concurrency=5", "--webhook-port=2", "--webhook-cert-dir=/certs", "--cleaning-proof=Reimage"},
+				"--host-rate=7", "--host-burst=8", "--each-host-rate=0.5", "--each-host-burst=9", "--unlinked-timeout=3m",
+				"--machine-concurrency=5", "--webhook-port=2", "--webhook-cert-dir=/certs",
+				"--cleaning-proof=Reimage"},
 			want: settings{namespace: "a", watchFilter: "x", election: elected, healthAddr: ":1", metrics: "0", concurrency: 3,
-				machineConcurrency: 5, webhookPort: 2, webhookCertDir: "/certs", proof: "Reimage"},
+				limits: others, unlinkedTimeout: 3 * time.Minute, machineConcurrency: 5,
+				webhookPort: 2, webhookCertDir: "/certs", proof: "Reimage"},
 		},
 		"feature gates": {args: []string{"--feature-gates=PriorityQueue=true,ClusterTopology=false"}, want: settings{
 			election: upstream, healthAddr: ":9440", metrics: "127.0.0.1:8080", concurrency: 10, machineConcurrency: 64,
-			webhookPort: 9443, proof: "Compare", featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
+			limits: limits, unlinkedTimeout: time.Hour, webhookPort: 9443, proof: "Compare",
+			featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
 		}},
 		"a proof that does not exist":        {args: []string{"--cleaning-proof=Hope"}, fails: "give Trust, Compare or Reimage"},
 		"a feature gate that does not exist": {args: []string{"--feature-gates=Nonsense=true"}, fails: "choose from ClusterTopology"},

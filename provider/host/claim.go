@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/handover"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -51,6 +52,9 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		s.obstacle = r.noSupplier(s.host)
 		return step.Next(), nil
 	default:
+		if wait := r.paced(s, pace.Destroy); wait > 0 {
+			return step.StopFor(wait), nil
+		}
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err
 		}

@@ -18,6 +18,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/epoch"
 	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
 )
@@ -56,14 +57,31 @@ func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	switch {
 	case s.taken: // it has no identity; s.obstacle says why
 	case c == nil && !last.off:
+		if wait := r.paced(s, pace.Destroy); wait > 0 {
+			return step.StopFor(wait), nil
+		}
 		if err := r.destroy(ctx, s); err != nil {
 			return step.Answer{}, err
 		}
 	case c == nil:
 	case last.providerID != c.ProviderID || s.live == silent && r.Clock.Since(last.at) >= r.HeartbeatTimeout:
+		if wait := r.paced(s, pace.PowerOn); wait > 0 {
+			s.sooner(wait)
+			return step.Next(), nil
+		}
 		return step.Next(), r.powerOn(ctx, s)
 	}
 	return step.Next(), nil
+}
+
+// paced returns how long an operation on the host has to wait, and lets the host say so.
+func (r *Reconciler) paced(s *scope, operation pace.Operation) time.Duration {
+	wait := r.Pace.Ask(operation, s.host.UID)
+	if wait > 0 {
+		s.obstacle = &step.Obstacle{Reason: infrav1.RateLimitedReason, Message: fmt.Sprintf(
+			"%s: the host waits for its turn (limits --host-rate and --each-host-rate of capstan-manager)", operation)}
+	}
+	return wait
 }
 
 func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {

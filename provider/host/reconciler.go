@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
@@ -37,7 +38,8 @@ type Reconciler struct {
 	powered map[types.UID]power
 }
 
-// Options are what a Reconciler needs. All are required, but Supplier, SupplyNamespace and Agents (no supplied hosts) and Filter.
+// Options are what a Reconciler needs. All are required, but Supplier, SupplyNamespace and Agents (no supplied hosts),
+// Pace and Filter.
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -49,6 +51,10 @@ type Options struct {
 	Clock Clock
 	// HeartbeatTimeout is how long a host may be silent.
 	HeartbeatTimeout time.Duration
+	// UnlinkedTimeout is how long a claim may belong to no Cluster before it counts as left behind.
+	UnlinkedTimeout time.Duration
+	// Pace limits how often hosts are powered on and destroyed. Nil: no limit.
+	Pace *pace.Pacer
 	// Filter limits the CapstanHosts that this reconciler works on.
 	Filter watchfilter.Filter
 	// Supplier makes the hosts that have spec.supplier. Nil: there are none here.
@@ -86,10 +92,19 @@ type scope struct {
 	taken bool
 	// orphaned is true if the machine that claims the host doesn't exist.
 	orphaned bool
+	// unlinked is set if the claim belongs to no Cluster; set by link.
+	unlinked *unlinked
 	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
 	failed *metav1.Condition
 	// gone is true when our finalizer is removed: there is no status to write any more.
 	gone bool
+}
+
+// sooner asks for another pass in d at the latest.
+func (s *scope) sooner(d time.Duration) {
+	if s.again == 0 || d < s.again {
+		s.again = d
+	}
 }
 
 // The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself: that is why there are rights
@@ -98,6 +113,7 @@ type scope struct {
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
@@ -132,6 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "end the claim", Run: r.endClaim},
 		{Name: "power", Run: r.power},
 		{Name: "claimant", Run: r.claimant},
+		{Name: "link", Run: r.link}, // SG-05
 		{Name: "delete", Run: r.delete},
 	})
 	statusErr := r.writeStatus(ctx, s, err)

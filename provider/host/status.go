@@ -24,10 +24,14 @@ import (
 type facts struct {
 	live     liveness
 	orphaned bool
+	// unlinked is set if the claim belongs to no Cluster.
+	unlinked *unlinked
 	obstacle *step.Obstacle
 	// versions that the supplier offers.
 	versions []string
 	timeout  time.Duration
+	// unlinkedTimeout is how long a claim may belong to no Cluster.
+	unlinkedTimeout time.Duration
 }
 
 // writeStatus writes what this controller decides, in one patch, if it differs. err is the error of the steps; it is
@@ -56,7 +60,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 		setStatus(s.host, r.facts(s))
 	}
 	patch.MakeRoom(s.host, infrav1.ReadyCondition, infrav1.HostOnlineCondition, infrav1.CleanCondition,
-		infrav1.ReconciledCondition, infrav1.PausedCondition)
+		infrav1.LinkedCondition, infrav1.ReconciledCondition, infrav1.PausedCondition)
 	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -73,7 +77,10 @@ func setFailed(s *scope) {
 }
 
 func (r *Reconciler) facts(s *scope) facts {
-	f := facts{live: s.live, orphaned: s.orphaned, obstacle: s.obstacle, timeout: r.HeartbeatTimeout}
+	f := facts{
+		live: s.live, orphaned: s.orphaned, unlinked: s.unlinked, obstacle: s.obstacle, timeout: r.HeartbeatTimeout,
+		unlinkedTimeout: r.UnlinkedTimeout,
+	}
 	if r.supplies(s.host) {
 		f.versions = r.Supplier.Versions()
 	}
@@ -84,8 +91,8 @@ func (r *Reconciler) facts(s *scope) facts {
 const maxVersions = 64
 
 // setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean,
-// Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped when the host is
-// off: that computer is gone.
+// Linked, Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped when the
+// host is off: that computer is gone.
 func setStatus(host *infrav1.CapstanHost, f facts) {
 	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
 	if off {
@@ -96,6 +103,11 @@ func setStatus(host *infrav1.CapstanHost, f facts) {
 	phase, ready := judgeReady(host, off, online, clean, f)
 	host.Status.Phase = phase
 	host.Status.KubernetesVersions = versions(host, f)
+	if f.unlinked == nil {
+		conditions.Delete(host, infrav1.LinkedCondition)
+	} else {
+		conditions.Set(host, judgeLink(f.unlinked, f.unlinkedTimeout))
+	}
 	for _, c := range []metav1.Condition{online, clean, ready} {
 		conditions.Set(host, c)
 	}
@@ -183,6 +195,8 @@ func judgeReady(host *infrav1.CapstanHost, off bool, online, clean metav1.Condit
 	switch {
 	case f.obstacle != nil:
 		ready = no(infrav1.ReadyCondition, f.obstacle.Reason, f.obstacle.Message)
+	case f.unlinked != nil && f.unlinked.left:
+		ready = no(infrav1.ReadyCondition, infrav1.LeftBehindReason, judgeLink(f.unlinked, f.unlinkedTimeout).Message)
 	case f.orphaned:
 		ready = no(infrav1.ReadyCondition, infrav1.MachineGoneReason, fmt.Sprintf(
 			"CapstanMachine %s, which claims the host, doesn't exist; if it is gone for good, set spec.claim.released: true", host.Spec.Claim.Machine))

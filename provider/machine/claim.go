@@ -12,12 +12,17 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/handover"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
 // claimTries bounds how often another host is tried in one pass when a host changes while it is being claimed.
 const claimTries = 5
+
+// claimsPaced is what a machine says that waits for its turn.
+const claimsPaced = "many hosts are claimed at once: this machine waits for its turn " +
+	"(limit --host-rate of capstan-manager)"
 
 // claimHost claims a host for a machine that never had one.
 //
@@ -33,6 +38,10 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 	}
 	if s.hold(r.Hosts.Held(s.capstan)); s.host != nil {
 		return step.Next(), nil
+	}
+	if wait := r.Pace.AskForAny(pace.Claim, s.capstan.UID); wait > 0 {
+		s.obstacle = &step.Obstacle{Reason: infrav1.RateLimitedReason, Message: claimsPaced, Brief: true}
+		return step.StopFor(wait), nil
 	}
 	for range claimTries {
 		pick, obstacle, err := r.pick(s)

@@ -6,6 +6,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/bootstrapdata"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -22,6 +23,9 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error)
 		return step.Answer{}, err
 	}
 	if !there {
+		if wait := r.Pace.Ask(pace.Deliver, s.host.UID); wait > 0 {
+			return step.StopFor(wait), nil
+		}
 		if err := r.loadData(ctx, s); err != nil {
 			return step.Answer{}, err
 		}

@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
 	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/pause"
 	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/step"
@@ -45,6 +46,9 @@ type Reconciler struct {
 	// Shortage says for a namespace without a free host what happens next, or what to do; empty: nothing special. May be
 	// nil.
 	Shortage func(ctx context.Context, namespace string) string
+
+	// Pace limits how often hosts are claimed, released and given bootstrap data. Nil: no limit.
+	Pace *pace.Pacer
 
 	// failures knows which machines can't be brought further, and since when.
 	failures failure.Streaks

@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
+	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -22,6 +23,11 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 		return step.Next(), nil
 	}
 	if !s.host.Spec.Claim.Released {
+		if wait := r.Pace.Ask(pace.Release, s.host.UID); wait > 0 {
+			s.waiting = fmt.Sprintf("host %s waits for its turn to be released "+
+				"(limits --host-rate and --each-host-rate of capstan-manager)", s.host.Name)
+			return step.StopFor(wait), nil
+		}
 		if err := r.releaseHost(ctx, s.host); err != nil {
 			return step.Answer{}, err
 		}

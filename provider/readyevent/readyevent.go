@@ -23,6 +23,7 @@ var obstacles = map[string]bool{
 	infrav1.EndpointMovedReason:      true,
 	infrav1.HostGoneReason:           true,
 	infrav1.HostOfflineReason:        true,
+	infrav1.LeftBehindReason:         true,
 	infrav1.LeftoversFoundReason:     true,
 	infrav1.MachineGoneReason:        true,
 	infrav1.NoHostMatchesReason:      true,

@@ -1,0 +1,106 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// DefaultUnlinkedTimeout is longer than the move of a large cluster takes.
+const DefaultUnlinkedTimeout = time.Hour
+
+// relink is how often a claim without a Cluster is looked at: a silent host starts no pass by itself.
+const relink = time.Minute
+
+// unlinked is a claim that belongs to no Cluster.
+type unlinked struct {
+	what   string    // is missing
+	wayOut string    // what an administrator can do
+	since  time.Time // when it was first seen to be missing
+	left   bool      // that is too long ago
+}
+
+// link finds out whether the claim belongs to a Cluster, and for how long it hasn't (SG-05). Such a claim is marked,
+// and never released by us: what is missing may be on its way here, and cleaning can't be undone. The time starts over
+// when the host is moved to another management cluster, which drops its status.
+func (r *Reconciler) link(ctx context.Context, s *scope) (step.Answer, error) {
+	found, err := r.missing(ctx, s)
+	if err != nil || found == nil {
+		return step.Next(), err
+	}
+	found.since = r.Clock.Now()
+	if c := conditions.Get(s.host, infrav1.LinkedCondition); c != nil && c.Status == metav1.ConditionFalse {
+		found.since = c.LastTransitionTime.Time
+	}
+	rest := r.UnlinkedTimeout - r.Clock.Since(found.since)
+	found.left = rest <= 0
+	if rest <= 0 || rest > relink {
+		rest = relink
+	}
+	s.sooner(rest)
+	s.unlinked = found
+	return step.Next(), nil
+}
+
+// missing says what the claim lacks of Machine and Cluster; nil: nothing, or it is not known, because the machine is
+// paused.
+func (r *Reconciler) missing(ctx context.Context, s *scope) (*unlinked, error) {
+	c := s.host.Spec.Claim
+	if c == nil || c.Released {
+		return nil, nil
+	}
+	if s.orphaned {
+		return &unlinked{
+			what:   fmt.Sprintf("CapstanMachine %s, which claims the host, doesn't exist", c.Machine),
+			wayOut: "if it is gone for good, set spec.claim.released: true, and the host is cleaned",
+		}, nil
+	}
+	machine := &infrav1.CapstanMachine{}
+	key := types.NamespacedName{Namespace: s.host.Namespace, Name: c.Machine}
+	if err := r.Client.Get(ctx, key, machine); err != nil {
+		return nil, client.IgnoreNotFound(err) // the next pass finds it orphaned
+	}
+	if annotations.HasPaused(machine) {
+		return nil, nil
+	}
+	wayOut := fmt.Sprintf("delete CapstanMachine %s, and the host is cleaned", c.Machine)
+	owner, err := util.GetOwnerMachine(ctx, r.Client, machine.ObjectMeta)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading the owner of CapstanMachine %s: %w", c.Machine, err)
+	case owner == nil || err != nil:
+		what := fmt.Sprintf("no Machine owns CapstanMachine %s, which claims the host", c.Machine)
+		return &unlinked{what: what, wayOut: wayOut}, nil
+	}
+	_, err = util.GetClusterByName(ctx, r.Client, s.host.Namespace, c.Cluster)
+	switch {
+	case apierrors.IsNotFound(err):
+		what := fmt.Sprintf("Cluster %s of CapstanMachine %s, which claims the host, doesn't exist", c.Cluster, c.Machine)
+		return &unlinked{what: what, wayOut: wayOut}, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Cluster %s: %w", c.Cluster, err)
+	}
+	return nil, nil
+}
+
+// judgeLink returns condition Linked of a claim without a Cluster. Its time is when the Cluster was first missed.
+func judgeLink(u *unlinked, timeout time.Duration) metav1.Condition {
+	c := no(infrav1.LinkedCondition, infrav1.UnlinkedReason, u.what)
+	c.LastTransitionTime = metav1.NewTime(u.since)
+	if u.left {
+		c.Reason = infrav1.LeftBehindReason
+		c.Message = fmt.Sprintf("for more than %s: %s; %s", timeout, u.what, u.wayOut)
+	}
+	return c
+}
