@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -172,6 +171,6 @@ func (p *place) showLogs() {
 			continue
 		}
 		lines := bytes.Split(data, []byte("\n"))
-		p.Log(fmt.Sprintf("%s:\n%s", path, bytes.Join(lines[max(0, len(lines)-40):], []byte("\n"))))
+		p.Logf("%s:\n%s", path, bytes.Join(lines[max(0, len(lines)-40):], []byte("\n")))
 	}
 }
