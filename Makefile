@@ -64,6 +64,7 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
 	@go run ./hack/release -docs docs/flavors.md
 	@go run ./hack/field -page > docs/field.md
+	@go run ./hack/checkdocs docs/checks
 
 bin/tools/staticcheck: hack/lint/go.mod hack/lint/go.sum
 	@echo "→ building staticcheck"

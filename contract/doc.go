@@ -8,6 +8,9 @@
 //
 //   - IM, IMT: InfraMachine and its template
 //   - IC, ICT: InfraCluster and its template
+//   - CP, BP, MP: ControlPlane, BootstrapConfig and InfraMachinePool, with their templates
+//   - CC: ClusterClasses, their variables and patches
+//   - RV: releases over time, and what Kubernetes asks of definitions, webhooks and components
 //   - RB: roles and their rights
 //   - CT: the clusterctl provider contract
 //   - RX: Runtime Extension server and Discovery
@@ -27,9 +30,11 @@
 //   - 002: lifecycle hooks (Cluster API v1.2 to v1.11)
 //   - 003: InfraCluster contract rules (v1beta1)
 //   - 004: clusterctl provider contract
-//   - UP: Cluster API after v1.14.0. UP:im and UP:ic are the book's pages of InfraMachine and InfraCluster, UP:ctl
-//     that of clusterctl; UP:ext, UP:lh and UP:dep those of implementing extensions, implementing hooks and deploying;
-//     UP:sdk is the proposal, UP:code Go source, UP:v1.9 the page at v1.9.9
+//   - UP: Cluster API after v1.14.0. UP:im and UP:ic are the book's pages of InfraMachine and InfraCluster, UP:cp,
+//     UP:bp and UP:mp those of ControlPlane, BootstrapConfig and InfraMachinePool, UP:ctl that of clusterctl, UP:cc that of
+//     writing a ClusterClass; UP:ext, UP:lh and UP:dep those of implementing extensions, implementing hooks and
+//     deploying; UP:sdk is the proposal, UP:code Go source, UP:v1.9 the page at v1.9.9
+//   - UP:k8s: the documentation of Kubernetes
 //
 // # How a rule is checked
 //

@@ -38,7 +38,7 @@ const (
 // Version is a version of what a rule speaks of.
 type Version string
 
-// The versions. The families IM, IMT, IC, ICT, RB, CT and SG have the two contract versions; RX, RC, RS, CL, LH and UH
+// The versions. Families of providers have the two contract versions; RX, RC, RS, CL, LH and UH
 // have the form of the proposals and the form that Cluster API published, because versions of hooks are independent of
 // the provider contract.
 const (
@@ -87,20 +87,15 @@ type Rule struct {
 }
 
 // Family returns the part of the id before the number, for example IM.
-func (r Rule) Family() string { return family(r.ID) }
-
-func family(id string) string {
-	before, _, _ := strings.Cut(id, "-")
-	return before
+func (r Rule) Family() string {
+	name, _, _ := strings.Cut(r.ID, "-")
+	return name
 }
 
-// Versions returns the versions that the rule's family has, the older first.
+// Versions returns the versions that the rule's family has, the older first. The caller does not change them.
 func (r Rule) Versions() []Version {
-	switch r.Family() {
-	case "RX", "RC", "RS", "CL", "LH", "UH":
-		return []Version{Seed, Published}
-	}
-	return []Version{V1Beta1, V1Beta2}
+	family, _ := FamilyOf(r.ID)
+	return family.Versions
 }
 
 // In reports whether a version has the rule.
@@ -138,13 +133,10 @@ func (r Rule) Methods() []Method {
 	return methods
 }
 
-// families are the files of rules, in the order in which they are listed.
-var families = []string{"im", "imt", "ic", "ict", "rb", "ct", "rx", "rc", "rs", "cl", "lh", "uh", "sg"}
-
 var rules = sync.OnceValue(func() []Rule {
 	var all []Rule
-	for _, name := range families {
-		all = append(all, read[Rule](name)...)
+	for _, f := range families() {
+		all = append(all, read[Rule](strings.ToLower(f.Name))...)
 	}
 	return all
 })

@@ -21,12 +21,28 @@ type TB interface {
 // release directory, a file of components, an archive, a kustomize base or the root of a Go module.
 func Verify(t TB, path string) {
 	t.Helper()
+	verify(t, path, nil)
+}
+
+// VerifyUpgrade is [Verify], and compares the release with the one that came before it.
+func VerifyUpgrade(t TB, before, path string) {
+	t.Helper()
+	older, err := source.Open(before)
+	if err != nil {
+		t.Errorf("reading the release that came before: %v", err)
+		return
+	}
+	verify(t, path, older)
+}
+
+func verify(t TB, path string, before []*source.Release) {
+	t.Helper()
 	releases, err := source.Open(path)
 	if err != nil {
 		t.Errorf("reading what is to be verified: %v", err)
 		return
 	}
-	r := check.Run(checks.All(), releases)
+	r := check.Run(checks.All(), releases, before...)
 	for _, f := range r.Findings {
 		var text bytes.Buffer
 		if err := report.Write(&text, report.Text, &check.Report{Findings: []check.Finding{f}}, nil); err != nil {

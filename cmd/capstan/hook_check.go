@@ -27,8 +27,8 @@ what is malformed, too large, or of another version. The URL is the one that an 
 
 The handlers are really called, for a Cluster "sample" in namespace "default": what they do outside of their answer, they do.
 
-The exit code is 0 if everything was checked and no check failed; with --strict warnings count too. What could not be
-checked within --timeout is named at the end of the report.`,
+The exit code is 0 if everything was checked and no check failed, 1 if one failed, and 2 if something could not be
+checked; with --strict warnings count too. What could not be checked within --timeout is named at the end of the report.`,
 		Example: `  capstan hook test https://127.0.0.1:9443 --ca-file ca.crt
   capstan hook test https://127.0.0.1:9443 --ca-file ca.crt -o junit > report.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +56,7 @@ checked within --timeout is named at the end of the report.`,
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings fail, too")
 	cmd.Flags().DurationVar(&timeout, "timeout", conformance.DefaultTimeout, "how long all checks may take together")
 	cmd.Flags().StringToStringVar(&settings, "setting", nil, "settings that go into every request, key=value")
-	return cmd
+	return judging(cmd)
 }
 
 // testExtension makes the checks and prints the report; it does so also if the user ends them.
@@ -88,5 +88,5 @@ func (a *app) testExtension(ctx context.Context, target conformance.Target, form
 		return hint("repair what failed; with --timeout there is more time, with --only less to do",
 			"%w; not everything was checked: %s", failed, report.Left)
 	}
-	return hint("each check names its rules; run it again when they hold", "%w", failed)
+	return findings{hint("each check names its rules; run it again when they hold", "%w", failed)}
 }

@@ -54,7 +54,7 @@ The first run with --update writes the lock file. Later runs fail on a break; --
 		"day of the release, like 2026-11-21, for deprecation periods (default: today)")
 	cmd.Flags().BoolVar(&flags.update, "update", false, "write the lock file if nothing breaks")
 	outputFlag(cmd, &flags.format)
-	return cmd
+	return judging(cmd)
 }
 
 func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint) error {
@@ -74,8 +74,8 @@ func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint)
 	}
 	a.warnMissing(report.Missing)
 	if rules.Breaks(report.Findings) {
-		return hint("make a new version of the hook, or take the change back",
-			"this breaks extensions that work with %s", report.Before)
+		return findings{hint("make a new version of the hook, or take the change back",
+			"this breaks extensions that work with %s", report.Before)}
 	}
 	if flags.update && flags.against == "" {
 		if err := report.WriteLock(flags.lock, flags.release); err != nil {

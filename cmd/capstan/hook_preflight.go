@@ -41,7 +41,7 @@ The releases are read from their source; the go command must be installed, it fe
 	for _, name := range []string{"from", "to"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
-	return cmd
+	return judging(cmd)
 }
 
 func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error {
@@ -60,9 +60,9 @@ func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error
 		return err
 	}
 	if broken := upgrade.Broken(); broken > 0 {
-		return hint("see with -o yaml what changed; ask the authors of these extensions for a release that works with "+
-			preflight.to, "the upgrade from %s to %s breaks %d of %d handlers", preflight.from, preflight.to,
-			broken, all)
+		return findings{hint(
+			"see with -o yaml what changed; ask the authors of these extensions for a release that works with "+preflight.to,
+			"the upgrade from %s to %s breaks %d of %d handlers", preflight.from, preflight.to, broken, all)}
 	}
 	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, all)
 	return nil

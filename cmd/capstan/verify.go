@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -19,13 +20,10 @@ type verifyFlags struct {
 	baseline string
 	level    string
 	version  string
+	against  []string
+	list     bool
+	fix      bool
 }
-
-// couldNotRun is an error with exit code 2: nothing was judged, or not all.
-type couldNotRun struct{ error }
-
-// Unwrap returns the cause.
-func (e couldNotRun) Unwrap() error { return e.error }
 
 func (a *app) verifyCommand() *cobra.Command {
 	var flags verifyFlags
@@ -36,18 +34,23 @@ PATH is a directory of a release, a repository with several releases, a file of 
 a kustomize base, or the root of a Go module with config/default; the default is the current directory. No management
 cluster and no network is needed.
 
+With --against, the release is also compared with the one that came before it: versions, stored objects, schemas and
+series. With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
+
 The exit code is 0 without findings, 1 with findings, and 2 if something could not be judged.`,
 		Example: `  capstan verify ./out/infrastructure-foo/v1.2.3
   capstan verify -o sarif . > verify.sarif
-  capstan verify --explain IM-19`,
+  capstan verify --against ./out/infrastructure-foo/v1.1.0 ./out/infrastructure-foo/v1.2.3
+  capstan verify --explain IM-19
+  capstan verify --list`,
 		// It works without a home directory.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
 		RunE: func(_ *cobra.Command, args []string) error {
 			if flags.explain != "" {
-				if err := contract.Explain(a.out, flags.explain); err != nil {
-					return couldNotRun{err}
-				}
-				return nil
+				return contract.Explain(a.out, flags.explain)
+			}
+			if flags.list {
+				return contract.List(a.out)
 			}
 			if len(args) == 0 {
 				args = []string{"."}
@@ -55,15 +58,17 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 			return a.verify(args, flags)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return couldNotRun{err} })
 	cmd.Flags().StringVarP(&flags.format, "output", "o", "text", "output format: text, json, sarif or junit")
 	cmd.Flags().StringVar(&flags.explain, "explain", "", "explain a check or a rule by its id, and judge nothing")
 	cmd.Flags().StringVar(&flags.baseline, "baseline", "", "file of findings that are accepted, with reasons")
 	cmd.Flags().StringVar(&flags.level, "level", "should", "least level of rules to check: must or should")
 	cmd.Flags().StringVar(&flags.version, "version", "",
 		"version that is to be released, for what is not in a directory of that name")
+	cmd.Flags().StringArrayVar(&flags.against, "against", nil, "older release to compare with, of the same forms as PATH")
+	cmd.Flags().BoolVar(&flags.list, "list", false, "list the checks, and the rules that files do not show")
+	cmd.Flags().BoolVar(&flags.fix, "fix", false, "mend in the files what a machine can mend")
 	a.completeVerify(cmd)
-	return cmd
+	return judging(cmd)
 }
 
 // completeVerify sets what the shell completes.
@@ -86,34 +91,24 @@ func (a *app) completeVerify(cmd *cobra.Command) {
 func (a *app) verify(paths []string, flags verifyFlags) error {
 	table, err := checks.AtLeast(flags.level)
 	if err != nil {
-		return couldNotRun{err}
+		return err
 	}
 	if err := report.Format(flags.format).Valid(); err != nil {
-		return couldNotRun{err}
+		return err
 	}
-	var releases []*source.Release
-	for _, path := range paths {
-		found, err := source.Open(path)
-		if err != nil {
-			return couldNotRun{err}
-		}
-		for _, release := range found {
-			if release.Version == "" {
-				release.Version = flags.version
-			}
-		}
-		releases = append(releases, found...)
+	result, err := a.judge(table, paths, flags)
+	if err != nil {
+		return err
 	}
-	result := check.Run(table, releases)
 	if flags.baseline != "" {
 		accepted, err := report.ReadBaseline(flags.baseline)
 		if err != nil {
-			return couldNotRun{err}
+			return err
 		}
 		report.Accept(result, accepted, flags.baseline)
 	}
 	if err := report.Write(a.out, report.Format(flags.format), result, table); err != nil {
-		return couldNotRun{err}
+		return err
 	}
 	switch {
 	case len(result.Failures) > 0:
@@ -121,10 +116,54 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 		if slices.ContainsFunc(result.Failures, func(f check.Failure) bool { return f.Check != check.Source }) {
 			next = "report it to Capstan, with the text above"
 		}
-		return couldNotRun{hint(next, "%s", report.Summary(result))}
+		return hint(next, "%s", report.Summary(result))
 	case len(result.Findings) > 0:
-		return hint("capstan verify --explain ID says more about a check or a rule", "%s", report.Summary(result))
+		return findings{hint("capstan verify --explain ID says more about a check or a rule", "%s", report.Summary(result))}
 	}
 	_, err = a.err.Write([]byte(report.Summary(result) + "\n"))
 	return err
+}
+
+// judge opens what the arguments name, and runs checks over it. With --fix, it does so again after mending.
+func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*check.Report, error) {
+	before, err := openAll(flags.against, "")
+	if err != nil {
+		return nil, err
+	}
+	releases, err := openAll(paths, flags.version)
+	if err != nil {
+		return nil, err
+	}
+	result := check.Run(table, releases, before...)
+	if flags.fix {
+		made, err := result.Fix()
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(a.err, "Fields mended: %d\n", made)
+		if releases, err = openAll(paths, flags.version); err != nil {
+			return nil, err
+		}
+		result = check.Run(table, releases, before...)
+	}
+	result.Live = contract.Live()
+	return result, nil
+}
+
+// openAll returns the releases that paths name. Those of which nothing says the version have the one that is given.
+func openAll(paths []string, version string) ([]*source.Release, error) {
+	var all []*source.Release
+	for _, path := range paths {
+		found, err := source.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, release := range found {
+			if release.Version == "" {
+				release.Version = version
+			}
+		}
+		all = append(all, found...)
+	}
+	return all, nil
 }

@@ -44,6 +44,8 @@ const (
 	Classes Need = "ClusterClasses"
 	// Version is the version of the release.
 	Version Need = "the version of the release"
+	// Before is a release that came before this one.
+	Before Need = "an older release to compare with (--against)"
 )
 
 // Check is one check.
@@ -62,8 +64,10 @@ type Check struct {
 	Contracts []string
 	// Rules are the ids of the rules in the catalogue that it can find to be broken.
 	Rules []string
-	// Page is the part of Cluster API's book that has the rules, below its address.
+	// Page is the part of Cluster API's book that has the rules, below its address, or a whole address.
 	Page string
+	// Fixes says that a machine can know the fix of some of its findings.
+	Fixes bool
 	// Needs are what it requires.
 	Needs []Need
 	// Run looks at one release and reports what it finds.
@@ -74,7 +78,12 @@ type Check struct {
 const Book = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/"
 
 // Link returns the address of the page.
-func (c *Check) Link() string { return Book + c.Page }
+func (c *Check) Link() string {
+	if strings.HasPrefix(c.Page, "https://") {
+		return c.Page
+	}
+	return Book + c.Page
+}
 
 var (
 	idForm   = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)

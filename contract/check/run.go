@@ -27,6 +27,8 @@ type Finding struct {
 	Why     string `json:"why"`
 	Fix     string `json:"fix"`
 	Link    string `json:"link"`
+	// Edit is the fix, where a machine can know it. Zero: there is none.
+	Edit source.Edit `json:"edit,omitzero"`
 }
 
 // Key identifies a finding when lines move: a baseline names findings by it.
@@ -39,6 +41,21 @@ type Skipped struct {
 	Check   string `json:"check"`
 	Release string `json:"release"`
 	Missing Need   `json:"missing"`
+}
+
+// What shows whether a rule is kept that files do not show.
+const (
+	ByRunning = "a running provider"
+	ByReading = "its documents and code"
+)
+
+// Live is a rule that no check over files can see.
+type Live struct {
+	Rule  string `json:"rule"`
+	Level Level  `json:"level"`
+	// By is what shows it.
+	By   string `json:"by"`
+	Text string `json:"text"`
 }
 
 // Source is what stands in the place of a check in a failure to read a release.
@@ -71,10 +88,13 @@ type Report struct {
 	// Skipped and Failures are what was not judged.
 	Skipped  []Skipped `json:"skipped,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
+	// Live are rules that files do not show, filled by who knows the catalogue.
+	Live []Live `json:"live,omitempty"`
 }
 
-// Run runs checks over releases.
-func Run(checks []*Check, releases []*source.Release) *Report {
+// Run runs checks over releases. Before are the releases that came before them: each is compared with the one of its
+// provider.
+func Run(checks []*Check, releases []*source.Release, before ...*source.Release) *Report {
 	report := &Report{Findings: []Finding{}}
 	ran := map[string]bool{}
 	for _, release := range releases {
@@ -82,13 +102,15 @@ func Run(checks []*Check, releases []*source.Release) *Report {
 		if release.Problem != nil {
 			report.Failures = append(report.Failures, Failure{Source, release.Path, release.Problem.Error()})
 		}
+		older := olderOf(release, before)
 		for _, c := range checks {
-			if missing := slices.IndexFunc(c.Needs, func(n Need) bool { return !has(release, n) }); missing >= 0 {
+			lacks := func(n Need) bool { return n == Before && older == nil || n != Before && !has(release, n) }
+			if missing := slices.IndexFunc(c.Needs, lacks); missing >= 0 {
 				report.Skipped = append(report.Skipped, Skipped{c.ID, release.Path, c.Needs[missing]})
 				continue
 			}
 			ran[c.ID] = true
-			findings, err := runOne(c, release)
+			findings, err := runOne(c, release, older)
 			report.Findings = append(report.Findings, findings...)
 			if err != nil {
 				report.Failures = append(report.Failures, Failure{c.ID, release.Path, err.Error()})
@@ -97,15 +119,46 @@ func Run(checks []*Check, releases []*source.Release) *Report {
 	}
 	report.Checks = len(ran)
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
-		return cmp.Or(a.Position.Compare(b.Position), strings.Compare(a.Key(), b.Key()))
+		return cmp.Or(a.Position.Compare(b.Position), strings.Compare(a.Key(), b.Key()),
+			strings.Compare(a.Message, b.Message))
 	})
 	report.Findings = slices.Compact(report.Findings)
 	return report
 }
 
+// Fix makes the fixes that findings have, and returns how many it made.
+func (r *Report) Fix() (int, error) {
+	edits := make([]source.Edit, 0, len(r.Findings))
+	for _, f := range r.Findings {
+		edits = append(edits, f.Edit)
+	}
+	return source.Apply(edits)
+}
+
+// olderOf returns the release that came before one: that of the same provider, else the only one of its type. Nil:
+// there is none.
+func olderOf(release *source.Release, before []*source.Release) *source.Release {
+	for _, older := range before {
+		if release.Label != "" && older.Label == release.Label {
+			return older
+		}
+	}
+	var found *source.Release
+	for _, older := range before {
+		if older.Type() != release.Type() || older.Label != "" && release.Label != "" {
+			continue
+		}
+		if found != nil {
+			return nil // which of them it is, nobody says
+		}
+		found = older
+	}
+	return found
+}
+
 // runOne runs a check. What it found before it panicked counts.
-func runOne(c *Check, release *source.Release) (findings []Finding, err error) {
-	pass := &Pass{Check: c, Release: release}
+func runOne(c *Check, release, older *source.Release) (findings []Finding, err error) {
+	pass := &Pass{Check: c, Release: release, Before: older}
 	defer func() {
 		findings = pass.findings
 		if r := recover(); r != nil {
@@ -120,6 +173,8 @@ func runOne(c *Check, release *source.Release) (findings []Finding, err error) {
 type Pass struct {
 	Check   *Check
 	Release *source.Release
+	// Before is the release that came before. Nil unless the check needs it.
+	Before *source.Release
 
 	findings []Finding
 	err      error
@@ -137,6 +192,13 @@ func (p *Pass) BrokenAt(rule string, at source.Position, format string, args ...
 	p.add(Finding{Rule: rule, Position: at}, format, args...)
 }
 
+// Replace adds a fix to the finding that was reported last: another value for a field, as YAML.
+func (p *Pass) Replace(o *source.Object, path []string, value string) {
+	if n := len(p.findings); n > 0 {
+		p.findings[n-1].Edit = o.Edit(path, value)
+	}
+}
+
 func (p *Pass) add(f Finding, format string, args ...any) {
 	if !slices.Contains(p.Check.Rules, f.Rule) && p.err == nil {
 		p.err = fmt.Errorf("the check reports rule %s, which it does not name", f.Rule)
@@ -147,10 +209,4 @@ func (p *Pass) add(f Finding, format string, args ...any) {
 }
 
 // Definitions returns the definitions in all components.
-func (p *Pass) Definitions() []*source.Definition {
-	var all []*source.Definition
-	for _, f := range p.Release.Of(source.Components) {
-		all = append(all, f.Definitions()...)
-	}
-	return all
-}
+func (p *Pass) Definitions() []*source.Definition { return p.Release.Definitions() }

@@ -20,15 +20,21 @@ var contracts = []string{v1beta1, v1beta2}
 
 // The pages of the book.
 const (
-	machinePage    = "infra-machine"
-	clusterPage    = "infra-cluster"
-	clusterctlPage = "clusterctl"
+	machinePage      = "infra-machine"
+	clusterPage      = "infra-cluster"
+	poolPage         = "infra-machinepool"
+	controlPlanePage = "control-plane"
+	bootstrapPage    = "bootstrap-config"
+	clusterctlPage   = "clusterctl"
 )
 
 // All returns all checks, by topic. The caller may change the slice, not the checks.
 func All() []*check.Check {
-	return slices.Concat(definitionChecks, labelChecks, machineChecks, clusterChecks, templateChecks, rightChecks,
-		metadataChecks, componentChecks, workloadChecks)
+	return slices.Concat(definitionChecks, labelChecks, machineChecks, clusterChecks, poolChecks,
+		bootstrapChecks, controlPlaneChecks, templateChecks, rightChecks,
+		metadataChecks, componentChecks, workloadChecks, againstChecks, readinessChecks,
+		webhookChecks, schemaChecks, variableChecks, extensionChecks, classChecks,
+		patchChecks, variableOfClassChecks, shouldChecks)
 }
 
 // Find returns the checks with an id, or with a rule of that id. None: nil.

@@ -16,12 +16,31 @@ import (
 // The rules about the definitions of each role.
 var (
 	acceptedRules = ruleOf{machine: "IM-02", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03"}
-	nameRules     = ruleOf{machine: "IM-04", machineTemplate: "IMT-03", cluster: "IC-12", clusterTemplate: "ICT-08"}
-	scopeRules    = ruleOf{machine: "IM-05", machineTemplate: "IMT-04", cluster: "IC-02", clusterTemplate: "ICT-03"}
-	metadataRules = ruleOf{machine: "IM-06", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03"}
-	partRules     = ruleOf{machine: "IM-07", machineTemplate: "IMT-05", clusterTemplate: "ICT-03"}
-	listRules     = ruleOf{machine: "IM-33", machineTemplate: "IMT-10", cluster: "IC-15", clusterTemplate: "ICT-07"}
-	statusRules   = ruleOf{machine: "IM-09", cluster: "IC-14"}
+	nameRules     = ruleOf{
+		machine: "IM-04", machineTemplate: "IMT-03", cluster: "IC-12", clusterTemplate: "ICT-08",
+		controlPlane: "CP-09", controlPlaneTemplate: "CP-09", config: "BP-09", configTemplate: "BP-09", pool: "MP-09",
+		poolTemplate: "MP-09",
+	}
+	scopeRules = ruleOf{
+		machine: "IM-05", machineTemplate: "IMT-04", cluster: "IC-02", clusterTemplate: "ICT-03",
+		controlPlane: "CP-01", controlPlaneTemplate: "CP-01", config: "BP-01", configTemplate: "BP-01", pool: "MP-01",
+		poolTemplate: "MP-01",
+	}
+	metadataRules = ruleOf{
+		machine: "IM-06", machineTemplate: "IMT-05", cluster: "IC-03", clusterTemplate: "ICT-03",
+		controlPlane: "CP-02", controlPlaneTemplate: "CP-02", config: "BP-02", configTemplate: "BP-02", pool: "MP-02",
+		poolTemplate: "MP-02",
+	}
+	partRules = ruleOf{
+		machine: "IM-07", machineTemplate: "IMT-05", clusterTemplate: "ICT-03", controlPlaneTemplate: "CP-34",
+		configTemplate: "BP-22", poolTemplate: "MP-24",
+	}
+	listRules = ruleOf{
+		machine: "IM-33", machineTemplate: "IMT-10", cluster: "IC-15", clusterTemplate: "ICT-07",
+		controlPlane: "CP-11", controlPlaneTemplate: "CP-35", config: "BP-10", configTemplate: "BP-23", pool: "MP-10",
+		poolTemplate: "MP-25",
+	}
+	statusRules = ruleOf{machine: "IM-09", cluster: "IC-14"}
 )
 
 var definitionChecks = []*check.Check{
@@ -42,8 +61,8 @@ var definitionChecks = []*check.Check{
 		Run: nameRules.each(definitionName),
 	},
 	{
-		ID: "definition-scope", Level: check.Must, Contracts: contracts, Page: machinePage,
-		Doc:   "Machines, clusters and their templates of a provider are namespaced.",
+		ID: "definition-scope", Fixes: true, Level: check.Must, Contracts: contracts, Page: machinePage,
+		Doc:   "What core interacts with is namespaced: machines, clusters, control planes, bootstrap, pools, templates.",
 		Why:   "Core creates and looks up these objects in the namespace of their Cluster.",
 		Fix:   "Set spec.scope to Namespaced.",
 		Rules: scopeRules.ids(), Needs: []check.Need{check.Definitions},
@@ -66,7 +85,7 @@ var definitionChecks = []*check.Check{
 		Run: partRules.eachSchema(definitionParts),
 	},
 	{
-		ID: "definition-list", Level: check.Must, Contracts: contracts, Page: machinePage,
+		ID: "definition-list", Fixes: true, Level: check.Must, Contracts: contracts, Page: machinePage,
 		Doc:   "The list of a resource is named by its kind and List.",
 		Why:   "Clients, core among them, make the kind of the list from the kind of the resource.",
 		Fix:   "Set spec.names.listKind to the kind followed by List.",
@@ -148,6 +167,7 @@ func definitionName(s subject) {
 func definitionScope(s subject) {
 	if scope := s.CRD.Spec.Scope; scope != apiextensionsv1.NamespaceScoped {
 		s.broken([]string{"spec", "scope"}, "%s has scope %q", s.kind(), scope)
+		s.replace([]string{"spec", "scope"}, "Namespaced")
 	}
 }
 
@@ -183,6 +203,7 @@ func definitionList(s subject) {
 	// Where the field is missing, the API server sets it so.
 	if got := s.CRD.Spec.Names.ListKind; got != "" && got != s.kind()+"List" {
 		s.broken([]string{"spec", "names", "listKind"}, "the list of %s is named %s", s.kind(), got)
+		s.replace([]string{"spec", "names", "listKind"}, s.kind()+"List")
 	}
 }
 

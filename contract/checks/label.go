@@ -13,8 +13,16 @@ import (
 
 // The rules about the labels of each role.
 var (
-	labelRules        = ruleOf{machine: "IM-35", machineTemplate: "IMT-11", cluster: "IC-08", clusterTemplate: "ICT-08"}
-	labelVersionRules = ruleOf{machine: "IM-36", machineTemplate: "IMT-11", cluster: "IC-09", clusterTemplate: "ICT-08"}
+	labelRules = ruleOf{
+		machine: "IM-35", machineTemplate: "IMT-11", cluster: "IC-08", clusterTemplate: "ICT-08",
+		controlPlane: "CP-05", controlPlaneTemplate: "CP-05", config: "BP-05", configTemplate: "BP-05", pool: "MP-05",
+		poolTemplate: "MP-05",
+	}
+	labelVersionRules = ruleOf{
+		machine: "IM-36", machineTemplate: "IMT-11", cluster: "IC-09", clusterTemplate: "ICT-08",
+		controlPlane: "CP-06", controlPlaneTemplate: "CP-06", config: "BP-06", configTemplate: "BP-06", pool: "MP-06",
+		poolTemplate: "MP-06",
+	}
 )
 
 var labelChecks = []*check.Check{
@@ -35,8 +43,9 @@ var labelChecks = []*check.Check{
 		Run: labelVersionRules.each(contractLabelVersions),
 	},
 	{
-		ID: "contract-label-once", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc: "An API version under the labels of both contracts has the fields of both, and the list of a label ascends.",
+		ID: "contract-label-once", Fixes: true, Level: check.Must, Contracts: contracts,
+		Page: machinePage + "#all-resources-version",
+		Doc:  "An API version under the labels of both contracts has the fields of both, and the list of a label ascends.",
 		Why: "Core takes the highest version where the book says the last one; with two labels it may take the contract " +
 			"that the version does not have.",
 		Fix:   "Write the versions in ascending order, and name a version under the contract that it implements.",
@@ -93,6 +102,8 @@ func contractLabelOnce(p *check.Pass) {
 			if !slices.IsSortedFunc(versions, version.CompareKubeAwareVersionStrings) {
 				p.Broken("IC-10", contract, r.Object, labelPath(key), "the label of %s does not ascend: %s", r.kind(),
 					strings.Join(versions, ", "))
+				slices.SortFunc(versions, version.CompareKubeAwareVersionStrings)
+				p.Replace(r.Object, labelPath(key), strings.Join(versions, "_"))
 			}
 		}
 	}

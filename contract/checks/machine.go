@@ -38,13 +38,9 @@ func machineProviderID(s subject) {
 }
 
 // provisioned looks for the boolean that a contract reads as provisioned.
-func provisioned(s subject) {
-	if s.contract == v1beta2 {
-		s.field("boolean", "status", "initialization", "provisioned")
-		return
-	}
-	s.field("boolean", "status", "ready")
-}
+var provisioned = wants(
+	want{v1beta1, "boolean", "status.ready"}, want{v1beta2, "boolean", "status.initialization.provisioned"},
+)
 
 func machineAddresses(s subject) {
 	addresses, ok := s.schema.Property("status", "addresses")

@@ -14,7 +14,10 @@ import (
 const metadataPage = clusterctlPage + "#metadata-yaml"
 
 // contractRules are the rules about the contract that metadata and the labels of each role name.
-var contractRules = ruleOf{machine: "IM-38", cluster: "IC-60", machineTemplate: "CT-34", clusterTemplate: "CT-34"}
+var contractRules = ruleOf{
+	machine: "IM-38", cluster: "IC-60", machineTemplate: "CT-34", clusterTemplate: "CT-34", controlPlane: "CP-07",
+	controlPlaneTemplate: "CP-07", config: "BP-07", configTemplate: "BP-07", pool: "MP-07", poolTemplate: "MP-07",
+}
 
 var metadataChecks = []*check.Check{
 	{
@@ -34,7 +37,7 @@ var metadataChecks = []*check.Check{
 		Run: releaseLabel,
 	},
 	{
-		ID: "metadata-form", Level: check.Must, Contracts: contracts, Page: metadataPage,
+		ID: "metadata-form", Fixes: true, Level: check.Must, Contracts: contracts, Page: metadataPage,
 		Doc:   "metadata.yaml is one object Metadata of clusterctl.cluster.x-k8s.io/v1alpha3 that lists release series.",
 		Why:   "clusterctl refuses the file, and with it the release.",
 		Fix:   "Write apiVersion, kind and releaseSeries with major, minor and contract as in the book.",
@@ -121,9 +124,9 @@ type series struct {
 }
 
 // allSeries returns the release series of a release, and reports entries that are none if a check asks for it.
-func allSeries(p *check.Pass, wrong func(o *source.Object, path []string, field string)) []series {
+func allSeries(r *source.Release, wrong func(o *source.Object, path []string, field string)) []series {
 	var all []series
-	for _, f := range p.Release.Of(source.Metadata) {
+	for _, f := range r.Of(source.Metadata) {
 		for _, o := range f.Objects {
 			for i := range o.List("releaseSeries") {
 				s := series{object: o, path: []string{"releaseSeries", strconv.Itoa(i)}}
@@ -155,6 +158,7 @@ func metadataForm(p *check.Pass) {
 			} {
 				if got := o.Text(field); got != want {
 					p.Broken("CT-30", "", o, []string{field}, "%s is %q, not %s", field, got, want)
+					p.Replace(o, []string{field}, want)
 				}
 			}
 			if len(o.List("releaseSeries")) == 0 {
@@ -162,14 +166,14 @@ func metadataForm(p *check.Pass) {
 			}
 		}
 	}
-	allSeries(p, func(o *source.Object, path []string, field string) {
+	allSeries(p.Release, func(o *source.Object, path []string, field string) {
 		p.Broken("CT-29", "", o, path, "the series has no %s of the right type", field)
 	})
 }
 
 // own returns the series of the release: by its version, else the newest one. Nil: there is none.
 func own(p *check.Pass) *series {
-	all := allSeries(p, nil)
+	all := allSeries(p.Release, nil)
 	if len(all) == 0 {
 		return nil
 	}
@@ -189,7 +193,7 @@ func own(p *check.Pass) *series {
 }
 
 func metadataSeries(p *check.Pass) {
-	if all := allSeries(p, nil); semver.MatchString(p.Release.Version) && len(all) > 0 && own(p) == nil {
+	if all := allSeries(p.Release, nil); semver.MatchString(p.Release.Version) && len(all) > 0 && own(p) == nil {
 		p.Broken("CT-32", "", all[0].object, []string{"releaseSeries"}, "no series is that of %s", p.Release.Version)
 	}
 }

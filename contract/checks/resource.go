@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// role is what a definition is in the contract of infrastructure.
+// role is what a definition is in the contracts.
 type role int
 
 const (
@@ -16,6 +16,12 @@ const (
 	machineTemplate
 	cluster
 	clusterTemplate
+	controlPlane
+	controlPlaneTemplate
+	config
+	configTemplate
+	pool
+	poolTemplate
 )
 
 // resource is a definition that has a role.
@@ -27,16 +33,16 @@ type resource struct {
 // kind returns the kind that is defined.
 func (r resource) kind() string { return r.CRD.Spec.Names.Kind }
 
-// resources returns the definitions of an infrastructure provider that have one of some roles; without roles, of all.
+// resources returns the definitions of a provider that have one of some roles; without roles, of all.
 func resources(p *check.Pass, roles ...role) []resource {
 	var all []resource
 	provider := p.Release.Type()
 	defined := p.Definitions()
 	for _, d := range defined {
-		if d.Problem != nil || !isInfrastructure(d.CRD.Spec.Group, provider) {
+		if d.Problem != nil {
 			continue
 		}
-		r, ok := roleOf(d.CRD.Spec.Names.Kind)
+		r, ok := roleOf(d.CRD.Spec.Names.Kind, d.CRD.Spec.Group, provider)
 		if !ok || len(roles) > 0 && !slices.Contains(roles, r) || r == machine && !isMachine(d, defined) {
 			continue
 		}
@@ -45,30 +51,34 @@ func resources(p *check.Pass, roles ...role) []resource {
 	return all
 }
 
-// isInfrastructure reports whether a group is one of infrastructure: its name says so, or it is that of an
-// infrastructure provider and its name says nothing else.
-func isInfrastructure(group string, provider source.Type) bool {
-	labels := strings.Split(group, ".")
-	if slices.Contains(labels, "infrastructure") {
-		return true
-	}
-	others := []string{"bootstrap", "controlplane", "ipam", "addons", "runtime"}
-	named := slices.ContainsFunc(others, func(other string) bool { return slices.Contains(labels, other) })
-	return provider == source.Infrastructure && !named
+// suffixes are what kinds of a role end in, the longer ones first, and the type of provider that they are of.
+var suffixes = []struct {
+	text string
+	role role
+	of   source.Type
+}{
+	{"MachinePoolTemplate", poolTemplate, source.Infrastructure},
+	{"MachinePool", pool, source.Infrastructure},
+	{"MachineTemplate", machineTemplate, source.Infrastructure},
+	{"ClusterTemplate", clusterTemplate, source.Infrastructure},
+	{"Machine", machine, source.Infrastructure},
+	{"Cluster", cluster, source.Infrastructure},
+	{"ControlPlaneTemplate", controlPlaneTemplate, source.ControlPlane},
+	{"ControlPlane", controlPlane, source.ControlPlane},
+	{"ConfigTemplate", configTemplate, source.Bootstrap},
+	{"Config", config, source.Bootstrap},
 }
 
-// roleOf returns the role that the name of a kind says.
-func roleOf(kind string) (role, bool) {
-	for _, suffix := range []struct {
-		text string
-		role role
-	}{
-		{"MachineTemplate", machineTemplate}, {"ClusterTemplate", clusterTemplate},
-		{"Machine", machine}, {"Cluster", cluster},
-	} {
-		if strings.HasSuffix(kind, suffix.text) && kind != suffix.text {
-			return suffix.role, true
+// roleOf returns the role that the names of a kind and its group say. Some providers of infrastructure have their
+// control planes in their own group.
+func roleOf(kind, group string, provider source.Type) (role, bool) {
+	for _, suffix := range suffixes {
+		if !strings.HasSuffix(kind, suffix.text) || kind == suffix.text {
+			continue
 		}
+		of := isOf(group, suffix.of, provider) ||
+			suffix.of == source.ControlPlane && isOf(group, source.Infrastructure, provider)
+		return suffix.role, of
 	}
 	return 0, false
 }
@@ -94,6 +104,21 @@ func isMachine(d *source.Definition, defined []*source.Definition) bool {
 		}
 	}
 	return false
+}
+
+// isOf reports whether a group is one of a type of provider: its name says so, or it is that of such a provider and
+// its name says nothing else.
+func isOf(group string, want, provider source.Type) bool {
+	labels := strings.Split(group, ".")
+	names := map[source.Type]string{
+		source.Infrastructure: "infrastructure", source.Bootstrap: "bootstrap", source.ControlPlane: "controlplane",
+	}
+	if slices.Contains(labels, names[want]) {
+		return true
+	}
+	named := slices.ContainsFunc([]string{"infrastructure", "bootstrap", "controlplane", "ipam", "addons", "runtime"},
+		func(other string) bool { return slices.Contains(labels, other) })
+	return provider == want && !named
 }
 
 // anything reports whether a schema keeps fields that it does not name.

@@ -8,8 +8,10 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// coreGroup is the group on which core has all rights anyway.
-const coreGroup = "infrastructure.cluster.x-k8s.io"
+// coreGroups are the groups on which core has all rights anyway.
+var coreGroups = []string{
+	"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io",
+}
 
 const aggregationLabel = "cluster.x-k8s.io/aggregate-to-manager"
 
@@ -22,7 +24,10 @@ var (
 )
 
 // coreRules are the rules about the rights of core on each role.
-var coreRules = ruleOf{machine: "RB-05", cluster: "RB-06", clusterTemplate: "RB-07", machineTemplate: "RB-09"}
+var coreRules = ruleOf{
+	machine: "RB-05", cluster: "RB-06", clusterTemplate: "RB-07", machineTemplate: "RB-09", controlPlane: "CP-03",
+	controlPlaneTemplate: "CP-03", config: "BP-03", configTemplate: "BP-03", pool: "MP-03", poolTemplate: "MP-03",
+}
 
 var rightChecks = []*check.Check{
 	{
@@ -33,7 +38,8 @@ var rightChecks = []*check.Check{
 		Rules: coreRules.ids(), Needs: []check.Need{check.Definitions, check.Deployments}, Run: coreRules.each(coreRights),
 	},
 	{
-		ID: "core-rights-label", Level: check.Should, Contracts: contracts, Page: machinePage + "#all-resources-api-group",
+		ID: "core-rights-label", Fixes: true, Level: check.Should, Contracts: contracts,
+		Page:  machinePage + "#all-resources-api-group",
 		Doc:   "The aggregation label of a ClusterRole for core has the value true.",
 		Why:   "Core aggregates roles by key and value: another value grants nothing.",
 		Fix:   "Write the value as the string \"true\".",
@@ -108,11 +114,11 @@ func coreRights(s subject) {
 		}
 	}
 	want := fullRights
-	if s.role == clusterTemplate {
+	if s.role == clusterTemplate || s.role == controlPlaneTemplate {
 		want = templateRights
 	}
 	group, plural := s.CRD.Spec.Group, s.CRD.Spec.Names.Plural
-	if without := missing(granted, group, plural, want); len(without) > 0 && group != coreGroup {
+	if without := missing(granted, group, plural, want); len(without) > 0 && !slices.Contains(coreGroups, group) {
 		s.broken([]string{"spec", "group"}, "core is not granted %s on %s.%s", strings.Join(without, ", "), plural, group)
 	}
 }
@@ -122,6 +128,7 @@ func coreRightsLabel(p *check.Pass) {
 		for _, o := range objects(f, "ClusterRole") {
 			if value := o.Get("metadata", "labels", aggregationLabel); value != nil && value != "true" {
 				p.Broken("RB-08", "", o, labelPath(aggregationLabel), "the value is %v, not the string true", value)
+				p.Replace(o, labelPath(aggregationLabel), `"true"`)
 			}
 		}
 	}
@@ -147,11 +154,20 @@ func managerRights(s subject) {
 
 // accountGrants returns what the accounts of the Deployments in a file may do.
 func accountGrants(f *source.File) []grant {
+	var all []grant
+	for _, role := range boundRoles(f) {
+		all = append(all, roleGrants(f, role)...)
+	}
+	return all
+}
+
+// boundRoles returns the roles in a file that are bound to accounts of its Deployments.
+func boundRoles(f *source.File) []*source.Object {
 	accounts := map[string]bool{}
 	for _, o := range objects(f, "Deployment") {
 		accounts[accountOf(o)] = true
 	}
-	var all []grant
+	var all []*source.Object
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
 		for _, binding := range objects(f, kind) {
 			if !bindsAccount(binding, accounts) {
@@ -159,7 +175,7 @@ func accountGrants(f *source.File) []grant {
 			}
 			for _, role := range objects(f, binding.Text("roleRef", "kind")) {
 				if role.Name() == binding.Text("roleRef", "name") {
-					all = append(all, roleGrants(f, role)...)
+					all = append(all, role)
 				}
 			}
 		}

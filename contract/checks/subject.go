@@ -61,6 +61,9 @@ func (s subject) broken(path []string, format string, args ...any) {
 	s.pass.Broken(s.rule, s.contract, s.Object, path, format, args...)
 }
 
+// replace adds a fix to what was said last: another value for a field.
+func (s subject) replace(path []string, value string) { s.pass.Replace(s.Object, path, value) }
+
 // of returns the subject with another rule.
 func (s subject) of(rule string) subject {
 	s.rule = rule
@@ -106,5 +109,19 @@ func (s subject) texts(item source.Schema, what string, names ...string) {
 	}
 	if len(missing) > 0 {
 		s.broken(at, "%s of %s has no string %s", what, s.kind(), strings.Join(missing, " and "))
+	}
+}
+
+// want is a field that a contract asks for.
+type want struct{ contract, kind, path string }
+
+// wants returns a look at the fields that the contract of a subject asks for.
+func wants(all ...want) func(subject) {
+	return func(s subject) {
+		for _, w := range all {
+			if w.contract == s.contract {
+				s.field(w.kind, strings.Split(w.path, ".")...)
+			}
+		}
 	}
 }

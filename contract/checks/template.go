@@ -9,20 +9,35 @@ import (
 
 // The rules about templates of each role.
 var (
-	hasTemplateRules  = ruleOf{machine: "IMT-01"}
-	templateOfRules   = ruleOf{machineTemplate: "IMT-02", clusterTemplate: "ICT-02"}
-	templateSpecRules = ruleOf{machineTemplate: "IMT-06", clusterTemplate: "ICT-04"}
+	hasTemplateRules = ruleOf{machine: "IMT-01", config: "BP-20"}
+	classRules       = ruleOf{cluster: "ICT-01", controlPlane: "CP-32", pool: "MP-22"}
+	templateOfRules  = ruleOf{
+		machineTemplate: "IMT-02", clusterTemplate: "ICT-02", controlPlaneTemplate: "CP-33", configTemplate: "BP-21",
+		poolTemplate: "MP-23",
+	}
+	templateSpecRules = ruleOf{
+		machineTemplate: "IMT-06", clusterTemplate: "ICT-04", controlPlaneTemplate: "CP-34", configTemplate: "BP-22",
+		poolTemplate: "MP-24",
+	}
 )
 
 var templateChecks = []*check.Check{
 	{
 		ID: "machine-template", Level: check.Must, Contracts: contracts,
 		Page:  machinePage + "#inframachinetemplate-inframachinetemplatelist-resource-definition",
-		Doc:   "Each kind of machine has a template, named by the kind and Template.",
+		Doc:   "Each kind of machine and of bootstrap has a template, and each template is named by a kind and Template.",
 		Why:   "Without it no MachineDeployment and no control plane can make machines.",
 		Fix:   "Add the type of the template.",
 		Rules: append(hasTemplateRules.ids(), templateOfRules.ids()...), Needs: []check.Need{check.Definitions},
-		Run: machineTemplates,
+		Run: templates,
+	},
+	{
+		ID: "class-template", Level: check.Should, Contracts: contracts,
+		Page:  controlPlanePage + "#controlplanetemplate-controlplanetemplatelist-resource-definition",
+		Doc:   "Clusters, control planes and machine pools have a template.",
+		Why:   "Without it no ClusterClass can use them.",
+		Fix:   "Add the type of the template.",
+		Rules: classRules.ids(), Needs: []check.Need{check.Definitions}, Run: classRules.each(lacksTemplate),
 	},
 	{
 		ID: "template-spec", Level: check.Must, Contracts: contracts,
@@ -55,14 +70,18 @@ func beside(all []resource, other resource, kind string) *resource {
 	return &all[i]
 }
 
-func machineTemplates(p *check.Pass) {
+// lacksTemplate says that the rule is broken where there is no template of a resource.
+func lacksTemplate(s subject) {
+	// Machines of a pool are made by the pool.
+	if !strings.HasSuffix(s.kind(), "MachinePoolMachine") &&
+		beside(resources(s.pass), s.resource, s.kind()+"Template") == nil {
+		s.broken(nil, "%s has no template %sTemplate", s.kind(), s.kind())
+	}
+}
+
+func templates(p *check.Pass) {
 	all := resources(p)
-	hasTemplateRules.each(func(s subject) {
-		// Machines of a pool are made by the pool.
-		if !strings.HasSuffix(s.kind(), "MachinePoolMachine") && beside(all, s.resource, s.kind()+"Template") == nil {
-			s.broken(nil, "%s has no template %sTemplate", s.kind(), s.kind())
-		}
-	})(p)
+	hasTemplateRules.each(lacksTemplate)(p)
 	templateOfRules.each(func(s subject) {
 		base := strings.TrimSuffix(s.kind(), "Template")
 		if beside(all, s.resource, base) == nil {

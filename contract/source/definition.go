@@ -39,6 +39,15 @@ func (f *File) decodeDefinitions() []*Definition {
 	return all
 }
 
+// Definitions returns the definitions in all components, in order.
+func (r *Release) Definitions() []*Definition {
+	var all []*Definition
+	for _, f := range r.Of(Components) {
+		all = append(all, f.Definitions()...)
+	}
+	return all
+}
+
 const contractLabel = "cluster.x-k8s.io/"
 
 // Contract returns the API versions that the definition's label names for a contract version, in the order of the

@@ -93,6 +93,9 @@ func judge(rows []row, records []record, reasons map[string]string) (results []r
 		if why == "" {
 			why, key = reasons[r.id], r.id
 		}
+		if family, _ := contract.FamilyOf(r.id); why == "" {
+			why = family.Elsewhere
+		}
 		found := slices.Sorted(maps.Keys(tests[r.name()]))
 		delete(tests, r.name())
 		one := result{row: r, tests: found, reason: why}

@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-dev/capstan/contract/source"
 	"github.com/capstan-dev/capstan/release"
 )
 
@@ -21,8 +22,10 @@ const (
 	components = "infrastructure-components.yaml"
 )
 
-// mutant is a row of mutants.yaml.
+// mutant is a row of a table of mutants.
 type mutant struct {
+	Release   string   `json:"release"`
+	Against   bool     `json:"against"`
 	Check     string   `json:"check"`
 	Rule      string   `json:"rule"`
 	Also      []string `json:"also"`
@@ -35,19 +38,57 @@ type mutant struct {
 	Text      string   `json:"text"`
 	With      string   `json:"with"`
 	Directory string   `json:"directory"`
+	// Rename gives files other names.
+	Rename map[string]string `json:"rename"`
 }
 
 func readMutants(t *testing.T) []mutant {
 	t.Helper()
-	data, err := os.ReadFile("mutants.yaml")
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob("mutants*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("there is no table of mutants: %v", err)
 	}
 	var all []mutant
-	if err := yaml.UnmarshalStrict(data, &all); err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []mutant
+		if err := yaml.UnmarshalStrict(data, &rows); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, rows...)
 	}
 	return all
+}
+
+// small returns an own-made provider in testdata: files by name.
+func small(t *testing.T, label string) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("testdata", label, "*.yaml"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("there is no provider %s: %v", label, err)
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(name)] = string(data)
+	}
+	return files
+}
+
+// providerType returns the type in a provider label.
+func providerType(label string) string {
+	for _, known := range source.Types() {
+		if strings.HasPrefix(label, string(known)+"-") {
+			return string(known)
+		}
+	}
+	return ""
 }
 
 // ours returns the release of our infrastructure provider with one of its two variants of components: files by name.
@@ -87,12 +128,21 @@ func write(t *testing.T, dir string, files map[string]string) string {
 func (m mutant) apply(files map[string]string) (map[string]string, error) {
 	files = maps.Clone(files)
 	name := m.File
-	if name == "" {
+	switch {
+	case name == "" && m.Release != "":
+		name = providerType(m.Release) + "-components.yaml"
+	case name == "":
 		name = components
 	}
 	before := files[name]
 	switch {
 	case m.Directory != "":
+		return files, nil
+	case len(m.Rename) > 0:
+		for from, to := range m.Rename {
+			files[to] = files[from]
+			delete(files, from)
+		}
 		return files, nil
 	case m.Object != "":
 		text, err := m.change(before)

@@ -26,9 +26,23 @@ func TestOurRelease(t *testing.T) {
 	}
 	contract.Verify(t, dir)
 
-	report := judge(t, write(t, directory, ours(t)))
+	dir = write(t, directory, ours(t))
+	report := judge(t, dir, dir)
+	for _, f := range report.Findings {
+		t.Errorf("our release against itself has a finding: %s: %s", f.Position, f.Message)
+	}
 	for _, s := range report.Skipped {
 		t.Errorf("%s is not run: our release has no %s", s.Check, s.Missing)
+	}
+}
+
+// The small providers of testdata break no rule before they are mutated, also against themselves.
+func TestSmallProviders(t *testing.T) {
+	for _, label := range []string{"control-plane-small", "bootstrap-small", "infrastructure-small"} {
+		dir := write(t, label+"/v1.0.0", small(t, label))
+		for _, f := range judge(t, dir, dir).Findings {
+			t.Errorf("%s: %s %s (%s): %s", f.Position, f.Rule, f.Contract, f.Check, f.Message)
+		}
 	}
 }
 
@@ -40,23 +54,39 @@ func TestOurBase(t *testing.T) {
 // Each rule that a check looks at has a mutant that breaks it. The check finds it, reports that rule with line and
 // fix, and no other check finds anything, unless the table names it.
 func TestMutants(t *testing.T) {
-	files := ours(t)
-	mutated := map[string]bool{}
+	bases := map[string]map[string]string{"": ours(t)}
+	mutated, fixed := map[string]bool{}, map[string]bool{}
 	for i, m := range readMutants(t) {
 		mutated[m.Check+" "+m.Rule] = true
 		t.Run(fmt.Sprintf("%s breaks %s (%d)", m.Check, m.Rule, i+1), func(t *testing.T) {
-			dir := m.Directory
-			if dir == "" {
-				dir = directory
+			if bases[m.Release] == nil {
+				bases[m.Release] = small(t, m.Release)
 			}
-			changed, err := m.apply(files)
+			dir := directory
+			switch {
+			case m.Directory != "":
+				dir = m.Directory
+			case m.Release != "":
+				dir = m.Release + "/v1.0.0"
+			}
+			changed, err := m.apply(bases[m.Release])
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.judge(t, judge(t, write(t, dir, changed)))
+			var before []string
+			if m.Against {
+				before = append(before, write(t, dir, bases[m.Release]))
+			}
+			dir = write(t, dir, changed)
+			report := judge(t, dir, before...)
+			m.judge(t, report)
+			m.fix(t, dir, report, fixed)
 		})
 	}
 	for _, c := range checks.All() {
+		if c.Fixes != fixed[c.ID] {
+			t.Errorf("%s says of itself that it has fixes: %v, and has: %v", c.ID, c.Fixes, fixed[c.ID])
+		}
 		for _, rule := range c.Rules {
 			if !mutated[c.ID+" "+rule] && withoutMutant[c.ID+" "+rule] == "" {
 				t.Errorf("no mutant breaks %s for %s", rule, c.ID)
@@ -69,6 +99,10 @@ func TestMutants(t *testing.T) {
 var withoutMutant = map[string]string{
 	"definition-metadata IMT-05": "the same code as IM-06, with another rule by role",
 	"definition-metadata ICT-03": "the same code as IM-06, with another rule by role",
+	"release-names CT-37":        "the same code as CT-38, with another rule by type",
+	"release-names CT-41":        "the same code as CT-38, with another rule by type",
+	"release-names CT-42":        "the same code as CT-38, with another rule by type",
+	"release-names CT-43":        "the same code as CT-38, with another rule by type",
 }
 
 // judge fails the test unless the mutant was found by who must find it.
@@ -96,13 +130,43 @@ func (m mutant) judge(t *testing.T, report *check.Report) {
 	}
 }
 
-func judge(t *testing.T, dir string) *check.Report {
+// fix makes the fixes of a report. What a check has a fix for, it no longer finds.
+func (m mutant) fix(t *testing.T, dir string, report *check.Report, fixed map[string]bool) {
+	t.Helper()
+	mended := map[string]bool{}
+	for _, f := range report.Findings {
+		if !f.Edit.IsZero() {
+			mended[f.Key()], fixed[f.Check] = true, true
+		}
+	}
+	if len(mended) == 0 {
+		return
+	}
+	if made, err := report.Fix(); err != nil || made < 1 {
+		t.Errorf("%d of %d fixes are made: %v", made, len(mended), err)
+	}
+	for _, f := range judge(t, dir).Findings {
+		if mended[f.Key()] {
+			t.Errorf("%s finds it still, after its fix: %s", f.Check, f.Message)
+		}
+	}
+}
+
+func judge(t *testing.T, dir string, before ...string) *check.Report {
 	t.Helper()
 	releases, err := source.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := check.Run(checks.All(), releases)
+	var older []*source.Release
+	for _, path := range before {
+		found, err := source.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		older = append(older, found...)
+	}
+	report := check.Run(checks.All(), releases, older...)
 	for _, f := range report.Failures {
 		t.Errorf("%s failed itself: %s", f.Check, f.Message)
 	}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+// The commands that judge have the same exit codes: 2 is for what could not be judged.
+func TestJudgingCommandsExitWithTwo(t *testing.T) {
+	for name, args := range map[string][]string{
+		"verify of a path that does not exist":       {"verify", "nosuch"},
+		"verify with a flag that does not exist":     {"verify", "--nosuch"},
+		"hook lint of a package that does not exist": {"hook", "lint", "./nosuch", "./nosuch"},
+		"hook lint with a flag that does not exist":  {"hook", "lint", "--nosuch"},
+		"hook preflight of a file that is not there": {"hook", "preflight", "--from", "v1.12.0", "--to", "v1.13.4", "-f",
+			"nosuch.yaml"},
+		"hook test in a format that does not exist": {"hook", "test", "https://127.0.0.1:1", "-o", "nosuch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CAPSTAN_HOME", t.TempDir())
+			var out, errOut bytes.Buffer
+			if code := run("capstan", args, bytes.NewReader(nil), &out, &errOut); code != 2 {
+				t.Errorf("the exit code is %d, want 2: %s", code, errOut.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,39 @@
+package checks
+
+import "github.com/capstan-dev/capstan/contract/check"
+
+// conditionRules are the rules about the shape of conditions that a resource may have.
+var conditionRules = ruleOf{controlPlane: "CP-29", config: "BP-16", pool: "MP-18"}
+
+var bootstrapChecks = []*check.Check{
+	{
+		ID: "bootstrap-data", Level: check.Must, Contracts: contracts, Page: bootstrapPage + "#bootstrapconfig-data-secret",
+		Doc:   "A bootstrap configuration has the name of the Secret with the data at status.dataSecretName.",
+		Why:   "Core copies the name to the Machine; without it no machine gets its bootstrap data.",
+		Fix:   "Add DataSecretName string with json:\"dataSecretName,omitempty\" to the status.",
+		Rules: []string{"BP-11"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{config: "BP-11"}.eachSchema(wants(
+			want{v1beta1, "string", "status.dataSecretName"}, want{v1beta2, "string", "status.dataSecretName"},
+		)),
+	},
+	{
+		ID: "bootstrap-initialized", Level: check.Must, Contracts: contracts,
+		Page:  bootstrapPage + "#bootstrapconfig-initialization-completed",
+		Doc:   "A bootstrap configuration has the boolean that its contract reads as done.",
+		Why:   "Core waits for it forever, and the Machine stays in phase Pending.",
+		Fix:   "Add status.initialization.dataSecretCreated for contract v1beta2, status.ready for v1beta1.",
+		Rules: []string{"BP-14"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{config: "BP-14"}.eachSchema(wants(
+			want{v1beta1, "boolean", "status.ready"},
+			want{v1beta2, "boolean", "status.initialization.dataSecretCreated"},
+		)),
+	},
+	{
+		ID: "resource-conditions", Level: check.Must, Contracts: contracts,
+		Page:  controlPlanePage + "#controlplane-conditions",
+		Doc:   "If a control plane, bootstrap configuration or pool has conditions, each has type and status as strings.",
+		Why:   "Core mirrors one of the conditions, and cannot read another shape.",
+		Fix:   "Use []metav1.Condition for contract v1beta2, the conditions of Cluster API for v1beta1.",
+		Rules: conditionRules.ids(), Needs: []check.Need{check.Definitions}, Run: conditionRules.eachSchema(conditions),
+	},
+}

@@ -1,0 +1,159 @@
+package checks
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/schema"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+var variableOfClassChecks = []*check.Check{
+	{
+		ID: "class-variables", Level: check.Must, Contracts: contracts, Page: classPage + "#variable-types",
+		Doc:   "Variables of a ClusterClass have schemas that are accepted, and defaults that fit them.",
+		Why:   "Cluster API's webhook refuses the class.",
+		Fix:   "Correct the schema or the default.",
+		Rules: []string{"CC-08"}, Needs: []check.Need{check.Classes}, Run: classVariables,
+	},
+	{
+		ID: "class-clusters", Level: check.Must, Contracts: contracts, Page: classPage + "#clusterclass-with-patches",
+		Doc: "A Cluster of a class names classes of workers that the class has, and sets the variables that it asks for, " +
+			"as it asks for them.",
+		Why:   "Cluster API's webhook refuses the Cluster.",
+		Fix:   "Correct the name or the value, or set the variable.",
+		Rules: []string{"CC-11"}, Needs: []check.Need{check.Classes, check.Templates}, Run: classClusters,
+	},
+}
+
+// dotted returns a path as people write it.
+func dotted(path []string) string { return strings.Join(path, ".") }
+
+// schemaOf returns the schema of a variable, as the only field of an object.
+func schemaOf(variable node) (*schema.Schema, error) {
+	data, err := json.Marshal(variable.get("schema", "openAPIV3Schema"))
+	if err != nil {
+		return nil, err
+	}
+	var props apiextensionsv1.JSONSchemaProps
+	if err := json.Unmarshal(data, &props); err != nil {
+		return nil, err
+	}
+	return schema.New(&apiextensionsv1.JSONSchemaProps{
+		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{variable.text("name"): props},
+	}, false)
+}
+
+func classVariables(p *check.Pass) {
+	for _, c := range classes(p) {
+		for _, v := range c.variables() {
+			name := v.text("name")
+			s, err := schemaOf(v)
+			if err != nil {
+				p.Broken("CC-08", "", c.Object, v.at("schema"), "the schema of variable %s is refused: %v", name, err)
+				continue
+			}
+			at := v.at("schema", "openAPIV3Schema", "default")
+			if value := c.Get(at...); value != nil {
+				for _, problem := range s.Judge(map[string]any{name: value}) {
+					p.Broken("CC-08", "", c.Object, at, "the default of %s does not fit: %s", dotted(problem.Path),
+						problem.Message)
+				}
+			}
+		}
+	}
+}
+
+// managed is a Cluster of a class.
+type managed struct{ *source.Object }
+
+// clustersOf returns the Clusters of a class in the cluster templates of a release.
+func clustersOf(p *check.Pass, c class) []managed {
+	var all []managed
+	for _, f := range p.Release.Of(source.Template) {
+		for _, o := range objects(f, "Cluster") {
+			name := o.Text("spec", "topology", "classRef", "name")
+			if name == "" {
+				name = o.Text("spec", "topology", "class")
+			}
+			if isCore(o.Group()) && name == c.Name() {
+				all = append(all, managed{o})
+			}
+		}
+	}
+	return all
+}
+
+// variables returns the variables that a Cluster sets. Those with a value that the user names are left out.
+func (m managed) variables() values {
+	all := values{}
+	for _, v := range elements(m.Object, []string{"spec", "topology", "variables"}) {
+		if text, isText := v.get("value").(string); !isText || !strings.Contains(text, "${") {
+			all[v.text("name")] = v.get("value")
+		}
+	}
+	return all
+}
+
+func classClusters(p *check.Pass) {
+	for _, c := range classes(p) {
+		for _, m := range clustersOf(p, c) {
+			m.workers(p, c)
+			m.values(p, c)
+		}
+	}
+}
+
+// workers looks at the classes of workers that a Cluster names.
+func (m managed) workers(p *check.Pass, c class) {
+	for _, list := range []string{"machineDeployments", "machinePools"} {
+		var known []string
+		for i := range c.List("spec", "workers", list) {
+			known = append(known, c.Text("spec", "workers", list, strconv.Itoa(i), "class"))
+		}
+		for _, w := range elements(m.Object, []string{"spec", "topology", "workers", list}) {
+			if name := w.text("class"); !strings.Contains(name, "${") && !slices.Contains(known, name) {
+				p.Broken("CC-11", "", m.Object, w.at("class"), "class %s has no workers %q", c.Name(), name)
+			}
+		}
+	}
+}
+
+// values looks at the variables that a Cluster sets.
+func (m managed) values(p *check.Pass, c class) {
+	set := map[string]node{}
+	for _, v := range elements(m.Object, []string{"spec", "topology", "variables"}) {
+		set[v.text("name")] = v
+	}
+	external := slices.ContainsFunc(c.patches(), func(n node) bool { return n.get("external") != nil })
+	for _, v := range c.variables() {
+		name := v.text("name")
+		given, has := set[name]
+		delete(set, name)
+		if !has {
+			if v.get("required") == true && v.get("schema", "openAPIV3Schema", "default") == nil {
+				p.Broken("CC-11", "", m.Object, []string{"spec", "topology", "variables"}, "variable %s of class %s is not set",
+					name, c.Name())
+			}
+			continue
+		}
+		s, err := schemaOf(v)
+		if err != nil {
+			continue // class-variables says so
+		}
+		for _, problem := range s.Judge(map[string]any{name: given.get("value")}) {
+			p.Broken("CC-11", "", m.Object, given.at("value"), "%s does not fit class %s: %s", dotted(problem.Path), c.Name(),
+				problem.Message)
+		}
+	}
+	for _, name := range sortedKeys(set) {
+		if !external { // an extension may define variables, too
+			p.Broken("CC-11", "", m.Object, set[name].at("name"), "class %s has no variable %q", c.Name(), name)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package checks
+
+import (
+	"slices"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// migrationPage is where the book says what changes for providers.
+const migrationPage = "https://cluster-api.sigs.k8s.io/developer/providers/migrations/overview"
+
+var readinessChecks = []*check.Check{
+	{
+		ID: "readiness", Level: check.Should, Contracts: []string{v1beta1}, Page: migrationPage,
+		Doc: "The provider does without contract v1beta1.",
+		Why: "Cluster API v1.16 (April 2027) no longer reads contract v1beta1: the provider stops working with it.",
+		Fix: "Add an API version for contract v1beta2: status.initialization.provisioned for status.ready, " +
+			"[]metav1.Condition, references without namespace; convert, label it cluster.x-k8s.io/v1beta2, and name that " +
+			"contract in metadata.yaml.",
+		Rules: []string{"RV-09"}, Needs: []check.Need{check.Components}, Run: readiness,
+	},
+	{
+		ID: "readiness-fields", Level: check.Should, Contracts: []string{v1beta2}, Page: migrationPage,
+		Doc:   "An API version for contract v1beta2 has no fields that only contract v1beta1 had.",
+		Why:   "Core v1.16 ignores them, and users go on to read what nothing acts on.",
+		Fix:   "Report failures as conditions; keep the old fields below status.deprecated.v1beta1 until they go.",
+		Rules: []string{"RV-10"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{
+			machine: "RV-10", cluster: "RV-10", controlPlane: "RV-10", config: "RV-10", pool: "RV-10",
+		}.eachSchema(readinessFields),
+	},
+}
+
+func readiness(p *check.Pass) {
+	if s := own(p); s != nil && s.contract == v1beta1 {
+		p.Broken("RV-09", v1beta1, s.object, append(s.path, "contract"), "series %d.%d is one for contract v1beta1",
+			s.major, s.minor)
+	}
+	for _, r := range resources(p) {
+		if r.Newest(v1beta1) != "" && r.Newest(v1beta2) == "" {
+			_, key := r.Contract(v1beta1)
+			p.Broken("RV-09", v1beta1, r.Object, labelPath(key), "%s implements contract v1beta1 only", r.kind())
+		}
+	}
+	for _, role := range []source.Role{source.Template, source.Class} {
+		for _, f := range p.Release.Of(role) {
+			for _, o := range f.Objects {
+				if isCore(o.Group()) && o.Version() == v1beta1 {
+					p.Broken("RV-09", v1beta1, o, []string{"apiVersion"}, "%s is written in API version v1beta1 of Cluster API",
+						o.Kind())
+				}
+			}
+		}
+	}
+}
+
+// isCore reports whether a group is one whose API versions are Cluster API's own.
+func isCore(group string) bool {
+	return slices.Contains([]string{
+		"cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "addons.cluster.x-k8s.io",
+	}, group)
+}
+
+func readinessFields(s subject) {
+	if s.contract != v1beta2 {
+		return
+	}
+	for _, name := range []string{"failureReason", "failureMessage", "v1beta2"} {
+		if field, ok := s.schema.Property("status", name); ok {
+			s.broken(field.Path, "status.%s of %s is of contract v1beta1", name, s.kind())
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package checks
+
+import (
+	"reflect"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+var schemaChecks = []*check.Check{
+	{
+		ID: "schema-conditions", Level: check.Should, Contracts: []string{v1beta2},
+		Page:  "https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy",
+		Doc:   "Conditions are a map list by type.",
+		Why:   "Whoever applies one condition takes all others away.",
+		Fix:   "Add the markers +listType=map and +listMapKey=type.",
+		Rules: []string{"RV-15"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{
+			machine: "RV-15", cluster: "RV-15", controlPlane: "RV-15", config: "RV-15", pool: "RV-15",
+		}.eachSchema(schemaConditions),
+	},
+	{
+		ID: "definition-conversion", Level: check.Should, Contracts: contracts, Page: versionsPage,
+		Doc:   "A definition that serves several versions with different schemas converts between them.",
+		Why:   "Without conversion only apiVersion changes: fields that a version does not have are lost when it is written.",
+		Fix:   "Set spec.conversion.strategy to Webhook, with the Service of the webhooks.",
+		Rules: []string{"RV-16"}, Needs: []check.Need{check.Definitions}, Run: definitionConversion,
+	},
+	{
+		ID: "class-schema", Level: check.Should, Contracts: contracts,
+		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
+		Doc:  "spec.template.spec of a template may become empty.",
+		Why: "A ClusterClass that takes the last field out leaves null, which the API server refuses where an object is " +
+			"required: the topology stops.",
+		Fix:   "Add +kubebuilder:default={} to spec.template.spec, or make it optional.",
+		Rules: []string{"CC-12"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{
+			machineTemplate: "CC-12", clusterTemplate: "CC-12", controlPlaneTemplate: "CC-12", configTemplate: "CC-12",
+			poolTemplate: "CC-12",
+		}.eachSchema(classSchema),
+	},
+}
+
+func schemaConditions(s subject) {
+	found, ok := s.schema.Property("status", "conditions")
+	if !ok || s.contract != v1beta2 || found.Type != "array" {
+		return
+	}
+	if kind := found.XListType; kind == nil || *kind != "map" || !slices.Equal(found.XListMapKeys, []string{"type"}) {
+		s.broken(found.Path, "status.conditions of %s is not a map list by type", s.kind())
+	}
+}
+
+func definitionConversion(p *check.Pass) {
+	for _, d := range p.Definitions() {
+		if d.CRD.Spec.Conversion != nil && d.CRD.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter {
+			continue
+		}
+		first := ""
+		for _, v := range d.CRD.Spec.Versions {
+			if !v.Served {
+				continue
+			}
+			if first == "" {
+				first = v.Name
+				continue
+			}
+			before, had := d.Schema(first)
+			if now, has := d.Schema(v.Name); had && has && !sameFields(before, now) {
+				p.Broken("RV-16", "", d.Object, []string{"spec", "versions"},
+					"%s serves %s and %s with different fields, and does not convert", d.CRD.Spec.Names.Kind, first, v.Name)
+				break
+			}
+		}
+	}
+}
+
+// sameFields reports whether two schemas have the same fields with the same types.
+func sameFields(a, b source.Schema) bool {
+	if a.Type != b.Type || !reflect.DeepEqual(sortedKeys(a.Properties), sortedKeys(b.Properties)) {
+		return false
+	}
+	for _, name := range sortedKeys(a.Properties) {
+		x, _ := a.Property(name)
+		y, _ := b.Property(name)
+		if !sameFields(x, y) {
+			return false
+		}
+	}
+	x, isList := a.Items()
+	y, is := b.Items()
+	return isList == is && (!is || sameFields(x, y))
+}
+
+func classSchema(s subject) {
+	template, ok := s.schema.Property("spec", "template")
+	if !ok {
+		return // template-spec says so
+	}
+	spec, ok := template.Property("spec")
+	if ok && slices.Contains(template.Required, "spec") && spec.Default == nil && len(spec.Required) == 0 &&
+		!spec.Nullable {
+		s.broken(spec.Path, "spec.template.spec of %s is required and has no default", s.kind())
+	}
+}

@@ -1,0 +1,145 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+// fileRules are the rules about the name of the components file of each type of provider.
+var fileRules = map[source.Type]string{
+	source.Core: "CT-37", source.Infrastructure: "CT-38", source.Bootstrap: "CT-39", source.ControlPlane: "CT-40",
+	source.IPAM: "CT-41", source.Extension: "CT-42", source.Addon: "CT-43",
+}
+
+// hasConditionRules are the rules that say that a resource has conditions.
+var hasConditionRules = ruleOf{
+	machine: "IM-29", cluster: "IC-25", controlPlane: "CP-28", config: "BP-15", pool: "MP-17",
+}
+
+var shouldChecks = []*check.Check{
+	{
+		ID: "release-names", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#components-yaml",
+		Doc: "Components, templates and ClusterClasses have the names of the book.",
+		Why: "Users have to configure each name that differs, in each tool that installs the provider.",
+		Fix: "Name the files TYPE-components.yaml, cluster-template.yaml and clusterclass-NAME.yaml.",
+		Rules: []string{
+			"CT-37", "CT-38", "CT-39", "CT-40", "CT-41", "CT-42", "CT-43", "CT-65", "CT-78",
+		}, Needs: []check.Need{check.Directory}, Run: releaseNames,
+	},
+	{
+		ID: "release-templates", Level: check.Should, Contracts: contracts,
+		Page:  clusterctlPage + "#workload-cluster-templates",
+		Doc:   "An infrastructure provider publishes cluster templates, and a Namespace with its components.",
+		Why:   "clusterctl generate cluster has nothing to make a cluster of; users have to name a namespace.",
+		Fix:   "Publish cluster-template.yaml, and one Namespace in the components.",
+		Rules: []string{"CT-04", "CT-44"}, Needs: []check.Need{check.Directory, check.Deployments}, Run: releaseTemplates,
+	},
+	{
+		ID: "class-files", Level: check.Should, Contracts: contracts, Page: clusterctlPage + "#clusterclass-definitions",
+		Doc: "Files of ClusterClasses name no namespace, have no variables of clusterctl, and share no object.",
+		Why: "The class cannot be used in another namespace; two classes overwrite each other's templates.",
+		Fix: "Take namespaces out, use variables and patches of the class, and give each class templates of its own.",
+		Rules: []string{
+			"CT-82", "CT-83", "CT-84", "CT-85",
+		}, Needs: []check.Need{check.Classes}, Run: classFiles,
+	},
+	{
+		ID: "has-conditions", Level: check.Should, Contracts: contracts, Page: machinePage + "#inframachine-conditions",
+		Doc:   "What core interacts with has status.conditions.",
+		Why:   "Users see that an object is not ready, and not why.",
+		Fix:   "Add Conditions []metav1.Condition to the status, with a condition Ready or Available.",
+		Rules: hasConditionRules.ids(), Needs: []check.Need{check.Definitions},
+		Run: hasConditionRules.eachSchema(wants(
+			want{v1beta1, "array", "status.conditions"}, want{v1beta2, "array", "status.conditions"},
+		)),
+	},
+	{
+		ID: "least-rights", Level: check.Should, Contracts: contracts, Page: machinePage,
+		Doc:   "The account of the controllers has no rights on everything.",
+		Why:   "Who takes over the provider takes over the management cluster.",
+		Fix:   "Name groups, resources and verbs; see the markers +kubebuilder:rbac.",
+		Rules: []string{"RB-12"}, Needs: []check.Need{check.Deployments}, Run: leastRights,
+	},
+}
+
+func releaseNames(p *check.Pass) {
+	at := source.Position{File: p.Release.Path}
+	kind := p.Release.Type()
+	want := string(kind) + "-components.yaml"
+	files := p.Release.Of(source.Components)
+	if rule := fileRules[kind]; rule != "" && len(files) > 0 &&
+		!slices.ContainsFunc(files, func(f *source.File) bool { return f.Base() == want }) {
+		p.BrokenAt(rule, source.Position{File: files[0].Path}, "no file of components is named %s", want)
+	}
+	templates := p.Release.Of(source.Template)
+	if len(templates) > 0 &&
+		!slices.ContainsFunc(templates, func(f *source.File) bool { return f.Base() == "cluster-template.yaml" }) {
+		p.BrokenAt("CT-65", at, "there are cluster templates, and none is cluster-template.yaml")
+	}
+	for _, f := range p.Release.Of(source.Other) {
+		for _, o := range objects(f, "ClusterClass") {
+			p.Broken("CT-78", "", o, []string{"metadata", "name"}, "the file is not named clusterclass-%s.yaml", o.Name())
+		}
+	}
+}
+
+func releaseTemplates(p *check.Pass) {
+	if p.Release.Type() == source.Infrastructure && len(p.Release.Of(source.Template)) == 0 {
+		p.BrokenAt("CT-04", source.Position{File: p.Release.Path}, "there is no cluster template")
+	}
+	for _, f := range p.Release.Of(source.Components) {
+		if len(f.Objects) > 0 && len(objects(f, "Namespace")) == 0 {
+			p.BrokenAt("CT-44", source.Position{File: f.Path}, "there is no Namespace for the components")
+		}
+	}
+}
+
+func classFiles(p *check.Pass) {
+	seen := map[string]*source.File{}
+	for _, f := range p.Release.Of(source.Class) {
+		if len(f.Variables) > 0 {
+			p.BrokenAt("CT-85", f.Variables[0].At, "the file has variables of clusterctl, %s first", f.Variables[0].Text)
+		}
+		for _, o := range f.Objects {
+			if o.Namespace() != "" {
+				p.Broken("CT-83", "", o, []string{"metadata", "namespace"}, "the object is in namespace %s", o.Namespace())
+			}
+			key := fmt.Sprint(o.Group(), " ", o)
+			if other := seen[key]; other != nil && other != f {
+				p.Broken("CT-84", "", o, []string{"metadata", "name"}, "%s is in %s, too", o, other.Base())
+			}
+			seen[key] = f
+		}
+	}
+	for _, c := range classes(p) {
+		if c.File.Role != source.Class {
+			continue
+		}
+		for _, s := range c.slots {
+			if namespace := c.Text(append(slices.Clone(s.path), "namespace")...); namespace != "" {
+				p.Broken("CT-82", "", c.Object, append(s.path, "namespace"), "the reference names namespace %s", namespace)
+			}
+		}
+	}
+}
+
+func leastRights(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		for _, role := range boundRoles(f) {
+			for i, g := range grants(role) {
+				for what, list := range map[string][]string{
+					"apiGroups": g.groups, "resources": g.resources, "verbs": g.verbs,
+				} {
+					if slices.Contains(list, "*") {
+						p.Broken("RB-12", "", role, []string{"rules", fmt.Sprint(i), what}, "the rule is about all %s",
+							strings.ToLower(what))
+					}
+				}
+			}
+		}
+	}
+}

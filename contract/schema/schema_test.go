@@ -1,0 +1,67 @@
+package schema
+
+import (
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const example = `
+type: object
+properties:
+  spec:
+    type: object
+    required: [size]
+    x-kubernetes-validations: [{rule: "self.size != 'none'", message: size must not be none}]
+    properties:
+      size: {type: string, enum: [small, large, none]}
+      count: {type: integer, default: 1}
+`
+
+func TestJudge(t *testing.T) {
+	var props apiextensionsv1.JSONSchemaProps
+	if err := yaml.Unmarshal([]byte(example), &props); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&props, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ object, path, want string }{
+		"an object that fits":                  {"{spec: {size: small}, metadata: {name: a}}", "", ""},
+		"a field that the schema has not":      {"{spec: {size: small, colour: red}}", "spec.colour", "drops"},
+		"a value of another type":              {"{spec: {size: small, count: many}}", "spec.count", "integer"},
+		"a required field that is missing":     {"{spec: {}}", "spec.size", "required"},
+		"a rule of CEL that is broken":         {"{spec: {size: none}}", "spec", "must not be none"},
+		"a variable that nobody has set":       {"{spec: {size: small, count: '${COUNT}'}}", "", ""},
+		"a value that is not in the list":      {"{spec: {size: huge}}", "spec.size", "supported"},
+		"an item of another type for a string": {"{spec: {size: [a]}}", "spec.size", "string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(test.object), &object); err != nil {
+				t.Fatal(err)
+			}
+			got := s.Judge(object)
+			if test.want == "" {
+				if len(got) > 0 {
+					t.Errorf("the problems are %+v, want none", got)
+				}
+				return
+			}
+			if len(got) == 0 || strings.Join(got[0].Path, ".") != test.path || !strings.Contains(got[0].Message, test.want) {
+				t.Errorf("the problems are %+v, want %q at %s", got, test.want, test.path)
+			}
+		})
+	}
+}
+
+func TestNewRefusesWhatIsNotStructural(t *testing.T) {
+	if _, err := New(&apiextensionsv1.JSONSchemaProps{
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": {}},
+	}, false); err == nil {
+		t.Error("a schema without types is taken")
+	}
+}

@@ -1,0 +1,133 @@
+// Command checkdocs writes a page for each check of capstan verify, and an index, from the table of checks and the
+// catalogue of rules.
+//
+//	go run ./hack/checkdocs docs/checks
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract"
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: checkdocs OUTPUT-DIRECTORY")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "checkdocs:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes all pages, and removes those of checks that are gone.
+func run(to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	all := pages()
+	old, err := filepath.Glob(filepath.Join(to, "*.md"))
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if _, ok := all[filepath.Base(name)]; !ok {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	for name, text := range all {
+		if err := os.WriteFile(filepath.Join(to, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages returns the text of each page by the name of its file.
+func pages() map[string]string {
+	all := map[string]string{"README.md": index()}
+	for _, c := range checks.All() {
+		all[c.ID+".md"] = page(c)
+	}
+	return all
+}
+
+const generated = "<!-- made by hack/checkdocs: run make generate -->\n"
+
+func index() string {
+	var b strings.Builder
+	b.WriteString("# Checks of capstan verify\n\n" + generated + "\n")
+	b.WriteString(wrap("A check is about one thing that files of a provider show. [docs/verify.md](../verify.md) says "+
+		"how to run them.", ""))
+	fmt.Fprintf(&b, "\n| Check | Level | Rules |\n|---|---|---|\n")
+	for _, c := range checks.All() {
+		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.ID, c.ID, c.Level, strings.Join(c.Rules, " "))
+	}
+	b.WriteString("\n## What files do not show\n\n")
+	b.WriteString(wrap("These rules of providers need a running provider, or people who read its documents and code.", ""))
+	for _, l := range contract.Live() {
+		fmt.Fprintf(&b, "\n%s", wrap(fmt.Sprintf("- %s (%s, %s): %s", l.Rule, l.Level, l.By, l.Text), "  "))
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+func page(c *check.Check) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n%s\n", c.ID, generated, wrap(c.Doc, ""))
+	needs := make([]string, 0, len(c.Needs))
+	for _, n := range c.Needs {
+		needs = append(needs, string(n))
+	}
+	fmt.Fprintf(&b, "- Level: %s\n- Contract: %s\n- Needs: %s\n", c.Level, strings.Join(c.Contracts, ", "),
+		strings.Join(needs, ", "))
+	if c.Fixes {
+		b.WriteString("- `--fix` writes the fix where the field stands on one line\n")
+	}
+	fmt.Fprintf(&b, "- Source: <%s>\n\n## Why\n\n%s\n## What to do\n\n%s\n## Rules\n", c.Link(), wrap(c.Why, ""),
+		wrap(c.Fix, ""))
+	for _, id := range c.Rules {
+		rule, ok := contract.Find(id)
+		if !ok {
+			continue // a test of the table says so
+		}
+		fmt.Fprintf(&b, "\n%s", wrap(fmt.Sprintf("- %s (%s): %s", rule.ID, rule.Level, rule.Text), "  "))
+		for _, v := range rule.Versions() {
+			if form := rule.Form(v); form != "" {
+				b.WriteString(wrap(fmt.Sprintf("  - %s: %s", v, form), "    "))
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n## To accept a finding\n\n    - check: %s\n      rule: %s\n", c.ID, c.Rules[0])
+	b.WriteString("      reason: why your project accepts it\n")
+	return b.String()
+}
+
+// width is the number of columns that a line of Markdown has.
+const width = 118
+
+// wrap breaks a text into lines, with an indentation for all but the first.
+func wrap(text, indent string) string {
+	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]
+	var b strings.Builder
+	line := lead
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case strings.TrimSpace(line) == "":
+			line += word
+		case len(line)+1+len(word) > width:
+			b.WriteString(line + "\n")
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return b.String() + line + "\n"
+}

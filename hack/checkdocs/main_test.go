@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/contract/checks"
+)
+
+const directory = "../../docs/checks"
+
+// The pages say what the table says: each check has one, and there is no other.
+func TestPagesAreUpToDate(t *testing.T) {
+	want := pages()
+	have, err := filepath.Glob(filepath.Join(directory, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range have {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(text) != want[filepath.Base(name)] {
+			t.Errorf("%s is not what the table says: run make generate", name)
+		}
+		delete(want, filepath.Base(name))
+	}
+	for name := range want {
+		t.Errorf("%s is missing: run make generate", name)
+	}
+}
+
+func TestRunRemovesOldPages(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "gone.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(dir); err != nil {
+		t.Fatal(err)
+	}
+	have, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil || len(have) != len(checks.All())+1 {
+		t.Errorf("there are %d pages (%v), want %d", len(have), err, len(checks.All())+1)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	text := wrap("  - "+strings.Repeat("word ", 60), "    ")
+	for line := range strings.Lines(text) {
+		if len(line) > width+1 || !strings.HasPrefix(line, "    word") && !strings.HasPrefix(line, "  - word") {
+			t.Errorf("a line is %q", line)
+		}
+	}
+}
