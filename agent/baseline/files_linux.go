@@ -129,8 +129,8 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 		}
 		path := h.inside(full)
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || under(path, volatileTrees) {
-				return nil // gone meanwhile, or nobody's business
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || under(path, volatileTrees) {
+				return nil // gone meanwhile, or nobody's business, or of a user that a local host does not have
 			}
 			return err
 		}
@@ -213,7 +213,9 @@ func (h Host) entry(path, full string) (entry, error) {
 	}
 	switch {
 	case regular && (under(path, digestTrees) || e.privileged()):
-		e.digest, err = digest(full)
+		if e.digest, err = digest(full); errors.Is(err, fs.ErrPermission) {
+			e.digest, err = "unreadable", nil // as above: root reads everything else
+		}
 	case stat.Mode&unix.S_IFMT == unix.S_IFLNK && under(path, digestTrees):
 		var to string
 		to, err = os.Readlink(full)

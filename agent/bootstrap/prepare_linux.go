@@ -31,7 +31,7 @@ func (b *Bootstrap) prepare() []step {
 	}}}
 	if b.Local {
 		steps = append(steps, step{name: "hostname", always: true, run: func(context.Context, string) (int, error) {
-			return 0, setHostname(b.Hostname)
+			return 0, b.setHostname()
 		}})
 	}
 	return append(steps, step{name: "runtime", always: true, run: func(ctx context.Context, _ string) (int, error) {
@@ -40,7 +40,13 @@ func (b *Bootstrap) prepare() []step {
 }
 
 // setHostname gives the host its name, now and after a reboot.
-func setHostname(name string) error {
+func (b *Bootstrap) setHostname() error {
+	name, keeper := b.Hostname, b.host().Undo
+	for _, path := range []string{"/etc/hostname", "/etc/hosts"} {
+		if err := keeper.Keep(path); err != nil {
+			return fault.New(err, "keeping the host's own name")
+		}
+	}
 	if err := syscall.Sethostname([]byte(name)); err != nil {
 		return fault.New(err, "setting the host name")
 	}
