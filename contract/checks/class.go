@@ -204,8 +204,8 @@ func wrongJSONPatch(j node) string {
 	if !slices.Contains([]string{"add", "replace", "remove"}, op) {
 		return "has op " + strconv.Quote(op) + ", which is not add, replace or remove"
 	}
-	if !strings.HasPrefix(path, "/spec/") {
-		return "has a path outside of /spec/: " + path
+	if path != "/spec" && !strings.HasPrefix(path, "/spec/") {
+		return "has a path outside of /spec: " + path
 	}
 	for step := range strings.SplitSeq(path, "/") {
 		if index, err := strconv.Atoi(step); err == nil && (op != "add" || index != 0) {

@@ -32,7 +32,12 @@ var variableOfClassChecks = []*check.Check{
 }
 
 // dotted returns a path as people write it.
-func dotted(path []string) string { return strings.Join(path, ".") }
+func dotted(path []string) string {
+	if len(path) == 0 {
+		return "the whole"
+	}
+	return strings.Join(path, ".")
+}
 
 // schemaOf returns the schema of a variable, as the only field of an object.
 func schemaOf(variable node) (*schema.Schema, error) {
@@ -72,9 +77,15 @@ func classVariables(p *check.Pass) {
 // managed is a Cluster of a class.
 type managed struct{ *source.Object }
 
-// clustersOf returns the Clusters of a class in the cluster templates of a release.
+// clustersOf returns the Clusters of a class in the cluster templates of a release. Where several classes have one
+// name, for example that of a variable, nobody knows whose they are.
 func clustersOf(p *check.Pass, c class) []managed {
 	var all []managed
+	for _, other := range classes(p) {
+		if other.Object != c.Object && other.Name() == c.Name() {
+			return nil
+		}
+	}
 	for _, f := range p.Release.Of(source.Template) {
 		for _, o := range objects(f, "Cluster") {
 			name := o.Text("spec", "topology", "classRef", "name")

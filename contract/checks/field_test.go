@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,13 +23,26 @@ func definition(kind, labels, schema string) string {
 }
 
 const (
-	both     = "cluster.x-k8s.io/v1beta1: v1, cluster.x-k8s.io/v1beta2: v1"
+	both = "cluster.x-k8s.io/v1beta1: v1, cluster.x-k8s.io/v1beta2: v1"
+	// requiredSpec is the schema of a template whose spec.template.spec is required.
+	requiredSpec = "spec: {type: object, required: [template], properties: {template: {type: object, " +
+		"required: [spec], properties: {spec: {type: object, properties: {size: {type: string}}}}}}}"
 	ready    = "ready: {type: boolean}"
 	provided = "initialization: {type: object, properties: {provisioned: {type: boolean}}}"
 )
 
 func status(fields ...string) string {
 	return "status: {type: object, properties: {" + strings.Join(fields, ", ") + "}}"
+}
+
+// manager returns a Deployment whose account has rights on all resources of a group.
+func manager(group string) string {
+	return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: n}\n" +
+		"spec: {template: {spec: {serviceAccountName: m}}}\n---\n" +
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: m}\n" +
+		"rules: [{apiGroups: [" + group + "], resources: ['*'], verbs: [get]}]\n---\n" +
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: m}\n" +
+		"roleRef: {kind: ClusterRole, name: m}\nsubjects: [{kind: ServiceAccount, name: m, namespace: n}]\n"
 }
 
 // What providers of others do is found where it breaks a rule, and not where it only looks so.
@@ -59,6 +73,42 @@ func TestWhatProvidersDo(t *testing.T) {
 			"machine-provisioned", "infrastructure-components.yaml",
 			definition("FooMachine", both, "spec: {type: object}") +
 				definition("FooMachineTemplate", both, "spec: {type: object}"), true,
+		},
+		"a label that still names a version that is gone": {
+			"contract-label-versions", "infrastructure-components.yaml",
+			definition("FooCluster", "cluster.x-k8s.io/v1beta2: v0_v1", status(provided)), false,
+		},
+		"a label that still names a version that is gone, as a warning": {
+			"contract-label-left-over", "infrastructure-components.yaml",
+			definition("FooCluster", "cluster.x-k8s.io/v1beta2: v0_v1", status(provided)), true,
+		},
+		"a label whose last version does not exist": {
+			"contract-label-versions", "infrastructure-components.yaml",
+			definition("FooCluster", "cluster.x-k8s.io/v1beta2: v1_v2", status(provided)), true,
+		},
+		"a template that may not be empty, for an older contract only": {
+			"class-schema", "infrastructure-components.yaml",
+			definition("FooClusterTemplate", "cluster.x-k8s.io/v1beta1: v1, cluster.x-k8s.io/v1beta2: v2",
+				requiredSpec), false,
+		},
+		"a template that may not be empty": {
+			"class-schema", "infrastructure-components.yaml",
+			definition("FooClusterTemplate", "cluster.x-k8s.io/v1beta1: v1", requiredSpec), true,
+		},
+		"a control plane with a template of machines that has nothing in it": {
+			"control-plane-machines", "infrastructure-components.yaml",
+			definition("FooControlPlane", both, "spec: {type: object, properties: {machineTemplate: {type: object}}}"), false,
+		},
+		"a control plane with a template of machines that lacks the reference": {
+			"control-plane-machines", "infrastructure-components.yaml",
+			definition("FooControlPlane", both, "spec: {type: object, properties: {machineTemplate: "+
+				"{type: object, properties: {metadata: {type: object}}}}}"), true,
+		},
+		"rights on what other providers define": {
+			"least-rights", "infrastructure-components.yaml", manager("infrastructure.cluster.x-k8s.io"), false,
+		},
+		"rights on all resources of a group": {
+			"least-rights", "infrastructure-components.yaml", manager("apps"), true,
 		},
 		"names of objects are restricted": {
 			"definition-metadata", "infrastructure-components.yaml",
@@ -98,26 +148,31 @@ func TestWhatProvidersDo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			files := map[string]string{"metadata.yaml": "kind: Metadata\n", "infrastructure-components.yaml": "kind: X\n"}
-			files[c.file] = c.text
-			for name, text := range files {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			releases, err := source.Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			report := check.Run(Find(c.check), releases)
-			if len(report.Failures)+len(report.Skipped) > 0 {
-				t.Fatalf("the check did not run: %+v %+v", report.Failures, report.Skipped)
-			}
-			found := slices.ContainsFunc(report.Findings, func(f check.Finding) bool { return f.Check == c.check })
-			if found != c.want {
-				t.Errorf("the check finds %+v, want that it finds something: %t", report.Findings, c.want)
+			if found := found(t, c.check, map[string]string{c.file: c.text}); len(found) > 0 != c.want {
+				t.Errorf("the check finds %+v, want that it finds something: %t", found, c.want)
 			}
 		})
 	}
+}
+
+// found returns what a check finds in a release with some files.
+func found(t *testing.T, id string, with map[string]string) []check.Finding {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string]string{"metadata.yaml": "kind: Metadata\n", "infrastructure-components.yaml": "kind: X\n"}
+	maps.Copy(files, with)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	releases, err := source.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := check.Run(Find(id), releases)
+	if len(report.Failures)+len(report.Skipped) > 0 {
+		t.Fatalf("the check did not run: %+v %+v", report.Failures, report.Skipped)
+	}
+	return slices.DeleteFunc(report.Findings, func(f check.Finding) bool { return f.Check != id })
 }

@@ -36,11 +36,19 @@ var labelChecks = []*check.Check{
 	},
 	{
 		ID: "contract-label-versions", Level: check.Must, Contracts: contracts, Page: machinePage + "#all-resources-version",
-		Doc:   "Each API version that a contract label names is served.",
+		Doc:   "The API version that core takes from a contract label is served.",
 		Why:   "Core asks the API server for a version that it does not have.",
 		Fix:   "Correct the label, or serve the version.",
 		Rules: labelVersionRules.ids(), Needs: []check.Need{check.Definitions},
 		Run: labelVersionRules.each(contractLabelVersions),
+	},
+	{
+		ID: "contract-label-left-over", Level: check.Should, Contracts: contracts,
+		Page:  machinePage + "#all-resources-version",
+		Doc:   "A contract label no longer names API versions that are not served, also where core takes a newer one.",
+		Why:   "Nothing breaks with Cluster API's own code; other readers of the label may take the older version.",
+		Fix:   "Take the version out of the label.",
+		Rules: []string{"RV-21"}, Needs: []check.Need{check.Definitions}, Run: contractLabelLeftOver,
 	},
 	{
 		ID: "contract-label-once", Fixes: true, Level: check.Must, Contracts: contracts,
@@ -74,8 +82,28 @@ func contractLabelVersions(s subject) {
 		versions, key := s.Contract(contract)
 		s.contract = contract
 		for _, name := range versions {
-			if !isServed(s.Definition, name) {
+			if !isServed(s.Definition, name) && !isLeftOver(s.resource, name, contract) {
 				s.broken(labelPath(key), "the label names version %q of %s, which is not served", name, s.kind())
+			}
+		}
+	}
+}
+
+// isLeftOver reports whether core reads a newer version of a label, and that one is served.
+func isLeftOver(r resource, name, contract string) bool {
+	newest := r.Newest(contract)
+	return name != newest && isServed(r.Definition, newest)
+}
+
+func contractLabelLeftOver(p *check.Pass) {
+	for _, r := range resources(p) {
+		for _, contract := range contracts {
+			versions, key := r.Contract(contract)
+			for _, name := range versions {
+				if !isServed(r.Definition, name) && isLeftOver(r, name, contract) {
+					p.Broken("RV-21", contract, r.Object, labelPath(key),
+						"the label still names version %q of %s, which is not served", name, r.kind())
+				}
 			}
 		}
 	}

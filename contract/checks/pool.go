@@ -5,9 +5,10 @@ import "github.com/capstan-dev/capstan/contract/check"
 var poolChecks = []*check.Check{
 	{
 		ID: "pool-provisioned", Level: check.Must, Contracts: contracts,
-		Page:  poolPage + "#inframachinepool-initialization-completed",
-		Doc:   "A machine pool has the boolean that its contract reads as provisioned.",
-		Why:   "Core waits for it forever, and the MachinePool stays in phase Provisioning.",
+		Page: poolPage + "#inframachinepool-initialization-completed",
+		Doc:  "A machine pool has the boolean that its contract reads as provisioned.",
+		Why: "Core waits for it forever, and the MachinePool stays in phase Provisioning. Core v1.14 reads status.ready in " +
+			"both contracts for the time being: keep it as well.",
 		Fix:   "Add status.initialization.provisioned for contract v1beta2, status.ready for v1beta1, or correct the label.",
 		Rules: []string{"MP-16"}, Needs: []check.Need{check.Definitions},
 		Run: ruleOf{pool: "MP-16"}.eachSchema(provisioned),

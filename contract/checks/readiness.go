@@ -45,11 +45,13 @@ func readiness(p *check.Pass) {
 	}
 	for _, role := range []source.Role{source.Template, source.Class} {
 		for _, f := range p.Release.Of(role) {
-			for _, o := range f.Objects {
-				if isCore(o.Group()) && o.Version() == v1beta1 {
-					p.Broken("RV-09", v1beta1, o, []string{"apiVersion"}, "%s is written in API version v1beta1 of Cluster API",
-						o.Kind())
-				}
+			old := slices.DeleteFunc(slices.Clone(f.Objects), func(o *source.Object) bool {
+				return !isCore(o.Group()) || o.Version() != v1beta1
+			})
+			if len(old) > 0 { // one finding for each file: they move together
+				p.Broken("RV-09", v1beta1, old[0], []string{"apiVersion"},
+					"%d of %d objects of the file are written in API version v1beta1 of Cluster API, %s first", len(old),
+					len(f.Objects), old[0].Kind())
 			}
 		}
 	}

@@ -96,6 +96,9 @@ func sameFields(a, b source.Schema) bool {
 }
 
 func classSchema(s subject) {
+	if s.contract != v1beta2 && s.Newest(v1beta2) != "" {
+		return // core reads the newer version
+	}
 	template, ok := s.schema.Property("spec", "template")
 	if !ok {
 		return // template-spec says so

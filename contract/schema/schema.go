@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,9 @@ func (s *Schema) Judge(value map[string]any) []Problem {
 	for _, path := range pruning.PruneWithOptions(object, s.structural, s.root, options) {
 		all = append(all, Problem{steps(path), "the definition has no such field: the API server drops it"})
 	}
+	if s.root {
+		defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
+	}
 	defaulting.Default(object, s.structural)
 	errs := validation.ValidateCustomResource(nil, object, s.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
@@ -98,10 +102,16 @@ func copied(value map[string]any) (map[string]any, error) {
 	return object, utiljson.Unmarshal(data, &object)
 }
 
+// inDetail finds the path in an error about the whole object, whose detail may name a field.
+var inDetail = regexp.MustCompile(`(?s)^(?:"([\w.\[\]-]+)" must .*|.* in (\w[\w.-]*[.\[][\w.\[\]-]+)|.*)$`)
+
 // problemOf returns an error of the API server as a problem. The second result is false where a variable that nobody
 // has set is in the way.
 func problemOf(object map[string]any, err *field.Error) (Problem, bool) {
 	path := steps(err.Field)
+	if err.Field == "<nil>" {
+		path = steps(strings.Join(inDetail.FindStringSubmatch(err.Detail)[1:], ""))
+	}
 	if open(at(object, path)) {
 		return Problem{}, false
 	}

@@ -18,6 +18,10 @@ properties:
     properties:
       size: {type: string, enum: [small, large, none]}
       count: {type: integer, default: 1}
+      colour: {type: string}
+      address: {type: string}
+      table: {type: integer, format: int32, maximum: 4294967295}
+    anyOf: [{properties: {address: {format: ipv4}}}, {properties: {address: {format: ipv6}}}]
 `
 
 func TestJudge(t *testing.T) {
@@ -31,11 +35,16 @@ func TestJudge(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ object, path, want string }{
 		"an object that fits":                  {"{spec: {size: small}, metadata: {name: a}}", "", ""},
-		"a field that the schema has not":      {"{spec: {size: small, colour: red}}", "spec.colour", "drops"},
+		"a field that the schema has not":      {"{spec: {size: small, shape: round}}", "spec.shape", "drops"},
 		"a value of another type":              {"{spec: {size: small, count: many}}", "spec.count", "integer"},
 		"a required field that is missing":     {"{spec: {}}", "spec.size", "required"},
 		"a rule of CEL that is broken":         {"{spec: {size: none}}", "spec", "must not be none"},
 		"a variable that nobody has set":       {"{spec: {size: small, count: '${COUNT}'}}", "", ""},
+		"null where nothing is required":       {"{spec: {size: small, colour: null}}", "", ""},
+		"null where a value is required":       {"{spec: {size: null}}", "spec.size", "required"},
+		"a limit that the format cannot hold":  {"{spec: {size: small, table: 5}}", "spec.table", "boundary"},
+		"a value of which no form is right":    {"{spec: {size: small, address: a b}}", "spec", "anyOf"},
+		"a variable of which no form is right": {"{spec: {size: small, address: '${IP}'}}", "", ""},
 		"a value that is not in the list":      {"{spec: {size: huge}}", "spec.size", "supported"},
 		"an item of another type for a string": {"{spec: {size: [a]}}", "spec.size", "string"},
 	} {

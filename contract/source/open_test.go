@@ -189,7 +189,7 @@ func TestVariables(t *testing.T) {
 		"${A}":         {Name: "A"},
 		"${A:=b}":      {Name: "A", Operator: ":=", Default: "b", HasDefault: true},
 		"${A:-b}":      {Name: "A", Operator: ":-", Default: "b", HasDefault: true},
-		`${A:=""}`:     {Name: "A", Operator: ":=", HasDefault: true},
+		`${A:=""}`:     {Name: "A", Operator: ":=", Default: `""`, HasDefault: true},
 		"${A:=}":       {Name: "A", Operator: ":=", HasDefault: true},
 		"${A:=${B}}":   {Name: "A", Operator: ":=", Default: "${B}", HasDefault: true},
 		"${ A }":       {Name: "A", Blanks: true},

@@ -100,7 +100,7 @@ func (v *Variable) operator(after string) {
 			v.HasDefault = operator != ":+" && operator != "+"
 			v.Default = rest
 			if !strings.Contains(rest, "\n") {
-				v.Default = unquote(strings.TrimSpace(rest))
+				v.Default = strings.TrimSpace(rest)
 			}
 			return
 		}
@@ -110,14 +110,6 @@ func (v *Variable) operator(after string) {
 		return
 	}
 	v.Problem = "what follows the name is not in the grammar"
-}
-
-// unquote takes off the quotes of "", which people write for an empty default; the grammar keeps all others.
-func unquote(s string) string {
-	if s == `""` || s == "''" {
-		return ""
-	}
-	return s
 }
 
 func isName(c byte, first bool) bool {
