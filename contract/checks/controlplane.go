@@ -163,18 +163,30 @@ func controlPlaneMachines(s subject) {
 	if !ok || len(template.Properties) == 0 {
 		return // it makes no Machines; some have the field, empty, because others expect it
 	}
-	wants(
-		want{v1beta1, "object", "spec.machineTemplate.infrastructureRef"},
-		want{v1beta1, "object", "spec.machineTemplate.metadata"},
-		want{v1beta1, "string", "spec.machineTemplate.nodeDrainTimeout"},
-		want{v1beta1, "string", "spec.machineTemplate.nodeVolumeDetachTimeout"},
-		want{v1beta1, "string", "spec.machineTemplate.nodeDeletionTimeout"},
-		want{v1beta2, "object", "spec.machineTemplate.spec.infrastructureRef"},
-		want{v1beta2, "object", "spec.machineTemplate.metadata"},
-		want{v1beta2, "integer", "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds"},
-		want{v1beta2, "integer", "spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds"},
-		want{v1beta2, "integer", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"},
-	)(s)
+	var missing []string
+	for _, w := range []want{
+		{v1beta1, "object", "spec.machineTemplate.infrastructureRef"},
+		{v1beta1, "object", "spec.machineTemplate.metadata"},
+		{v1beta1, "string", "spec.machineTemplate.nodeDrainTimeout"},
+		{v1beta1, "string", "spec.machineTemplate.nodeVolumeDetachTimeout"},
+		{v1beta1, "string", "spec.machineTemplate.nodeDeletionTimeout"},
+		{v1beta2, "object", "spec.machineTemplate.spec.infrastructureRef"},
+		{v1beta2, "object", "spec.machineTemplate.metadata"},
+		{v1beta2, "integer", "spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds"},
+		{v1beta2, "integer", "spec.machineTemplate.spec.deletion.nodeVolumeDetachTimeoutSeconds"},
+		{v1beta2, "integer", "spec.machineTemplate.spec.deletion.nodeDeletionTimeoutSeconds"},
+	} {
+		path := strings.Split(w.path, ".")
+		if got, ok := s.schema.Property(path...); w.contract == s.contract && !ok && !anything(got) {
+			missing = append(missing, w.path)
+		} else if w.contract == s.contract {
+			s.field(w.kind, path...)
+		}
+	}
+	if len(missing) > 0 {
+		s.broken(template.Path, "%s has no %s, which contract %s asks for", s.kind(), strings.Join(missing, " and "),
+			s.contract)
+	}
 }
 
 func controlPlaneRollout(s subject) {

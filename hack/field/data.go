@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
 )
 
 // field is the data file.
@@ -36,16 +39,21 @@ type provider struct {
 	Findings []finding `json:"findings,omitempty"`
 }
 
-// finding is one finding, or several that differ only in their file.
+// finding is one finding, or several that differ only in their place.
 type finding struct {
-	Check    string   `json:"check"`
-	Rule     string   `json:"rule"`
-	Contract string   `json:"contract,omitempty"`
-	Object   string   `json:"object,omitempty"`
-	Field    string   `json:"field,omitempty"`
-	Files    []string `json:"files"`
-	Verdict  bool     `json:"verdict"`
-	Reason   string   `json:"reason"`
+	Check    string `json:"check"`
+	Rule     string `json:"rule"`
+	Contract string `json:"contract,omitempty"`
+	Verdict  bool   `json:"verdict"`
+	Reason   string `json:"reason"`
+	// Places are file, object and field of each, as [place] writes them.
+	Places []string `json:"places"`
+}
+
+// place returns file, object and field in one line. Definitions go by their name.
+func place(file, object, field string) string {
+	object = strings.TrimPrefix(object, "CustomResourceDefinition ")
+	return strings.TrimRight(strings.Join([]string{file, object, field}, " | "), " |")
 }
 
 // bug is a bug that a user reported.
@@ -62,9 +70,9 @@ type bug struct {
 	Result string `json:"result"`
 }
 
-// key names a finding of a file.
-func (f finding) key(file string) string {
-	return strings.Join([]string{f.Check, f.Rule, f.Contract, file, f.Object, f.Field}, " | ")
+// key names a finding at a place.
+func (f finding) key(place string) string {
+	return strings.Join([]string{f.Check, f.Rule, f.Contract, place}, " | ")
 }
 
 func read(name string) (*field, error) {
@@ -91,37 +99,54 @@ func (f *field) verdicts() (right, wrong int) {
 func (p provider) verdicts() (right, wrong int) {
 	for _, one := range p.Findings {
 		if one.Verdict {
-			right += len(one.Files)
+			right += len(one.Places)
 		} else {
-			wrong += len(one.Files)
+			wrong += len(one.Places)
 		}
 	}
 	return right, wrong
+}
+
+// levels returns how many findings are about rules that must be kept, and about those that should.
+func (p provider) levels() (must, should int) {
+	for _, one := range p.Findings {
+		if of := checks.Find(one.Check); len(of) > 0 && of[0].Level == check.Must {
+			must += len(one.Places)
+		} else {
+			should += len(one.Places)
+		}
+	}
+	return must, should
 }
 
 // page returns the page about what is found where.
 func (f *field) page() string {
 	var b strings.Builder
 	right, wrong := f.verdicts()
+	must := 0
+	for _, p := range f.Providers {
+		n, _ := p.levels()
+		must += n
+	}
 	b.WriteString("# What capstan verify finds where\n\n" +
 		"<!-- Made from test/verify/testdata/field.yaml by hack/field: change that file, and run make generate. -->\n\n")
 	b.WriteString(wrap("", fmt.Sprintf("The checks of `capstan verify` ran over %d sources of providers on %s, and each "+
-		"finding was read against the files of the provider: %d are true and %d false. A true finding says that a rule "+
-		"is broken in these files at this version, not that the provider does not work: many rules matter only for some "+
-		"users, or for some versions of Cluster API. A later version may differ, and so do later checks. "+
-		"`make test-field CHECKOUTS=DIR` runs it again over checkouts.", len(f.Providers), f.Date, right, wrong)))
-	fmt.Fprint(&b, "\n| Provider | Version | Findings |\n|---|---|---|\n")
+		"finding was read against the files of the provider: %d are true and %d false. %d are about rules that must be "+
+		"kept, the others are warnings. A true finding says that a rule is broken in these files at this version, not "+
+		"that the provider does not work: many rules matter only for some users, or for some versions of Cluster API. "+
+		"A later version may differ, and so do later checks. `make test-field CHECKOUTS=DIR` runs it again over "+
+		"checkouts.", len(f.Providers), f.Date, right, wrong, must)))
+	fmt.Fprint(&b, "\n| Provider | Version | MUST | SHOULD |\n|---|---|---|---|\n")
 	for _, p := range f.Providers {
-		right, wrong := p.verdicts()
-		count := fmt.Sprint(right + wrong)
-		if p.Refused != "" {
-			count += ", without components"
-		}
 		version := p.Version
 		if p.Commit != "" {
 			version += " `" + p.Commit + "`"
 		}
-		fmt.Fprintf(&b, "| %s (%s) | %s | %s |\n", p.Repository, p.Name, version, count)
+		if p.Refused != "" {
+			version += ", without components"
+		}
+		must, should := p.levels()
+		fmt.Fprintf(&b, "| %s (%s) | %s | %d | %d |\n", p.Repository, p.Name, version, must, should)
 	}
 	for _, p := range f.Providers {
 		if len(p.Findings) == 0 && p.Note == "" {
@@ -154,7 +179,7 @@ func (p provider) lines() []string {
 		if count[text] == 0 {
 			all = append(all, text)
 		}
-		count[text] += len(one.Files)
+		count[text] += len(one.Places)
 	}
 	for i, text := range all {
 		if n := count[text]; n > 1 {

@@ -60,8 +60,8 @@ func (p provider) form(t *testing.T) {
 		if _, ok := contract.Find(one.Rule); !ok || !slices.ContainsFunc(checks.Find(one.Rule), isOf) {
 			t.Errorf("%s: %s is not a rule of %s", p.Name, one.Rule, one.Check)
 		}
-		if len(one.Files) == 0 || !strings.HasSuffix(one.Reason, ".") {
-			t.Errorf("%s: %s %s has no file, or no reason", p.Name, one.Check, one.Object)
+		if len(one.Places) == 0 || !strings.HasSuffix(one.Reason, ".") {
+			t.Errorf("%s: %s of %s has no place, or no reason", p.Name, one.Check, one.Rule)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestThePageIsMadeFromTheData(t *testing.T) {
 
 func TestDifferences(t *testing.T) {
 	judged := provider{Name: "foo", Findings: []finding{{
-		Check: "a", Rule: "IM-01", Object: "Foo x", Files: []string{"one", "two"}, Verdict: true, Reason: "It is so.",
+		Check: "a", Rule: "IM-01", Places: []string{"one | Foo x", "two | Foo x"}, Verdict: true, Reason: "It is so.",
 	}}}
 	found := func(files ...string) result {
 		var r result
@@ -101,8 +101,8 @@ func TestDifferences(t *testing.T) {
 		want     []string
 	}{
 		"the same":             {judged, found("one", "two"), nil},
-		"a finding less":       {judged, found("two"), []string{"not found: a | IM-01 |  | one | Foo x | "}},
-		"a finding more":       {judged, found("one", "two", "new"), []string{"not judged: a | IM-01 |  | new | Foo x | "}},
+		"a finding less":       {judged, found("two"), []string{"not found: a | IM-01 |  | one | Foo x"}},
+		"a finding more":       {judged, found("one", "two", "new"), []string{"not judged: a | IM-01 |  | new | Foo x"}},
 		"it takes too long":    {judged, slow, []string{"it took 10s, more than 5s"}},
 		"it cannot be judged":  {judged, result{err: os.ErrNotExist}, []string{"it cannot be judged: file does not exist"}},
 		"refused, as expected": {provider{Refused: "not exist"}, result{err: os.ErrNotExist}, nil},

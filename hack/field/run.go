@@ -73,12 +73,12 @@ func (p provider) differences(got result) []string {
 	}
 	judged := map[string]bool{}
 	for _, one := range p.Findings {
-		for _, file := range one.Files {
-			judged[one.key(file)] = false
+		for _, where := range one.Places {
+			judged[one.key(where)] = false
 		}
 	}
 	for _, f := range got.findings {
-		key := finding{Check: f.Check, Rule: f.Rule, Contract: f.Contract, Object: f.Object, Field: f.Field}.key(f.File)
+		key := finding{Check: f.Check, Rule: f.Rule, Contract: f.Contract}.key(place(f.File, f.Object, f.Field))
 		if _, ok := judged[key]; !ok {
 			all = append(all, "not judged: "+key)
 			continue
