@@ -19,8 +19,12 @@ func explainDock(err error) error {
 	}
 	var other *dock.BinDirError
 	if errors.As(err, &other) {
-		return hint.Errorf("install these binaries in "+other.Has+", and its hosts go on; or run capstan down, then capstan up,\n"+
-			"      which starts clusters again from their disks", "%w", err)
+		return hint.Errorf(
+			"install these binaries in "+other.Has+", and its hosts go on; or run capstan down, then capstan up,\n"+
+				"      which starts clusters again from their disks",
+			"%w",
+			err,
+		)
 	}
 	switch dock.CodeOf(err) {
 	case dock.CodePortTaken:

@@ -26,7 +26,8 @@ func TestTables(t *testing.T) {
 	}
 	for _, r := range contract.Rules() {
 		family, _ := contract.FamilyOf(r.ID)
-		if r.Level == contract.Must && family.Elsewhere == "" && !slices.ContainsFunc(table, func(f fault) bool { return f.Rule == r.ID }) {
+		if r.Level == contract.Must && family.Elsewhere == "" &&
+			!slices.ContainsFunc(table, func(f fault) bool { return f.Rule == r.ID }) {
 			t.Errorf("%s has no fault in test/faults, and no reason for which none can be planted: %s", r.ID, r.Text)
 		}
 	}

@@ -125,14 +125,29 @@ func judgeOnline(host *infrav1.CapstanHost, off bool, f facts) metav1.Condition 
 	before := conditions.Get(host, infrav1.HostOnlineCondition)
 	switch {
 	case off:
-		return no(infrav1.HostOnlineCondition, infrav1.HostOffReason, "powered off; it is powered on when a machine claims it")
+		return no(
+			infrav1.HostOnlineCondition,
+			infrav1.HostOffReason,
+			"powered off; it is powered on when a machine claims it",
+		)
 	case f.live == alive:
 		return yes(infrav1.HostOnlineCondition, infrav1.HostOnlineReason, "")
 	case f.live == silent:
-		return no(infrav1.HostOnlineCondition, infrav1.HostOfflineReason,
-			fmt.Sprintf("no heartbeat of the agent for more than %s: check the host, its network and capstan-agent", f.timeout))
+		return no(
+			infrav1.HostOnlineCondition,
+			infrav1.HostOfflineReason,
+			fmt.Sprintf(
+				"no heartbeat of the agent for more than %s: check the host, its network and capstan-agent",
+				f.timeout,
+			),
+		)
 	case before != nil && (before.Reason == infrav1.HostOnlineReason || before.Reason == infrav1.HostOfflineReason):
-		return metav1.Condition{Type: before.Type, Status: before.Status, Reason: before.Reason, Message: before.Message}
+		return metav1.Condition{
+			Type:    before.Type,
+			Status:  before.Status,
+			Reason:  before.Reason,
+			Message: before.Message,
+		}
 	default:
 		return no(infrav1.HostOnlineCondition, infrav1.HostStartingReason, "no heartbeat of the agent has arrived yet")
 	}
@@ -151,7 +166,9 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 	}
 	if claim.Abandoned(host) {
 		return no(infrav1.CleanCondition, infrav1.AbandonedReason, fmt.Sprintf(
-			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is gone, delete this CapstanHost", c.Machine))
+			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is gone, delete this CapstanHost",
+			c.Machine,
+		))
 	}
 	return no(infrav1.CleanCondition, infrav1.CleaningReason, fmt.Sprintf("being cleaned after machine %s", c.Machine))
 }
@@ -167,15 +184,25 @@ func judgeOwned(host *infrav1.CapstanHost) (metav1.Condition, bool) {
 	switch claim.Judge(host) {
 	case claim.Left:
 		return no(infrav1.CleanCondition, infrav1.LeftoversFoundReason, "cleaning left behind: "+
-			shorten(claim.Cleaning(host).Leftovers)+"; remove it on the host, then the agent cleans again; or install the "+
+			shorten(
+				claim.Cleaning(host).Leftovers,
+			)+"; remove it on the host, then the agent cleans again; or install the "+
 			"host anew, or let it stay, and say so: "+accept), true
 	case claim.NotCompared:
-		return no(infrav1.CleanCondition, infrav1.NotComparedReason, fmt.Sprintf("nothing is left of a Kubernetes node after "+
-			"machine %s, but the agent has not compared the host with what it was before: update capstan-agent for the next "+
-			"machines; install the host anew, or look at it, and say so: %s", c.Machine, accept)), true
+		return no(
+			infrav1.CleanCondition,
+			infrav1.NotComparedReason,
+			fmt.Sprintf("nothing is left of a Kubernetes node after "+
+				"machine %s, but the agent has not compared the host with what it was before: update capstan-agent for the next "+
+				"machines; install the host anew, or look at it, and say so: %s", c.Machine, accept),
+		), true
 	case claim.ToReimage:
-		return no(infrav1.CleanCondition, infrav1.ReimageNeededReason, fmt.Sprintf("released by machine %s: install the host "+
-			"anew and enroll it, then say so: %s", c.Machine, accept)), true
+		return no(
+			infrav1.CleanCondition,
+			infrav1.ReimageNeededReason,
+			fmt.Sprintf("released by machine %s: install the host "+
+				"anew and enroll it, then say so: %s", c.Machine, accept),
+		), true
 	}
 	return metav1.Condition{}, false
 }
@@ -190,7 +217,12 @@ func shorten(leftovers []string) string {
 }
 
 // judgeReady returns the phase, and Ready with the reason for it.
-func judgeReady(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition, f facts) (infrav1.HostPhase, metav1.Condition) {
+func judgeReady(
+	host *infrav1.CapstanHost,
+	off bool,
+	online, clean metav1.Condition,
+	f facts,
+) (infrav1.HostPhase, metav1.Condition) {
 	phase, ready := phaseOf(host, off, online, clean)
 	switch {
 	case f.obstacle != nil:
@@ -199,17 +231,26 @@ func judgeReady(host *infrav1.CapstanHost, off bool, online, clean metav1.Condit
 		ready = no(infrav1.ReadyCondition, infrav1.LeftBehindReason, judgeLink(f.unlinked, f.unlinkedTimeout).Message)
 	case f.orphaned:
 		ready = no(infrav1.ReadyCondition, infrav1.MachineGoneReason, fmt.Sprintf(
-			"CapstanMachine %s, which claims the host, doesn't exist; if it is gone for good, set spec.claim.released: true", host.Spec.Claim.Machine))
+			"CapstanMachine %s, which claims the host, doesn't exist; if it is gone for good, set spec.claim.released: true",
+			host.Spec.Claim.Machine,
+		))
 	case !host.DeletionTimestamp.IsZero():
 		ready = no(infrav1.ReadyCondition, infrav1.DeletingReason, "")
 		if c := host.Spec.Claim; c != nil {
-			ready.Message = fmt.Sprintf("claimed by CapstanMachine %s: the host goes when that machine is deleted", c.Machine)
+			ready.Message = fmt.Sprintf(
+				"claimed by CapstanMachine %s: the host goes when that machine is deleted",
+				c.Machine,
+			)
 		}
 	}
 	return phase, ready
 }
 
-func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition) (infrav1.HostPhase, metav1.Condition) {
+func phaseOf(
+	host *infrav1.CapstanHost,
+	off bool,
+	online, clean metav1.Condition,
+) (infrav1.HostPhase, metav1.Condition) {
 	c, report := host.Spec.Claim, claim.Bootstrap(host)
 	offline := online.Reason == infrav1.HostOfflineReason
 	fenced := judgeEpoch(host)
@@ -232,14 +273,23 @@ func phaseOf(host *infrav1.CapstanHost, off bool, online, clean metav1.Condition
 	case c == nil:
 		return infrav1.HostEnrolling, notReady(online.Reason, online.Message)
 	case report == nil:
-		return infrav1.HostClaimed, notReady(infrav1.HostStartingReason, fmt.Sprintf("claimed by machine %s, whose bootstrap hasn't started", c.Machine))
+		return infrav1.HostClaimed, notReady(
+			infrav1.HostStartingReason,
+			fmt.Sprintf("claimed by machine %s, whose bootstrap hasn't started", c.Machine),
+		)
 	case report.Phase == infrav1.BootstrapSucceeded:
 		message := fmt.Sprintf("in use by machine %s", c.Machine) + inUseAdvice(host)
 		return infrav1.HostInUse, isReady(infrav1.InUseReason, message)
 	case report.Phase == infrav1.BootstrapFailed:
-		return infrav1.HostBootstrapping, notReady(infrav1.BootstrapFailedReason, fmt.Sprintf("the bootstrap of machine %s failed", c.Machine))
+		return infrav1.HostBootstrapping, notReady(
+			infrav1.BootstrapFailedReason,
+			fmt.Sprintf("the bootstrap of machine %s failed", c.Machine),
+		)
 	default:
-		return infrav1.HostBootstrapping, notReady(infrav1.BootstrappingReason, fmt.Sprintf("runs the bootstrap data of machine %s", c.Machine))
+		return infrav1.HostBootstrapping, notReady(
+			infrav1.BootstrappingReason,
+			fmt.Sprintf("runs the bootstrap data of machine %s", c.Machine),
+		)
 	}
 }
 

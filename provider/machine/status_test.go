@@ -16,9 +16,20 @@ import (
 func TestSetStatus(t *testing.T) {
 	host := func(online metav1.ConditionStatus, phase infrav1.BootstrapPhase) *infrav1.CapstanHost {
 		h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Name: "host-01"}}
-		h.Spec = infrav1.CapstanHostSpec{Zone: "zone-a", Claim: &infrav1.HostClaim{ProviderID: "p", Hostname: "demo-abc"}}
+		h.Spec = infrav1.CapstanHostSpec{
+			Zone:  "zone-a",
+			Claim: &infrav1.HostClaim{ProviderID: "p", Hostname: "demo-abc"},
+		}
 		if online != "" {
-			conditions.Set(h, metav1.Condition{Type: infrav1.HostOnlineCondition, Status: online, Reason: "Whatever", Message: "host says so"})
+			conditions.Set(
+				h,
+				metav1.Condition{
+					Type:    infrav1.HostOnlineCondition,
+					Status:  online,
+					Reason:  "Whatever",
+					Message: "host says so",
+				},
+			)
 		}
 		if phase != "" {
 			h.Status.Agent = &infrav1.AgentReport{Address: "10.231.1.1", Bootstrap: &infrav1.BootstrapReport{
@@ -121,8 +132,10 @@ func TestSetStatus(t *testing.T) {
 				}
 				return string(condition.Status) + " " + condition.Reason
 			}
-			if got(infrav1.ReadyCondition) != c.ready || got(infrav1.HostClaimedCondition) != c.claimed || got(infrav1.BootstrappedCondition) != c.bootstrapped ||
-				!strings.Contains(conditions.GetMessage(m, infrav1.ReadyCondition), c.message) || got(infrav1.PausedCondition) != "False NotPaused" {
+			if got(infrav1.ReadyCondition) != c.ready || got(infrav1.HostClaimedCondition) != c.claimed ||
+				got(infrav1.BootstrappedCondition) != c.bootstrapped ||
+				!strings.Contains(conditions.GetMessage(m, infrav1.ReadyCondition), c.message) ||
+				got(infrav1.PausedCondition) != "False NotPaused" {
 				t.Errorf("conditions %+v", m.Status.Conditions)
 			}
 			if c.online != "" && got(infrav1.HostOnlineCondition) != c.online {
@@ -146,7 +159,8 @@ func TestProvisionedStays(t *testing.T) {
 	m.Status = infrav1.CapstanMachineStatus{Host: "host-01", FailureDomain: "zone-a"}
 	m.Status.Initialization.Provisioned = ptr.To(true)
 	setStatus(&scope{capstan: m, lost: "gone"})
-	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host != "host-01" || m.Status.FailureDomain != "zone-a" {
+	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Host != "host-01" ||
+		m.Status.FailureDomain != "zone-a" {
 		t.Errorf("something was taken back: %+v", m.Status)
 	}
 	t.Attr("rule", "IM-20 v1beta2")

@@ -82,7 +82,10 @@ func TestClaims(t *testing.T) {
 					who = as(t, user)
 				}
 				h := &infrav1.CapstanHost{
-					ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "h-"}, Spec: infrav1.CapstanHostSpec{Zone: "a"},
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace:    ns,
+						GenerateName: "h-",
+					}, Spec: infrav1.CapstanHostSpec{Zone: "a"},
 				}
 				write := func(o client.Object) error { return who.Create(t.Context(), o) }
 				if c.before != nil {
