@@ -144,6 +144,8 @@ func apiServer(t *testing.T) string {
 	mux := http.NewServeMux()
 	core, ours := "cluster.x-k8s.io/v1beta2", "infrastructure.capstan.dev/v1beta2"
 	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusters", write(`{"kind":"ClusterList","apiVersion":"`+core+`","items":[]}`))
+	mux.HandleFunc("/apis/"+core+"/namespaces/default/machines",
+		write(`{"kind":"MachineList","apiVersion":"`+core+`","items":[]}`))
 	mux.HandleFunc("/apis/"+ours+"/namespaces/default/capstanhosts", write(`{"kind":"CapstanHostList","apiVersion":"`+ours+`","items":[]}`))
 	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusterclasses/local", write(`{"kind":"ClusterClass","apiVersion":"`+core+`","metadata":{"name":"local"},
 		"spec":{"controlPlane":{"machineInfrastructure":{"templateRef":{"apiVersion":"`+ours+`","kind":"CapstanMachineTemplate","name":"t"}}}}}`))

@@ -129,6 +129,9 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 		if len(s.Enum) > 0 {
 			add(false, "nonsense", "not one of the allowed")
 			for _, e := range s.Enum {
+				if v := ruled(path); v != nil && v != strings.Trim(string(e.Raw), `"`) {
+					continue // good with another value of another field
+				}
 				add(true, strings.Trim(string(e.Raw), `"`), "%s", e.Raw)
 			}
 			return all
@@ -138,7 +141,7 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 			return all
 		}
 		if _, fixed := value(strings.Join(path, "."), s).(string); s.MaxLength != nil && fixed {
-			if _, ruled := wanted[strings.Join(path[max(0, len(path)-2):], ".")]; !ruled {
+			if ruled(path) == nil {
 				add(true, text(s, int(*s.MaxLength)), "of %d characters", *s.MaxLength)
 			}
 			add(false, text(s, int(*s.MaxLength)+1), "longer than %d", *s.MaxLength)
@@ -184,6 +187,16 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 	return all
 }
 
+// ruled returns the value that a rule wants for the field at path; nil: the schema alone tells.
+func ruled(path []string) any {
+	for n := 2; n <= 3; n++ {
+		if v := wanted[strings.Join(path[max(0, len(path)-n):], ".")]; v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
 // items returns n items that differ in their keys.
 func items(path []string, s *apiextensionsv1.JSONSchemaProps, n int) []any {
 	all := make([]any, n)
@@ -191,7 +204,9 @@ func items(path []string, s *apiextensionsv1.JSONSchemaProps, n int) []any {
 		all[i] = value(strings.Join(path, "."), s.Items.Schema)
 		if o, ok := all[i].(map[string]any); ok {
 			for _, key := range s.XListMapKeys {
-				o[key] = fmt.Sprintf("k%d", i)
+				if len(s.Items.Schema.Properties[key].Enum) == 0 {
+					o[key] = fmt.Sprintf("k%d", i)
+				}
 			}
 		}
 	}

@@ -13,8 +13,10 @@ var wanted = map[string]any{
 	"matchExpressions.operator": "Exists",
 	"matchExpressions.values":   nil, // none for Exists
 	"conditions.status":         "True",
-	"addresses.type":            "InternalIP",
-	"template.spec.providerID":  nil, // refused: it names one instance
+	"status.addresses.type":     "InternalIP",
+	"spec.addresses.type":       "ExternalDNS",
+	"spec.addresses.address":    "a.example.com", // of ExternalDNS
+	"template.spec.providerID":  nil,             // refused: it names one instance
 }
 
 // schemaOf returns the schema of a version of a kind.
