@@ -126,11 +126,14 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 
 // judge opens what the arguments name, and runs checks over it. With --fix, it does so again after mending.
 func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*check.Report, error) {
-	before, err := openAll(flags.against, "")
+	open := func(paths []string, version string) ([]*source.Release, error) {
+		return summarised(a.err, func() ([]*source.Release, error) { return openAll(paths, version) })
+	}
+	before, err := open(flags.against, "")
 	if err != nil {
 		return nil, err
 	}
-	releases, err := openAll(paths, flags.version)
+	releases, err := open(paths, flags.version)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +144,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 			return nil, err
 		}
 		fmt.Fprintf(a.err, "Fields mended: %d\n", made)
-		if releases, err = openAll(paths, flags.version); err != nil {
+		if releases, err = open(paths, flags.version); err != nil {
 			return nil, err
 		}
 		result = check.Run(table, releases, before...)
