@@ -102,7 +102,7 @@ func TestHookTest(t *testing.T) {
 		t.Errorf("junit: %d %s", code, out)
 	}
 	code, out, errOut = capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--timeout", "1ns")
-	if code != 1 || !strings.Contains(out, "Not complete") || !strings.Contains(errOut, "not everything was checked") {
+	if code != 2 || !strings.Contains(out, "Not complete") || !strings.Contains(errOut, "not everything was checked") {
 		t.Errorf("without time: %d %s %s", code, out, errOut)
 	}
 	code, out, errOut = capstan(t, "", "hook", "test", url) // whose certificate nobody here trusts
