@@ -30,13 +30,31 @@ const executionFile = "execution.yaml"
 
 // about says what is about to run.
 func (o options) about(ctx context.Context) (execution, error) {
-	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=9", "--exclude=*", "--dirty")
-	cmd.Dir = o.root
-	commit, err := cmd.Output()
+	commit, err := commitOf(ctx, o.root)
 	if err != nil {
 		return execution{}, fmt.Errorf("asking git for the commit: %w", err)
 	}
-	return execution{Commit: strings.TrimSpace(string(commit)), Hosts: o.hosts, ClusterAPI: o.clusterAPI}, nil
+	return execution{Commit: commit, Hosts: o.hosts, ClusterAPI: o.clusterAPI}, nil
+}
+
+// commitOf returns the commit of the sources, with "-dirty" if they have changes; results of earlier runs are none.
+func commitOf(ctx context.Context, root string) (string, error) {
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = root
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	commit, err := git("rev-parse", "--short=9", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changes, err := git("status", "--porcelain", "--untracked-files=no", "--", ".",
+		":(exclude)"+resultsFile, ":(exclude)"+docsFile)
+	if err == nil && changes != "" {
+		commit += "-dirty"
+	}
+	return commit, err
 }
 
 func (e execution) write(artifacts string) error {

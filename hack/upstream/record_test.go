@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,4 +109,43 @@ func TestExtensionsAreInstalledOnce(t *testing.T) {
 	if got := strings.Join(extensions(chosen), " "); got != updater {
 		t.Errorf("extensions are %q, want %q", got, updater)
 	}
+}
+
+// TestCommitOf: what an earlier run recorded is no change of the sources.
+func TestCommitOf(t *testing.T) {
+	root := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	write := func(path, text string) {
+		t.Helper()
+		full := filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(full), 0o755), os.WriteFile(full, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(dirty bool) {
+		t.Helper()
+		commit, err := commitOf(t.Context(), root)
+		if err != nil || strings.HasSuffix(commit, "-dirty") != dirty || len(strings.TrimSuffix(commit, "-dirty")) != 9 {
+			t.Errorf("got %q, %v; want dirty: %t", commit, err, dirty)
+		}
+	}
+	write(resultsFile, "a")
+	write(docsFile, "a")
+	write("plane/plane.go", "a")
+	git("init", "-q")
+	git("add", ".")
+	git("commit", "-qm", "a")
+	is(false)
+	write(resultsFile, "b")
+	write(docsFile, "b")
+	is(false)
+	write("plane/plane.go", "b")
+	is(true)
 }
