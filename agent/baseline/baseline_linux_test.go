@@ -152,6 +152,12 @@ var leftovers = map[string]struct {
 		}
 	}, "interface evil0 (bridge)"},
 	"a rule of the packet filter": {func(t *testing.T) { filter(t) }, "nftables table inet evil with other rules"},
+	"another server for names": {func(t *testing.T) {
+		write(t, "/etc/resolv.conf", "nameserver 192.0.2.66\n", 0o644)
+	}, "path /etc/resolv.conf, which was not there before"},
+	"another cache of the loader": {func(t *testing.T) {
+		add(t, "/etc/ld.so.cache", "x")
+	}, "path /etc/ld.so.cache, which is not as it was before"},
 	"a configuration that is gone": {func(t *testing.T) {
 		if err := os.Remove("/etc/login.defs"); err != nil {
 			t.Fatal(err)
@@ -284,7 +290,8 @@ func compare(t *testing.T, h Host) []string {
 func TestFilesThatMayDiffer(t *testing.T) {
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
-	write(t, in("/etc/resolv.conf"), "nameserver 192.0.2.1\n", 0o644)
+	write(t, in("/etc/adjtime"), "0.0 0 0.0\n", 0o644)
+	write(t, in("/etc/ld.so.cache"), "one\n", 0o644)
 	write(t, in("/var/log/syslog"), "one\n", 0o644)
 	write(t, in("/opt/restored"), "one\n", 0o644)
 	write(t, in("/usr/bin/tool"), "one\n", 0o755)
@@ -306,18 +313,19 @@ func TestFilesThatMayDiffer(t *testing.T) {
 		return strings.Join(found, "\n")
 	}
 
-	write(t, in("/etc/resolv.conf"), "nameserver 192.0.2.2\n", 0o644)
+	write(t, in("/etc/adjtime"), "0.1 0 0.0\n", 0o644)
 	add(t, in("/var/log/syslog"), "two\n")
 	write(t, in("/opt/restored"), "one\n", 0o644)
 	if got := differences(); got != "" {
 		t.Errorf("what may differ is found: %s", got)
 	}
 
+	write(t, in("/etc/ld.so.cache"), "two\n", 0o644)
 	write(t, in("/usr/bin/tool"), "two\n", 0o755)
 	write(t, in("/usr/bin/new"), "new\n", 0o755)
 	write(t, in("/etc/tool.conf"), "two\n", 0o644)
 	write(t, in("/usr/bin/other"), "evil\n", 0o755)
-	if got := differences(); strings.Count(got, "\n") != 3 {
+	if got := differences(); strings.Count(got, "\n") != 4 {
 		t.Errorf("without a change of the package database, these are found: %s", got)
 	}
 	sum := func(text string) string {
@@ -332,7 +340,7 @@ func TestFilesThatMayDiffer(t *testing.T) {
 		t.Errorf("with an update: %s, want only %s", got, want)
 	}
 	h.Packages = false
-	if got := differences(); strings.Count(got, "\n") != 3 {
+	if got := differences(); strings.Count(got, "\n") != 4 {
 		t.Errorf("where updates are not welcome, these are found: %s", got)
 	}
 }

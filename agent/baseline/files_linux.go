@@ -37,8 +37,8 @@ var systemTrees = []string{
 
 // unsteady are files of digestTrees that the system itself writes.
 var unsteady = []string{
-	"/etc/mtab", "/etc/resolv.conf", "/etc/adjtime", "/etc/.updated", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-",
-	"/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-", "/etc/ld.so.cache", "/etc/machine-id",
+	"/etc/mtab", "/etc/adjtime", "/etc/.updated", "/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-",
+	"/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
 }
 
 // notWalked are file systems without files of the host: the kernel's own, and those of other computers.

@@ -17,6 +17,9 @@ import (
 // dpkg is where Debian's package database is.
 const dpkg = "/var/lib/dpkg"
 
+// generated are files that are made anew from those of the packages, and that no package has.
+var generated = []string{"/etc/ld.so.cache"}
+
 // packages returns the digest of the package database; empty if the host has none that is known.
 func (h Host) packages() (string, error) {
 	sum, err := digest(filepath.Join(h.Root, dpkg, "status"))
@@ -39,6 +42,8 @@ func (h Host) withoutPackages(changes []change) ([]change, error) {
 	}
 	return slices.DeleteFunc(changes, func(c change) bool {
 		switch {
+		case slices.Contains(generated, c.path):
+			return true
 		case c.now == nil:
 			return false // a package that was removed leaves no record: somebody has to look
 		case sums[c.path] != "":
