@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -214,6 +215,11 @@ func (s side) killAPI() (restart func()) {
 	s.until("the API server has ended", func() bool {
 		now, _ := s.processOfAPI()
 		return now == 0
+	})
+	// Its other threads may have the socket a moment longer.
+	s.until("the port of the API server is free", func() bool {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", s.port()))
+		return err == nil && l.Close() == nil
 	})
 	return func() {
 		s.Helper()

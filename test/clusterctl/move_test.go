@@ -103,7 +103,14 @@ func (s side) agent(name string) {
 	h := s.host(name)
 	h.Status.Agent = &infrav1.AgentReport{Version: "test", BootID: "boot", Address: "192.0.2.50", Epoch: &h.Spec.Epoch}
 	if c := h.Spec.Claim; c != nil {
-		h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
+		r := &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
+		if c.Proof == infrav1.ProofCompare {
+			r.Baseline = strings.Repeat("b", 43)
+			if c.Baseline == "" {
+				r.Phase = infrav1.BootstrapRunning // it waits until the claim has it
+			}
+		}
+		h.Status.Agent.Bootstrap = r
 	}
 	s.must(ignoreConflict(s.api.Status().Update(s.Context(), h)))
 }

@@ -89,7 +89,9 @@ func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostCla
 	}
 	s.until("the host is clean and the machine gone", func() bool {
 		h := s.host(claimed)
-		h.Status.Agent.Cleaning = &infrav1.CleaningReport{ProviderID: claim.ProviderID, Done: true}
+		h.Status.Agent.Cleaning = &infrav1.CleaningReport{
+			ProviderID: claim.ProviderID, Done: true, Baseline: claim.Baseline,
+		}
 		s.must(ignoreConflict(s.api.Status().Update(t.Context(), h)))
 		return !s.has(m, "m1") && s.host(claimed).Spec.Claim == nil
 	})
