@@ -44,6 +44,9 @@ type Host struct {
 	Own []string
 	// Known reports whether a file is as it was before, by a copy of it: its times may differ. May be nil.
 	Known func(path string) bool
+	// Shared says that what is mounted read-only belongs to the machine that a local host is a part of: it changes
+	// without the host, and the host can't change it.
+	Shared bool
 	// Packages accepts files that the host's package database records, if it has changed since.
 	Packages bool
 }

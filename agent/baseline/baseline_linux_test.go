@@ -286,6 +286,43 @@ func compare(t *testing.T, h Host) []string {
 	return found
 }
 
+// TestWhatALocalHostShares: what the machine has mounted into a local host changes without the host.
+func TestWhatALocalHostShares(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		write(t, "/home/machine/program", "one\n", 0o755)
+		write(t, "/home/machine/hosts", "one\n", 0o644)
+		write(t, "/etc/shared", "", 0o644)
+		if err := os.MkdirAll("/opt/shared", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for from, to := range map[string]string{"/home/machine": "/opt/shared", "/home/machine/hosts": "/etc/shared"} {
+			if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := whole()
+		h.Shared = true
+		take(t, h)
+		write(t, "/home/machine/program", "other\n", 0o755)
+		write(t, "/home/machine/hosts", "other\n", 0o644)
+		if found := compare(t, h); len(found) > 0 {
+			t.Errorf("what the machine changed is left: %q", found)
+		}
+		h.Shared = false
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		take(t, h)
+		write(t, "/home/machine/program", "one\n", 0o755)
+		if found := compare(t, h); len(found) != 1 || !strings.Contains(found[0], "/opt/shared/program") {
+			t.Errorf("a host that is nobody's part has %q", found)
+		}
+	})
+}
+
 // TestFilesThatMayDiffer: what a host changes by itself, what the agent has put back, and what its packages changed.
 func TestFilesThatMayDiffer(t *testing.T) {
 	root := t.TempDir()

@@ -134,8 +134,11 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 			}
 			return err
 		}
-		if d.IsDir() && skipped[path] {
+		switch {
+		case skipped[path] && d.IsDir():
 			return fs.SkipDir
+		case skipped[path]:
+			return nil
 		}
 		e, err := h.entry(path, full)
 		switch {
@@ -150,7 +153,7 @@ func (h Host) walk(ctx context.Context, see func(entry) error) error {
 	})
 }
 
-// skipped returns the directories that are not walked.
+// skipped returns the directories that are not walked, and files that are not looked at.
 func (h Host) skipped() (map[string]bool, error) {
 	skipped := map[string]bool{}
 	for _, own := range h.Own {
@@ -161,7 +164,8 @@ func (h Host) skipped() (map[string]bool, error) {
 		return nil, err
 	}
 	for _, m := range mounts {
-		if slices.Contains(notWalked, m.FSType) || strings.HasPrefix(m.FSType, "fuse") {
+		shared := h.Shared && m.Mountpoint != h.Root && slices.Contains(strings.Split(m.Options, ","), "ro")
+		if shared || slices.Contains(notWalked, m.FSType) || strings.HasPrefix(m.FSType, "fuse") {
 			skipped[h.inside(m.Mountpoint)] = true
 		}
 	}

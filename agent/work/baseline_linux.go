@@ -68,7 +68,10 @@ func (w *Worker) takeBaseline(ctx context.Context, claim v1beta2.HostClaim, j *j
 
 // lookAt returns the host to look at: all but what the agent itself keeps, and what cleaning deletes or names anyway.
 func (w *Worker) lookAt() baseline.Host {
-	return baseline.Host{Root: "/", Own: append([]string{w.config.StateDir, "/var/log/capstan"}, clean.Directories()...)}
+	return baseline.Host{
+		Root: "/", Shared: w.config.Local,
+		Own: append([]string{w.config.StateDir, "/var/log/capstan"}, clean.Directories()...),
+	}
 }
 
 // comparison returns how to compare the host after a claim; nil: the claim does not ask for it.

@@ -43,6 +43,12 @@ func TestMoveBetweenPlanes(t *testing.T) {
 	target.must(t, "up", "--hosts", "1")
 	y := newYard(t, target)
 	source := own{home: homeDir}
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, err := target.run(context.Background(), "kubectl", "get", "capstanhosts", "-n", fleet, "-o", "yaml")
+			t.Logf("the hosts: %v\n%s", err, out)
+		}
+	})
 	source.must(t, "kubectl", "create", "namespace", fleet)
 	target.must(t, "kubectl", "create", "namespace", fleet)
 	t.Cleanup(func() {
