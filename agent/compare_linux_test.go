@@ -95,7 +95,8 @@ func TestWhatAMachineLeaves(t *testing.T) {
 		left := strings.Join(h.left(t, id, func([]string) bool { return true }), "\n")
 		for _, want := range []string{
 			"process /usr/bin/tail of uid 0", "mount /mnt/left (tmpfs of left)", "address 192.0.2.9/32 on eth0",
-			"path /var/lib/id, a program with rights of its own", "path /etc/ld.so.preload", "path /etc/passwd", "path /etc/systemd",
+			"path /var/lib/id, a program with rights of its own", "path /etc/ld.so.preload", "path /etc/passwd",
+			"path /etc/systemd",
 			"path /root/.ssh",
 		} {
 			if !strings.Contains(left, want) {

@@ -224,7 +224,9 @@ func filter(t *testing.T) {
 func TestWhatIsLeftIsFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		write(t, "/opt/program", "#!/bin/sh\n", 0o755)
-		for _, dir := range []string{"/etc/systemd/system/multi-user.target.wants", "/root/.ssh", "/var/spool/cron/crontabs"} {
+		for _, dir := range []string{
+			"/etc/systemd/system/multi-user.target.wants", "/root/.ssh", "/var/spool/cron/crontabs",
+		} {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -106,7 +106,8 @@ func rules() (map[string]int, error) {
 		}
 		if text != "" {
 			sum := sha256.Sum256([]byte(text))
-			all[fmt.Sprintf("table %s %s with other rules (%s)", family(table.Family), table.Name, hex.EncodeToString(sum[:4]))]++
+			short := hex.EncodeToString(sum[:4])
+			all[fmt.Sprintf("table %s %s with other rules (%s)", family(table.Family), table.Name, short)]++
 		}
 	}
 	return all, nil

@@ -35,7 +35,9 @@ func last(v *journal.View, key string) string {
 
 // takeBaseline looks at the host before the bootstrap of a claim that asks for it, and waits until the management
 // cluster has the digest. A bootstrap that had begun before, with an older agent, gets none.
-func (w *Worker) takeBaseline(ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string)) error {
+func (w *Worker) takeBaseline(
+	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string),
+) error {
 	if claim.Proof != v1beta2.ProofCompare || j.Began() && last(&j.View, keyTaken) == "" {
 		return nil
 	}

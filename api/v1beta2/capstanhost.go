@@ -175,8 +175,8 @@ type HostClaim struct {
 	// +optional
 	Proof CleaningProof `json:"proof,omitempty"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw before the machine came, with proof Compare. The agent begins
-	// with the bootstrap data when it stands here, so the machine can't exchange it.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw before the machine came, with proof
+	// Compare. The agent begins with the bootstrap data once it is set here, so the machine can't exchange it.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
 	// +kubebuilder:validation:MaxLength=43

@@ -2,7 +2,7 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// BootstrapPhase tells how far the agent is with the bootstrap data of a claim.
+// BootstrapPhase is how far the agent is with the bootstrap data of a claim.
 // +kubebuilder:validation:Enum=Running;Succeeded;Failed
 type BootstrapPhase string
 
@@ -53,7 +53,8 @@ type BootstrapReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	CompletionTime metav1.Time `json:"completionTime,omitempty,omitzero"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before it began with the bootstrap data.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before it began with the
+	// bootstrap data.
 	// Absent: it did not look, see spec.claim.proof.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
@@ -85,8 +86,8 @@ type CleaningReport struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	Leftovers []string `json:"leftovers,omitempty"`
 
-	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before the machine came, and compared it
-	// with afterwards.
+	// baseline is the digest (SHA-256, base64 for URLs) of what the agent saw on the host before the machine came, and
+	// compared it with afterwards.
 	// Absent: it did not look, see spec.claim.proof.
 	// +optional
 	// +kubebuilder:validation:MinLength=43
@@ -151,7 +152,8 @@ type AgentReport struct {
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 
-	// kubernetesVersions are the bundles that the agent can install, newest first. Empty: it can't tell, any version may work.
+	// kubernetesVersions are the bundles that the agent can install, newest first. Empty: the agent does not know; any
+	// version may work.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

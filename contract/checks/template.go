@@ -70,7 +70,7 @@ func beside(all []resource, other resource, kind string) *resource {
 	return &all[i]
 }
 
-// lacksTemplate says that the rule is broken where there is no template of a resource.
+// lacksTemplate reports a resource that has no template.
 func lacksTemplate(s subject) {
 	// Machines of a pool are made by the pool.
 	if !strings.HasSuffix(s.kind(), "MachinePoolMachine") &&

@@ -111,7 +111,7 @@ func TestExtensionsAreInstalledOnce(t *testing.T) {
 	}
 }
 
-// TestCommitOf: what an earlier run recorded is no change of the sources.
+// TestCommitOf checks that results recorded by an earlier run do not make the sources dirty.
 func TestCommitOf(t *testing.T) {
 	root := t.TempDir()
 	git := func(args ...string) {
