@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,20 +177,27 @@ func TestWrite(t *testing.T) {
 }
 
 func TestReadFaults(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "faults.tsv")
-	if got, err := readFaults(path); err != nil || len(got) > 0 {
+	dir := t.TempDir()
+	committed, path := filepath.Join(dir, "results.tsv"), filepath.Join(dir, "faults.tsv")
+	if got, err := readFaults(committed, path); err != nil || len(got) > 0 {
 		t.Errorf("without a report there are verdicts %v and the error %v", got, err)
 	}
-	report := "rule\tverdict\tcommit\tfile\ttest\tdetail\nRX-05\tfound\tabc\tf\tt\t\n" +
-		"RX-05\tNOT FOUND\tabc\tf\tt\t\nRX-05\tfound\tabc\tf\tt\t\nRX-41\tno fault\t\t\t\twhy\n"
-	if err := os.WriteFile(path, []byte(report), 0o600); err != nil {
-		t.Fatal(err)
+	const heading = "rule\tverdict\tcommit\tdate\tseconds\tfile\ttest\tdetail\n"
+	for name, text := range map[string]string{
+		committed: "RX-05\tfound\tab\td\t1\tf\tt\t\nRX-06\tfound\tab\td\t1\tf\tt\t\n",
+		path: "RX-05\tfound\tabc\td\t1\tf\tt\t\nRX-05\tNOT FOUND\tabc\td\t1\tf\tt\t\n" +
+			"RX-05\tfound\tabc\td\t1\tf\tt\t\nRX-41\tno fault\t\t\t0\t\t\twhy\n",
+	} {
+		if err := os.WriteFile(name, []byte(heading+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	got, err := readFaults(path)
+	got, err := readFaults(committed, path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got["RX-05"] != "NOT FOUND abc" || got["RX-41"] != "no fault" || got["rule"] != "" {
-		t.Errorf("the verdicts are %v", got)
+	want := map[string]string{"RX-05": "NOT FOUND abc", "RX-06": "found ab", "RX-41": "no fault"}
+	if !maps.Equal(got, want) {
+		t.Errorf("the verdicts are %v, want %v", got, want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +69,8 @@ func cover(root, to string, files []string, out io.Writer) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	faults, err := readFaults(filepath.Join(filepath.Dir(to), "faults.tsv"))
+	faults, err := readFaults(
+		filepath.Join(root, "test", "faults", "results.tsv"), filepath.Join(filepath.Dir(to), "faults.tsv"))
 	if err != nil {
 		return nil, err
 	}
@@ -111,22 +113,27 @@ func readReasons(path string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// readFaults reads what the last runs of planted faults said about each rule (hack/faults): the verdict and the commit.
-// Of several faults of a rule one that was not found counts. Without a report there is nothing to say.
-func readFaults(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	verdicts := map[string]string{}
-	for line := range strings.Lines(string(data)) {
-		f := strings.Split(line, "\t")
-		if len(f) < 3 || f[0] == "rule" || verdicts[f[0]] != "" && !strings.HasPrefix(verdicts[f[0]], "found") {
+// readFaults reads what runs of planted faults said about each rule (hack/faults): the verdict and the commit. Reports
+// that come later count more; within one report a fault that was not found does. A report that is not there says
+// nothing.
+func readFaults(paths ...string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
 			continue
+		} else if err != nil {
+			return nil, err
 		}
-		verdicts[f[0]] = strings.TrimSpace(f[1] + " " + f[2])
+		verdicts := map[string]string{}
+		for line := range strings.Lines(string(data)) {
+			f := strings.Split(line, "\t")
+			if len(f) < 3 || f[0] == "rule" || verdicts[f[0]] != "" && !strings.HasPrefix(verdicts[f[0]], "found") {
+				continue
+			}
+			verdicts[f[0]] = strings.TrimSpace(f[1] + " " + f[2])
+		}
+		maps.Copy(all, verdicts)
 	}
-	return verdicts, nil
+	return all, nil
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/capstan-dev/capstan/contract"
@@ -19,9 +18,16 @@ func TestTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seen := map[string]bool{}
 	for _, f := range table {
 		if err := f.check(root); err != nil {
 			t.Error(err)
+		}
+		// The report knows faults by these.
+		if key := f.Rule + " " + f.File + " " + f.Test; seen[key] {
+			t.Errorf("two faults are of %s", key)
+		} else {
+			seen[key] = true
 		}
 	}
 	for _, r := range contract.Rules() {
@@ -94,28 +100,6 @@ func TestJudge(t *testing.T) {
 		if got, _ := judge([]byte(c.events), "TestA"); got != c.want {
 			t.Errorf("when %s, the outcome is %q, want %q", name, got, c.want)
 		}
-	}
-}
-
-// A run of some faults keeps the lines of the others.
-func TestReport(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "reports", "faults.tsv")
-	rows := []reportRow{
-		{"RX-05", "found", "abc", "a.go", "./p.TestA", "two\nlines"},
-		{"CL-01", "no fault", "", "", "", "why"},
-	}
-	if err := writeReport(path, rows); err != nil {
-		t.Fatal(err)
-	}
-	got, err := readReport(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 2 || got[0].rule != "CL-01" || got[1].detail != "two lines" {
-		t.Errorf("the report is %+v", got)
-	}
-	if data, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(data), heading) {
-		t.Errorf("the report has no heading: %q, %v", data, err)
 	}
 }
 

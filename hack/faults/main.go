@@ -4,9 +4,13 @@
 //	go run ./hack/faults RX CL-05        # the faults of a family and of a rule
 //
 // The tables are test/faults/*.yaml: rule, file, the text to replace, the text with the fault, and the test that must
-// fail. Each fault is planted in a work tree of the commit that is checked out. What is found goes to
-// bin/reports/faults.tsv, one line for each fault; a run of some faults replaces their lines only. The exit status is 1
-// if a fault is not found.
+// fail. Each fault is planted in a work tree of the commit that is checked out, the cheap ones first. What is found goes
+// to bin/reports/faults.tsv, one line for each fault; a run of some faults replaces their lines only. Faults that were
+// found on this commit are not tried again, so a run that was interrupted goes on: -again tries them, too. The exit
+// status is 1 if a fault is not found.
+//
+// With -record the report of a run over all faults on one commit becomes test/faults/results.tsv, which hack/coverage
+// joins with the rules.
 package main
 
 import (
@@ -20,7 +24,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+)
+
+const (
+	// tables is the directory of the tables, results the report that is committed.
+	tables  = "test/faults"
+	results = "test/faults/results.tsv"
+	// report is the report of the runs here.
+	report = "bin/reports/faults.tsv"
 )
 
 func main() {
@@ -32,12 +43,24 @@ func main() {
 func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	flags.SetOutput(errs)
+	trees := flags.Int("parallel", 1, "how many faults are tried at a time, each in a work tree of its own")
+	again := flags.Bool("again", false, "try faults, too, that were found on this commit before")
+	keep := flags.Bool("record", false, "take the report of a run over all faults over into "+results+", try none")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	root, err := os.Getwd()
-	if err == nil {
-		err = all(ctx, root, flags.Args(), out)
+	switch {
+	case err != nil:
+	case *trees < 1:
+		err = fmt.Errorf("-parallel is %d, want 1 or more", *trees)
+	case *keep:
+		var table []fault
+		if table, err = read(filepath.Join(root, tables)); err == nil {
+			err = record(table, filepath.Join(root, report), filepath.Join(root, results))
+		}
+	default:
+		err = all(ctx, root, flags.Args(), *trees, *again, out)
 	}
 	if err != nil {
 		fmt.Fprintln(errs, "faults:", err)
@@ -47,61 +70,39 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 }
 
 // all tries the faults of the rules that are named; no name is all of them.
-func all(ctx context.Context, root string, names []string, out io.Writer) error {
-	table, err := read(filepath.Join(root, "test", "faults"))
+func all(ctx context.Context, root string, names []string, trees int, again bool, out io.Writer) error {
+	table, err := read(filepath.Join(root, tables))
 	if err != nil {
 		return err
 	}
-	table = slices.DeleteFunc(table, func(f fault) bool { return !named(f.Rule, names) })
-	if len(table) == 0 {
+	if !slices.ContainsFunc(table, func(f fault) bool { return named(f.Rule, names) }) {
 		return fmt.Errorf("no fault is of %s", strings.Join(names, ", "))
 	}
-	head, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--short=10", "HEAD").Output()
+	head, err := exec.CommandContext(ctx, "git", "-C", root, "rev-parse", "--short=9", "HEAD").Output()
 	if err != nil {
 		return fmt.Errorf("asking for the commit: %w", err)
 	}
-	t, err := plant(ctx, root)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = t.remove(context.WithoutCancel(ctx)) }()
-	path := filepath.Join(root, "bin", "reports", "faults.tsv")
-	old, err := readReport(path)
-	if err != nil {
-		return err
-	}
-	rows := slices.DeleteFunc(old, func(r reportRow) bool { return named(r.rule, names) })
-	bad := 0
-	for i, f := range table {
-		row := reportRow{rule: f.Rule, verdict: "no fault", detail: f.Why}
-		if f.Why == "" {
-			start := time.Now()
-			result, detail, err := t.try(ctx, f)
-			if err != nil {
-				result, detail = notRun, err.Error()
-			}
-			row = reportRow{f.Rule, string(result), strings.TrimSpace(string(head)), f.File, f.Test, detail}
-			if result != found {
-				bad++
-			}
-			fmt.Fprintf(out, "%d/%d  %-7s %-16s %s  (%s)\n",
-				i+1, len(table), f.Rule, result, f.Test, time.Since(start).Round(time.Second))
-			if result != found && detail != "" {
-				fmt.Fprintln(out, "        "+detail)
-			}
+	var planted []*tree
+	defer func() {
+		for _, t := range planted {
+			_ = t.remove(context.WithoutCancel(ctx))
 		}
-		rows = append(rows, row)
-		if err := writeReport(path, rows); err != nil {
+	}()
+	for i := range trees {
+		t, err := plant(ctx, root, filepath.Join(root, ".cache", fmt.Sprintf("faults-%d", i+1)))
+		if err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		planted = append(planted, t)
 	}
-	if bad > 0 {
-		return fmt.Errorf("%d of %d faults were not found", bad, len(table))
+	r := &trial{
+		table: table, names: names, commit: strings.TrimSpace(string(head)), again: again,
+		report: filepath.Join(root, report), out: out,
 	}
-	fmt.Fprintf(out, "All %d faults were found, or have a reason. Report: %s\n", len(table), path)
+	if err := r.run(ctx, planted); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "All faults were found, or have a reason. Report: %s\n", r.report)
 	return nil
 }
 

@@ -21,8 +21,8 @@ type tree struct{ root, dir string }
 
 // plant makes the copy: a work tree of the commit that is checked out, with the tools, bundles and programs that are
 // built already.
-func plant(ctx context.Context, root string) (*tree, error) {
-	t := &tree{root: root, dir: filepath.Join(root, ".cache", "faults")}
+func plant(ctx context.Context, root, dir string) (*tree, error) {
+	t := &tree{root: root, dir: dir}
 	if err := t.remove(ctx); err != nil {
 		return nil, err
 	}
@@ -84,13 +84,15 @@ func (t *tree) try(ctx context.Context, f fault) (_ outcome, _ string, err error
 		return "", "", err
 	}
 	defer func() {
-		err = errors.Join(err, os.WriteFile(path, before, 0o644), t.build(ctx, f.Build))
+		err = errors.Join(err, os.WriteFile(path, before, 0o644), t.restore(context.WithoutCancel(ctx), f.Build))
 	}()
 	if err := t.build(ctx, f.Build); err != nil {
 		return notCompiled, err.Error(), nil
 	}
 	pkg, name := f.split()
-	test := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-timeout", "12m", "-run", "^"+name+"$", pkg)
+	// Vet has no part in whether a test notices, and costs as much as the compiler.
+	test := exec.CommandContext(ctx,
+		"go", "test", "-json", "-vet=off", "-count=1", "-timeout", "12m", "-run", "^"+name+"$", pkg)
 	test.Dir = t.dir
 	var errs bytes.Buffer
 	test.Stderr = &errs
@@ -106,6 +108,21 @@ func (t *tree) try(ctx context.Context, f fault) (_ outcome, _ string, err error
 func (t *tree) build(ctx context.Context, programs []string) error {
 	for _, program := range programs {
 		if err := run(ctx, t.dir, "go", "build", "-o", "bin/"+program, "./cmd/"+program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore puts programs without the fault back: those that were built before, else they are built again.
+func (t *tree) restore(ctx context.Context, programs []string) error {
+	for _, program := range programs {
+		from, to := filepath.Join(t.root, "bin", program), filepath.Join(t.dir, "bin", program)
+		if _, err := os.Stat(from); err != nil {
+			if err := t.build(ctx, []string{program}); err != nil {
+				return err
+			}
+		} else if err := run(ctx, t.dir, "cp", "--remove-destination", from, to); err != nil {
 			return err
 		}
 	}
