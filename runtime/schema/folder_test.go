@@ -133,6 +133,15 @@ func TestTypesArePlainGo(t *testing.T) {
 	if fields < 50 {
 		t.Fatalf("only %d fields were found: the test looks in the wrong place", fields)
 	}
+	about, err := os.ReadFile(filepath.Join(directory, "doc.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, marker := range []string{"+kubebuilder:object:generate=true", "+k8s:openapi-gen=true"} {
+		if !strings.Contains(string(about), "\n// "+marker+"\n") {
+			t.Errorf("the package has no marker %s", marker)
+		}
+	}
 	copies, err := os.ReadFile(filepath.Join(directory, "zz_generated.deepcopy.go"))
 	if err != nil {
 		t.Fatal(err)
