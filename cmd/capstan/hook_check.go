@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-dev/capstan/contract/report"
 	"github.com/capstan-dev/capstan/runtime/conformance"
 )
 
@@ -28,7 +28,8 @@ what is malformed, too large, or of another version. The URL is the one that an 
 The handlers are really called, for a Cluster "sample" in namespace "default": what they do outside of their answer, they do.
 
 The exit code is 0 if everything was checked and no check failed, 1 if one failed, and 2 if something could not be
-checked; with --strict warnings count too. What could not be checked within --timeout is named at the end of the report.`,
+checked; with --strict warnings count too. What could not be checked within --timeout is named at the end of the report,
+which has the form of capstan verify: what failed has level MUST, a warning SHOULD.`,
 		Example: `  capstan hook test https://127.0.0.1:9443 --ca-file ca.crt
   capstan hook test https://127.0.0.1:9443 --ca-file ca.crt -o junit > report.xml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +48,7 @@ checked; with --strict warnings count too. What could not be checked within --ti
 		},
 	}
 	server.flags(cmd)
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "output format: text, json or junit")
+	reportFlag(cmd, &format)
 	names := make([]string, 0, len(conformance.Checks()))
 	for _, c := range conformance.Checks() {
 		names = append(names, c.Name)
@@ -61,32 +62,35 @@ checked; with --strict warnings count too. What could not be checked within --ti
 
 // testExtension makes the checks and prints the report; it does so also if the user ends them.
 func (a *app) testExtension(ctx context.Context, target conformance.Target, format string, strict bool) error {
-	write := map[string]func(*conformance.Report, io.Writer) error{
-		"text": (*conformance.Report).WriteText, "json": (*conformance.Report).WriteJSON,
-		"junit": (*conformance.Report).WriteJUnit,
-	}[format]
-	if write == nil {
-		return hint("use -o text, -o json or -o junit", "unknown output format %q", format)
+	if err := report.Format(format).Valid(); err != nil {
+		return err
 	}
+	url := strings.TrimSuffix(target.URL, "/")
 	if target.Timeout <= 0 {
 		return hint("leave it out for the default", "--timeout must be more than nothing")
 	}
-	report, err := conformance.Run(ctx, target)
-	if report == nil {
+	found, err := conformance.Run(ctx, target)
+	if found == nil {
 		return err
 	}
-	if err := errors.Join(write(report, a.out), err); err != nil {
+	judged := testReport(found)
+	if err := errors.Join(a.writeReport(format, judged), err); err != nil {
 		return err
 	}
-	if report.OK(strict) {
+	if found.OK(strict) {
+		fmt.Fprintf(a.err, "The extension at %s conforms: %d checks, %d warned\n", url, judged.Checks,
+			found.Count(conformance.Warned))
 		return nil
 	}
-	failed := fmt.Errorf("the extension at %s does not conform: %d checks failed, %d warned, in %s",
-		strings.TrimSuffix(target.URL, "/"), report.Count(conformance.Failed), report.Count(conformance.Warned),
-		report.Took.Round(time.Millisecond))
-	if report.Left != nil {
+	failed := fmt.Errorf("the extension at %s does not conform: %d checks failed, %d warned, in %s", url,
+		found.Count(conformance.Failed), found.Count(conformance.Warned), found.Took.Round(time.Millisecond))
+	switch {
+	case found.Left != nil:
 		return hint("repair what failed; with --timeout there is more time, with --only less to do",
-			"%w; not everything was checked: %s", failed, report.Left)
+			"%w; not everything was checked: %s", failed, found.Left)
+	case len(judged.Failures) > 0:
+		return hint("report it to Capstan, with the text above", "%w; %d checks failed themselves", failed,
+			len(judged.Failures))
 	}
 	return findings{hint("each check names its rules; run it again when they hold", "%w", failed)}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-dev/capstan/contract/report"
 	"github.com/capstan-dev/capstan/runtime/hook"
 	"github.com/capstan-dev/capstan/runtime/lint"
 	"github.com/capstan-dev/capstan/runtime/rules"
@@ -33,7 +34,11 @@ deprecated version that goes too early.
 MODULE is the directory of a module (default: the current one) or a published one with its version; PACKAGE is the import path of the package, or its path within the
 module. The source is read, nothing is compiled; the go command must be installed, it fetches modules that are missing.
 
-The first run with --update writes the lock file. Later runs fail on a break; --update takes over changes that are none. Put the lock file into git.`,
+The first run with --update writes the lock file. Later runs fail on a break; --update takes over changes that are
+none. Put the lock file into git.
+
+The report has the form of capstan verify: a break has level MUST, a warning SHOULD. The exit code is 0 without a break,
+1 with one, and 2 if something could not be compared.`,
 		Example: `  capstan hook lint ./api/hooks/v1 --lock hooks.lock.json --update
   capstan hook lint ./api/hooks/v1 --lock hooks.lock.json
   capstan hook lint sigs.k8s.io/cluster-api@v1.13.4 api/runtime/hooks/v1alpha1 --against sigs.k8s.io/cluster-api@v1.12.0`,
@@ -53,7 +58,7 @@ The first run with --update writes the lock file. Later runs fail on a break; --
 	cmd.Flags().StringVar(&flags.day, "day", "",
 		"day of the release, like 2026-11-21, for deprecation periods (default: today)")
 	cmd.Flags().BoolVar(&flags.update, "update", false, "write the lock file if nothing breaks")
-	outputFlag(cmd, &flags.format)
+	reportFlag(cmd, &flags.format)
 	return judging(cmd)
 }
 
@@ -62,29 +67,32 @@ func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint)
 	if err != nil {
 		return err
 	}
-	report, err := lint.Run(ctx, lint.Options{
+	if err := report.Format(flags.format).Valid(); err != nil {
+		return err
+	}
+	found, err := lint.Run(ctx, lint.Options{
 		Module: module, Package: pkg, Against: flags.against, Lock: flags.lock, MayBeFirst: flags.update,
 		Releases: releases,
 	})
 	if err != nil {
 		return err
 	}
-	if err := a.print(flags.format, report, func() error { return a.findingTable(report.Findings) }); err != nil {
+	if err := a.writeReport(flags.format, lintReport(module, pkg, found.Findings)); err != nil {
 		return err
 	}
-	a.warnMissing(report.Missing)
-	if rules.Breaks(report.Findings) {
+	a.warnMissing(found.Missing)
+	if rules.Breaks(found.Findings) {
 		return findings{hint("make a new version of the hook, or take the change back",
-			"this breaks extensions that work with %s", report.Before)}
+			"this breaks extensions that work with %s", found.Before)}
 	}
 	if flags.update && flags.against == "" {
-		if err := report.WriteLock(flags.lock, flags.release); err != nil {
+		if err := found.WriteLock(flags.lock, flags.release); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.err, "Wrote %s: %d hooks\n", flags.lock, report.Hooks())
+		fmt.Fprintf(a.err, "Wrote %s: %d hooks\n", flags.lock, found.Hooks())
 		return nil
 	}
-	fmt.Fprintf(a.err, "No break: %d hooks\n", report.Hooks())
+	fmt.Fprintf(a.err, "No break: %d hooks\n", found.Hooks())
 	return nil
 }
 
@@ -105,15 +113,4 @@ func (l hookLint) releases() (rules.Releases, error) {
 		releases.Day = day
 	}
 	return releases, nil
-}
-
-func (a *app) findingTable(findings []rules.Finding) error {
-	rows := make([][]string, 0, len(findings))
-	for _, f := range findings {
-		rows = append(rows, []string{string(f.Severity), f.Rule, f.HookNames(), dash(f.Path), f.Message})
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return a.table([]string{"SEVERITY", "RULE", "HOOK", "WHERE", "WHAT"}, rows)
 }

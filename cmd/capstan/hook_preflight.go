@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/capstan-dev/capstan/contract/report"
 	"github.com/capstan-dev/capstan/plane/hooks"
 	"github.com/capstan-dev/capstan/runtime/lint"
-	"github.com/capstan-dev/capstan/runtime/rules"
 )
 
 // hookPreflight are the flags of capstan hook preflight.
@@ -29,7 +29,10 @@ func (a *app) hookPreflightCommand() *cobra.Command {
 		Long: `Compare the hooks of two releases of Cluster API, and say for each handler of the installed extensions what the upgrade means. The extensions are those of the
 management plane, or the ExtensionConfigs in a file, with their status: kubectl get extensionconfigs -o yaml.
 
-The releases are read from their source; the go command must be installed, it fetches them.`,
+The releases are read from their source; the go command must be installed, it fetches them.
+
+The report has the form of capstan verify: what breaks a handler has level MUST, what its author should look at SHOULD.
+The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could not be compared.`,
 		Example: `  capstan hook preflight --from v1.12.0 --to v1.13.4
   kubectl get extensionconfigs -o yaml | capstan hook preflight --from v1.12.0 --to v1.13.4 -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.preflightHooks(cmd.Context(), preflight) },
@@ -37,7 +40,7 @@ The releases are read from their source; the go command must be installed, it fe
 	cmd.Flags().StringVar(&preflight.from, "from", "", "release of Cluster API that runs, like v1.12.0")
 	cmd.Flags().StringVar(&preflight.to, "to", "", "release of Cluster API that is planned, like v1.13.4")
 	cmd.Flags().StringVarP(&preflight.file, "file", "f", "", "read ExtensionConfigs from this file, - for the input")
-	outputFlag(cmd, &preflight.format)
+	reportFlag(cmd, &preflight.format)
 	for _, name := range []string{"from", "to"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -45,6 +48,9 @@ The releases are read from their source; the go command must be installed, it fe
 }
 
 func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error {
+	if err := report.Format(preflight.format).Valid(); err != nil {
+		return err
+	}
 	installed, err := a.installedExtensions(ctx, preflight.file)
 	if err != nil {
 		return err
@@ -55,13 +61,13 @@ func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error
 	}
 	a.warnMissing(upgrade.Missing)
 	all := len(upgrade.Impacts)
-	err = a.print(preflight.format, upgrade.Impacts, func() error { return a.impactTable(upgrade.Impacts) })
-	if err != nil {
+	from := cmp.Or(preflight.file, "installed")
+	if err := a.writeReport(preflight.format, preflightReport(from, upgrade.Impacts)); err != nil {
 		return err
 	}
 	if broken := upgrade.Broken(); broken > 0 {
 		return findings{hint(
-			"see with -o yaml what changed; ask the authors of these extensions for a release that works with "+preflight.to,
+			"ask the authors of these extensions for a release that works with "+preflight.to,
 			"the upgrade from %s to %s breaks %d of %d handlers", preflight.from, preflight.to, broken, all)}
 	}
 	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, all)
@@ -81,14 +87,4 @@ func (a *app) installedExtensions(ctx context.Context, file string) ([]runtimev1
 		return nil, fmt.Errorf("reading ExtensionConfigs: %w", err)
 	}
 	return lint.ParseExtensions(bytes.NewReader(data), file)
-}
-
-func (a *app) impactTable(impacts []rules.Impact) error {
-	rows := make([][]string, 0, len(impacts))
-	for _, i := range impacts {
-		verdict := cmp.Or(string(i.Verdict), "ok")
-		why := dash(oneLine(i.Why(), 140))
-		rows = append(rows, []string{i.Extension, i.Handler, hookName(i.Hook), verdict, why})
-	}
-	return a.table([]string{"EXTENSION", "HANDLER", "HOOK", "VERDICT", "WHY"}, rows)
 }

@@ -5,6 +5,15 @@ import (
 	"testing"
 )
 
+// The other commands keep their code.
+func TestOtherCommandsExitWithOne(t *testing.T) {
+	for _, args := range [][]string{{"hook", "list", "--nosuch"}, {"hook", "call"}, {"nosuch"}} {
+		if code, _, errOut := capstan(t, "", args...); code != 1 {
+			t.Errorf("%v: the exit code is %d, want 1: %s", args, code, errOut)
+		}
+	}
+}
+
 // The commands that judge have the same exit codes: 2 is for what could not be judged.
 func TestJudgingCommandsExitWithTwo(t *testing.T) {
 	for name, args := range map[string][]string{
@@ -14,7 +23,15 @@ func TestJudgingCommandsExitWithTwo(t *testing.T) {
 		"hook lint with a flag that does not exist":  {"hook", "lint", "--nosuch"},
 		"hook preflight of a file that is not there": {"hook", "preflight", "--from", "v1.12.0", "--to", "v1.13.4", "-f",
 			"nosuch.yaml"},
-		"hook test in a format that does not exist": {"hook", "test", "https://127.0.0.1:1", "-o", "nosuch"},
+		"hook lint in a format that does not exist":      {"hook", "lint", "./nosuch", "-o", "yaml"},
+		"hook preflight in a format that does not exist": {"hook", "preflight", "--from", "v1", "--to", "v2", "-o", "yaml"},
+		"hook test without an argument":                  {"hook", "test"},
+		"hook test with an argument too much":            {"hook", "test", "a", "b"},
+		"hook lint without an argument":                  {"hook", "lint"},
+		"hook lint with an argument too much":            {"hook", "lint", "a", "b", "c"},
+		"hook preflight with an argument too much":       {"hook", "preflight", "--from", "v1", "--to", "v2", "x"},
+		"hook preflight without its flags":               {"hook", "preflight"},
+		"hook test in a format that does not exist":      {"hook", "test", "https://127.0.0.1:1", "-o", "nosuch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CAPSTAN_HOME", t.TempDir())

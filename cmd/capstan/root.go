@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,9 +55,9 @@ func run(program string, args []string, in io.Reader, out, errOut io.Writer) int
 	root.SetIn(in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	err := misspelled(root, args)
+	cmd, err := root, misspelled(root, args)
 	if err == nil {
-		err = root.ExecuteContext(ctx)
+		cmd, err = root.ExecuteContextC(ctx)
 	}
 	if err == nil {
 		return 0
@@ -67,10 +66,7 @@ func run(program string, args []string, in io.Reader, out, errOut io.Writer) int
 	if advice := hints.Of(err); advice != "" {
 		fmt.Fprintf(a.err, "Hint: %s\n", advice)
 	}
-	if errors.As(err, new(couldNotRun)) {
-		return 2
-	}
-	return 1
+	return exitCode(cmd, err)
 }
 
 func (a *app) rootCommand() *cobra.Command {

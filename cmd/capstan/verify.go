@@ -61,7 +61,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 			return a.verify(args, flags)
 		},
 	}
-	cmd.Flags().StringVarP(&flags.format, "output", "o", "text", "output format: text, json, sarif or junit")
+	reportFlag(cmd, &flags.format)
 	cmd.Flags().StringVar(&flags.explain, "explain", "", "explain a check or a rule by its id, and judge nothing")
 	cmd.Flags().StringVar(&flags.baseline, "baseline", "", "file of findings that are accepted, with reasons")
 	cmd.Flags().StringVar(&flags.level, "level", "should", "least level of rules to check: must or should")
@@ -79,14 +79,10 @@ func (a *app) completeVerify(cmd *cobra.Command) {
 	fixed := func(flag string, values []string) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
-	var formats, ids []string
-	for _, format := range report.Formats() {
-		formats = append(formats, string(format))
-	}
+	var ids []string
 	for _, c := range checks.All() {
 		ids = append(ids, c.ID)
 	}
-	fixed("output", formats)
 	fixed("explain", ids)
 	fixed("level", []string{"must", "should"})
 }

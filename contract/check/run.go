@@ -79,7 +79,9 @@ func (f Failure) String() string {
 
 // Report is what a run found. Its JSON form is stable.
 type Report struct {
-	// Releases are the paths of what was judged.
+	// Tool is the command that judged. Empty: capstan verify.
+	Tool string `json:"tool,omitempty"`
+	// Releases are the paths of what was judged, or the names of what another tool judged.
 	Releases []string `json:"releases"`
 	// Checks is how many checks ran over at least one release.
 	Checks int `json:"checks"`

@@ -34,22 +34,12 @@ type (
 )
 
 func writeJUnit(w io.Writer, r *check.Report, checks []*check.Check) error {
-	suite := junitSuite{Name: "capstan verify", Cases: []junitCase{}}
+	suite := junitSuite{Name: toolOf(r), Cases: []junitCase{}}
 	for _, c := range checks {
-		suite.Tests++
-		result := junitResult(r, c)
-		switch {
-		case result.Error != nil:
-			suite.Errors++
-		case result.Failure != nil:
-			suite.Failures++
-		case result.Skipped != nil:
-			suite.Skipped++
-		}
-		suite.Cases = append(suite.Cases, result)
+		suite.add(junitResult(r, c))
 	}
-	if n := junitOthers(r, checks); n != nil {
-		suite.Tests, suite.Failures, suite.Cases = suite.Tests+1, suite.Failures+1, append(suite.Cases, *n)
+	for _, other := range junitOthers(r, checks) {
+		suite.add(other)
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
@@ -63,9 +53,25 @@ func writeJUnit(w io.Writer, r *check.Report, checks []*check.Check) error {
 	return err
 }
 
+func (s *junitSuite) add(result junitCase) {
+	s.Tests++
+	switch {
+	case result.Error != nil:
+		s.Errors++
+	case result.Failure != nil:
+		s.Failures++
+	case result.Skipped != nil:
+		s.Skipped++
+	}
+	s.Cases = append(s.Cases, result)
+}
+
+// junitClass returns the class that build systems group the cases of a tool by.
+func junitClass(r *check.Report) string { return strings.ReplaceAll(toolOf(r), " ", ".") }
+
 // junitResult returns the case of one check.
 func junitResult(r *check.Report, c *check.Check) junitCase {
-	result := junitCase{Class: "capstan.verify", Name: c.ID}
+	result := junitCase{Class: junitClass(r), Name: c.ID}
 	result.Failure = junitFailure(r, func(f check.Finding) bool { return f.Check == c.ID })
 	for _, f := range r.Failures {
 		if f.Check == c.ID {
@@ -84,17 +90,24 @@ func junitResult(r *check.Report, c *check.Check) junitCase {
 	return result
 }
 
-// junitOthers returns a case for findings of no check, which come from the baseline. Nil: there are none.
-func junitOthers(r *check.Report, checks []*check.Check) *junitCase {
+// junitOthers returns cases for what is of no check: findings that come from the baseline, and what was not judged.
+func junitOthers(r *check.Report, checks []*check.Check) []junitCase {
 	known := map[string]bool{}
 	for _, c := range checks {
 		known[c.ID] = true
 	}
-	failure := junitFailure(r, func(f check.Finding) bool { return !known[f.Check] })
-	if failure == nil {
-		return nil
+	var all []junitCase
+	if failure := junitFailure(r, func(f check.Finding) bool { return !known[f.Check] }); failure != nil {
+		all = append(all, junitCase{Class: junitClass(r), Name: Baseline, Failure: failure})
 	}
-	return &junitCase{Class: "capstan.verify", Name: Baseline, Failure: failure}
+	for _, f := range r.Failures {
+		if !known[f.Check] {
+			all = append(all, junitCase{
+				Class: junitClass(r), Name: f.Check, Error: &junitText{"not all could be judged", f.String()},
+			})
+		}
+	}
+	return all
 }
 
 func junitFailure(r *check.Report, of func(check.Finding) bool) *junitText {
@@ -104,6 +117,9 @@ func junitFailure(r *check.Report, of func(check.Finding) bool) *junitText {
 		if of(f) {
 			n++
 			fmt.Fprintf(&b, "%s: %s: %s\n%s\n", f.Position, named(f), f.Message, f.Fix)
+			if !f.Edit.IsZero() {
+				fmt.Fprintf(&b, "%s: --fix writes %s in the place of %s\n", f.Edit.Position, f.Edit.New, f.Edit.Old)
+			}
 		}
 	}
 	if n == 0 {

@@ -1,8 +1,10 @@
-// Package report writes what capstan verify found: as text for people, as JSON, as SARIF for code hosts and as JUnit
-// for CI systems. It also has the baseline: the findings that a project accepts, with reasons.
+// Package report writes what capstan verify found, or another tool whose findings have the same form: as text for
+// people, as JSON, as SARIF for code hosts and as JUnit for CI systems. It also has the baseline: the findings that a
+// project accepts, with reasons.
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -59,6 +61,9 @@ func Write(w io.Writer, format Format, r *check.Report, checks []*check.Check) e
 	}
 	return &FormatError{format}
 }
+
+// toolOf returns the command that made a report.
+func toolOf(r *check.Report) string { return cmp.Or(r.Tool, "capstan verify") }
 
 func writeJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)

@@ -27,6 +27,7 @@ func sample() (*check.Report, []*check.Check) {
 				Check: "one", Rule: "IM-10", Level: check.Must, Contract: "v1beta2", Message: "a < b", Why: "Because.", Fix: "Do.",
 				Position: source.Position{File: "r/a.yaml", Line: 3, Column: 5}, Object: "Foo x", Field: "spec.a",
 				Link: "https://l",
+				Edit: source.Edit{Position: source.Position{File: "r/a b.yaml", Line: 3, Column: 5}, Old: `"ä"`, New: "b"},
 			},
 			{Check: "two", Rule: "IM-09", Level: check.Should, Message: "none", Position: source.Position{File: "r"}},
 		},
@@ -95,6 +96,14 @@ func TestSARIF(t *testing.T) {
 	if second.Level != "warning" || second.Locations[0].Physical.Region != nil {
 		t.Errorf("the second result is %+v, want a warning without region", second)
 	}
+	if len(first.Fixes) != 1 || len(second.Fixes) > 0 {
+		t.Fatalf("the fixes are %+v and %+v, want one of the first", first.Fixes, second.Fixes)
+	}
+	change := first.Fixes[0].Changes[0]
+	want := sarifReplacement{sarifRegion{3, 5, 3, 8}, sarifText{"b"}}
+	if change.Artifact.URI != "r/a%20b.yaml" || change.Replacements[0] != want {
+		t.Errorf("the fix is %+v, want %+v", change, want)
+	}
 }
 
 func TestJUnit(t *testing.T) {
@@ -108,6 +117,34 @@ func TestJUnit(t *testing.T) {
 	}
 	if text := got.Cases[0].Failure.Text; !strings.Contains(text, "r/a.yaml:3:5: IM-10 v1beta2 (one): a < b") {
 		t.Errorf("the first failure is %q", text)
+	} else if !strings.Contains(text, "r/a b.yaml:3:5: --fix writes b in the place of \"ä\"") {
+		t.Errorf("the first failure does not have the fix: %q", text)
+	}
+}
+
+// What could not be read at all is in each format, and so is the name of another tool.
+func TestAnotherToolThatCouldNotRead(t *testing.T) {
+	r := &check.Report{
+		Tool: "capstan hook test", Releases: []string{"https://a"}, Findings: []check.Finding{{
+			Check: "one", Rule: "RX-01", Level: check.Must, Position: source.Position{File: "https://a"},
+		}},
+		Failures: []check.Failure{{Check: check.Source, Release: "https://a", Message: "no time"}},
+	}
+	for format, wants := range map[Format][]string{
+		Text:  {"https://a: MUST RX-01 (one)", "https://a: no time"},
+		JSON:  {`"tool": "capstan hook test"`, `"message": "no time"`},
+		SARIF: {`"name": "capstan hook test"`, `"uri": "https://a"`, "no time"},
+		JUnit: {`name="capstan hook test"`, `classname="capstan.hook.test"`, `errors="1"`, "https://a: no time"},
+	} {
+		var out bytes.Buffer
+		if err := Write(&out, format, r, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s lacks %q:\n%s", format, want, out.String())
+			}
+		}
 	}
 }
 

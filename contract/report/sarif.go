@@ -1,7 +1,10 @@
 package report
 
 import (
+	"net/url"
 	"path/filepath"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/capstan-dev/capstan/contract/check"
 )
@@ -15,6 +18,7 @@ type (
 	}
 	sarifRun struct {
 		Tool        sarifTool         `json:"tool"`
+		ColumnKind  string            `json:"columnKind"`
 		Invocations []sarifInvocation `json:"invocations"`
 		Results     []sarifResult     `json:"results"`
 	}
@@ -58,6 +62,19 @@ type (
 		Message      sarifText         `json:"message"`
 		Locations    []sarifLocation   `json:"locations"`
 		Fingerprints map[string]string `json:"partialFingerprints"`
+		Fixes        []sarifFix        `json:"fixes,omitempty"`
+	}
+	sarifFix struct {
+		Description sarifText     `json:"description"`
+		Changes     []sarifChange `json:"artifactChanges"`
+	}
+	sarifChange struct {
+		Artifact     sarifArtifact      `json:"artifactLocation"`
+		Replacements []sarifReplacement `json:"replacements"`
+	}
+	sarifReplacement struct {
+		Deleted  sarifRegion `json:"deletedRegion"`
+		Inserted sarifText   `json:"insertedContent"`
 	}
 	sarifLocation struct {
 		Physical sarifPhysical `json:"physicalLocation"`
@@ -72,12 +89,16 @@ type (
 	sarifRegion struct {
 		Line   int `json:"startLine"`
 		Column int `json:"startColumn,omitempty"`
+		// EndColumn is that of the first character after the region.
+		EndLine   int `json:"endLine,omitempty"`
+		EndColumn int `json:"endColumn,omitempty"`
 	}
 )
 
 func sarif(r *check.Report, checks []*check.Check) sarifLog {
 	run := sarifRun{
-		Tool:        sarifTool{sarifDriver{Name: "capstan verify", InformationURI: check.Book, Rules: []sarifRule{}}},
+		Tool:        sarifTool{sarifDriver{Name: toolOf(r), InformationURI: check.Book, Rules: []sarifRule{}}},
+		ColumnKind:  "unicodeCodePoints",
 		Invocations: []sarifInvocation{{Successful: len(r.Failures) == 0}},
 		Results:     []sarifResult{},
 	}
@@ -92,18 +113,40 @@ func sarif(r *check.Report, checks []*check.Check) sarifLog {
 			sarifNote{"error", sarifText{f.Check + " failed over " + f.Release + ": " + f.Message}})
 	}
 	for _, f := range r.Findings {
-		physical := sarifPhysical{Artifact: sarifArtifact{filepath.ToSlash(f.File)}}
-		if f.Line > 0 {
-			physical.Region = &sarifRegion{f.Line, f.Column}
-		}
-		run.Results = append(run.Results, sarifResult{
-			RuleID: f.Check, Level: sarifLevelOf(f.Level), Message: sarifText{named(f) + ": " + f.Message + ". " + f.Fix},
-			Locations: []sarifLocation{{physical}}, Fingerprints: map[string]string{"capstanFinding/v1": f.Key()},
-		})
+		run.Results = append(run.Results, sarifResultOf(f))
 	}
 	return sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run},
 	}
+}
+
+func sarifResultOf(f check.Finding) sarifResult {
+	result := sarifResult{
+		RuleID: f.Check, Level: sarifLevelOf(f.Level), Message: sarifText{named(f) + ": " + f.Message + ". " + f.Fix},
+		Locations: []sarifLocation{}, Fingerprints: map[string]string{"capstanFinding/v1": f.Key()},
+	}
+	if f.File != "" {
+		physical := sarifPhysical{Artifact: sarifArtifact{sarifURI(f.File)}}
+		if f.Line > 0 {
+			physical.Region = &sarifRegion{Line: f.Line, Column: f.Column}
+		}
+		result.Locations = append(result.Locations, sarifLocation{physical})
+	}
+	if e := f.Edit; !e.IsZero() {
+		old := sarifRegion{e.Line, e.Column, e.Line, e.Column + utf8.RuneCountInString(e.Old)}
+		result.Fixes = []sarifFix{{sarifText{f.Fix}, []sarifChange{{
+			sarifArtifact{sarifURI(e.File)}, []sarifReplacement{{old, sarifText{e.New}}},
+		}}}}
+	}
+	return result
+}
+
+// sarifURI returns the reference to a file, or to what has an address already.
+func sarifURI(file string) string {
+	if strings.Contains(file, "://") {
+		return file
+	}
+	return (&url.URL{Path: filepath.ToSlash(file)}).String()
 }
 
 func sarifLevelOf(level check.Level) string {
