@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/capstan-dev/capstan/contract/check"
 	"github.com/capstan-dev/capstan/contract/checks"
@@ -17,32 +18,59 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
+// Option changes what [Verify] does.
+type Option func(*options)
+
+type options struct {
+	before string
+	reader source.Reader
+}
+
+// Variables gives values of clusterctl's variables, by name, in the place of their defaults. One that no file uses
+// fails the test.
+func Variables(values map[string]string) Option {
+	return func(o *options) { o.reader.Variables = values }
+}
+
+// Against compares the release with the one that came before it.
+func Against(path string) Option { return func(o *options) { o.before = path } }
+
 // Verify runs all checks over the release of a provider, and fails a test for each finding. The path is that of a
 // release directory, a file of components, an archive, a kustomize base or the root of a Go module.
-func Verify(t TB, path string) {
+func Verify(t TB, path string, choices ...Option) {
 	t.Helper()
-	verify(t, path, nil)
-}
-
-// VerifyUpgrade is [Verify], and compares the release with the one that came before it.
-func VerifyUpgrade(t TB, before, path string) {
-	t.Helper()
-	older, err := source.Open(before)
-	if err != nil {
-		t.Errorf("reading the release that came before: %v", err)
-		return
+	var o options
+	for _, choose := range choices {
+		choose(&o)
 	}
-	verify(t, path, older)
-}
-
-func verify(t TB, path string, before []*source.Release) {
-	t.Helper()
-	releases, err := source.Open(path)
+	var before []*source.Release
+	if o.before != "" {
+		var err error
+		if before, err = o.reader.Open(o.before); err != nil {
+			t.Errorf("reading the release that came before: %v", err)
+			return
+		}
+	}
+	releases, err := o.reader.Open(path)
 	if err != nil {
 		t.Errorf("reading what is to be verified: %v", err)
 		return
 	}
-	r := check.Run(checks.All(), releases, before...)
+	if unused := o.reader.Unused(releases); len(unused) > 0 {
+		t.Errorf("no file uses these variables: %s", strings.Join(unused, ", "))
+	}
+	fail(t, check.Run(checks.All(), releases, before...))
+}
+
+// VerifyUpgrade is [Verify] with [Against].
+func VerifyUpgrade(t TB, before, path string, choices ...Option) {
+	t.Helper()
+	Verify(t, path, append(choices, Against(before))...)
+}
+
+// fail fails a test for each finding of a report, and for what could not be judged.
+func fail(t TB, r *check.Report) {
+	t.Helper()
 	for _, f := range r.Findings {
 		var text bytes.Buffer
 		if err := report.Write(&text, report.Text, &check.Report{Findings: []check.Finding{f}}, nil); err != nil {

@@ -96,6 +96,36 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+func TestVerifyWithOptions(t *testing.T) {
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  mode: ${MODE:=plain}\n"
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "infrastructure-components.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given := func(name string) Option { return Variables(map[string]string{name: "true"}) }
+	for name, c := range map[string]struct {
+		options []Option
+		want    string
+	}{
+		"a variable is given":           {[]Option{given("MODE")}, "RV-17 (variables-text): the value true is not text"},
+		"a variable that nobody uses":   {[]Option{given("MOOD")}, "no file uses these variables: MOOD"},
+		"a release that does not exist": {[]Option{Against(filepath.Join(dir, "none"))}, "the release that came before: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got failures
+			Verify(&got, dir, c.options...)
+			if !slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, c.want) }) {
+				t.Errorf("Verify reports %q, want %q", got, c.want)
+			}
+		})
+	}
+	var got failures
+	VerifyUpgrade(&got, dir, dir)
+	if slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, "RV-") }) {
+		t.Errorf("a release against itself has findings: %q", got)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	for id, want := range map[string][]string{
 		"machine-provider-id": {"machine-provider-id (MUST, contract v1beta1, v1beta2)", "Why:", "IM-10", "https://"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,8 @@ type verifyFlags struct {
 	level    string
 	version  string
 	against  []string
+	set      []string
+	values   string
 	list     bool
 	fix      bool
 }
@@ -36,12 +39,14 @@ a kustomize base, or the root of a Go module with config/default; the default is
 cluster and no network is needed.
 
 With --against, the release is also compared with the one that came before it: versions, stored objects, schemas and
-series. With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
+series. Cluster templates and components are judged with the defaults of variables, or with values from --set and
+--variables. With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
 
 The exit code is 0 without findings, 1 with findings, and 2 if something could not be judged.`,
 		Example: `  capstan verify ./out/infrastructure-foo/v1.2.3
   capstan verify -o sarif . > verify.sarif
   capstan verify --against ./out/infrastructure-foo/v1.1.0 ./out/infrastructure-foo/v1.2.3
+  capstan verify --set CONTROL_PLANE_MACHINE_COUNT=3 --variables ci.yaml ./out/infrastructure-foo/v1.2.3
   capstan verify --explain IM-19
   capstan verify --list`,
 		// It works without a home directory.
@@ -68,6 +73,9 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 	cmd.Flags().StringVar(&flags.version, "version", "",
 		"version that is to be released, for what is not in a directory of that name")
 	cmd.Flags().StringArrayVar(&flags.against, "against", nil, "older release to compare with, of the same forms as PATH")
+	cmd.Flags().StringArrayVar(&flags.set, "set", nil,
+		"value of a variable of clusterctl in the place of its default, NAME=VALUE")
+	cmd.Flags().StringVar(&flags.values, "variables", "", "file of such values, as clusterctl's configuration has them")
 	cmd.Flags().BoolVar(&flags.list, "list", false, "list the checks, and the rules that files do not show")
 	cmd.Flags().BoolVar(&flags.fix, "fix", false, "mend in the files what a machine can mend")
 	a.completeVerify(cmd)
@@ -125,8 +133,12 @@ func (a *app) verify(paths []string, flags verifyFlags) error {
 
 // judge opens what the arguments name, and runs checks over it. With --fix, it does so again after mending.
 func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*check.Report, error) {
+	reader, err := flags.reader()
+	if err != nil {
+		return nil, err
+	}
 	open := func(paths []string, version string) ([]*source.Release, error) {
-		return summarised(a.err, func() ([]*source.Release, error) { return openAll(paths, version) })
+		return summarised(a.err, func() ([]*source.Release, error) { return openAll(reader, paths, version) })
 	}
 	before, err := open(flags.against, "")
 	if err != nil {
@@ -135,6 +147,10 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 	releases, err := open(paths, flags.version)
 	if err != nil {
 		return nil, err
+	}
+	if unused := reader.Unused(releases); len(unused) > 0 {
+		return nil, hint("see the names in the files, or leave it out", "no file uses the variable %s",
+			strings.Join(unused, ", "))
 	}
 	result := check.Run(table, releases, before...)
 	if flags.fix {
@@ -152,11 +168,31 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 	return result, nil
 }
 
+// reader returns a reader with the values of variables that flags give. Those of --set count more.
+func (f verifyFlags) reader() (source.Reader, error) {
+	reader := source.Reader{Variables: map[string]string{}}
+	if f.values != "" {
+		values, err := source.ReadVariables(f.values)
+		if err != nil {
+			return reader, err
+		}
+		reader.Variables = values
+	}
+	for _, pair := range f.set {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return reader, hint("write NAME=VALUE", "--set has no value: %q", pair)
+		}
+		reader.Variables[name] = value
+	}
+	return reader, nil
+}
+
 // openAll returns the releases that paths name. Those of which nothing says the version have the one that is given.
-func openAll(paths []string, version string) ([]*source.Release, error) {
+func openAll(reader source.Reader, paths []string, version string) ([]*source.Release, error) {
 	var all []*source.Release
 	for _, path := range paths {
-		found, err := source.Open(path)
+		found, err := reader.Open(path)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ func isArchive(name string) bool {
 }
 
 // openArchive unpacks the YAML files of an archive, reads them, and removes them again.
-func openArchive(name string) (releases []*Release, err error) {
+func (r Reader) openArchive(name string) (releases []*Release, err error) {
 	dir, err := os.MkdirTemp("", "capstan-verify-")
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func openArchive(name string) (releases []*Release, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the archive %s: %w", name, err)
 	}
-	releases, err = openDirectory(dir, 0)
+	releases, err = r.openDirectory(dir, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -2,5 +2,6 @@
 // of each object and field.
 //
 // [Open] reads a release directory, a repository with several releases, one file, an archive of these, a kustomize base
-// or the config directory of a Go module. It needs no network, runs no program, and bounds what it reads.
+// or the config directory of a Go module; a [Reader] does so with given values of variables. They need no network, run
+// no program, and bound what they read.
 package source

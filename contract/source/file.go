@@ -42,10 +42,10 @@ func (f *File) Type() Type { return typeOfFile(f.Path) }
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
 // readFile reads the text of a file. It never fails: a text that is not YAML becomes a problem of the file.
-func readFile(name string, text []byte) *File {
+func (r Reader) readFile(name string, text []byte) *File {
 	f := &File{Path: name}
 	f.Variables = variables(name, string(text))
-	filled := substitute(string(text), f.Variables)
+	filled := r.substitute(string(text), f.Variables)
 	objects, err := parse(f, filled)
 	if err != nil {
 		if shielded, failed := parse(f, shield(filled)); failed == nil {

@@ -16,7 +16,7 @@ import (
 var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
 // render renders a base. An object stands where the file has it that it comes from.
-func render(dir string) (*File, error) {
+func (r Reader) render(dir string) (*File, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -32,10 +32,10 @@ func render(dir string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rendering the kustomize base %s: %w", dir, err)
 	}
-	r := renderer{dir: dir, sources: map[string]*File{}}
+	into := renderer{Reader: r, dir: dir, sources: map[string]*File{}}
 	f := &File{Path: dir, Role: Components}
 	for _, made := range rendered.Resources() {
-		if err := r.add(f, made); err != nil {
+		if err := into.add(f, made); err != nil {
 			return nil, fmt.Errorf("reading what %s renders: %w", dir, err)
 		}
 	}
@@ -44,6 +44,7 @@ func render(dir string) (*File, error) {
 
 // renderer puts rendered objects into a file.
 type renderer struct {
+	Reader
 	dir     string
 	sources map[string]*File
 }
@@ -61,7 +62,7 @@ func (r *renderer) add(f *File, made *resource.Resource) error {
 	for i := range uses {
 		uses[i].At = at
 	}
-	objects, err := parse(f, substitute(string(text), uses))
+	objects, err := parse(f, r.substitute(string(text), uses))
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (r *renderer) origin(made *resource.Resource) Position {
 	name := filepath.Join(r.dir, filepath.FromSlash(origin.Path))
 	source, read := r.sources[name]
 	if !read {
-		source, _ = openFile(name) // without it the position has no line
+		source, _ = r.openFile(name) // without it the position has no line
 		r.sources[name] = source
 	}
 	if source == nil {

@@ -21,8 +21,8 @@ var notProviders = []string{
 var providerBases = []string{"bootstrap", "controlplane", "control-plane", "infrastructure", "ipam"}
 
 // openModule reads the source of a provider, or of several that are released together. Templates are read once.
-func openModule(dir string, bases []string) ([]*Release, error) {
-	shared, err := openFiles(filepath.Join(dir, "metadata.yaml"))
+func (r Reader) openModule(dir string, bases []string) ([]*Release, error) {
+	shared, err := r.openFiles(filepath.Join(dir, "metadata.yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func openModule(dir string, bases []string) ([]*Release, error) {
 		}
 		names = append(names, found...)
 	}
-	templates, err := openFiles(names...)
+	templates, err := r.openFiles(names...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func openModule(dir string, bases []string) ([]*Release, error) {
 		if len(bases) == 1 {
 			release.Path = dir
 		}
-		rendered, err := render(base)
+		rendered, err := r.render(base)
 		switch {
 		case err == nil:
 			release.Files = append(release.Files, rendered)
@@ -61,13 +61,13 @@ func openModule(dir string, bases []string) ([]*Release, error) {
 }
 
 // openFiles reads the files that exist.
-func openFiles(names ...string) ([]*File, error) {
+func (r Reader) openFiles(names ...string) ([]*File, error) {
 	var all []*File
 	for _, name := range names {
 		if !isFile(name) {
 			continue
 		}
-		f, err := openFile(name)
+		f, err := r.openFile(name)
 		if err != nil {
 			return nil, err
 		}

@@ -85,7 +85,7 @@ func TestVariablesThatAreNotYAML(t *testing.T) {
 		"a default with another default": {"kind: Foo\nspec:\n  keys: [ ${KEYS:-${A:-one}} ]\n", []any{"one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := readFile("cluster-template.yaml", []byte(c.text))
+			f := Reader{}.readFile("cluster-template.yaml", []byte(c.text))
 			if f.Problem != nil || len(f.Objects) != 1 {
 				t.Fatalf("the file has %d objects, and the problem %+v", len(f.Objects), f.Problem)
 			}
@@ -116,5 +116,30 @@ func TestOpenReadsBesideABaseThatCannotBeRendered(t *testing.T) {
 	if r := releases[0]; len(releases) != 1 || r.Problem == nil || len(r.Of(Metadata)) != 1 ||
 		len(r.Of(Components)) != 0 {
 		t.Errorf("the release is %+v", r)
+	}
+}
+
+func TestGivenVariables(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a value takes the place of a default":        {"${SIZE:=small}", "large"},
+		"a value takes the place of a name":           {"${SIZE}", "large"},
+		"a value is not given: the default stands":    {"${ZONE:=a}", "a"},
+		"a value is empty: the default stands":        {"${EMPTY:=a}", "a"},
+		"a value is not given and has no default":     {"${ZONE}", "${ZONE}"},
+		"a value is given for a default of another":   {"${ZONE:=${SIZE}}", "large"},
+		"a value is given for what clusterctl sets":   {"${CLUSTER_NAME:=x}", "blue"},
+		"a value is changed by a function":            {"${SIZE^^}", "LARGE"},
+		"a value is an alternative of one that is so": {"a-${SIZE/large/big}-${SIZE:=x}", "a-big-large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Reader{Variables: map[string]string{"SIZE": "large", "CLUSTER_NAME": "blue", "EMPTY": ""}}
+			f := r.readFile("cluster-template.yaml", []byte("kind: Foo\nspec: {size: \""+c.text+"\"}\n"))
+			if f.Problem != nil || len(f.Objects) != 1 {
+				t.Fatalf("the file has %d objects: %+v", len(f.Objects), f.Problem)
+			}
+			if got := f.Objects[0].Text("spec", "size"); got != c.want {
+				t.Errorf("the field is %q, want %q", got, c.want)
+			}
+		})
 	}
 }

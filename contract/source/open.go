@@ -34,23 +34,33 @@ func (e *NothingError) Hint() string {
 		"file, or the root of a Go module that has config/default"
 }
 
+// Reader reads releases. The zero value is ready.
+type Reader struct {
+	// Variables are the values of variables of clusterctl, by name, as its users set them in the environment. A variable
+	// that is empty or not there counts as its default.
+	Variables map[string]string
+}
+
+// Open reads the releases at a path as the zero [Reader] does.
+func Open(name string) ([]*Release, error) { return Reader{}.Open(name) }
+
 // Open reads the releases at a path: see the package's comment. There is at least one, or an error.
-func Open(name string) ([]*Release, error) {
+func (r Reader) Open(name string) ([]*Release, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case info.IsDir():
-		releases, err := openDirectory(name, 0)
+		releases, err := r.openDirectory(name, 0)
 		if err == nil && len(releases) == 0 {
 			err = &NothingError{name}
 		}
 		return releases, err
 	case isArchive(name):
-		return openArchive(name)
+		return r.openArchive(name)
 	}
-	f, err := openFile(name)
+	f, err := r.openFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -64,19 +74,19 @@ func Open(name string) ([]*Release, error) {
 }
 
 // openDirectory reads what a directory holds: a base, a module, a release, or directories with these.
-func openDirectory(dir string, depth int) ([]*Release, error) {
+func (r Reader) openDirectory(dir string, depth int) ([]*Release, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	if bases := basesOf(dir); len(bases) > 0 {
-		return openModule(dir, bases)
+		return r.openModule(dir, bases)
 	}
 	if isBase(dir) {
-		f, err := render(dir)
+		f, err := r.render(dir)
 		return one(&Release{Path: dir, Form: Base, Files: []*File{f}}, err)
 	}
-	release, err := openRepository(dir, entries)
+	release, err := r.openRepository(dir, entries)
 	if err != nil || release != nil {
 		return one(release, err)
 	}
@@ -88,7 +98,7 @@ func openDirectory(dir string, depth int) ([]*Release, error) {
 		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		found, err := openDirectory(filepath.Join(dir, entry.Name()), depth+1)
+		found, err := r.openDirectory(filepath.Join(dir, entry.Name()), depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -109,13 +119,13 @@ func one(release *Release, err error) ([]*Release, error) {
 var versionName = regexp.MustCompile(`^v\d+\.\d+\.\d+`)
 
 // openRepository reads a directory of a release. Nil: it is none.
-func openRepository(dir string, entries []os.DirEntry) (*Release, error) {
+func (r Reader) openRepository(dir string, entries []os.DirEntry) (*Release, error) {
 	release := &Release{Path: dir, Form: Repository}
 	for _, entry := range entries {
 		if entry.IsDir() || !isYAML(entry.Name()) {
 			continue
 		}
-		f, err := openFile(filepath.Join(dir, entry.Name()))
+		f, err := r.openFile(filepath.Join(dir, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -142,12 +152,12 @@ func openRepository(dir string, entries []os.DirEntry) (*Release, error) {
 }
 
 // openFile reads one file.
-func openFile(name string) (*File, error) {
+func (r Reader) openFile(name string) (*File, error) {
 	text, err := readBounded(name)
 	if err != nil {
 		return nil, err
 	}
-	return readFile(name, text), nil
+	return r.readFile(name, text), nil
 }
 
 func readBounded(name string) ([]byte, error) {

@@ -164,7 +164,8 @@ func tarball(t *testing.T, name string) []byte {
 }
 
 func TestPositions(t *testing.T) {
-	f := readFile("a.yaml", []byte("a: 1\n---\n# two\nkind: Foo\nspec:\n  list:\n  - name: x\n    port: ${PORT:=80}\n"))
+	f := Reader{}.readFile("a.yaml",
+		[]byte("a: 1\n---\n# two\nkind: Foo\nspec:\n  list:\n  - name: x\n    port: ${PORT:=80}\n"))
 	o := f.Objects[1]
 	for want, path := range map[string][]string{
 		"a.yaml:4:1": nil,
@@ -179,7 +180,7 @@ func TestPositions(t *testing.T) {
 	if got := o.Get("spec", "list", "0", "port"); got != int64(80) {
 		t.Errorf("the default is %v (%T), want the number 80", got, got)
 	}
-	if bad := readFile("b.yaml", []byte("a: 1\nb: [\n")); bad.Problem == nil || bad.Problem.At.Line == 0 {
+	if bad := (Reader{}).readFile("b.yaml", []byte("a: 1\nb: [\n")); bad.Problem == nil || bad.Problem.At.Line == 0 {
 		t.Errorf("a file that is not YAML has the problem %+v", bad.Problem)
 	}
 }

@@ -119,19 +119,23 @@ func isName(c byte, first bool) bool {
 // alwaysSet are the variables of templates that clusterctl sets itself: their default never counts.
 var alwaysSet = []string{"CLUSTER_NAME", "NAMESPACE"}
 
-// substitute puts defaults in the place of variables that have one, also in defaults.
-func substitute(text string, uses []Variable) string {
+// substitute puts given values, else defaults, in the place of variables that have one, also in defaults.
+func (r Reader) substitute(text string, uses []Variable) string {
 	var b strings.Builder
 	last := 0
 	for _, v := range uses {
-		if v.Problem != "" || !v.HasDefault {
+		given, isGiven := r.given(v)
+		if v.Problem != "" || !v.HasDefault && !isGiven {
 			continue
 		}
 		b.WriteString(text[last:v.begin])
-		if slices.Contains(alwaysSet, v.Name) {
+		switch {
+		case isGiven:
+			b.WriteString(given)
+		case slices.Contains(alwaysSet, v.Name):
 			b.WriteString("${" + v.Name + "}")
-		} else {
-			b.WriteString(substitute(v.Default, variables("", v.Default)))
+		default:
+			b.WriteString(r.substitute(v.Default, variables("", v.Default)))
 		}
 		last = v.end
 	}

@@ -1,0 +1,42 @@
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReadVariables(t *testing.T) {
+	for name, c := range map[string]struct{ text, want, fails string }{
+		"numbers are as they are written": {"A: 1.30\n", "1.30", ""},
+		"texts may have quotes":           {"A: \"true\"\n", "true", ""},
+		"a list is refused":               {"A: [1]\n", "", "A is a list or a map"},
+		"what is not a map is refused":    {"- A\n", "", "cannot unmarshal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			values, err := ReadVariables(file)
+			if c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
+				t.Errorf("it is read: %v", err)
+			}
+			if c.fails == "" && (err != nil || values["A"] != c.want) {
+				t.Errorf("A is %q, want %q: %v", values["A"], c.want, err)
+			}
+		})
+	}
+	if _, err := ReadVariables(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a file that does not exist is read")
+	}
+}
+
+func TestUnused(t *testing.T) {
+	r := Reader{Variables: map[string]string{"A": "1", "B": "1", "C": "1", "D": "1"}}
+	f := r.readFile("cluster-template.yaml", []byte("a: ${A}\nb: ${X:=${B:=${C}}}\n"))
+	if got := r.Unused([]*Release{{Files: []*File{f}}}); len(got) != 1 || got[0] != "D" {
+		t.Errorf("%q are not used, want D", got)
+	}
+}
