@@ -31,6 +31,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/supply"
 	"github.com/capstan-dev/capstan/provider/watchfilter"
+	"github.com/capstan-dev/capstan/provider/workload"
 )
 
 // The borders of the provider. Local hosts and balancers are made elsewhere; without them the provider works with owned hosts and external
@@ -130,6 +131,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Hosts:    pool.New(mgr.GetAPIReader(), filter),
 		Recorder: mgr.GetEventRecorder("capstan"),
 		Backends: backends,
+		Nodes:    &workload.Nodes{Reader: mgr.GetAPIReader()},
 		Clock:    options.Clock,
 		Filter:   filter,
 		Shortage: options.Shortage,

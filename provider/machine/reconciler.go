@@ -36,6 +36,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Backends registers and deregisters control plane machines.
 	Backends *backend.Keeper
+	// Nodes deletes Nodes that Cluster API does not know of.
+	Nodes Nodes
 	// Clock tells how old a CapstanMachine is.
 	Clock clock.PassiveClock
 	// Filter limits the CapstanMachines and CapstanHosts that this reconciler works on.
@@ -94,8 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "pause", Run: r.pause}, // IM-64; before anything is deleted: D-39
 
 		{Name: "find the claim", Run: r.find, When: leaving},
-		{Name: "deregister", Run: r.deregister, When: leaving},                // IM-58
-		{Name: "release the host", Run: r.release, When: leaving},             // IM-57, IM-59
+		{Name: "deregister", Run: r.deregister, When: leaving},    // IM-58
+		{Name: "release the host", Run: r.release, When: leaving}, // IM-57, IM-59
+		{Name: "remove the Node", Run: r.removeNode, When: leaving},
 		{Name: "remove the finalizer", Run: r.removeFinalizer, When: leaving}, // IM-60 to IM-62; the last step of a deletion
 
 		{Name: "owned", Run: r.owned},                                  // IM-41

@@ -1,0 +1,72 @@
+// Package workload changes what belongs to a machine in its workload cluster, with the kubeconfig that Cluster API keeps
+// for that cluster in the Secret <cluster>-kubeconfig.
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/internal/kubeconfig"
+)
+
+// timeout limits each request to a workload cluster.
+const timeout = 5 * time.Second
+
+// Nodes deletes Nodes of workload clusters.
+type Nodes struct {
+	// Reader reads Secrets from the API server of the management cluster. Required.
+	Reader client.Reader
+}
+
+// Delete deletes a Node of a cluster if it is that of the instance with a provider id. It returns nil if there is no
+// such Node, or no kubeconfig with which it could be found.
+func (n *Nodes) Delete(ctx context.Context, cluster client.ObjectKey, name, providerID string) error {
+	nodes, err := n.of(ctx, cluster)
+	if err != nil || nodes == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*timeout)
+	defer cancel()
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading Node %s of cluster %s: %w", name, cluster, err)
+	case node.Spec.ProviderID != providerID:
+		return nil // of another machine of that name
+	}
+	err = nodes.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(node.UID))})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Node %s of cluster %s: %w", name, cluster, err)
+	}
+	return nil
+}
+
+// of returns the Nodes of a cluster; nil if it has no kubeconfig.
+func (n *Nodes) of(ctx context.Context, cluster client.ObjectKey) (corev1client.NodeInterface, error) {
+	s := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
+	if err := n.Reader.Get(ctx, key, s); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	config, err := kubeconfig.Client(s.Data[secret.KubeconfigDataName])
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig in Secret %s is not used: %w", key, err)
+	}
+	config.Timeout = timeout
+	config.UserAgent = "capstan"
+	c, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for cluster %s: %w", cluster, err)
+	}
+	return c.Nodes(), nil
+}
