@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,11 +98,14 @@ func TestUpgrade(t *testing.T) {
 
 	// What proves it: v1beta1 can go.
 	for _, crd := range today {
-		now := &apiextensionsv1.CustomResourceDefinition{}
-		must(t, api.Get(t.Context(), client.ObjectKeyFromObject(crd), now))
-		now.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version(now, "v1beta2")}
-		now.Spec.Conversion = nil
-		must(t, api.Update(t.Context(), now))
+		// The API server writes conditions of its own in between.
+		must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			now := &apiextensionsv1.CustomResourceDefinition{}
+			must(t, api.Get(t.Context(), client.ObjectKeyFromObject(crd), now))
+			now.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version(now, "v1beta2")}
+			now.Spec.Conversion = nil
+			return api.Update(t.Context(), now)
+		}))
 	}
 	m := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "infrastructure.capstan.dev/v1beta2", "kind": "CapstanMachine"}}
 	await(t, "a machine is read without conversion", func() error {
@@ -181,8 +185,13 @@ func install(t *testing.T, api client.Client, crd *apiextensionsv1.CustomResourc
 		must(t, api.Create(t.Context(), crd))
 		return
 	}
-	crd.ResourceVersion = old.ResourceVersion
-	must(t, api.Update(t.Context(), crd))
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(crd), old); err != nil {
+			return err
+		}
+		crd.ResourceVersion = old.ResourceVersion
+		return api.Update(t.Context(), crd)
+	}))
 }
 
 // start runs the manager: conversion webhooks and migration.
