@@ -73,6 +73,21 @@ type Relay struct {
 	Error  string `json:"error,omitempty"`
 }
 
+// Publication is an address of the machine at which a server in the dock is reached from other computers.
+type Publication struct {
+	// Address is "ADDRESS:PORT" on the machine.
+	Address string `json:"address"`
+	// Target is "ADDRESS:PORT" in the dock.
+	Target string `json:"target"`
+	// Announce says that each connection to Target begins with the header of the PROXY protocol, version 1: it says from
+	// where the connection comes.
+	Announce bool `json:"announce,omitempty"`
+}
+
+// PerSource is how many connections a published address carries for one address at the same time. Further ones are closed
+// at once: nobody can take all of them.
+const PerSource = 512
+
 // Unit is a process that the dock keeps running in its own namespaces, such as the management plane.
 type Unit struct {
 	Name string   `json:"name"` // a DNS label

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,17 @@ const (
 	lastProbe  = 2 * time.Second        // delays are doubled up to this
 )
 
+// Options say what is special about a listener that other computers reach. The zero value is that of all others.
+type Options struct {
+	// PerSource bounds how many connections are carried at the same time for one address; 0 is no bound but MaxConns.
+	PerSource int
+	// Announce begins each connection to a backend with the header of the PROXY protocol, version 1.
+	Announce bool
+}
+
 // Balancer serves one listener until Close.
 type Balancer struct {
+	options  Options
 	listener net.Listener
 	dialer   net.Dialer
 	ctx      context.Context
@@ -38,6 +48,7 @@ type Balancer struct {
 	backends []*backend
 	next     int
 	closed   bool
+	sources  map[netip.Addr]int // connections by the address that they come from, if Options.PerSource bounds them
 }
 
 // backend is one address; down says that the last dial failed and that a probe is under way.
@@ -49,9 +60,14 @@ type backend struct {
 }
 
 // Serve starts to accept on l, which it owns from now on, for backends ("address:port"). The last SetBackends decides.
-func Serve(l net.Listener, backends ...string) *Balancer {
+func Serve(l net.Listener, backends ...string) *Balancer { return ServeWith(Options{}, l, backends...) }
+
+// ServeWith is Serve with options.
+func ServeWith(o Options, l net.Listener, backends ...string) *Balancer {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Balancer{
+		options:  o,
+		sources:  map[netip.Addr]int{},
 		listener: l,
 		ctx:      ctx,
 		cancel:   cancel,
@@ -140,8 +156,15 @@ func (b *Balancer) accept() {
 			conn.Close()
 			continue
 		}
+		source := sourceOf(conn)
+		if !b.enter(source) {
+			<-b.slots
+			conn.Close()
+			continue
+		}
 		b.running.Go(func() {
 			defer func() { <-b.slots }()
+			defer b.leave(source)
 			b.carry(conn)
 		})
 	}
@@ -159,6 +182,9 @@ func (b *Balancer) carry(client net.Conn) {
 		server.Close()
 	})
 	defer stop()
+	if b.options.Announce && announce(server, client) != nil {
+		return
+	}
 	join(client, server)
 }
 

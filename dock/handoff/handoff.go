@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package handoff lets a process in the dock's network namespace listen on the machine's loopback interface: a process that is still outside
-// opens the listener, and passes it in over a socket pair. There is no further hop for the connections.
+// Package handoff lets a process in the dock's network namespace listen on the machine: a process that is still outside
+// opens the listener, and passes it in over a socket pair. There is no further hop for the connections, so they show the
+// addresses that they come from.
 package handoff
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -24,11 +26,13 @@ const maxMessage = 4 << 10
 // answerLimit bounds the wait for a listener.
 const answerLimit = 10 * time.Second
 
-// request asks for a listener on 127.0.0.1; Port 0 asks to choose one. Both ends are the same program: the outer process executes itself as the
-// inner one. So messages need not be understood by other versions.
+// request asks for a listener on 127.0.0.1; Port 0 asks to choose one. With Address, "ADDRESS:PORT", it is there instead.
+// Both ends are the same program: the outer process executes itself as the inner one. So messages need not be understood
+// by other versions.
 type request struct {
-	Seq  int `json:"seq"`
-	Port int `json:"port"`
+	Seq     int    `json:"seq"`
+	Port    int    `json:"port"`
+	Address string `json:"address,omitempty"`
 }
 
 // answer is to the request with the same Seq.
@@ -103,7 +107,7 @@ func Serve(conn *net.UnixConn) error {
 func reply(conn *net.UnixConn, r request) error {
 	a := answer{Seq: r.Seq}
 	var rights []byte
-	l, err := listen(r.Port)
+	l, err := open(r)
 	switch {
 	case err == nil:
 		defer l.Close()
@@ -235,9 +239,17 @@ func rightsOf(oob []byte) []int {
 
 // Listen gives a listener on the machine's 127.0.0.1. With port 0 a free one is chosen, outside of the range from which the kernel takes the ports
 // of outgoing connections, so that it is likely to be free at the next start too. The error is a *TakenError if port is in use.
-func (c *Client) Listen(port int) (net.Listener, error) {
+func (c *Client) Listen(port int) (net.Listener, error) { return c.request(request{Port: port}) }
+
+// ListenAt returns a listener on an address of the machine, whatever its network.
+func (c *Client) ListenAt(address netip.AddrPort) (net.Listener, error) {
+	return c.request(request{Address: address.String(), Port: int(address.Port())})
+}
+
+func (c *Client) request(r request) (net.Listener, error) {
 	seq, waiter := c.ask()
-	data, err := json.Marshal(request{Seq: seq, Port: port})
+	r.Seq = seq
+	data, err := json.Marshal(r)
 	if err == nil {
 		_, err = c.conn.Write(data)
 	}

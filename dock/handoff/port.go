@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,6 +21,32 @@ const (
 	defaultLast = 32767
 	tries       = 200
 )
+
+// open opens the listener that a request asks for.
+func open(r request) (*net.TCPListener, error) {
+	if r.Address == "" {
+		return listen(r.Port)
+	}
+	address, err := netip.ParseAddrPort(r.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s: %w", r.Address, err)
+	}
+	network := "tcp4"
+	if address.Addr().Is6() {
+		network = "tcp6"
+	}
+	l, err := net.ListenTCP(network, net.TCPAddrFromAddrPort(address))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listening on %s: %w by %s: end that process, or choose another port", address, err,
+			holder(int(address.Port())))
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("listening on %s: %w: this machine has no such address now", address, err)
+	case err != nil:
+		return nil, fmt.Errorf("listening on %s: %w", address, err)
+	}
+	return l, nil
+}
 
 // listen opens a listener on 127.0.0.1; port 0 chooses a free one.
 func listen(port int) (*net.TCPListener, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,9 +51,10 @@ type engineParts struct {
 	machineProc *os.File
 }
 
-// listeners opens listeners on the machine's loopback interface; see package handoff.
+// listeners opens listeners on the machine; see package handoff.
 type listeners interface {
 	Listen(port int) (net.Listener, error)
+	ListenAt(address netip.AddrPort) (net.Listener, error)
 	Gone() <-chan struct{}
 }
 

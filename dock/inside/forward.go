@@ -14,7 +14,8 @@ import (
 
 // forward is a balancer whose listener may not be available yet: it keeps trying, and everything else works meanwhile.
 type forward struct {
-	open func() (net.Listener, error)
+	open  func() (net.Listener, error)
+	limit balancer.Options
 
 	mu       sync.Mutex
 	backends []string
@@ -34,8 +35,13 @@ const (
 
 // newForward tries at once, and goes on trying in the background if that fails.
 func newForward(open func() (net.Listener, error), backends ...string) *forward {
+	return newForwardWith(balancer.Options{}, open, backends...)
+}
+
+// newForwardWith is newForward with what is special about the balancer.
+func newForwardWith(o balancer.Options, open func() (net.Listener, error), backends ...string) *forward {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &forward{open: open, backends: backends, cancel: cancel, ended: make(chan struct{})}
+	f := &forward{open: open, limit: o, backends: backends, cancel: cancel, ended: make(chan struct{})}
 	if f.try() == nil {
 		close(f.ended)
 		return f
@@ -57,7 +63,7 @@ func (f *forward) try() error {
 	}
 	l, err := f.open()
 	if f.err = err; err == nil {
-		f.run = balancer.Serve(l, f.backends...)
+		f.run = balancer.ServeWith(f.limit, l, f.backends...)
 	}
 	return err
 }

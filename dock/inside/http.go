@@ -124,6 +124,13 @@ func handler(e *engine) http.Handler {
 		}
 		return e.ensureRelay(r.PathValue("name"), target)
 	}))
+	mux.HandleFunc("PUT /v1/publications/{name}", answer(func(_ context.Context, r *http.Request) (any, error) {
+		p, err := body[dock.Publication](r)
+		if err != nil {
+			return nil, err
+		}
+		return e.publish(r.PathValue("name"), p)
+	}))
 	mux.HandleFunc("DELETE /v1/relays/{name}", answer(func(_ context.Context, r *http.Request) (any, error) {
 		return nil, e.deleteRelay(r.PathValue("name"))
 	}))

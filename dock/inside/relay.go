@@ -15,6 +15,9 @@ func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // startRelay opens the port that the relay has had from its first day.
 func (e *engine) startRelay(name string, want state.Relay) *forward {
+	if want.Address != "" {
+		return e.startPublication(name, want)
+	}
 	f := newForward(func() (net.Listener, error) { return e.listeners.Listen(want.Port) }, want.Target)
 	if _, err := f.status(); err != nil {
 		e.Log.Printf("relay %s: %v", name, err)
@@ -47,6 +50,9 @@ func (e *engine) ensureRelay(name, target string) (dock.Relay, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if have, exists := e.want.Relays[name]; exists {
+		if have.Address != "" {
+			return dock.Relay{}, invalid("%s is published at %s: delete it first", name, have.Address)
+		}
 		if have.Target != target {
 			have.Target = target
 			if err := e.change(func(s *state.State) error { s.Relays[name] = have; return nil }); err != nil {
@@ -96,6 +102,9 @@ func (e *engine) deleteRelay(name string) error {
 func (e *engine) describeRelay(name string) dock.Relay {
 	want := e.want.Relays[name]
 	r := dock.Relay{Name: name, Local: local(want.Port), Target: want.Target}
+	if want.Address != "" {
+		r.Local = want.Address
+	}
 	if _, err := e.relays[name].status(); err != nil {
 		r.Error = err.Error()
 	}

@@ -46,6 +46,9 @@ type Balancer struct {
 type Relay struct {
 	Port   int    `json:"port"`
 	Target string `json:"target"`
+	// Address is "ADDRESS:PORT" on the machine for what is published there; empty: Port on its loopback.
+	Address  string `json:"address,omitempty"`
+	Announce bool   `json:"announce,omitempty"`
 }
 
 // Unit is a unit that should run; the fields are those of dock.Unit.
