@@ -366,7 +366,7 @@ func TestMainProgram(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			if code := Main("dev", c.args, &out, &errOut); code != c.code {
+			if code := Main("dev", c.args, nil, &out, &errOut); code != c.code {
 				t.Errorf("exit code %d", code)
 			}
 			if out.String() != c.out || !strings.Contains(errOut.String(), c.errOut) {

@@ -32,7 +32,7 @@ const bundles = "/opt/capstan/bundles"
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); name {
 	case "capstan-agent":
-		os.Exit(Main("dev", os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(Main("dev", os.Args[1:], nil, os.Stdout, os.Stderr))
 	case "kubeadm":
 		fatal(syscall.Exec("/bin/sh", append([]string{"sh", "/opt/kubeadm.sh"}, os.Args[1:]...), os.Environ()))
 	case "kubelet":

@@ -12,16 +12,25 @@ import (
 	"syscall"
 
 	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/agent/enroll"
 )
 
-// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to end, 1 on an error, 2 for wrong arguments.
-func Main(version string, args []string, stdout, stderr io.Writer) int {
+// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to stop or has enrolled,
+// 1 on an error, 2 for wrong arguments.
+func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "enroll" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return enroll.Main(ctx, version, args[1:], stdin, stdout, stderr)
+	}
 	flags := flag.NewFlagSet("capstan-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	path := flags.String("config", config.DefaultPath, "path of the `file` with the configuration")
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\nFlags:")
+		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\n"+
+			"  capstan-agent           run as a service\n"+
+			"  capstan-agent enroll    enroll this computer: see capstan-agent enroll --help\n\nFlags:")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

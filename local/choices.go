@@ -24,19 +24,33 @@ type choices struct {
 	Hosts int `json:"hosts"`
 	// FeatureGates differ from those of a plane; nil if they were not chosen.
 	FeatureGates gates.Set `json:"featureGates,omitempty"`
+	// Listen is where other computers reach the plane.
+	Listen Listen `json:"listen,omitzero"`
+}
+
+// readChoices returns what was chosen the last time; nothing at first.
+func readChoices(dir home.Dir) (kept choices, err error) {
+	path := filepath.Join(string(dir), choicesFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return choices{}, nil
+	}
+	if err != nil {
+		return choices{}, fmt.Errorf("reading what was chosen the last time: %w", err)
+	}
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return choices{}, hint.Errorf("remove that file and try again", "reading %s: %w", path, err)
+	}
+	return kept, nil
 }
 
 // choose returns what is wanted now, for each choice that is not made now what was chosen the last time, and the number
-// of hosts that the machine can hold if none was. It keeps the choices in the home directory.
+// of hosts that the machine can hold if none was. Where to listen is as wanted says. It keeps the choices in the home
+// directory.
 func choose(dir home.Dir, wanted choices) (choices, error) {
-	path := filepath.Join(string(dir), choicesFile)
-	var kept choices
-	if data, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(data, &kept); err != nil {
-			return choices{}, hint.Errorf("remove that file and try again", "reading %s: %w", path, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return choices{}, fmt.Errorf("reading what was chosen the last time: %w", err)
+	kept, err := readChoices(dir)
+	if err != nil {
+		return choices{}, err
 	}
 	if wanted.Hosts == 0 {
 		wanted.Hosts = kept.Hosts
@@ -65,5 +79,5 @@ func choose(dir home.Dir, wanted choices) (choices, error) {
 	if err != nil {
 		return choices{}, fmt.Errorf("encoding what was chosen: %w", err)
 	}
-	return wanted, atomicfile.Write(path, data, 0o600)
+	return wanted, atomicfile.Write(filepath.Join(string(dir), choicesFile), data, 0o600)
 }

@@ -32,6 +32,10 @@ type PlaneStatus struct {
 	Rootless bool   `json:"rootless"`
 	// Server is the URL of the API server on this machine.
 	Server string `json:"server,omitempty"`
+	// Listen is the URL by which other computers reach the API server, and Enrolment that of the server by which hosts
+	// enroll; empty if only this machine reaches the plane.
+	Listen    string `json:"listen,omitempty"`
+	Enrolment string `json:"enrolment,omitempty"`
 	// Kubeconfig is the path of the user's kubeconfig while the plane is Ready.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Versions are the Kubernetes versions that bundles exist for, newest first.
@@ -78,6 +82,9 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 		ready = file.ModTime()
 	}
 	s.describe(d, ready)
+	if kept, err := readChoices(dir); err == nil {
+		s.Listen, s.Enrolment = kept.Listen.Server(), kept.Listen.Enrolment()
+	}
 	if s.Plane == PhaseReady {
 		s.Kubeconfig = dir.Kubeconfig()
 	}
@@ -127,6 +134,9 @@ func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 		}
 	}
 	for _, r := range d.Relays {
+		if (r.Name == publishedServer || r.Name == publishedEnrolment) && r.Error != "" {
+			s.Warnings = append(s.Warnings, "other computers can't reach the plane: "+r.Error)
+		}
 		if r.Name == planeUnit {
 			s.Server = "https://" + r.Local
 			if r.Error != "" {

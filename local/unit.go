@@ -68,6 +68,12 @@ func (s *starter) unit(server string) dock.Unit {
 	if len(s.gates) > 0 {
 		argv = append(argv, "--feature-gates", s.gates.String())
 	}
+	if s.listen.Everybody() {
+		argv = append(argv, "--listen", s.listen.Address)
+		for _, name := range s.listen.Names {
+			argv = append(argv, "--tls-san", name)
+		}
+	}
 	return dock.Unit{
 		Name:    planeUnit,
 		Argv:    argv,

@@ -27,6 +27,12 @@ type UpOptions struct {
 	// FeatureGates are the feature gates of Cluster API that differ from those of a plane, by upstream's names. Nil keeps
 	// those of the last time; an empty map goes back to those of a plane. A plane that runs with others starts again.
 	FeatureGates map[string]bool
+	// Listen is where other computers reach the plane, as ADDRESS or ADDRESS:PORT: its API server there, and the server by
+	// which hosts enroll at the next port. Nil keeps that of the last time, at first nowhere; an empty text or an address
+	// of the loopback interface takes it back.
+	Listen *string
+	// Names are further names and addresses of the plane in its serving certificate. Nil keeps those of the last time.
+	Names []string
 	// RotateKeys makes a new key for the Secrets in the plane's etcd, encrypts all of them anew and drops the old key. A
 	// plane that runs is stopped for it first; hosts and their clusters go on.
 	RotateKeys bool
@@ -44,6 +50,9 @@ type Plane struct {
 	Hosts int
 	// KubernetesVersion is the version that the plane runs, such as v1.36.3.
 	KubernetesVersion string
+	// Listen is the URL by which other computers reach the API server, and Enrolment that of the server by which hosts
+	// enroll; empty if only this machine reaches the plane.
+	Listen, Enrolment string
 }
 
 // ErrDockEnded is wrapped by the error of a wait that can't succeed, because the dock has stopped meanwhile.
@@ -91,11 +100,19 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if err := s.accepted(ctx); err != nil {
 		return Plane{}, err
 	}
-	kept, err := choose(s.home, choices{Hosts: o.Hosts, FeatureGates: o.FeatureGates})
+	before, err := readChoices(s.home)
 	if err != nil {
 		return Plane{}, err
 	}
-	s.hosts, s.gates = kept.Hosts, kept.FeatureGates
+	listen, err := o.wantedListen(before.Listen)
+	if err != nil {
+		return Plane{}, err
+	}
+	kept, err := choose(s.home, choices{Hosts: o.Hosts, FeatureGates: o.FeatureGates, Listen: listen})
+	if err != nil {
+		return Plane{}, err
+	}
+	s.hosts, s.gates, s.listen, s.freshListen = kept.Hosts, kept.FeatureGates, kept.Listen, o.Listen != nil
 	if o.RotateKeys {
 		if err := s.rotateKeys(ctx); err != nil {
 			return Plane{}, err
@@ -104,7 +121,8 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	for attempt := 1; ; attempt++ {
 		err := s.start(ctx)
 		if err == nil {
-			return Plane{Kubeconfig: s.home.Kubeconfig(), Hosts: s.hosts, KubernetesVersion: s.version}, nil
+			return Plane{Kubeconfig: s.home.Kubeconfig(), Hosts: s.hosts, KubernetesVersion: s.version,
+				Listen: s.listen.Server(), Enrolment: s.listen.Enrolment()}, nil
 		}
 		if attempt == maxStarts || ctx.Err() != nil || !dockIsGone(err) {
 			return Plane{}, err
@@ -135,8 +153,11 @@ type starter struct {
 	// version is the Kubernetes version that the plane runs.
 	version string
 	// hosts and gates are set once the home directory is locked.
-	hosts int
-	gates gates.Set
+	hosts  int
+	gates  gates.Set
+	listen Listen
+	// freshListen says that somebody has just chosen where to listen.
+	freshListen bool
 }
 
 // newStarter finds the binaries that a plane and its hosts need.
@@ -181,6 +202,9 @@ func (s *starter) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.publish(ctx, docked); err != nil {
+		return err
+	}
 	if err := s.progress.step("management plane ready", func(func(string)) error {
 		return s.startPlane(ctx, docked, server)
 	}); err != nil {
@@ -188,6 +212,16 @@ func (s *starter) start(ctx context.Context) error {
 	}
 	return s.progress.step("inventory registered", func(waiting func(string)) error {
 		return s.waitForHosts(ctx, docked, waiting)
+	})
+}
+
+// publish makes the plane reachable for other computers, or for none.
+func (s *starter) publish(ctx context.Context, docked *dock.Client) error {
+	if !s.listen.Everybody() {
+		return publish(ctx, docked, s.listen, false, s.progress)
+	}
+	return s.progress.step("listening at "+s.listen.Address, func(func(string)) error {
+		return publish(ctx, docked, s.listen, s.freshListen, s.progress)
 	})
 }
 

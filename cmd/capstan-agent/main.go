@@ -10,4 +10,4 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-func main() { os.Exit(agent.Main(version, os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(agent.Main(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

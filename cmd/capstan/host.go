@@ -16,9 +16,11 @@ import (
 const completionLimit = 2 * time.Second
 
 func (a *app) hostCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "host", Short: "See the hosts of the inventory, reboot local ones, give up dead ones",
+	cmd := &cobra.Command{Use: "host",
+		Short:   "See the hosts of the inventory, add computers to it, reboot local hosts, give up dead ones",
 		Aliases: []string{"hosts"}}
-	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand(), a.hostAbandonCommand())
+	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand(), a.hostAbandonCommand(),
+		a.hostAcceptCommand(), a.hostTokenCommand())
 	return cmd
 }
 

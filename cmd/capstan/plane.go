@@ -14,12 +14,16 @@ import (
 // planeCommand is the management plane process itself. The dock runs it; people use "up".
 func (a *app) planeCommand() *cobra.Command {
 	o := inside.Options{Version: clusterctl.Version(version)}
-	var featureGates string
+	var featureGates, listen string
+	var names []string
 	cmd := &cobra.Command{
 		Use: "plane", Short: "Run the management plane in this process (started by up)", Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if o.Gates, err = gates.Parse(featureGates); err != nil {
+				return err
+			}
+			if o.Listen, err = local.ParseListen(listen, names); err != nil {
 				return err
 			}
 			o.Place, o.Audit, o.Contract = a.place(), os.Getenv(local.AuditVariable), os.Getenv(local.ContractVariable)
@@ -28,6 +32,8 @@ func (a *app) planeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Server, "server", "", "URL by which the user reaches the API server")
 	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory")
+	cmd.Flags().StringVar(&listen, "listen", "", "where other computers reach the plane, as ADDRESS:PORT")
+	cmd.Flags().StringSliceVar(&names, "tls-san", nil, "further name in the serving certificate")
 	cmd.Flags().StringVar(&featureGates, "feature-gates", "", "feature gates of Cluster API, as NAME=true,NAME=false")
 	return cmd
 }

@@ -12,11 +12,14 @@ import (
 
 func (a *app) upCommand() *cobra.Command {
 	o := local.UpOptions{}
-	var featureGates string
+	var featureGates, listen string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the management plane on this machine, in the background",
 		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in namespaces of their own.
 Nothing on the machine's own network changes. Doing it again is harmless; what was there before comes back.
+
+Only this machine reaches the plane, unless --listen names one of its addresses: then other computers do, and can become
+hosts. Who has no credential gets nothing there but the version, the agent, and the enrolment itself.
 
 Root in a local host is not root of the machine: each host has a user namespace of its own. Hosts share the machine's
 kernel, processor and memory, and see its programs read-only.`,
@@ -31,6 +34,12 @@ kernel, processor and memory, and see its programs read-only.`,
 					return err
 				}
 			}
+			if cmd.Flags().Changed("listen") {
+				o.Listen = &listen
+			}
+			if !cmd.Flags().Changed("tls-san") {
+				o.Names = nil
+			}
 			o.Place, o.Progress = a.place(), a.progress()
 			plane, err := local.Up(cmd.Context(), o)
 			if err != nil {
@@ -38,11 +47,22 @@ kernel, processor and memory, and see its programs read-only.`,
 			}
 			fmt.Fprintf(a.err, "\nThe management plane is ready: %d hosts, Kubernetes %s.\n", plane.Hosts,
 				plane.KubernetesVersion)
-			a.next("capstan cluster create demo", "capstan host list", "export KUBECONFIG="+plane.Kubeconfig, "capstan down")
+			next := []string{"capstan cluster create demo", "capstan host list", "export KUBECONFIG=" + plane.Kubeconfig,
+				"capstan down"}
+			if plane.Listen != "" {
+				fmt.Fprintf(a.err, "Other computers reach it at %s, and hosts enroll at %s.\n", plane.Listen, plane.Enrolment)
+				next = append([]string{"capstan host token create   # a line that makes another computer a host"}, next...)
+			}
+			a.next(next...)
 			return nil
 		},
 	}
 	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory (default: what the machine can hold)")
+	cmd.Flags().StringVar(&listen, "listen", "",
+		"address of this machine, as ADDRESS[:PORT], at which other computers reach the plane; hosts enroll at the next port\n"+
+			"(default: that of the last time, at first none; '' or a loopback address takes it back)")
+	cmd.Flags().StringSliceVar(&o.Names, "tls-san", nil,
+		"further name or address of the plane in its serving certificate (default: those of the last time)")
 	cmd.Flags().BoolVar(&o.RotateKeys, "rotate-keys", false,
 		"encrypt the plane's Secrets with a new key; a plane that runs is started again")
 	cmd.Flags().StringVar(&featureGates, "feature-gates", "",

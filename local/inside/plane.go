@@ -42,6 +42,8 @@ type Options struct {
 	local.Place
 	// Server is the URL by which the user reaches the API server, from outside of the dock. Required.
 	Server string
+	// Listen is where other computers reach the plane; the dock carries their connections.
+	Listen local.Listen
 	// Hosts is the budget: the number of local hosts that namespaces share.
 	Hosts int
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
@@ -115,7 +117,7 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 		Dir:      s.home.Plane(),
 		Kube:     s.kube,
 		Bind:     "0.0.0.0", // of the dock's own network: agents come from the hosts
-		Hosts:    []string{dock.Gateway},
+		Hosts:    append([]string{dock.Gateway}, s.Listen.CertificateHosts()...),
 		Ports:    ports,
 		Audit:    s.Audit,
 		Version:  s.Version,
@@ -133,7 +135,7 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 			})
 		},
 		Setup: []controllers.Setup{func(ctx context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
-			return s.addProvider(ctx, mgr, docked)
+			return errors.Join(s.addProvider(ctx, mgr, docked), s.addEnrolment(mgr))
 		}},
 		Children: func(info plane.Info) []process.Process {
 			if !s.gates.On(feature.RuntimeSDK) {

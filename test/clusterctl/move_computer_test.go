@@ -37,7 +37,7 @@ func init() {
 	case nodeProcess:
 		fail(serve("unix", "/run/node.sock", func(conn net.Conn) { _, _ = conn.Write([]byte("here")) }))
 	case agentProcess:
-		os.Exit(agent.Main("live", os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(agent.Main("live", os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 }
 

@@ -1,0 +1,84 @@
+package enroll
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+)
+
+// KeyFile is the name, in the state directory, of the file with the host's own key. It never leaves the host: the plane
+// knows the hash of its public half, and by that the host.
+const KeyFile = "enrolment.key"
+
+// ownKey returns the host's key, and makes it if there is none. One that can't be read is an error: with another key
+// the host would be another one.
+func ownKey(stateDir string) (crypto.Signer, error) {
+	path := filepath.Join(stateDir, KeyFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeKey(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the host's key: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf(
+			"the host's key %s is damaged: remove it, and the host is another one to the plane",
+			path,
+		)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	signer, ok := key.(*ecdsa.PrivateKey)
+	if err != nil || !ok {
+		return nil, fmt.Errorf(
+			"the host's key %s is damaged: remove it, and the host is another one to the plane",
+			path,
+		)
+	}
+	return signer, nil
+}
+
+func makeKey(path string) (crypto.Signer, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the host's key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("making the host's key: %w", err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	if err := atomicfile.Write(path, text, 0o600); err != nil {
+		return nil, fmt.Errorf("keeping the host's key: %w", err)
+	}
+	return key, nil
+}
+
+// certificate returns one that the key has signed itself. It says nothing: showing it proves that the host has the key.
+func certificate(key crypto.Signer) (tls.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "capstan-host"},
+		// The host's clock may be wrong, and nobody looks at it.
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("signing with the host's key: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

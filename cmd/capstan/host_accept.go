@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/local"
+)
+
+func (a *app) hostAcceptCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "accept NAME", Short: "Say that a host may be used again, although it is not proved clean",
+		Long: `A host that is not proved clean after a machine stays out of use: something was left, nothing was compared, or
+its policy wants it installed anew (docs/owned-hosts.md, "When is a host clean?"). With this command you say that you
+have looked at it, or installed it anew, and that the next machine may have it. What is left stays on the host.
+
+It shows what is left and asks. It counts for what was shown: if the agent finds something else meanwhile, look again.`,
+		Example: "  capstan host accept rack1-07",
+		ValidArgsFunction: a.completeHost(func(ctx context.Context) ([]string, error) {
+			c, err := a.client()
+			if err != nil {
+				return nil, err
+			}
+			return local.AcceptableHosts(ctx, c, a.namespace)
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			r, err := local.WhatRemains(cmd.Context(), c, client.ObjectKey{Namespace: a.namespace, Name: args[0]})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "Host %s is out of use after machine %s: %s.\n", r.Host, r.Machine, r.Why)
+			for _, one := range r.Leftovers {
+				fmt.Fprintf(a.err, "  %s\n", oneLine(one, 256))
+			}
+			if !yes {
+				fmt.Fprintf(a.err, "The next machine finds it as it is now. Use it again? [y/N] ")
+				if !confirmed(a.in) {
+					return hint(
+						"answer y, or say --yes; to remove what is left, work on the host: its agent looks again by itself",
+						"host %s stays out of use",
+						r.Host,
+					)
+				}
+			}
+			if err := local.Accept(cmd.Context(), c, r); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "Host %s may be used again.\n", r.Host)
+			a.next("capstan host list")
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// answerLimit bounds what is read of an answer, in bytes.
+const answerLimit = 1024
+
+// confirmed reports whether the next line of in says yes.
+func confirmed(in io.Reader) bool {
+	line, _ := bufio.NewReader(io.LimitReader(in, answerLimit)).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/local"
+	"github.com/capstan-dev/capstan/local/credential"
+)
+
+// tokenFormats are those in which a credential is printed.
+var tokenFormats = []string{"line", "file", "cloud-init", "json", "yaml"}
+
+func (a *app) hostTokenCreateCommand() *cobra.Command {
+	var l credential.Limits
+	var life time.Duration
+	var format string
+	cmd := &cobra.Command{
+		Use: "create", Aliases: []string{"new"},
+		Short: "Make an enrolment credential, and a line that makes a computer a host",
+		Long: `Makes an enrolment credential and prints one line to paste into a shell on a computer. The line fetches the agent
+from the plane, knows by a hash that it is the plane's, installs it as a service of systemd, and enrolls. The plane must
+be reachable: capstan up --listen ADDRESS.
+
+Zone and labels are those of the credential: a host has no say about them. The credential is printed once, and kept as a
+hash. It works for an hour and one host, unless --expires and --uses say otherwise.
+
+With -o file it prints a file for "capstan-agent enroll --from FILE", with -o cloud-init user data for a computer that
+is installed by cloud-init.`,
+		Example: `  capstan host token create --name rack1-07 --zone rack1
+  capstan host token create --name 'rack1-*' --zone rack1 --uses 20 --label disk=ssd
+  (umask 077; capstan host token create -o file > rack1-07.yaml)`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show, err := a.tokenPrinter(format)
+			if err != nil {
+				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			l.Namespace = a.namespace
+			made, err := local.Admit(cmd.Context(), a.place(), c, l, life)
+			if err != nil {
+				return err
+			}
+			if err := show(made); err != nil {
+				return err
+			}
+			a.next("capstan host token list", "capstan host token revoke "+made.ID, "capstan host list")
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&life, "expires", time.Hour, "how long the credential works")
+	cmd.Flags().IntVar(&l.Uses, "uses", 1, "how many hosts it enrolls; the same host may use it again")
+	cmd.Flags().
+		StringVar(&l.Name, "name", "", "name of the host, or a pattern as 'rack1-*' (default: the computer's own, any)")
+	cmd.Flags().StringVar(&l.Zone, "zone", "",
+		"failure domain of the host, which can't be changed later (default: that of a host that is registered already, else "+
+			credential.DefaultZone+")")
+	cmd.Flags().StringToStringVar(&l.Labels, "label", nil, "label that the host gets, as KEY=VALUE")
+	cmd.Flags().BoolVar(&l.Reenroll, "reenroll", false,
+		"a registered computer that was installed anew may be the same host again, unless a machine is on it")
+	cmd.Flags().StringVarP(&format, "output", "o", "line", "what to print: line, file, cloud-init, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc(
+		"output",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return tokenFormats, cobra.ShellCompDirectiveNoFileComp
+		},
+	)
+	return cmd
+}
+
+// tokenPrinter returns what prints a credential in a format. It is asked for first: no credential is made that can't be
+// printed.
+func (a *app) tokenPrinter(format string) (func(local.Admission) error, error) {
+	write := func(data []byte, err error) error {
+		if err == nil {
+			_, err = a.out.Write(data)
+		}
+		return err
+	}
+	switch format {
+	case "line":
+		return func(m local.Admission) error {
+			fmt.Fprintf(a.err, "Paste this line into a shell on the computer, within %s. It holds a credential.\n\n",
+				time.Until(m.Expires).Round(time.Minute))
+			fmt.Fprintln(a.out, m.Line(m.Text))
+			return nil
+		}, nil
+	case "file":
+		return func(m local.Admission) error { return write(m.File(m.Text, m.OnlyName())) }, nil
+	case "cloud-init":
+		return func(m local.Admission) error { return write(m.CloudInit(m.Text)) }, nil
+	case "json", "yaml":
+		return func(m local.Admission) error { return a.print(format, m, nil) }, nil
+	}
+	return nil, hint("use -o line, -o file, -o cloud-init, -o json or -o yaml", "unknown output format %q", format)
+}

@@ -1,0 +1,171 @@
+package enrolment
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCredential(t *testing.T) {
+	text, id := NewCredential()
+	got, hash, err := ParseCredential(text)
+	if err != nil || got != id || len(hash) != 64 || strings.Contains(text, hash) {
+		t.Fatalf("got id %q, hash %q, %v", got, hash, err)
+	}
+	other, _ := NewCredential()
+	if _, otherHash, err := ParseCredential(other); err != nil || otherHash == hash || other == text {
+		t.Errorf("a second credential is the same: %v", err)
+	}
+	for name, broken := range map[string]string{
+		"nothing": "", "no secret": text[:len(text)-27], "more": text + "a", "a line end": text + "\n",
+		"capitals": strings.ToUpper(text), "another mark": "x" + text,
+	} {
+		_, _, err := ParseCredential(broken)
+		if err == nil {
+			t.Errorf("%s: it is taken", name)
+		} else if secret := text[len(text)-26:]; strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: the error has the secret: %v", name, err)
+		}
+	}
+}
+
+// authority is one that a test made.
+type authority struct {
+	*x509.Certificate
+	key *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	return sign(t, authority{}, &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: "ca"}, KeyUsage: x509.KeyUsageCertSign})
+}
+
+// sign makes a certificate; by itself if by has no key.
+func sign(t *testing.T, by authority, template *x509.Certificate) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(1)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
+	parent, signer := by.Certificate, by.key
+	if signer == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{certificate, key}
+}
+
+func server(name string, ip string) *x509.Certificate {
+	return &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.ParseIP(ip)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+}
+
+// TestClientConfig shakes hands with servers, and looks whether a byte of the client arrives.
+func TestClientConfig(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	good := sign(t, ours, server("plane.example", "192.0.2.1"))
+	expired := server("plane.example", "192.0.2.1")
+	expired.NotAfter = time.Now().Add(-time.Minute)
+	for name, c := range map[string]struct {
+		leaf authority
+		sent []authority // besides the leaf
+		host string
+		pin  string
+		ok   bool
+	}{
+		"the plane":                      {good, []authority{ours}, "192.0.2.1", Pin(ours.Certificate), true},
+		"the plane, by its name":         {good, []authority{ours}, "plane.example", Pin(ours.Certificate), true},
+		"another hash":                   {good, []authority{ours}, "192.0.2.1", Pin(theirs.Certificate), false},
+		"no hash":                        {good, []authority{ours}, "192.0.2.1", "", false},
+		"a server that hides who signed": {good, nil, "192.0.2.1", Pin(ours.Certificate), false},
+		"another authority": {
+			sign(t, theirs, server("plane.example", "192.0.2.1")), []authority{theirs}, "192.0.2.1",
+			Pin(ours.Certificate), false,
+		},
+		"a stranger who sends ours along": {
+			sign(t, theirs, server("plane.example", "192.0.2.1")), []authority{theirs, ours}, "192.0.2.1",
+			Pin(ours.Certificate), false,
+		},
+		"another server of the plane": {
+			sign(t, ours, server("other.example", "192.0.2.9")), []authority{ours}, "192.0.2.1", Pin(ours.Certificate),
+			false,
+		},
+		"an expired certificate": {
+			sign(t, ours, expired), []authority{ours}, "192.0.2.1", Pin(ours.Certificate), false,
+		},
+		"a client's certificate": {sign(t, ours, &x509.Certificate{DNSNames: []string{"plane.example"},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), []authority{ours}, "plane.example",
+			Pin(ours.Certificate), false},
+		"the hash of the server's own key": {good, []authority{ours}, "192.0.2.1", Pin(good.Certificate), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chain := tls.Certificate{Certificate: [][]byte{c.leaf.Raw}, PrivateKey: c.leaf.key}
+			for _, more := range c.sent {
+				chain.Certificate = append(chain.Certificate, more.Raw)
+			}
+			arrived, err := talk(t, &tls.Config{Certificates: []tls.Certificate{chain}}, ClientConfig(c.host, c.pin))
+			if (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrPin) {
+				t.Errorf("got %v, want ok: %t", err, c.ok)
+			}
+			if !c.ok && arrived != "" {
+				t.Errorf("%q was sent to a server that is not the plane", arrived)
+			}
+			if c.ok && arrived != "secret" {
+				t.Errorf("the plane got %q", arrived)
+			}
+		})
+	}
+}
+
+// talk lets a client send "secret", and returns what arrives.
+func talk(t *testing.T, server, client *tls.Config) (arrived string, err error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan string, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			got <- ""
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		data, _ := io.ReadAll(tls.Server(conn, server))
+		got <- string(data)
+	}()
+	conn, err := net.DialTimeout("tcp", l.Addr().String(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure := tls.Client(conn, client)
+	_, err = io.WriteString(secure, "secret")
+	_ = secure.Close()
+	conn.Close()
+	return <-got, err
+}

@@ -1,0 +1,101 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/provider/claim"
+)
+
+// Remains says why a host is not used again after a machine, for whoever decides whether it may be.
+type Remains struct {
+	// Host is the host, Machine the one that was on it.
+	Host, Machine string
+	// Why is a sentence.
+	Why string
+	// Leftovers are what was found that was not there before; none if nothing was looked for.
+	Leftovers []string
+
+	host *infrav1.CapstanHost
+}
+
+// WhatRemains returns why a host is not used again. It refuses a host that nobody has to decide about.
+func WhatRemains(ctx context.Context, c client.Reader, host client.ObjectKey) (Remains, error) {
+	h := &infrav1.CapstanHost{}
+	if err := c.Get(ctx, host, h); apierrors.IsNotFound(err) {
+		return Remains{}, hint.Errorf("see: capstan host list", "there is no host %q", host.Name)
+	} else if err != nil {
+		return Remains{}, hint.Errorf("run: capstan status", "reading host %s: %w", host.Name, err)
+	}
+	return remains(h)
+}
+
+// Accept says that a host may be used again although that remains. It counts for what was looked at only: a host that
+// has changed since is not accepted.
+func Accept(ctx context.Context, c client.Client, r Remains) error {
+	h := r.host.DeepCopy()
+	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AcceptAnnotation, h.Spec.Claim.ProviderID)
+	if err := c.Patch(ctx, h, client.MergeFromWithOptions(r.host, client.MergeFromWithOptimisticLock{})); err != nil {
+		return hint.Errorf("look again: the host has changed meanwhile", "accepting host %s: %w", h.Name, err)
+	}
+	return nil
+}
+
+// AcceptableHosts returns the names of the hosts of a namespace that somebody has to decide about.
+func AcceptableHosts(ctx context.Context, c client.Reader, namespace string) ([]string, error) {
+	list := &infrav1.CapstanHostList{}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing hosts: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		if _, err := remains(&list.Items[i]); err == nil {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// remains judges a host. Pure.
+func remains(host *infrav1.CapstanHost) (Remains, error) {
+	const list = "see: capstan host list"
+	c := host.Spec.Claim
+	switch {
+	case host.Spec.Supplier != "":
+		return Remains{}, hint.Errorf(list, "host %s is a local one: it is destroyed and made again", host.Name)
+	case c == nil:
+		return Remains{}, hint.Errorf(list, "host %s is claimed by no machine: there is nothing to accept", host.Name)
+	case !c.Released:
+		return Remains{}, hint.Errorf(
+			"delete its machine first: capstan kubectl get machines -A",
+			"machine %s is on host %s",
+			c.Machine,
+			host.Name,
+		)
+	case claim.Accepted(host):
+		return Remains{}, hint.Errorf(list, "host %s is accepted already", host.Name)
+	}
+	r := Remains{Host: host.Name, Machine: c.Machine, host: host}
+	switch claim.Judge(host) {
+	case claim.Left:
+		r.Leftovers = claim.Cleaning(host).Leftovers
+		r.Why = "it is not as it was before the machine"
+	case claim.NotCompared:
+		r.Why = "its agent has not compared it with what it was before the machine, so nobody knows what the machine left"
+	case claim.ToReimage:
+		r.Why = "it has to be installed anew after each machine, as its policy says"
+	default:
+		return Remains{}, hint.Errorf(
+			list,
+			"the agent of host %s has not said yet what is left: wait for it",
+			host.Name,
+		)
+	}
+	return r, nil
+}

@@ -1,0 +1,133 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+// after returns a host with a claim and what its agent says of the cleaning.
+func after(claim *infrav1.HostClaim, report *infrav1.CleaningReport) *infrav1.CapstanHost {
+	h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack1"}}
+	h.Spec.Zone, h.Spec.Claim = "z", claim
+	if report != nil {
+		report.ProviderID = claim.ProviderID
+		h.Status.Agent = &infrav1.AgentReport{Cleaning: report,
+			Bootstrap: &infrav1.BootstrapReport{ProviderID: claim.ProviderID}}
+	}
+	return h
+}
+
+func TestRemains(t *testing.T) {
+	released := func(proof infrav1.CleaningProof) *infrav1.HostClaim {
+		return &infrav1.HostClaim{Machine: "m", ProviderID: "capstan://default/rack1/1", Released: true, Proof: proof}
+	}
+	local := after(released(infrav1.ProofTrust), &infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}})
+	local.Spec.Supplier = infrav1.SupplierDock
+	accepted := after(released(infrav1.ProofReimage), &infrav1.CleaningReport{Done: true})
+	accepted.Annotations = map[string]string{infrav1.AcceptAnnotation: "capstan://default/rack1/1"}
+	for name, c := range map[string]struct {
+		host *infrav1.CapstanHost
+		why  string
+		left []string
+		fail string
+	}{
+		"something is left": {
+			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}}),
+			why:  "not as it was", left: []string{"user evil"},
+		},
+		"nothing was compared": {
+			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true}), why: "not compared",
+		},
+		"it is to be installed anew": {
+			host: after(released(infrav1.ProofReimage), &infrav1.CleaningReport{Done: true}), why: "installed anew",
+		},
+		"it is being cleaned": {
+			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{}), fail: "wait for it",
+		},
+		"its agent is silent": {host: after(released(infrav1.ProofCompare), nil), fail: "wait for it"},
+		"a machine is on it": {
+			host: after(&infrav1.HostClaim{Machine: "m"}, nil), fail: "machine m is on host rack1",
+		},
+		"it is free":             {host: after(nil, nil), fail: "nothing to accept"},
+		"it is a local one":      {host: local, fail: "local"},
+		"it was accepted before": {host: accepted, fail: "already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := remains(c.host)
+			if c.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fail) || hint.Of(err) == "" {
+					t.Errorf("got %+v, %v with the hint %q", r, err, hint.Of(err))
+				}
+				return
+			}
+			if err != nil || r.Machine != "m" || !strings.Contains(r.Why, c.why) || !slices.Equal(r.Leftovers, c.left) {
+				t.Errorf("got %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// TestAccept: a host is accepted for the claim that was looked at, and only as it was then.
+func TestAccept(t *testing.T) {
+	left := after(&infrav1.HostClaim{Machine: "m", ProviderID: "capstan://default/rack1/1", Released: true},
+		&infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}})
+	key := client.ObjectKeyFromObject(left)
+	var refusal error
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(left).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
+			if refusal != nil {
+				return refusal
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build()
+	if names, err := AcceptableHosts(t.Context(), c, "default"); err != nil || !slices.Equal(names, []string{"rack1"}) {
+		t.Errorf("hosts to decide about: %q, %v", names, err)
+	}
+	if _, err := WhatRemains(t.Context(), c, client.ObjectKey{Namespace: "default", Name: "none"}); hint.Of(err) == "" {
+		t.Errorf("a host that does not exist: %v", err)
+	}
+	old, err := WhatRemains(t.Context(), c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := &infrav1.CapstanHost{}
+	if err := c.Get(t.Context(), key, now); err != nil {
+		t.Fatal(err)
+	}
+	now.Status.Agent.Cleaning.Leftovers = []string{"user evil", "suid /usr/bin/shell"}
+	if err := c.Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if err := Accept(t.Context(), c, old); err == nil || hint.Of(err) == "" {
+		t.Errorf("more was found since: %v", err)
+	}
+	r, err := WhatRemains(t.Context(), c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusal = errors.New("no right")
+	if err := Accept(t.Context(), c, r); !errors.Is(err, refusal) || hint.Of(err) == "" {
+		t.Errorf("a refusal: %v", err)
+	}
+	refusal = nil
+	if err := Accept(t.Context(), c, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), key, now); err != nil ||
+		now.Annotations[infrav1.AcceptAnnotation] != "capstan://default/rack1/1" {
+		t.Errorf("the annotations are %v, %v", now.Annotations, err)
+	}
+}

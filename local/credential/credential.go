@@ -1,0 +1,202 @@
+// Package credential keeps enrolment credentials: who has one may make a computer a host of the plane, within limits.
+//
+// A credential is a Secret in kube-system, where tenants have no rights: it has the hash of the credential and its
+// limits. The credential itself is nowhere but with who made it.
+package credential
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+const (
+	// Namespace is where credentials are.
+	Namespace = metav1.NamespaceSystem
+	// SecretType is the type of their Secrets.
+	SecretType corev1.SecretType = "infrastructure.capstan.dev/enrolment"
+	// Label is on their Secrets.
+	Label = "infrastructure.capstan.dev/enrolment"
+	// DefaultZone is where hosts are if nothing says where.
+	DefaultZone = "default"
+
+	secretPrefix = "capstan-enrolment-"
+	hashKey      = "hash"
+	limitsKey    = "limits"
+	usesKey      = "uses"
+)
+
+// Bounds of a credential.
+const (
+	MaxLife   = 30 * 24 * time.Hour
+	MaxUses   = 1000
+	maxLabels = 32
+)
+
+// Limits say what a credential is good for.
+type Limits struct {
+	// Namespace is where its hosts are. Required.
+	Namespace string `json:"namespace"`
+	// Name is the pattern of their names, in which * stands for any characters. Empty: any name.
+	Name string `json:"name,omitempty"`
+	// Zone is the failure domain of its hosts. Empty: that of a host that is registered already, else DefaultZone.
+	Zone string `json:"zone,omitempty"`
+	// Labels are those that its hosts get.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Reenroll lets the computer of a host that is registered, after it was installed anew, be that host again.
+	Reenroll bool `json:"reenroll,omitempty"`
+	// Uses is how many hosts it may enroll.
+	Uses int `json:"uses"`
+	// Expires is when it ends.
+	Expires time.Time `json:"expires"`
+}
+
+// Use is one host that was enrolled with a credential.
+type Use struct {
+	Host string    `json:"host"`
+	Key  string    `json:"key"` // the hash of the host's key
+	Time time.Time `json:"time"`
+}
+
+// Credential is a credential without its secret.
+type Credential struct {
+	// ID is its name, which is no secret.
+	ID string `json:"id"`
+	Limits
+	// Created is when it was made.
+	Created time.Time `json:"created"`
+	// Used are the hosts that were enrolled with it.
+	Used []Use `json:"used,omitempty"`
+	// State sums up whether it works; set by List.
+	State State `json:"state"`
+
+	hash   string
+	secret *corev1.Secret
+}
+
+// State says whether a credential works.
+type State string
+
+// The states of a credential.
+const (
+	Valid   State = "Valid"
+	Expired State = "Expired"
+	UsedUp  State = "UsedUp"
+)
+
+// StateAt returns the state at a time.
+func (c *Credential) StateAt(now time.Time) State {
+	switch {
+	case !now.Before(c.Expires):
+		return Expired
+	case len(c.Used) >= c.Uses:
+		return UsedUp
+	}
+	return Valid
+}
+
+// UsedBy reports whether the host with a key was enrolled with it under a name.
+func (c *Credential) UsedBy(host, key string) bool {
+	return slices.ContainsFunc(c.Used, func(u Use) bool { return u.Host == host && u.Key == key })
+}
+
+// Matches reports whether it is for hosts of a name.
+func (l Limits) Matches(host string) bool {
+	if l.Name == "" {
+		return true
+	}
+	ok, err := path.Match(l.Name, host)
+	return err == nil && ok
+}
+
+// OnlyName returns the one name that it is for; empty if there are several.
+func (l Limits) OnlyName() string {
+	if strings.Contains(l.Name, "*") {
+		return ""
+	}
+	return l.Name
+}
+
+// reserved are domains of labels that programs go by.
+var reserved = regexp.MustCompile(`(^|[.])(cluster\.x-k8s\.io|kubernetes\.io|k8s\.io)/|^infrastructure\.capstan\.dev/`)
+
+// Check fails if the limits can't be.
+func (l Limits) Check(now time.Time) error {
+	switch {
+	case len(validation.IsDNS1123Label(l.Namespace)) > 0:
+		return hint.Errorf("name one with -n", "%q is not a namespace", l.Namespace)
+	case l.Name != "" && len(validation.IsDNS1123Label(strings.ReplaceAll(l.Name, "*", "x"))) > 0:
+		return hint.Errorf("name hosts as rack1-07, or many as 'rack1-*'", "%q is not the name of a host", l.Name)
+	case l.Name != "" && l.OnlyName() != "" && l.Uses > 1:
+		return hint.Errorf("use a pattern as 'rack1-*'", "%d hosts can't all be called %s", l.Uses, l.Name)
+	case l.Zone != "" && (len(validation.IsValidLabelValue(l.Zone)) > 0):
+		return hint.Errorf("use letters, digits, -, _ and .", "%q is not a zone", l.Zone)
+	case l.Uses < 1 || l.Uses > MaxUses:
+		return hint.Errorf(fmt.Sprintf("choose between 1 and %d", MaxUses), "%d uses do not work", l.Uses)
+	case !l.Expires.After(now):
+		return hint.Errorf("choose a duration such as 1h", "it would have expired already")
+	case l.Expires.Sub(now) > MaxLife:
+		return hint.Errorf(
+			"make another one when it has ended",
+			"it would live for more than %d days",
+			int(MaxLife.Hours()/24),
+		)
+	case len(l.Labels) > maxLabels:
+		return hint.Errorf("leave some out", "%d labels are too many: there can be %d", len(l.Labels), maxLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
+		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(l.Labels[key])) > 0 {
+			return hint.Errorf("write labels as KEY=VALUE", "%q can't be a label", key+"="+l.Labels[key])
+		}
+		if reserved.MatchString(key) {
+			return hint.Errorf(
+				"choose a key of your own",
+				"label %s means something to programs: no credential sets it",
+				key,
+			)
+		}
+	}
+	return nil
+}
+
+// decode reads a Secret; false if it is none of a credential.
+func decode(secret *corev1.Secret) (*Credential, bool) {
+	id, ours := strings.CutPrefix(secret.Name, secretPrefix)
+	if !ours || secret.Type != SecretType || secret.Namespace != Namespace {
+		return nil, false
+	}
+	c := &Credential{ID: id, hash: string(secret.Data[hashKey]), Created: secret.CreationTimestamp.Time, secret: secret}
+	if json.Unmarshal(secret.Data[limitsKey], &c.Limits) != nil || len(c.hash) != 64 {
+		return nil, false
+	}
+	if uses := secret.Data[usesKey]; len(uses) > 0 && json.Unmarshal(uses, &c.Used) != nil {
+		return nil, false
+	}
+	return c, true
+}
+
+// encode returns the Secret of a new credential.
+func encode(id, hash string, l Limits) (*corev1.Secret, error) {
+	limits, err := json.Marshal(l)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the limits of a credential: %w", err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Namespace, Name: secretPrefix + id, Labels: map[string]string{Label: ""},
+		},
+		Type: SecretType,
+		Data: map[string][]byte{hashKey: []byte(hash), limitsKey: limits},
+	}, nil
+}

@@ -1,0 +1,120 @@
+package enrol
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// headerLimit bounds the header of the PROXY protocol, version 1, by its specification; headerWait the wait for it.
+	headerLimit = 107
+	headerWait  = 5 * time.Second
+)
+
+// announced is a listener whose connections begin with the header of the PROXY protocol, version 1: those that the dock
+// carries. Only the dock's own processes reach it, so that nobody else says from where a connection comes.
+type announced struct {
+	net.Listener
+	open *slots
+}
+
+// Accept does not read: a connection that says nothing keeps nobody else waiting.
+func (l *announced) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &carried{Conn: conn, open: l.open}, nil
+}
+
+// carried is a connection that the dock carries. Its header is read with the first question about it.
+type carried struct {
+	net.Conn
+	open *slots
+
+	header sync.Once
+	closed sync.Once
+	from   netip.AddrPort
+	taken  bool
+	err    error
+}
+
+// Read returns what follows the header.
+func (c *carried) Read(data []byte) (int, error) {
+	c.header.Do(c.begin)
+	if c.err != nil {
+		return 0, c.err
+	}
+	return c.Conn.Read(data)
+}
+
+// RemoteAddr is from where the connection comes.
+func (c *carried) RemoteAddr() net.Addr {
+	c.header.Do(c.begin)
+	return net.TCPAddrFromAddrPort(c.from)
+}
+
+// Close ends the connection.
+func (c *carried) Close() error {
+	c.closed.Do(func() {
+		c.header.Do(func() { c.err = net.ErrClosed })
+		if c.taken {
+			c.open.leave(c.from.Addr())
+		}
+	})
+	return c.Conn.Close()
+}
+
+var errTooMany = errors.New("too many connections")
+
+// begin reads the header, byte by byte: what follows belongs to TLS.
+func (c *carried) begin() {
+	line, err := readHeader(c.Conn)
+	if err == nil {
+		c.from, err = parseHeader(line)
+	}
+	if err == nil {
+		if c.taken = c.open.take(c.from.Addr()); !c.taken {
+			err = errTooMany
+		}
+	}
+	c.err = err
+}
+
+func readHeader(conn net.Conn) (string, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(headerWait)); err != nil {
+		return "", err
+	}
+	var line []byte
+	for one := make([]byte, 1); len(line) < headerLimit; {
+		if _, err := conn.Read(one); err != nil {
+			return "", fmt.Errorf("reading from where a connection comes: %w", err)
+		}
+		if line = append(line, one[0]); one[0] == '\n' {
+			return string(line), conn.SetReadDeadline(time.Time{})
+		}
+	}
+	return "", errors.New("reading from where a connection comes: the header does not end")
+}
+
+// parseHeader returns the address that a header names. Pure.
+func parseHeader(line string) (netip.AddrPort, error) {
+	words := strings.Split(strings.TrimSuffix(line, "\r\n"), " ")
+	if len(words) != 6 || words[0] != "PROXY" || words[1] != "TCP4" && words[1] != "TCP6" {
+		return netip.AddrPort{}, fmt.Errorf("a connection does not say from where it comes: %q", line)
+	}
+	address, err := netip.ParseAddr(words[2])
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("a connection comes from nowhere: %w", err)
+	}
+	at, err := netip.ParseAddrPort(net.JoinHostPort(words[2], words[4]))
+	if err != nil || address.Zone() != "" {
+		return netip.AddrPort{}, fmt.Errorf("a connection comes from nowhere: %q", line)
+	}
+	return at, nil
+}

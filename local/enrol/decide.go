@@ -1,0 +1,133 @@
+package enrol
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/enrolment"
+	"github.com/capstan-dev/capstan/local/credential"
+)
+
+// Annotations of a CapstanHost that enrolled with a credential. They move with it to another management cluster.
+const (
+	// KeyAnnotation has the hash of the host's own key: it is who the host is.
+	KeyAnnotation = "infrastructure.capstan.dev/enrolment-key"
+	// MachineAnnotation has the hash of what identifies its hardware.
+	MachineAnnotation = "infrastructure.capstan.dev/enrolment-machine"
+)
+
+// claimant is a computer that wants to be a host.
+type claimant struct {
+	host    string // the name that it wants; empty: any
+	key     string // the hash of its own key, which it has proved to have
+	machine string // the hash of what identifies its hardware, which it says
+}
+
+// verdict is what is done for a claimant.
+type verdict int
+
+const (
+	register verdict = iota // there is no such host: it is made
+	adopt                   // somebody has registered it, and no computer has enrolled yet
+	again                   // it is this computer
+	replace                 // it is this computer, installed anew
+)
+
+func refuse(reason, format string, args ...any) *enrolment.Refusal {
+	return &enrolment.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// nameOf returns the name of the host that a computer may become with a credential. Pure.
+func nameOf(c *credential.Credential, r enrolment.Request) (string, *enrolment.Refusal) {
+	got := cmp.Or(r.Host, c.OnlyName(), r.Hostname)
+	switch {
+	case got == "":
+		return "", refuse(enrolment.ReasonName, "say which name the host shall have: capstan-agent enroll --name NAME")
+	case len(validation.IsDNS1123Label(got)) > 0:
+		return "", refuse(
+			enrolment.ReasonName,
+			"%q can't be the name of a host: use small letters, digits and -, 63 at most;"+
+				" choose one with --name",
+			got,
+		)
+	case !c.Matches(got):
+		return "", refuse(
+			enrolment.ReasonName,
+			"the credential is not for a host called %s: choose another name with --name,"+
+				" or make another credential",
+			got,
+		)
+	}
+	return got, nil
+}
+
+// decide returns what is done for a claimant with a credential that is its own: there is the host of its name, nil if
+// there is none, and same the name of another host in the namespace with the same key. Pure.
+func decide(
+	c *credential.Credential, who claimant, there *infrav1.CapstanHost, same string, now time.Time,
+) (verdict, *enrolment.Refusal) {
+	known := c.UsedBy(who.host, who.key)
+	switch state := c.StateAt(now); {
+	case state == credential.Expired:
+		return 0, refuse(
+			enrolment.ReasonExpired,
+			"the credential has expired: make another one with capstan host token create",
+		)
+	case state == credential.UsedUp && !known:
+		return 0, refuse(enrolment.ReasonUsedUp,
+			"the credential is used up: make another one with capstan host token create, with --uses for several hosts")
+	case same != "" && same != who.host:
+		return 0, refuse(enrolment.ReasonTaken,
+			"this computer is host %s already: delete that CapstanHost first, or enroll with --name %s", same, same)
+	case there == nil:
+		return register, nil
+	}
+	return onto(c, who, there)
+}
+
+// onto decides about a host that is there.
+func onto(c *credential.Credential, who claimant, there *infrav1.CapstanHost) (verdict, *enrolment.Refusal) {
+	key, claim := there.Annotations[KeyAnnotation], there.Spec.Claim
+	switch {
+	case there.Spec.Supplier != "":
+		return 0, refuse(
+			enrolment.ReasonTaken,
+			"%s is a local host of the plane: choose another name with --name",
+			who.host,
+		)
+	case there.DeletionTimestamp != nil:
+		return 0, &enrolment.Refusal{Reason: enrolment.ReasonTaken, Retry: true,
+			Message: "host " + who.host + " is being deleted: try again when it is gone"}
+	case c.Zone != "" && c.Zone != there.Spec.Zone:
+		return 0, refuse(enrolment.ReasonZone, "host %s is in zone %s, and the credential is for zone %s", who.host,
+			there.Spec.Zone, c.Zone)
+	case key == who.key:
+		return again, nil
+	case key == "" && there.Status.Agent == nil && claim == nil:
+		return adopt, nil
+	case key == "":
+		return 0, refuse(
+			enrolment.ReasonTaken,
+			"host %s was enrolled without a credential, so nothing says whether it is"+
+				" this computer: delete the CapstanHost, or choose another name with --name",
+			who.host,
+		)
+	case there.Annotations[MachineAnnotation] != who.machine:
+		return 0, refuse(enrolment.ReasonTaken,
+			"host %s is another computer: choose another name with --name, or delete that CapstanHost", who.host)
+	case !c.Reenroll:
+		return 0, refuse(enrolment.ReasonTaken, "host %s has lost its key, as after a new installation: delete the"+
+			" CapstanHost, or make a credential with --reenroll", who.host)
+	case claim != nil && !claim.Released:
+		return 0, &enrolment.Refusal{Reason: enrolment.ReasonInUse, Retry: true, Message: fmt.Sprintf(
+			"machine %s is on host %s: delete its Machine, then the host can have another identity",
+			claim.Machine,
+			who.host,
+		)}
+	}
+	return replace, nil
+}

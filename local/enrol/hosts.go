@@ -1,0 +1,193 @@
+package enrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/enrolment"
+	"github.com/capstan-dev/capstan/local/credential"
+	"github.com/capstan-dev/capstan/provider/epoch"
+	"github.com/capstan-dev/capstan/provider/identity"
+)
+
+// tokenLife is how long the token of an answer lives: the agent gets its own with it at once.
+const tokenLife = 10 * time.Minute
+
+// Hosts makes hosts of computers that have a credential.
+type Hosts struct {
+	// Client may be a cache's; Reader must not be.
+	Client client.Client
+	Reader client.Reader
+	// Server and CAData are where agents reach the API server, and who signs its certificate.
+	Server string
+	CAData []byte
+	// Clock tells the time by which credentials end.
+	Clock clock.PassiveClock
+}
+
+// machineText is the form of what identifies hardware.
+var machineText = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Enroll makes a host of the computer that has a key, and returns what its agent needs. What it refuses is an
+// *enrolment.Refusal. It can be repeated, and then has the same effect.
+func (h *Hosts) Enroll(ctx context.Context, r enrolment.Request, key string) (*enrolment.Answer, error) {
+	if !machineText.MatchString(r.Machine) {
+		return nil, refuse(enrolment.ReasonRequest, "the request does not say which machine it is from")
+	}
+	var answer *enrolment.Answer
+	made := false
+	// Another request may have used the credential, or changed the host, since it was looked at; and the controller makes
+	// the same objects at the same time.
+	err := retry.OnError(retry.DefaultBackoff, changed, func() (err error) {
+		answer, err = h.once(ctx, r, key, &made)
+		return err
+	})
+	if answer != nil && made {
+		answer.Again = false
+	}
+	return answer, err
+}
+
+// changed reports whether something is not any more as it was when it was looked at.
+func changed(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// once is one try. It sets made when it has made the host.
+func (h *Hosts) once(ctx context.Context, r enrolment.Request, key string, made *bool) (*enrolment.Answer, error) {
+	c, err := credential.Find(ctx, h.Reader, r.Credential)
+	if errors.Is(err, credential.ErrUnknown) {
+		return nil, refuse(enrolment.ReasonCredential, "%v", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	wanted, refusal := nameOf(c, r)
+	if refusal != nil {
+		return nil, refusal
+	}
+	who := claimant{host: wanted, key: key, machine: r.Machine}
+	there, same, err := h.look(ctx, c.Namespace, who)
+	if err != nil {
+		return nil, err
+	}
+	what, refusal := decide(c, who, there, same, h.Clock.Now())
+	if refusal != nil {
+		return nil, refusal
+	}
+	use := credential.Use{Host: who.host, Key: who.key, Time: h.Clock.Now().UTC().Truncate(time.Second)}
+	if err := c.Spend(ctx, h.Client, use); errors.Is(err, credential.ErrUnknown) {
+		return nil, refuse(enrolment.ReasonCredential, "%v", err)
+	} else if err != nil {
+		return nil, err
+	}
+	host, err := h.settle(ctx, c, who, what, there)
+	if err != nil {
+		return nil, err
+	}
+	*made = *made || what == register
+	token, err := h.token(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	return &enrolment.Answer{Server: h.Server, CAData: h.CAData, Namespace: host.Namespace, Host: host.Name,
+		Token: token, Again: what == again || what == replace}, nil
+}
+
+// look returns the host of a claimant's name, and the name of a host that has its key.
+func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infrav1.CapstanHost, string, error) {
+	same := ""
+	all := &infrav1.CapstanHostList{}
+	if err := h.Client.List(ctx, all, client.InNamespace(namespace)); err != nil {
+		return nil, "", fmt.Errorf("listing hosts: %w", err)
+	}
+	for i := range all.Items {
+		if all.Items[i].Annotations[KeyAnnotation] == who.key {
+			same = all.Items[i].Name
+		}
+	}
+	there := &infrav1.CapstanHost{}
+	err := h.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: who.host}, there)
+	if apierrors.IsNotFound(err) {
+		return nil, same, nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("looking for host %s: %w", who.host, err)
+	}
+	return there, same, nil
+}
+
+// settle makes the host, or makes it the claimant's.
+func (h *Hosts) settle(
+	ctx context.Context, c *credential.Credential, who claimant, what verdict, there *infrav1.CapstanHost,
+) (*infrav1.CapstanHost, error) {
+	marks := map[string]string{KeyAnnotation: who.key, MachineAnnotation: who.machine}
+	switch what {
+	case again:
+		return there, nil
+	case register:
+		host := &infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:   c.Namespace,
+				Name:        who.host,
+				Labels:      maps.Clone(c.Labels),
+				Annotations: marks,
+			},
+			Spec: infrav1.CapstanHostSpec{Zone: c.Zone},
+		}
+		if host.Spec.Zone == "" {
+			host.Spec.Zone = credential.DefaultZone
+		}
+		if err := h.Client.Create(ctx, host); err != nil {
+			return nil, fmt.Errorf("registering host %s: %w", who.host, err)
+		}
+		return host, nil
+	case replace:
+		// All tokens of the identity before end first: if the rest fails, this step comes again.
+		if err := epoch.End(ctx, h.Reader, h.Client, there, there.Spec.Epoch); err != nil {
+			return nil, err
+		}
+	}
+	before := there.DeepCopy()
+	for key, value := range marks {
+		metav1.SetMetaDataAnnotation(&there.ObjectMeta, key, value)
+	}
+	if what == adopt {
+		for key, value := range c.Labels {
+			metav1.SetMetaDataLabel(&there.ObjectMeta, key, value)
+		}
+	}
+	same := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := h.Client.Patch(ctx, there, same); err != nil {
+		return nil, fmt.Errorf("changing host %s: %w", who.host, err)
+	}
+	return there, nil
+}
+
+// token makes what the agent of a host needs, as the controller does, and returns a token for it.
+func (h *Hosts) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
+	if err := identity.Ensure(ctx, h.Reader, h.Client, host, identity.Objects(host)); err != nil {
+		return "", fmt.Errorf("making the account of host %s: %w", host.Name, err)
+	}
+	if err := epoch.Begin(ctx, h.Reader, h.Client, host); err != nil {
+		return "", fmt.Errorf("beginning the epoch of host %s: %w", host.Name, err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name,
+	}}
+	request := epoch.TokenRequest(host, tokenLife)
+	if err := h.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("getting a token for host %s: %w", host.Name, err)
+	}
+	return request.Status.Token, nil
+}

@@ -1,0 +1,285 @@
+package enrol
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/internal/enrolment"
+)
+
+// fakeAgent is an agent that says how it was called and what it got.
+const fakeAgent = "#!/bin/sh\necho \"args: $*\"; echo \"input: $(cat)\"\n"
+
+// paste runs a line in a shell, as root of a mount namespace with an empty /opt of its own, and returns what it prints.
+func paste(t *testing.T, shell, line string, env ...string) (string, error) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a mount namespace")
+	}
+	for _, program := range []string{"unshare", "curl", "sha256sum", shell} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s on this machine", program)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "line")
+	if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	// The line stands in a file as it would in a terminal: it is no argument of any process.
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c",
+		`mount --make-rprivate / && mount -t tmpfs none /opt && `+shell+` `+file+`; code=$?; ls -R /opt; exit $code`)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(cmd.Env, "http_proxy=", "https_proxy=", "HTTPS_PROXY=", "HTTP_PROXY=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// served returns a server that offers an agent, and an invitation to it.
+func served(t *testing.T, agent string) (*front, Invitation) {
+	t.Helper()
+	f := newFront(t, nil)
+	if err := os.WriteFile(filepath.Join(f.binaries, "capstan-agent"), []byte(agent), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	i, err := Invite(t.Context(), f.url, f.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, i
+}
+
+// TestTheLine: a shell and curl make a host of a computer; the agent gets the credential on its standard input.
+func TestTheLine(t *testing.T) {
+	f, i := served(t, fakeAgent)
+	credential, _ := enrolment.NewCredential()
+	for _, shell := range []string{"sh", "bash"} {
+		out, err := paste(t, shell, i.Line(credential))
+		want := fmt.Sprintf(
+			"args: enroll --server %s --ca-hash %s --token-file -\ninput: %s\n",
+			f.url,
+			enrolment.Pin(f.authority),
+			credential,
+		)
+		if err != nil || !strings.Contains(out, want) || !strings.Contains(out, "/opt/capstan/bin:\ncapstan-agent\n") {
+			t.Errorf("%s: %v\n%s", shell, err, out)
+		}
+	}
+}
+
+// TestTheLineIsClosed: what is not what the line was made for is neither run nor installed, and hears no credential.
+func TestTheLineIsClosed(t *testing.T) {
+	credential, _ := enrolment.NewCredential()
+	untouched := func(t *testing.T, out string, err error) {
+		t.Helper()
+		if err == nil || strings.Contains(out, "args:") || strings.Contains(out, "/opt/capstan/bin:\ncapstan-agent") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if strings.Contains(out, credential) {
+			t.Errorf("the credential is in the output: %s", out)
+		}
+	}
+	t.Run("another script", func(t *testing.T) {
+		_, i := served(t, fakeAgent)
+		i.ScriptHash = strings.Repeat("0", 64)
+		out, err := paste(t, "sh", i.Line(credential))
+		untouched(t, out, err)
+		if !strings.Contains(out, "is not the script of your plane") {
+			t.Errorf("it does not say why:\n%s", out)
+		}
+	})
+	t.Run("another plane at that address", func(t *testing.T) {
+		f, i := served(t, fakeAgent)
+		other, _ := served(t, fakeAgent)
+		i.Server = other.url
+		out, err := paste(t, "sh", i.Line(credential))
+		untouched(t, out, err)
+		if len(f.asked)+len(other.asked) != 0 {
+			t.Error("somebody heard the credential")
+		}
+	})
+	t.Run("the agent is exchanged after the line was made", func(t *testing.T) {
+		f, i := served(t, fakeAgent)
+		path := filepath.Join(f.binaries, "capstan-agent")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho args: evil\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		out, err := paste(t, "sh", i.Line(credential))
+		untouched(t, out, err)
+	})
+	t.Run("nobody is there", func(t *testing.T) {
+		_, i := served(t, fakeAgent)
+		i.Server = "https://127.0.0.1:1"
+		out, err := paste(t, "sh", i.Line(credential))
+		untouched(t, out, err)
+	})
+	t.Run("no agent for this architecture", func(t *testing.T) {
+		f := newFront(t, nil)
+		i, err := Invite(t.Context(), f.url, f.ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := paste(t, "sh", i.Line(credential))
+		untouched(t, out, err)
+		if !strings.Contains(out, "has no agent for "+runtime.GOARCH) {
+			t.Errorf("it does not say why:\n%s", out)
+		}
+	})
+}
+
+// TestTheScriptComparesTheAgent: a server that sends another agent than the script knows installs nothing.
+func TestTheScriptComparesTheAgent(t *testing.T) {
+	f, _ := served(t, fakeAgent)
+	text := script(f.url, enrolment.Pin(f.authority), "v9", map[string]string{
+		"amd64": strings.Repeat("1", 64), "arm64": strings.Repeat("1", 64),
+	})
+	file := filepath.Join(t.TempDir(), "install")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := paste(t, "sh", "echo credential | sh "+file)
+	if err == nil || strings.Contains(out, "args:") || strings.Contains(out, "capstan-agent\n") ||
+		!strings.Contains(out, "is not the agent") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestScriptIsPlain: nothing that is put into the script ends a text in it.
+func TestScriptIsPlain(t *testing.T) {
+	got := string(script("https://x'; rm -rf /; '", "h\n", "v1\nrm", map[string]string{"amd64": "a'b@HASH@"}))
+	for _, bad := range []string{"x'", "v1\nrm", "@HASH@", "a'b"} {
+		if strings.Contains(got, bad) {
+			t.Errorf("%q is in the script:\n%s", bad, got)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-n", "-c", got).CombinedOutput(); err != nil {
+		t.Errorf("sh can't read it: %v %s", err, out)
+	}
+}
+
+// TestInviteRefusesStrangers: a server that can't prove to be the plane makes no line.
+func TestInviteRefusesStrangers(t *testing.T) {
+	f, other := newFront(t, nil), newFront(t, nil)
+	if i, err := Invite(t.Context(), other.url, f.ca); err == nil {
+		t.Errorf("got %+v", i)
+	}
+	if _, err := Invite(t.Context(), "https://127.0.0.1:1", f.ca); err == nil {
+		t.Error("nobody is there")
+	}
+	if _, err := Invite(t.Context(), f.url, []byte("no PEM")); err == nil {
+		t.Error("an authority that is none")
+	}
+}
+
+// TestForms: a file is a ticket, and user data of cloud-init runs what the line runs.
+func TestForms(t *testing.T) {
+	i := Invitation{
+		Server:     "https://192.0.2.1:7444",
+		CAHash:     "sha256:" + strings.Repeat("1", 64),
+		ScriptHash: strings.Repeat("2", 64),
+	}
+	data, err := i.File("secret", "rack1")
+	ticket := enrolment.Ticket{}
+	if err != nil || yaml.UnmarshalStrict(data, &ticket) != nil ||
+		ticket != (enrolment.Ticket{Server: i.Server, CAHash: i.CAHash, Credential: "secret", Host: "rack1"}) {
+		t.Errorf("the file is %s, %v", data, err)
+	}
+	if strings.Contains(i.Command(), "'") {
+		t.Error("the command ends the quotes of the line")
+	}
+	if line := i.Line("secret"); strings.Contains(line, "\n") || !strings.HasPrefix(line, " ") {
+		t.Errorf("the line is %q", line)
+	}
+	data, err = i.CloudInit("secret")
+	if err != nil || !bytes.HasPrefix(data, []byte("#cloud-config\n")) {
+		t.Fatalf("user data is %s, %v", data, err)
+	}
+	var cloud struct {
+		Files []struct {
+			Path, Permissions, Content string
+		} `json:"write_files"`
+		Run [][]string `json:"runcmd"`
+	}
+	if err := yaml.UnmarshalStrict(data, &cloud); err != nil || len(cloud.Files) != 1 ||
+		cloud.Files[0].Permissions != "0600" ||
+		cloud.Files[0].Content != "secret\n" ||
+		len(cloud.Run) != 2 {
+		t.Fatalf("user data is %+v, %v", cloud, err)
+	}
+	for _, words := range cloud.Run {
+		if strings.Contains(strings.Join(words, " "), "secret") {
+			t.Errorf("the credential is an argument: %q", words)
+		}
+	}
+}
+
+// TestCloudInitRuns: what cloud-init is told to run makes a host of the computer, and the credential is gone after it.
+func TestCloudInitRuns(t *testing.T) {
+	_, i := served(t, fakeAgent)
+	data, err := i.CloudInit("secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cloud struct {
+		Run [][]string `json:"runcmd"`
+	}
+	if err := yaml.Unmarshal(data, &cloud); err != nil {
+		t.Fatal(err)
+	}
+	lines := "set -e; mount -t tmpfs none /run; echo secret >" + credentialFile + "\n"
+	for n, words := range cloud.Run {
+		file := filepath.Join(t.TempDir(), fmt.Sprint(n))
+		if err := os.WriteFile(file, []byte(words[len(words)-1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if words[0] == "sh" {
+			lines += "sh " + file + "\n"
+			continue
+		}
+		lines += strings.Join(words, " ") + "\n"
+	}
+	out, err := paste(t, "sh", lines+"ls -A /run")
+	if err != nil || !strings.Contains(out, "--wait 1h0m0s\ninput: secret\n") ||
+		strings.Contains(out, "capstan-credential") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestDownloadsAreBounded: the agent that is served is the one whose checksum is said, also of several at once.
+func TestDownloadsAreBounded(t *testing.T) {
+	f, _ := served(t, strings.Repeat("x", 32<<20))
+	c := f.client(t, false)
+	var open []io.Closer
+	defer func() {
+		for _, one := range open {
+			one.Close()
+		}
+	}()
+	busy := 0
+	for range downloadsOfOne + 2 {
+		response, err := c.Get(f.url + "/v1/agent/linux/" + runtime.GOARCH)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, response.Body) // nobody reads it
+		if response.StatusCode == http.StatusTooManyRequests {
+			busy++
+		}
+	}
+	if busy == 0 {
+		t.Error("one address downloads as often as it likes")
+	}
+}

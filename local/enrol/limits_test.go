@@ -1,0 +1,88 @@
+package enrol
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestLimiter(t *testing.T) {
+	now := noon
+	l := newLimiter(func() time.Time { return now })
+	one, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	for i := range perAddressBurst {
+		if !l.allow(one) {
+			t.Fatalf("request %d of an address is refused", i+1)
+		}
+	}
+	if l.allow(one) {
+		t.Error("an address asks as often as it likes")
+	}
+	if !l.allow(other) {
+		t.Error("another address is refused, too")
+	}
+	now = now.Add(time.Second)
+	if !l.allow(one) || l.allow(one) {
+		t.Error("after a second there is not room for one more")
+	}
+	served := 0
+	for i := range uint32(4 * burst) {
+		if l.allow(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 0x0a000000+i)))) {
+			served++
+		}
+	}
+	if served > burst {
+		t.Errorf("%d requests of different addresses are served at once", served)
+	}
+}
+
+// TestAComputersAddressesCountAsOne: it has as many of IPv6 as it likes.
+func TestAComputersAddressesCountAsOne(t *testing.T) {
+	now := noon
+	l := newLimiter(func() time.Time { return now })
+	served := 0
+	for i := range 2 * perAddressBurst {
+		a := netip.MustParseAddr("2001:db8:1:2::").As16()
+		a[15] = byte(i)
+		if l.allow(netip.AddrFrom16(a)) {
+			served++
+		}
+	}
+	if served != perAddressBurst {
+		t.Errorf("%d requests of one network are served, want %d", served, perAddressBurst)
+	}
+}
+
+// TestTheLimiterForgets: what is remembered is bounded, however many addresses ask.
+func TestTheLimiterForgets(t *testing.T) {
+	now := noon
+	l := newLimiter(func() time.Time { return now })
+	for i := range uint32(3 * addresses) {
+		l.allow(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, 0x0a000000+i))))
+	}
+	if len(l.each) > addresses {
+		t.Errorf("%d addresses are remembered", len(l.each))
+	}
+}
+
+func TestSlots(t *testing.T) {
+	s := newSlots(3, 2)
+	a, b, c := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
+	if !s.take(a) || !s.take(a) || s.take(a) {
+		t.Error("one address has not two")
+	}
+	if !s.take(b) || s.take(c) {
+		t.Error("all together have not three")
+	}
+	s.leave(a)
+	if !s.take(c) {
+		t.Error("what is left is not there for others")
+	}
+	s.leave(a)
+	s.leave(b)
+	s.leave(c)
+	if s.sum != 0 || len(s.used) != 0 {
+		t.Errorf("something is left: %+v", s)
+	}
+}

@@ -1,0 +1,201 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/internal/hint"
+)
+
+const (
+	// EnrolPort is where the plane's enrolment server listens, on the loopback interface of the dock.
+	EnrolPort = PlanePort + 1
+	// publishedServer and publishedEnrolment are what the dock calls the two addresses that other computers reach.
+	publishedServer, publishedEnrolment = "listen", "listen-enrolment"
+	// maxNames bounds the names in the certificate.
+	maxNames = 16
+)
+
+// Listen says where other computers reach a plane: its API server at an address and port of the machine, and the server
+// by which hosts enroll at the next port. The zero value is nowhere.
+type Listen struct {
+	// Address is the API server's, as ADDRESS:PORT. Empty: nowhere.
+	Address string `json:"address,omitempty"`
+	// Names are further names and addresses in the serving certificate. Other computers use the first one if Address is
+	// that of all interfaces.
+	Names []string `json:"names,omitempty"`
+}
+
+// Everybody reports whether other computers reach the plane at all.
+func (l Listen) Everybody() bool { return l.Address != "" }
+
+// Server returns the URL of the API server as other computers reach it; empty if they don't.
+func (l Listen) Server() string { return l.url(0) }
+
+// Enrolment returns the URL of the server by which hosts enroll; empty if there is none.
+func (l Listen) Enrolment() string { return l.url(1) }
+
+func (l Listen) url(offset uint16) string {
+	at, err := netip.ParseAddrPort(l.Address)
+	if err != nil {
+		return ""
+	}
+	host := at.Addr().String()
+	if at.Addr().IsUnspecified() {
+		if len(l.Names) == 0 {
+			return ""
+		}
+		host = l.Names[0]
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(at.Port()+offset)))
+}
+
+// CertificateHosts returns what the serving certificate must name.
+func (l Listen) CertificateHosts() []string {
+	at, err := netip.ParseAddrPort(l.Address)
+	if err != nil {
+		return nil
+	}
+	if at.Addr().IsUnspecified() {
+		return l.Names
+	}
+	return append([]string{at.Addr().String()}, l.Names...)
+}
+
+// ParseListen reads ADDRESS or ADDRESS:PORT. Nothing, and an address of the loopback interface, is nowhere. The default
+// port is that of the plane inside of the dock.
+func ParseListen(text string, names []string) (Listen, error) {
+	const advice = "name an address of this machine, as: capstan up --listen 192.0.2.1"
+	if text == "" || text == "localhost" {
+		return Listen{}, nil
+	}
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		address, err := netip.ParseAddr(strings.Trim(text, "[]"))
+		if err != nil {
+			return Listen{}, hint.Errorf(advice+" (names belong to --tls-san)", "%q is not an address", text)
+		}
+		at = netip.AddrPortFrom(address, PlanePort)
+	}
+	at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	switch {
+	case at.Addr().IsLoopback():
+		return Listen{}, nil
+	case at.Addr().Zone() != "" || at.Addr().IsMulticast():
+		return Listen{}, hint.Errorf(advice, "hosts can't use the address %s", at.Addr())
+	case at.Port() == 0 || at.Port() == 65535:
+		return Listen{}, hint.Errorf("hosts enroll at the port after it: choose one between 1 and 65534",
+			"port %d does not work", at.Port())
+	case at.Addr().IsUnspecified() && len(names) == 0:
+		return Listen{}, hint.Errorf("say what hosts call it: --tls-san plane.example.com, or name one address",
+			"%s is all addresses of this machine, and none that a host can be told", at.Addr())
+	case len(names) > maxNames:
+		return Listen{}, hint.Errorf("leave some out", "%d names are too many: there can be %d", len(names), maxNames)
+	}
+	for _, name := range names {
+		if _, err := netip.ParseAddr(name); err != nil && len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return Listen{}, hint.Errorf("name them as: --tls-san plane.example.com,198.51.100.7",
+				"%q is neither a DNS name nor an address", name)
+		}
+	}
+	return Listen{Address: at.String(), Names: slices.Clone(names)}, nil
+}
+
+// wantedListen returns what is wanted now from what was chosen the last time. Nil keeps it.
+func (o UpOptions) wantedListen(kept Listen) (Listen, error) {
+	if o.Listen == nil && o.Names == nil {
+		return kept, nil
+	}
+	address, names := kept.Address, kept.Names
+	if o.Listen != nil {
+		address = *o.Listen
+	}
+	if o.Names != nil {
+		names = o.Names
+	}
+	l, err := ParseListen(address, names)
+	if err == nil && o.Listen != nil {
+		err = l.here()
+	}
+	if err == nil && !l.Everybody() && len(o.Names) > 0 {
+		return l, hint.Errorf("add --listen ADDRESS", "names are of no use while only this machine reaches the plane")
+	}
+	return l, err
+}
+
+// here fails if this machine does not have the address. It may have it later, but who chooses it now has mistyped it.
+func (l Listen) here() error {
+	at, err := netip.ParseAddrPort(l.Address)
+	if err != nil || at.Addr().IsUnspecified() {
+		return nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("finding out the addresses of this machine: %w", err)
+	}
+	var have []string
+	for _, one := range all {
+		prefix, err := netip.ParsePrefix(one.String())
+		if err != nil || prefix.Addr().IsLoopback() || prefix.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		if prefix.Addr() == at.Addr() {
+			return nil
+		}
+		have = append(have, prefix.Addr().String())
+	}
+	return hint.Errorf("choose one that it has: "+strings.Join(have, ", "), "this machine does not have the address %s",
+		at.Addr())
+}
+
+// publish makes the plane reachable where l says, and nowhere else. If fresh, an address that does not work is an
+// error; one of an earlier start is tried again and again, for the machine may be in another network now.
+func publish(ctx context.Context, docked *dock.Client, l Listen, fresh bool, p Progress) error {
+	if !l.Everybody() {
+		for _, name := range []string{publishedServer, publishedEnrolment} {
+			if err := docked.DeleteRelay(ctx, name); err != nil {
+				return explainDock(err)
+			}
+		}
+		return nil
+	}
+	at, err := netip.ParseAddrPort(l.Address)
+	if err != nil {
+		return hint.Errorf("choose another one: capstan up --listen ADDRESS", "listening at %s: %w", l.Address, err)
+	}
+	for name, what := range map[string]dock.Publication{
+		publishedServer: {Address: at.String(), Target: loopback(PlanePort)},
+		publishedEnrolment: {
+			Address: netip.AddrPortFrom(at.Addr(), at.Port()+1).String(), Target: loopback(EnrolPort), Announce: true,
+		},
+	} {
+		relay, err := docked.Publish(ctx, name, what)
+		if dock.CodeOf(err) == dock.CodeNotFound {
+			return hint.Errorf(
+				"start it anew: capstan down, then capstan up",
+				"the dock that runs is of an earlier version",
+			)
+		}
+		if err != nil {
+			return explainDock(err)
+		}
+		if relay.Error == "" {
+			continue
+		}
+		if fresh {
+			return hint.Errorf("choose another address, or take it back: capstan up --listen ''", "%s", relay.Error)
+		}
+		p.note("Other computers can't reach the plane: " + relay.Error + "; it is tried again.")
+	}
+	return nil
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -1,0 +1,66 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/local/credential"
+	"github.com/capstan-dev/capstan/local/enrol"
+)
+
+// Admission is an enrolment credential that was just made, with what a computer needs to use it.
+type Admission struct {
+	credential.Credential
+	enrol.Invitation
+	// Text is the credential itself. Nobody can find it out later.
+	Text string `json:"credential"`
+	// Command is what sh runs as root on the computer, with the credential on its standard input.
+	Command string `json:"command"`
+}
+
+// Admit makes a credential by which computers may become hosts of the plane of a home directory, for so long. The plane
+// must be reachable for them: it is asked first, where they will ask it.
+func Admit(
+	ctx context.Context, place Place, c client.Client, l credential.Limits, life time.Duration,
+) (Admission, error) {
+	status, err := Status(ctx, place)
+	if err != nil {
+		return Admission{}, err
+	}
+	if status.Enrolment == "" {
+		return Admission{}, hint.Errorf("make it reachable: capstan up --listen ADDRESS",
+			"only this machine reaches the plane, so no other computer can become a host")
+	}
+	path, err := Kubeconfig(place.Home)
+	if err != nil {
+		return Admission{}, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return Admission{}, hint.Errorf("run: capstan up", "reading %s: %w", path, err)
+	}
+	invitation, err := enrol.Invite(ctx, status.Enrolment, config.CAData)
+	if err != nil {
+		return Admission{}, hint.Errorf("see: capstan status; then run: capstan up", "%w", err)
+	}
+	now := time.Now()
+	l.Expires = now.Add(life)
+	text, made, err := credential.Create(ctx, c, l, now)
+	if err != nil {
+		return Admission{}, withHint(err)
+	}
+	return Admission{Credential: *made, Invitation: invitation, Text: text, Command: invitation.Command()}, nil
+}
+
+// withHint adds advice to an error that has none.
+func withHint(err error) error {
+	if err == nil || hint.Of(err) != "" || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return hint.Errorf("run: capstan status", "%w", err)
+}
