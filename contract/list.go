@@ -11,19 +11,33 @@ import (
 	"github.com/capstan-dev/capstan/contract/checks"
 )
 
-// Live returns the rules of providers that files do not show: only a running provider does, or people who read its
-// documents.
+// Live returns the rules of providers that files do not show, or not in all: only a running provider does, or people
+// who read its documents. Each has its live checks, and the sequences that a live check of it plays.
 func Live() []check.Live {
 	var all []check.Live
 	for _, r := range Rules() {
-		if r.Of != Provider || r.Level == May || !slices.Contains(r.Versions(), V1Beta2) || len(checks.Find(r.ID)) > 0 {
+		found := checks.Find(r.ID)
+		var live []string
+		for _, c := range found {
+			if c.Drive != nil {
+				live = append(live, c.ID)
+			}
+		}
+		if r.Of != Provider || r.Level == May || !slices.Contains(r.Versions(), V1Beta2) ||
+			len(found) > 0 && len(live) == 0 {
 			continue
 		}
 		by := check.ByRunning
 		if methods := r.Methods(); !slices.Contains(methods, Behaviour) && !slices.Contains(methods, API) {
 			by = check.ByReading
 		}
-		all = append(all, check.Live{Rule: r.ID, Level: check.Level(r.Level), By: by, Text: r.Text})
+		shown := check.Live{Rule: r.ID, Level: check.Level(r.Level), By: by, Text: r.Text, Why: Unseen(r.ID), Checks: live}
+		for _, s := range Sequences() {
+			if slices.Contains(s.Rules, r.ID) {
+				shown.Sequences = append(shown.Sequences, s.ID)
+			}
+		}
+		all = append(all, shown)
 	}
 	return all
 }
@@ -38,7 +52,15 @@ func List(w io.Writer) error {
 	fmt.Fprintln(table, "\t\t\t")
 	fmt.Fprintln(table, "NOT IN FILES\tLEVEL\tSHOWN BY\tRULE")
 	for _, l := range Live() {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.Rule, l.Level, l.By, l.Text)
+		by := l.By
+		if how := append(l.Checks, l.Sequences...); len(how) > 0 {
+			by += ": " + strings.Join(how, ", ")
+		}
+		text := l.Text
+		if l.Why != "" {
+			text += " [" + l.Why + "]"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", l.Rule, l.Level, by, text)
 	}
 	return table.Flush()
 }

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -24,6 +25,8 @@ type Option func(*options)
 type options struct {
 	before string
 	reader source.Reader
+	ctx    context.Context
+	driver check.Driver
 }
 
 // Variables gives values of clusterctl's variables, by name, in the place of their defaults. One that no file uses
@@ -34,6 +37,12 @@ func Variables(values map[string]string) Option {
 
 // Against compares the release with the one that came before it.
 func Against(path string) Option { return func(o *options) { o.before = path } }
+
+// Driven also runs the live checks: the driver has a management cluster with the release installed. Waiting ends with
+// ctx.
+func Driven(ctx context.Context, driver check.Driver) Option {
+	return func(o *options) { o.ctx, o.driver = ctx, driver }
+}
 
 // Verify runs all checks over the release of a provider, and fails a test for each finding. The path is that of a
 // release directory, a file of components, an archive, a kustomize base or the root of a Go module.
@@ -60,6 +69,12 @@ func Verify(t TB, path string, choices ...Option) {
 		t.Errorf("no file uses these variables: %s", strings.Join(unused, ", "))
 	}
 	fail(t, check.Run(checks.All(), releases, before...))
+	if o.driver == nil {
+		return
+	}
+	for _, release := range releases {
+		fail(t, check.RunLive(o.ctx, o.driver, checks.Live(), release))
+	}
 }
 
 // VerifyUpgrade is [Verify] with [Against].

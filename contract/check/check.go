@@ -4,6 +4,7 @@
 package check
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -44,6 +45,8 @@ const (
 	Classes Need = "ClusterClasses"
 	// Version is the version of the release.
 	Version Need = "the version of the release"
+	// Installed is a management cluster that has the definitions and webhooks of the release: see [Driver].
+	Installed Need = "a management cluster with the release"
 	// Before is a release that came before this one.
 	Before Need = "an older release to compare with (--against)"
 )
@@ -70,8 +73,10 @@ type Check struct {
 	Fixes bool
 	// Needs are what it requires.
 	Needs []Need
-	// Run looks at one release and reports what it finds.
+	// Run looks at the files of one release and reports what it finds. Nil for a live check.
 	Run func(*Pass)
+	// Drive is Run for a live check: one that looks at what becomes of objects in a management cluster.
+	Drive func(context.Context, *Pass, Driver)
 }
 
 // Book is the address of the book that pages are in.
@@ -110,8 +115,12 @@ func Validate(checks []*Check) []error {
 		if c.Level != Must && c.Level != Should {
 			wrong("has level %q", c.Level)
 		}
-		if len(c.Contracts) == 0 || len(c.Rules) == 0 || len(c.Needs) == 0 || c.Page == "" || c.Run == nil {
+		if len(c.Contracts) == 0 || len(c.Rules) == 0 || len(c.Needs) == 0 || c.Page == "" ||
+			c.Run == nil && c.Drive == nil {
 			wrong("lacks contracts, rules, needs, a page or Run")
+		}
+		if live := c.Drive != nil; live == (c.Run != nil) && live || live != slices.Contains(c.Needs, Installed) {
+			wrong("is both live and not, or does not say that it needs %s", Installed)
 		}
 		for i, rule := range c.Rules {
 			if !ruleForm.MatchString(rule) || slices.Contains(c.Rules[:i], rule) {

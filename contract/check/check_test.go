@@ -1,10 +1,15 @@
 package check
 
 import (
+	"context"
+	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-dev/capstan/contract/source"
 )
@@ -32,7 +37,13 @@ func TestValidate(t *testing.T) {
 		"a level that does not exist": {func(c *Check) { c.Level = "HIGH" }, "has level"},
 		"no rules":                    {func(c *Check) { c.Rules = nil }, "lacks"},
 		"nothing to run":              {func(c *Check) { c.Run = nil }, "lacks"},
-		"a rule twice":                {func(c *Check) { c.Rules = []string{"IM-01", "IM-01"} }, "one twice"},
+		"both live and not": {func(c *Check) {
+			c.Drive = func(context.Context, *Pass, Driver) {}
+		}, "is both live and not"},
+		"live without its need": {func(c *Check) {
+			c.Run, c.Drive = nil, func(context.Context, *Pass, Driver) {}
+		}, "does not say that it needs"},
+		"a rule twice": {func(c *Check) { c.Rules = []string{"IM-01", "IM-01"} }, "one twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := example(func(*Pass) {})
@@ -95,5 +106,41 @@ func TestRun(t *testing.T) {
 	if len(report.Failures) != 2 || !strings.Contains(report.Failures[0].Message, "panicked: no such field") ||
 		!strings.Contains(report.Failures[1].Message, "IM-02") {
 		t.Errorf("the failures are %+v, want a panic, then a rule of another check", report.Failures)
+	}
+}
+
+// deaf is a driver that reaches nothing.
+type deaf struct{}
+
+var errDeaf = errors.New("nobody answers")
+
+func (deaf) Apply(context.Context, *unstructured.Unstructured, Applying) (*unstructured.Unstructured, error) {
+	return nil, errDeaf
+}
+
+func (deaf) Delete(context.Context, *unstructured.Unstructured) error { return errDeaf }
+
+func (deaf) Observe(context.Context, *unstructured.Unstructured) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) { yield(nil, errDeaf) }
+}
+
+// A live check runs where there is a driver, and is skipped otherwise. What it could not ask is its failure.
+func TestRunLive(t *testing.T) {
+	c := example(nil)
+	c.Needs = []Need{Installed}
+	c.Drive = func(ctx context.Context, p *Pass, d Driver) {
+		_, err := d.Apply(ctx, &unstructured.Unstructured{}, Applying{})
+		p.Failed(err)
+		p.BrokenAt("IM-01", source.Position{File: "a"}, "it is not so")
+	}
+	release := releases(t)[0]
+	report := Run([]*Check{c}, []*source.Release{release})
+	if len(report.Skipped) != 1 || report.Skipped[0].Missing != Installed || report.Checks != 0 {
+		t.Errorf("without a driver: %+v", report)
+	}
+	report = RunLive(t.Context(), deaf{}, []*Check{c}, release)
+	if len(report.Findings) != 1 || report.Checks != 1 || len(report.Failures) != 1 ||
+		!strings.Contains(report.Failures[0].Message, "driving the provider: nobody answers") {
+		t.Errorf("with a driver: %+v", report)
 	}
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -56,6 +57,11 @@ type Live struct {
 	// By is what shows it.
 	By   string `json:"by"`
 	Text string `json:"text"`
+	// Why says why no check over files looks at it, though files could show it. Empty: they do not.
+	Why string `json:"why,omitempty"`
+	// Checks are the live checks that look at it, Sequences the behaviour tests of the catalogue that show it.
+	Checks    []string `json:"checks,omitempty"`
+	Sequences []string `json:"sequences,omitempty"`
 }
 
 // Source is what stands in the place of a check in a failure to read a release.
@@ -97,6 +103,11 @@ type Report struct {
 // Run runs checks over releases. Before are the releases that came before them: each is compared with the one of its
 // provider.
 func Run(checks []*Check, releases []*source.Release, before ...*source.Release) *Report {
+	return run(context.Background(), nil, checks, releases, before)
+}
+
+// run runs checks. Without a driver, live checks are skipped.
+func run(ctx context.Context, driver Driver, checks []*Check, releases, before []*source.Release) *Report {
 	report := &Report{Findings: []Finding{}}
 	ran := map[string]bool{}
 	for _, release := range releases {
@@ -106,13 +117,21 @@ func Run(checks []*Check, releases []*source.Release, before ...*source.Release)
 		}
 		older := olderOf(release, before)
 		for _, c := range checks {
-			lacks := func(n Need) bool { return n == Before && older == nil || n != Before && !has(release, n) }
+			lacks := func(n Need) bool {
+				switch n {
+				case Before:
+					return older == nil
+				case Installed:
+					return driver == nil
+				}
+				return !has(release, n)
+			}
 			if missing := slices.IndexFunc(c.Needs, lacks); missing >= 0 {
 				report.Skipped = append(report.Skipped, Skipped{c.ID, release.Path, c.Needs[missing]})
 				continue
 			}
 			ran[c.ID] = true
-			findings, err := runOne(c, release, older)
+			findings, err := c.runOne(ctx, driver, release, older)
 			report.Findings = append(report.Findings, findings...)
 			if err != nil {
 				report.Failures = append(report.Failures, Failure{c.ID, release.Path, err.Error()})
@@ -159,7 +178,9 @@ func olderOf(release *source.Release, before []*source.Release) *source.Release 
 }
 
 // runOne runs a check. What it found before it panicked counts.
-func runOne(c *Check, release, older *source.Release) (findings []Finding, err error) {
+func (c *Check) runOne(ctx context.Context, driver Driver, release, older *source.Release) (
+	findings []Finding, err error,
+) {
 	pass := &Pass{Check: c, Release: release, Before: older}
 	defer func() {
 		findings = pass.findings
@@ -167,7 +188,11 @@ func runOne(c *Check, release, older *source.Release) (findings []Finding, err e
 			err = fmt.Errorf("the check panicked: %v\n%s", r, debug.Stack())
 		}
 	}()
-	c.Run(pass)
+	if c.Drive != nil {
+		c.Drive(ctx, pass, driver)
+	} else {
+		c.Run(pass)
+	}
 	return pass.findings, pass.err
 }
 

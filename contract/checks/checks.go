@@ -1,5 +1,5 @@
-// Package checks holds the checks of capstan verify: a table of values, each with its rules of the catalogue. They look
-// at files only; what needs a running controller is not here.
+// Package checks holds the checks of capstan verify: a table of values, each with its rules of the catalogue. [All] are
+// over files; [Live] drive a provider.
 package checks
 
 import (
@@ -28,19 +28,19 @@ const (
 	clusterctlPage   = "clusterctl"
 )
 
-// All returns all checks, by topic. The caller may change the slice, not the checks.
+// All returns all checks over files, by topic. The caller may change the slice, not the checks.
 func All() []*check.Check {
 	return slices.Concat(definitionChecks, labelChecks, machineChecks, clusterChecks, poolChecks,
 		bootstrapChecks, controlPlaneChecks, templateChecks, rightChecks,
 		metadataChecks, componentChecks, workloadChecks, againstChecks, readinessChecks,
 		webhookChecks, schemaChecks, variableChecks, extensionChecks, classChecks,
-		patchChecks, variableOfClassChecks, shouldChecks)
+		patchChecks, variableOfClassChecks, shouldChecks, defaultChecks, offerChecks)
 }
 
-// Find returns the checks with an id, or with a rule of that id. None: nil.
+// Find returns the checks with an id, or with a rule of that id, those over files first. None: nil.
 func Find(id string) []*check.Check {
 	var found []*check.Check
-	for _, c := range All() {
+	for _, c := range append(All(), liveChecks...) {
 		if c.ID == id || slices.Contains(c.Rules, id) {
 			found = append(found, c)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/capstan-dev/capstan/contract"
@@ -54,7 +55,7 @@ func run(to string) error {
 // pages returns the text of each page by the name of its file.
 func pages() map[string]string {
 	all := map[string]string{"README.md": index()}
-	for _, c := range checks.All() {
+	for _, c := range slices.Concat(checks.All(), checks.Live()) {
 		all[c.ID+".md"] = page(c)
 	}
 	return all
@@ -68,7 +69,7 @@ func index() string {
 	b.WriteString(wrap("A check is about one thing that files of a provider show. [docs/verify.md](../verify.md) says "+
 		"how to run them.", ""))
 	fmt.Fprintf(&b, "\n| Check | Level | Rules |\n|---|---|---|\n")
-	for _, c := range checks.All() {
+	for _, c := range slices.Concat(checks.All(), checks.Live()) {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.ID, c.ID, c.Level, strings.Join(c.Rules, " "))
 	}
 	b.WriteString("\n## What files do not show\n\n")

@@ -42,8 +42,8 @@ func TestRunRemovesOldPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	have, err := filepath.Glob(filepath.Join(dir, "*.md"))
-	if err != nil || len(have) != len(checks.All())+1 {
-		t.Errorf("there are %d pages (%v), want %d", len(have), err, len(checks.All())+1)
+	if want := len(checks.All()) + len(checks.Live()) + 1; err != nil || len(have) != want {
+		t.Errorf("there are %d pages (%v), want %d", len(have), err, want)
 	}
 }
 

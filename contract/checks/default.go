@@ -1,0 +1,183 @@
+package checks
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+var defaultChecks = []*check.Check{
+	{
+		ID: "schema-defaults", Level: check.Should, Contracts: contracts,
+		Page: "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#defaulting",
+		Doc: "A field has one default: in all versions, in a template and what is made of it, in the default of its " +
+			"parent and its own.",
+		Why: "Who leaves the field out gets one value or the other, depending on the version or the path: server-side " +
+			"apply and the topology controller see a change that nobody made.",
+		Fix:   "Give the field the same default everywhere, or only one of them.",
+		Rules: []string{"RV-22", "RV-23", "RV-24"}, Needs: []check.Need{check.Definitions}, Run: schemaDefaults,
+	},
+	{
+		ID: "template-immutable", Level: check.Must, Contracts: contracts,
+		Page: machinePage + "#inframachinetemplate-support-for-ssa-dry-run",
+		Doc:  "No rule of its schema forbids every change of a template.",
+		Why: "Such a rule refuses the topology controller's dry runs, too, which it cannot tell apart: each change of a " +
+			"ClusterClass that reaches the field stops the topology.",
+		Fix:   "Forbid changes in a webhook, which lets the topology controller's dry runs pass (topology.IsDryRunRequest).",
+		Rules: dryRunRules.ids(), Needs: []check.Need{check.Definitions}, Run: dryRunRules.eachSchema(templateImmutable),
+	},
+}
+
+func schemaDefaults(p *check.Pass) {
+	all := resources(p)
+	for _, d := range p.Definitions() {
+		served := servedSpecs(d)
+		for i, s := range served {
+			contradictions(p, d, s)
+			if i > 0 {
+				fights(p, d, "RV-22", served[0], s, "version "+versionOf(d, served[0].Path))
+			}
+		}
+	}
+	templateOfRules.each(func(s subject) {
+		of := beside(all, s.resource, strings.TrimSuffix(s.kind(), "Template"))
+		if of == nil {
+			return // class-templates says so
+		}
+		for _, v := range s.CRD.Spec.Versions {
+			template, ok := s.Schema(v.Name)
+			object, exists := of.Schema(v.Name)
+			if !ok || !exists || !v.Served {
+				continue
+			}
+			mine, has := template.Property("spec", "template", "spec")
+			if theirs, had := object.Property("spec"); has && had {
+				fights(p, s.Definition, "RV-23", theirs, mine, of.kind())
+			}
+		}
+	})(p)
+}
+
+// servedSpecs returns the schemas of the specs of the versions that are served. Nobody applies a status.
+func servedSpecs(d *source.Definition) []source.Schema {
+	var all []source.Schema
+	for _, v := range d.CRD.Spec.Versions {
+		s, _ := d.Schema(v.Name)
+		if s.JSONSchemaProps == nil || !v.Served {
+			continue
+		}
+		if spec, ok := s.Property("spec"); ok {
+			all = append(all, spec)
+		}
+	}
+	return all
+}
+
+// fights reports fields of a schema that have another default than in the other one.
+func fights(p *check.Pass, d *source.Definition, rule string, other, mine source.Schema, where string) {
+	walkBoth(other, mine, func(was, is source.Schema) {
+		a, had := decoded(was.Default)
+		b, has := decoded(is.Default)
+		if had && has && was.Type == is.Type && !agree(complete(a, was), complete(b, is)) {
+			p.Broken(rule, "", d.Object, append(slices.Clone(is.Path), "default"),
+				"%s of %s %s has the default %s, and %s in %s", fieldName(is.Path), d.CRD.Spec.Names.Kind,
+				versionOf(d, is.Path), is.Default.Raw, was.Default.Raw, where)
+		}
+	})
+}
+
+// complete returns a value with the defaults of its fields.
+func complete(value any, s source.Schema) any {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return value
+	}
+	object = maps.Clone(object)
+	for name := range s.Properties {
+		field, _ := s.Property(name)
+		if own, has := decoded(field.Default); has && object[name] == nil {
+			object[name] = own
+		}
+		if object[name] != nil {
+			object[name] = complete(object[name], field)
+		}
+	}
+	return object
+}
+
+// agree reports whether two values are the same in the fields that both have.
+func agree(a, b any) bool {
+	x, isObject := a.(map[string]any)
+	y, is := b.(map[string]any)
+	if !isObject || !is {
+		return reflect.DeepEqual(a, b)
+	}
+	for name := range x {
+		if other, has := y[name]; has && !agree(x[name], other) {
+			return false
+		}
+	}
+	return true
+}
+
+// decoded returns a default. The second result reports whether there is one.
+func decoded(j *apiextensionsv1.JSON) (any, bool) {
+	if j == nil {
+		return nil, false
+	}
+	var value any
+	err := json.Unmarshal(j.Raw, &value)
+	return value, err == nil
+}
+
+// contradictions reports objects in a schema whose default gives a field another value than the field's own default.
+func contradictions(p *check.Pass, d *source.Definition, s source.Schema) {
+	walkBoth(s, s, func(_, at source.Schema) {
+		value, _ := decoded(at.Default)
+		object, isObject := value.(map[string]any)
+		if !isObject {
+			return
+		}
+		for _, name := range sortedKeys(object) {
+			field, _ := at.Property(name)
+			own, has := decoded(field.Default)
+			if len(field.Path) > len(at.Path) && has && !agree(complete(own, field), complete(object[name], field)) {
+				p.Broken("RV-24", "", d.Object, append(slices.Clone(at.Path), "default"), "the default of %s of %s %s gives %s "+
+					"another value than its own default %s", fieldName(at.Path), d.CRD.Spec.Names.Kind, versionOf(d, at.Path), name,
+					field.Default.Raw)
+			}
+		}
+	})
+}
+
+func templateImmutable(s subject) {
+	if s.contract != v1beta2 && s.Newest(v1beta2) != "" {
+		return // core reads the newer version
+	}
+	spec, ok := s.schema.Property("spec")
+	if !ok {
+		return // definition-parts says so
+	}
+	var first []string
+	var fields []string
+	walkBoth(spec, spec, func(_, at source.Schema) {
+		for _, rule := range at.XValidations {
+			if text := strings.Join(strings.Fields(rule.Rule), ""); text == "self==oldSelf" || text == "oldSelf==self" {
+				if fields = append(fields, fieldName(at.Path)); first == nil {
+					first = at.Path
+				}
+			}
+		}
+	})
+	if len(fields) > 0 {
+		s.broken(append(slices.Clone(first), "x-kubernetes-validations"), "%s forbids every change of %s, also in a dry run",
+			s.kind(), strings.Join(fields, ", "))
+	}
+}

@@ -1,0 +1,162 @@
+package checks
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/source"
+)
+
+var offerChecks = []*check.Check{
+	{
+		ID: "infrastructure-resources", Level: check.Should, Contracts: contracts, Page: machinePage,
+		Doc:   "An infrastructure provider has a definition of machines and one of clusters.",
+		Why:   "Without the first no Machine gets a machine, without the second no Cluster gets its infrastructure.",
+		Fix:   "Add the definition; its kind ends in Machine or Cluster.",
+		Rules: []string{"IM-01", "IC-01"}, Needs: []check.Need{check.Complete, check.Definitions},
+		Run: infrastructureResources,
+	},
+	{
+		ID: "machine-failure-domain", Level: check.Should, Contracts: []string{v1beta2},
+		Page:  machinePage + "#inframachine-failure-domain",
+		Doc:   "A machine of contract v1beta2 does not ask for its failure domain in its spec.",
+		Why:   "Core reads status.failureDomain, and the Machine says where it is to be: two fields disagree.",
+		Fix:   "Read Machine.spec.failureDomain, report status.failureDomain, and drop spec.failureDomain in a new version.",
+		Rules: []string{"IM-15"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{machine: "IM-15"}.eachSchema(machineFailureDomain),
+	},
+	{
+		ID: "definition-category", Level: check.Should, Contracts: contracts, Page: machinePage,
+		Doc:   "The definition of machines is in the category cluster-api.",
+		Why:   "kubectl get cluster-api shows all that belongs to clusters, but not these machines.",
+		Fix:   "Add categories=cluster-api to the marker +kubebuilder:resource.",
+		Rules: []string{"IM-70"}, Needs: []check.Need{check.Definitions},
+		Run: ruleOf{machine: "IM-70"}.each(definitionCategory),
+	},
+	{
+		ID: "template-variables", Level: check.Should, Contracts: contracts,
+		Page: clusterctlPage + "#workload-cluster-templates",
+		Doc: "Cluster templates are named after their flavor, and take name and Kubernetes version from variables of " +
+			"clusterctl.",
+		Why:   "clusterctl generate cluster finds no such flavor, or makes the same cluster for every name and version.",
+		Fix:   "Name the file cluster-template-FLAVOR.yaml, and use ${CLUSTER_NAME} and ${KUBERNETES_VERSION}.",
+		Rules: []string{"CT-66", "CT-72"}, Needs: []check.Need{check.Complete}, Run: templateVariables,
+	},
+	{
+		ID: "components-closed", Level: check.Should, Contracts: contracts, Page: componentsPage,
+		Doc:   "Secrets and ConfigMaps that pods of components need are among them, or made of what is.",
+		Why:   "clusterctl installs this file only: the pod waits for an object that nobody makes.",
+		Fix:   "Add the object, or say that it is optional.",
+		Rules: []string{"CT-92"}, Needs: []check.Need{check.Deployments}, Run: componentsClosed,
+	},
+}
+
+func infrastructureResources(p *check.Pass) {
+	if p.Release.Type() != source.Infrastructure {
+		return
+	}
+	at := source.Position{File: p.Release.Of(source.Components)[0].Path}
+	has := func(roles ...role) bool { return len(resources(p, roles...)) > 0 }
+	if !has(machine) && !has(pool) {
+		p.BrokenAt("IM-01", at, "no definition is one of machines")
+	}
+	if has(machine) && !has(cluster) { // one that has pools only goes with another one
+		p.BrokenAt("IC-01", at, "no definition is one of clusters")
+	}
+}
+
+func machineFailureDomain(s subject) {
+	if field, ok := s.schema.Property("spec", "failureDomain"); ok && s.contract == v1beta2 {
+		s.broken(field.Path, "%s has spec.failureDomain", s.kind())
+	}
+}
+
+func definitionCategory(s subject) {
+	if !slices.Contains(s.CRD.Spec.Names.Categories, "cluster-api") {
+		s.broken([]string{"spec", "names"}, "%s is not in the category cluster-api", s.kind())
+	}
+}
+
+var flavorName = regexp.MustCompile(`^cluster-template(-[^/]+)?\.yaml$`)
+
+func templateVariables(p *check.Pass) {
+	for _, f := range slices.Concat(p.Release.Of(source.Template), p.Release.Of(source.Other)) {
+		clusters := objects(f, "Cluster")
+		if len(clusters) == 0 || !isCore(clusters[0].Group()) {
+			continue
+		}
+		if !flavorName.MatchString(f.Base()) {
+			p.Broken("CT-66", "", clusters[0], []string{"metadata", "name"},
+				"the file has a Cluster, and is not named cluster-template-FLAVOR.yaml")
+		}
+		if f.Role != source.Template {
+			continue
+		}
+		names := []string{"CLUSTER_NAME"}
+		if slices.ContainsFunc(f.Objects, hasKubernetesVersion) {
+			names = append(names, "KUBERNETES_VERSION")
+		}
+		for _, name := range names {
+			if !slices.ContainsFunc(f.Variables, func(v source.Variable) bool { return v.Name == name }) {
+				p.Broken("CT-72", "", clusters[0], []string{"metadata", "name"}, "the template does not use ${%s}", name)
+			}
+		}
+	}
+}
+
+// hasKubernetesVersion reports whether an object of core says which version of Kubernetes runs.
+func hasKubernetesVersion(o *source.Object) bool {
+	return o.Group() == "cluster.x-k8s.io" &&
+		(o.Get("spec", "topology", "version") != nil || o.Get("spec", "template", "spec", "version") != nil)
+}
+
+// componentsClosed looks at what pods cannot start without.
+func componentsClosed(p *check.Pass) {
+	for _, f := range p.Release.Of(source.Components) {
+		for _, o := range objects(f, "Deployment") {
+			for _, r := range podNeeds(o) {
+				if r.name != "" && !strings.Contains(r.name, "${") && !isMade(f, r) {
+					p.Broken("CT-92", "", o, r.path, "%s %q is not among the components, nor made of them", r.kind, r.name)
+				}
+			}
+		}
+	}
+}
+
+// isMade reports whether a file has an object, or a Certificate whose Secret it is.
+func isMade(f *source.File, r reference) bool {
+	return slices.ContainsFunc(f.Objects, func(o *source.Object) bool {
+		return o.Kind() == r.kind && o.Name() == r.name ||
+			o.Kind() == "Certificate" && r.kind == "Secret" && o.Text("spec", "secretName") == r.name
+	})
+}
+
+// podNeeds returns the Secrets and ConfigMaps that the pods of an object do not start without.
+func podNeeds(o *source.Object) []reference {
+	var all []reference
+	add := func(kind, name string, path ...string) {
+		if o.Get(append(slices.Clone(path), "optional")...) != true {
+			at := append(slices.Clone(path), name)
+			all = append(all, reference{o, at, kind, o.Text(at...)})
+		}
+	}
+	for i := range o.List(podPath(o, "volumes")...) {
+		at := podPath(o, "volumes", strconv.Itoa(i))
+		add("Secret", "secretName", append(slices.Clone(at), "secret")...)
+		add("ConfigMap", "name", append(slices.Clone(at), "configMap")...)
+	}
+	for _, c := range containers(o) {
+		for i := range o.List(c.at("env")...) {
+			add("Secret", "name", c.at("env", strconv.Itoa(i), "valueFrom", "secretKeyRef")...)
+			add("ConfigMap", "name", c.at("env", strconv.Itoa(i), "valueFrom", "configMapKeyRef")...)
+		}
+		for i := range o.List(c.at("envFrom")...) {
+			add("Secret", "name", c.at("envFrom", strconv.Itoa(i), "secretRef")...)
+			add("ConfigMap", "name", c.at("envFrom", strconv.Itoa(i), "configMapRef")...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,320 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/yaml"
+
+	manifests "github.com/capstan-dev/capstan/config/webhook"
+	"github.com/capstan-dev/capstan/contract/check"
+	"github.com/capstan-dev/capstan/contract/checks"
+	"github.com/capstan-dev/capstan/contract/source"
+	"github.com/capstan-dev/capstan/provider/webhook"
+	"github.com/capstan-dev/capstan/test/apiserver"
+)
+
+// patience bounds each wait. It is long because the machine may be busy.
+const patience = time.Minute
+
+// cluster is a driver over a real API server.
+type cluster struct{ client.WithWatch }
+
+func refused(err error) error {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500 {
+		return &check.RefusedError{Message: status.Error()}
+	}
+	return err
+}
+
+func placed(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	if o.GetNamespace() == "" {
+		o.SetNamespace("default")
+	}
+	return o
+}
+
+// Apply implements check.Driver.
+func (c cluster) Apply(ctx context.Context, o *unstructured.Unstructured, how check.Applying) (
+	*unstructured.Unstructured, error,
+) {
+	o = placed(o)
+	options := []client.ApplyOption{client.FieldOwner(how.Manager), client.ForceOwnership}
+	if how.DryRun {
+		options = append(options, client.DryRunAll)
+	}
+	err := c.WithWatch.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), options...)
+	return o, refused(err)
+}
+
+// Delete implements check.Driver.
+func (c cluster) Delete(ctx context.Context, o *unstructured.Unstructured) error {
+	return refused(client.IgnoreNotFound(c.WithWatch.Delete(ctx, placed(o))))
+}
+
+// Observe implements check.Driver.
+func (c cluster) Observe(ctx context.Context, o *unstructured.Unstructured) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		o = placed(o)
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(o.GetAPIVersion())
+		list.SetKind(o.GetKind() + "List")
+		one := []client.ListOption{client.InNamespace(o.GetNamespace()), client.MatchingFields{"metadata.name": o.GetName()}}
+		if err := c.List(ctx, list, one...); err != nil {
+			yield(nil, refused(err))
+			return
+		}
+		var present *unstructured.Unstructured
+		if len(list.Items) > 0 {
+			present = &list.Items[0]
+		}
+		if !yield(present, nil) {
+			return
+		}
+		at := &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+		changes, err := c.Watch(ctx, list, append(one, &client.ListOptions{Raw: at})...)
+		if err != nil {
+			yield(nil, refused(err))
+			return
+		}
+		defer changes.Stop()
+		for event := range changes.ResultChan() {
+			state, _ := event.Object.(*unstructured.Unstructured)
+			if event.Type == "DELETED" {
+				state = nil
+			}
+			if !yield(state, nil) {
+				return
+			}
+		}
+	}
+}
+
+// start starts an API server with our definitions and webhooks.
+func start(t *testing.T) cluster {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	definitions, err := apiserver.Capstan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := apiserver.Start(apiserver.Options{Converted: definitions})
+	t.Cleanup(func() {
+		if err := api.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.Config.QPS = -1
+	scheme := runtime.NewScheme()
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), webhook.AddToScheme(scheme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(api.Config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, api, scheme)
+	register(t, api, c)
+	return cluster{c}
+}
+
+// serve serves our webhooks.
+func serve(t *testing.T, api *apiserver.Server, scheme *runtime.Scheme) {
+	t.Helper()
+	at := api.Webhooks
+	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
+		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{
+			Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir,
+		}),
+	})
+	if err == nil {
+		err = webhook.Setup(mgr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	await(t, func() error { return mgr.GetWebhookServer().StartedChecker()(nil) })
+}
+
+// register makes the API server ask our webhooks.
+func register(t *testing.T, api *apiserver.Server, c client.Client) {
+	t.Helper()
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := yaml.UnmarshalStrict(manifests.Manifests, config); err != nil {
+		t.Fatal(err)
+	}
+	at := api.Webhooks
+	for i := range config.Webhooks {
+		to := &config.Webhooks[i].ClientConfig
+		url := fmt.Sprintf("https://%s:%d%s", at.LocalServingHost, at.LocalServingPort, *to.Service.Path)
+		*to = admissionv1.WebhookClientConfig{URL: &url, CABundle: at.LocalServingCAData}
+	}
+	if err := c.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	// The API server learns of them a moment later: what must be refused is refused from then on.
+	bad := templateWith(map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}}})
+	await(t, func() error {
+		if err := c.Create(t.Context(), bad.DeepCopy(), client.DryRunAll); err == nil {
+			return errors.New("the API server does not ask the webhooks")
+		}
+		return nil
+	})
+}
+
+func templateWith(spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infrastructure.capstan.dev/v1beta2", "kind": "CapstanMachineTemplate",
+		"metadata": map[string]any{"name": "probe", "namespace": "default"},
+		"spec":     map[string]any{"template": map[string]any{"spec": spec}},
+	}}
+}
+
+// await waits until what it calls returns no error.
+func await(t *testing.T, done func() error) {
+	t.Helper()
+	deadline, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := done()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+// The live checks run over our own release with a real API server and our real webhooks, find nothing there, and find
+// what breaks their rule: a template that its schema makes immutable, also for dry runs, and one whose webhook lets the
+// annotation pass for real changes.
+func TestLiveChecks(t *testing.T) {
+	driver := start(t)
+	releases, err := source.Open(write(t, directory, ours(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() *check.Report {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		report := check.RunLive(ctx, driver, checks.Live(), releases[0])
+		for _, f := range report.Failures {
+			t.Errorf("a check failed itself: %s", f)
+		}
+		return report
+	}
+	report := run()
+	if report.Checks != len(checks.Live()) || len(report.Skipped) > 0 || len(report.Findings) > 0 {
+		t.Fatalf("our release, driven, has %+v", report)
+	}
+
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	name := client.ObjectKey{Name: "capstanmachinetemplates.infrastructure.capstan.dev"}
+	if err := driver.Get(t.Context(), name, definition); err != nil {
+		t.Fatal(err)
+	}
+	before := definition.DeepCopy()
+	for i := range definition.Spec.Versions {
+		immutable(&definition.Spec.Versions[i])
+	}
+	if err := driver.Update(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	find(t, run, "refuses the topology controller's dry run")
+
+	// Without schema rule and webhook, but with a policy that looks at the annotation only.
+	if err := driver.Get(t.Context(), name, definition); err != nil {
+		t.Fatal(err)
+	}
+	definition.Spec = before.Spec
+	if err := driver.Update(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	careless(t, driver)
+	find(t, run, "the annotation of a dry run lets anybody change CapstanMachineTemplate")
+}
+
+// find waits until the live checks find something: the API server learns of changes a moment later.
+func find(t *testing.T, run func() *check.Report, message string) {
+	t.Helper()
+	await(t, func() error {
+		report := run()
+		for _, f := range report.Findings {
+			if f.Check == "template-dry-run" && f.Rule == "IMT-12" && strings.Contains(f.Message, message) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the live checks do not find that it %s: %+v", message, report.Findings)
+	})
+}
+
+// immutable adds the rule to a schema that many providers have written.
+func immutable(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+	template := v.Schema.OpenAPIV3Schema.Properties["spec"].Properties["template"]
+	spec := template.Properties["spec"]
+	spec.XValidations = append(spec.XValidations, apiextensionsv1.ValidationRule{Rule: "self == oldSelf"})
+	template.Properties["spec"] = spec
+}
+
+// careless replaces our webhooks by a policy that forgets to ask whether a request is a dry run.
+func careless(t *testing.T, c cluster) {
+	t.Helper()
+	if err := c.DeleteAllOf(t.Context(), &admissionv1.ValidatingWebhookConfiguration{}); err != nil {
+		t.Fatal(err)
+	}
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+	for into, text := range map[client.Object]string{
+		policy: `{"metadata": {"name": "careless"}, "spec": {
+			"matchConstraints": {"resourceRules": [{"apiGroups": ["infrastructure.capstan.dev"], "apiVersions": ["*"],
+				"operations": ["UPDATE"], "resources": ["capstanmachinetemplates"]}]},
+			"validations": [{"expression": "object.spec == oldObject.spec || has(object.metadata.annotations) && ` +
+			`'topology.cluster.x-k8s.io/dry-run' in object.metadata.annotations"}]}}`,
+		binding: `{"metadata": {"name": "careless"}, "spec": {"policyName": "careless", "validationActions": ["Deny"]}}`,
+	} {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Create(t.Context(), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
