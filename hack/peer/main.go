@@ -118,8 +118,16 @@ func layTests(overlay map[string]string, from, over string) error {
 	return nil
 }
 
-// locate returns the directory of the module.
+// locate returns the directory of the module: that of a checkout, if go.work replaces it by one, else in the module
+// cache.
 func locate() (string, error) {
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Stderr = os.Stderr
+	if text, err := list.Output(); err != nil {
+		return "", fmt.Errorf("finding %s: %w", module, err)
+	} else if dir := strings.TrimSpace(string(text)); dir != "" {
+		return dir, nil
+	}
 	cmd := exec.Command("go", "mod", "download", "-json", module)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
