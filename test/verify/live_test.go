@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	manifests "github.com/capstan-dev/capstan/config/webhook"
+	"github.com/capstan-dev/capstan/contract"
 	"github.com/capstan-dev/capstan/contract/check"
 	"github.com/capstan-dev/capstan/contract/checks"
 	"github.com/capstan-dev/capstan/contract/source"
@@ -73,7 +74,9 @@ func (c cluster) Delete(ctx context.Context, o *unstructured.Unstructured) error
 }
 
 // Observe implements check.Driver.
-func (c cluster) Observe(ctx context.Context, o *unstructured.Unstructured) iter.Seq2[*unstructured.Unstructured, error] {
+func (c cluster) Observe(ctx context.Context, o *unstructured.Unstructured) (
+	states iter.Seq2[*unstructured.Unstructured, error],
+) {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		o = placed(o)
 		list := &unstructured.UnstructuredList{}
@@ -227,7 +230,8 @@ func await(t *testing.T, done func() error) {
 // annotation pass for real changes.
 func TestLiveChecks(t *testing.T) {
 	driver := start(t)
-	releases, err := source.Open(write(t, directory, ours(t)))
+	dir := write(t, directory, ours(t))
+	releases, err := source.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +248,18 @@ func TestLiveChecks(t *testing.T) {
 	report := run()
 	if report.Checks != len(checks.Live()) || len(report.Skipped) > 0 || len(report.Findings) > 0 {
 		t.Fatalf("our release, driven, has %+v", report)
+	}
+	asked := &counting{cluster: driver}
+	if contract.Verify(t, dir, contract.Driven(t.Context(), asked)); asked.applied == 0 {
+		t.Error("Verify does not drive the provider")
+	}
+	gone, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for state, err := range driver.Observe(gone, leftOver()) {
+		if err != nil || state != nil {
+			t.Errorf("a live check leaves its template behind: %v, %v", state, err)
+		}
+		break
 	}
 
 	definition := &apiextensionsv1.CustomResourceDefinition{}
@@ -270,6 +286,27 @@ func TestLiveChecks(t *testing.T) {
 	}
 	careless(t, driver)
 	find(t, run, "the annotation of a dry run lets anybody change CapstanMachineTemplate")
+}
+
+// counting counts what is applied.
+type counting struct {
+	cluster
+	applied int
+}
+
+// Apply implements check.Driver.
+func (c *counting) Apply(ctx context.Context, o *unstructured.Unstructured, how check.Applying) (
+	*unstructured.Unstructured, error,
+) {
+	c.applied++
+	return c.cluster.Apply(ctx, o, how)
+}
+
+// leftOver names what the live checks make.
+func leftOver() *unstructured.Unstructured {
+	o := templateWith(nil)
+	o.SetName("capstan-verify-capstanmachinetemplate")
+	return o
 }
 
 // find waits until the live checks find something: the API server learns of changes a moment later.
