@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
 // renewPause is how long the agent sleeps at most before it looks whether its token is due: somebody may have written

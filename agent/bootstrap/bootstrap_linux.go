@@ -21,10 +21,10 @@ import (
 	"github.com/capstan-dev/capstan/agent/apply"
 	"github.com/capstan-dev/capstan/agent/cloudconfig"
 	"github.com/capstan-dev/capstan/agent/command"
-	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/undo"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
 // LogPath is where the output of all steps goes; only root can read it.

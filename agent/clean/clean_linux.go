@@ -20,9 +20,9 @@ import (
 	"github.com/capstan-dev/capstan/agent/bootstrap"
 	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/command"
-	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/undo"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 	"github.com/capstan-dev/capstan/internal/proc"
 	"github.com/capstan-dev/capstan/internal/regular"
 )

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
 // accept accepts the offer that the host has, if the target is what it says.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
 // ask finds out whether the host has moved, and changes sides if it has. It keeps the token for the target fresh

@@ -8,10 +8,10 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/baseline"
 	"github.com/capstan-dev/capstan/agent/clean"
-	"github.com/capstan-dev/capstan/agent/failpoint"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
 // baselineFile is the name of the baseline, in the directory of the journal.

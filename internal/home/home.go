@@ -55,6 +55,9 @@ func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
 // Dock is the directory of the dock.
 func (d Dir) Dock() string { return d.join("dock") }
 
+// Images is the directory of the image store.
+func (d Dir) Images() string { return d.join("images") }
+
 // Plane is the directory of the management plane.
 func (d Dir) Plane() string { return d.join("plane") }
 

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capstan-dev/capstan/agent"
-	"github.com/capstan-dev/capstan/agent/failpoint"
+	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
 // What the test's binary is inside of a computer: its first process, the machine on it, the agent.
