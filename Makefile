@@ -8,8 +8,8 @@ export GOFLAGS := -buildvcs=false
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-manager
-GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension hack internal kube local plane provider release runtime templates test
+BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-images capstan-manager
+GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension hack image internal kube local plane provider release runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)

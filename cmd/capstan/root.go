@@ -33,6 +33,7 @@ type app struct {
 	out       io.Writer // results
 	err       io.Writer // progress and everything else
 	terminal  io.Writer // err, for what redraws a line
+	raw       io.Writer // out, for what is not text
 	home      home.Dir
 	bin       home.Binaries
 }
@@ -49,7 +50,7 @@ func run(program string, args []string, in io.Reader, out, errOut io.Writer) int
 		args = append([]string{"kubectl"}, args...)
 	}
 	// Names, messages and conditions come from tenants, hosts and extensions: none of them may drive the user's terminal.
-	a := &app{in: in, out: text.Writer(out), err: text.Writer(errOut), terminal: errOut}
+	a := &app{in: in, out: text.Writer(out), err: text.Writer(errOut), terminal: errOut, raw: out}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -103,7 +104,7 @@ func (a *app) rootCommand() *cobra.Command {
 		c.GroupID = "plane"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.clusterCommand(), a.hostCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand(), a.clusterctlCommand()} {
+	for _, c := range []*cobra.Command{a.clusterCommand(), a.hostCommand(), a.imageCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand(), a.clusterctlCommand()} {
 		c.GroupID = "work"
 		root.AddCommand(c)
 	}

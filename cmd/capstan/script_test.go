@@ -72,6 +72,7 @@ func (s *sharedPlane) params(t *testing.T, files ...string) testscript.Params {
 			home := filepath.Join(env.WorkDir, "h")
 			env.Setenv("CAPSTAN_HOME", home)
 			env.Setenv("CAPSTAN", s.capstan)
+			env.Setenv("CAPSTAN_STATIC", filepath.Join(filepath.Dir(s.capstan), "capstan-images"))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "user"))
 			env.Setenv("SDK", sdk)
 			env.Setenv("GOPROXY", "off")
@@ -122,7 +123,7 @@ func besideBuiltBinaries(t *testing.T) string {
 		t.Fatal(err)
 	}
 	// Hosts see this directory under another path, where only files and the mount of the bundles are there.
-	for _, name := range []string{"capstan-agent", "capstan-dock", "capstan-extension"} {
+	for _, name := range []string{"capstan-agent", "capstan-dock", "capstan-extension", "capstan-images"} {
 		data, err := os.ReadFile(filepath.Join(built, name))
 		if err != nil {
 			t.Fatalf("%v: run make build", err)

@@ -18,6 +18,7 @@ var allowed = map[string][]string{
 	"contract":   {},
 	"runtime":    {},
 	"internal":   {},
+	"image":      {"internal"},
 	"templates":  {},
 	"config":     {},
 	"provider":   {"api"},
@@ -29,9 +30,9 @@ var allowed = map[string][]string{
 	"topology":   {"api", "internal"},
 	"describe":   {"api", "runtime", "topology", "internal"},
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
-	"local":      {"plane", "dock", "provider", "extension", "runtime", "api", "templates", "internal"},
-	"cmd":        {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
-	"test":       {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock"},
+	"local":      {"plane", "dock", "image", "provider", "extension", "runtime", "api", "templates", "internal"},
+	"cmd":        {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
+	"test":       {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
 	"hack":       {"contract", "local", "release"},
 }
 

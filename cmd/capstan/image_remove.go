@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) imageRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME...", Aliases: []string{"rm"}, Short: "Take names of images away, and what nobody holds with them",
+		Long: `Takes names away. An image without a name that no host holds is removed from the disk, with the layers that no
+other image has. What a host has used stays until its kubelet removes it, or the host is gone.`,
+		Example:           "  capstan image remove web:1",
+		ValidArgsFunction: a.completeImages(true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.images(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			for _, name := range args {
+				if err := c.Remove(cmd.Context(), name); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.err, "Image %s is removed.\n", name)
+			}
+			return nil
+		},
+	}
+}

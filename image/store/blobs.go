@@ -1,0 +1,246 @@
+//go:build linux
+
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/capstan-dev/capstan/image"
+	"github.com/capstan-dev/capstan/image/layer"
+	"github.com/capstan-dev/capstan/internal/failpoint"
+)
+
+// blobPath is where a blob is; h must be checked, as [v1.NewHash] does.
+func (s *Store) blobPath(h v1.Hash) string { return s.path("blobs", "sha256", h.Hex) }
+
+// HasBlob reports whether a blob is there, and its size.
+func (s *Store) HasBlob(h v1.Hash) (int64, bool) {
+	info, err := os.Lstat(s.blobPath(h))
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	return info.Size(), true
+}
+
+// Ingest adds a blob, whatever its digest. The caller holds [Store.Use].
+func (s *Store) Ingest(ctx context.Context, from io.Reader) (v1.Hash, int64, error) {
+	fail := func(err error) (v1.Hash, int64, error) {
+		return v1.Hash{}, 0, fmt.Errorf("writing a blob: %w", full(err, s.options.Dir))
+	}
+	if err := s.room(); err != nil {
+		return fail(err)
+	}
+	f, err := os.CreateTemp(s.path("work"), "blob-")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	sum := sha256.New()
+	from = &metered{ctx: ctx, from: from, room: s.room}
+	size, err := io.CopyBuffer(onlyWriter{io.MultiWriter(f, sum)}, io.LimitReader(from, maxBlob+1), make([]byte, 256<<10))
+	if err == nil && size > maxBlob {
+		err = layer.Refuse("a blob has more than %d GiB", maxBlob>>30)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return fail(err)
+	}
+	h := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
+	return h, size, s.keep(f.Name(), h)
+}
+
+// onlyWriter hides other methods, so that the buffer is used.
+type onlyWriter struct{ io.Writer }
+
+// keep makes a finished file a blob.
+func (s *Store) keep(file string, h v1.Hash) error {
+	failpoint.Hit("blob written")
+	if err := os.Rename(file, s.blobPath(h)); err != nil {
+		return fmt.Errorf("keeping blob %s: %w", h, err)
+	}
+	return nil
+}
+
+// PutBlob adds a small blob.
+func (s *Store) PutBlob(ctx context.Context, data []byte) (v1.Hash, error) {
+	h, _, err := s.Ingest(ctx, bytes.NewReader(data))
+	return h, err
+}
+
+// OpenBlob opens a blob for reading.
+func (s *Store) OpenBlob(h v1.Hash) (*os.File, error) {
+	f, err := os.Open(s.blobPath(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, image.Errorf(image.CodeNotFound, "load or pull the image again", "blob %s is missing", h)
+	}
+	return f, err
+}
+
+// ReadBlob returns a small blob, and checks its digest. A damaged one is removed.
+func (s *Store) ReadBlob(h v1.Hash, most int64) ([]byte, error) {
+	f, err := s.OpenBlob(h)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading blob %s: %w", h, err)
+	}
+	if int64(len(data)) > most {
+		return nil, layer.Refuse("blob %s has more than %d bytes", h, most)
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != h.Hex {
+		return nil, s.damaged(h)
+	}
+	return data, nil
+}
+
+// damaged removes a blob that is not what its digest says.
+func (s *Store) damaged(h v1.Hash) error {
+	err := image.Errorf(image.CodeFailed, "load or pull the image again",
+		"blob %s was damaged on the disk: it was removed", h)
+	return errors.Join(err, os.Remove(s.blobPath(h)))
+}
+
+// verify removes a blob that is damaged, and says so.
+func (s *Store) verify(h v1.Hash) error {
+	f, err := s.OpenBlob(h)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return fmt.Errorf("reading blob %s: %w", h, err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != h.Hex {
+		return s.damaged(h)
+	}
+	return nil
+}
+
+// Origins returns the registries that a packed layer came from.
+func (s *Store) Origins(h v1.Hash) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.state.Blobs[h.String()].Origins)
+}
+
+// From notes that a registry has served a blob. It is written with the image.
+func (s *Store) From(h v1.Hash, registry string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.state.Blobs[h.String()]
+	if registry != "" && !slices.Contains(b.Origins, registry) && len(b.Origins) < 64 {
+		b.Origins = append(slices.Clone(b.Origins), registry)
+	}
+	s.state.Blobs[h.String()] = b
+}
+
+// metered is a reader that stops with its context and when the disk is full.
+type metered struct {
+	ctx   context.Context
+	from  io.Reader
+	room  func() error
+	since int64
+}
+
+// Read reads, unless there is a reason not to.
+func (m *metered) Read(p []byte) (int, error) {
+	if err := context.Cause(m.ctx); err != nil {
+		return 0, err
+	}
+	if m.since >= 16<<20 {
+		m.since = 0
+		if err := m.room(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := m.from.Read(p)
+	m.since += int64(n)
+	return n, err
+}
+
+// Partial is a blob that a download has a part of.
+type Partial struct {
+	store *Store
+	hash  v1.Hash
+	file  *os.File
+	// Size is how many bytes are there.
+	Size int64
+}
+
+// Partial opens what a download of a blob has left. One caller at a time may have it.
+func (s *Store) Partial(h v1.Hash) (*Partial, error) {
+	f, err := os.OpenFile(s.path("work", "partial", h.Hex), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("beginning a download: %w", full(err, s.options.Dir))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("beginning a download: %w", err)
+	}
+	return &Partial{store: s, hash: h, file: f, Size: info.Size()}, nil
+}
+
+// Append adds what comes next, up to a whole size of most bytes. What was written before an error counts.
+func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error {
+	if _, err := p.file.Seek(p.Size, io.SeekStart); err != nil {
+		return err
+	}
+	if err := p.store.room(); err != nil {
+		return err
+	}
+	from = &metered{ctx: ctx, from: from, room: p.store.room}
+	n, err := io.Copy(onlyWriter{p.file}, io.LimitReader(from, most-p.Size+1))
+	p.Size += n
+	if err == nil && p.Size > most {
+		return layer.Refuse("blob %s is larger than the %d bytes that its manifest says", p.hash, most)
+	}
+	return full(err, p.store.options.Dir)
+}
+
+// Restart forgets what is there.
+func (p *Partial) Restart() error {
+	p.Size = 0
+	return p.file.Truncate(0)
+}
+
+// ErrDigest says that a download is not what was asked for.
+var ErrDigest = errors.New("its content does not have its digest")
+
+// Finish makes the download a blob if its digest is right. Else it forgets all of it, and returns [ErrDigest].
+func (p *Partial) Finish() error {
+	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if _, err := io.CopyBuffer(sum, onlyReader{p.file}, make([]byte, 256<<10)); err != nil {
+		return err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != p.hash.Hex {
+		return errors.Join(ErrDigest, p.Restart())
+	}
+	return p.store.keep(p.file.Name(), p.hash)
+}
+
+type onlyReader struct{ io.Reader }
+
+// Close keeps what is there for the next time.
+func (p *Partial) Close() error { return p.file.Close() }

@@ -1,0 +1,28 @@
+package local
+
+import (
+	"context"
+
+	"github.com/capstan-dev/capstan/image/client"
+	"github.com/capstan-dev/capstan/internal/home"
+)
+
+// ImageStore is the name of the program that keeps the images of a dock.
+const ImageStore = "capstan-images"
+
+// Images connects to the image store of a place, which all hosts of its dock share. It need not run: without a dock,
+// its program is started for as long as the client is open. Close it.
+func Images(ctx context.Context, p Place) (*client.Client, error) {
+	dir, err := homeDir(p.Home)
+	if err != nil {
+		return nil, err
+	}
+	binary, err := home.Binaries(p.Binaries).Path(ImageStore)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := dir.Prepare(); err != nil {
+		return nil, err
+	}
+	return client.Connect(ctx, dir.Images(), binary)
+}
