@@ -35,6 +35,12 @@ func Variables(values map[string]string) Option {
 	return func(o *options) { o.reader.Variables = values }
 }
 
+// Clusters renders the ClusterClasses of the release also with the variables of Clusters in files. One whose class the
+// release does not have fails the test.
+func Clusters(paths ...string) Option {
+	return func(o *options) { o.reader.Clusters = paths }
+}
+
 // Against compares the release with the one that came before it.
 func Against(path string) Option { return func(o *options) { o.before = path } }
 
@@ -66,7 +72,7 @@ func Verify(t TB, path string, choices ...Option) {
 		return
 	}
 	if unused := o.reader.Unused(releases); len(unused) > 0 {
-		t.Errorf("no file uses these variables: %s", strings.Join(unused, ", "))
+		t.Errorf("the release does not use: %s", strings.Join(unused, ", "))
 	}
 	fail(t, check.Run(checks.All(), releases, before...))
 	if o.driver == nil {

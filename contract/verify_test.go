@@ -83,13 +83,18 @@ func TestVerifyWithOptions(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "infrastructure-components.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cluster := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(cluster, []byte("kind: Cluster\nspec: {topology: {class: a}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	given := func(name string) Option { return Variables(map[string]string{name: "true"}) }
 	for name, c := range map[string]struct {
 		options []Option
 		want    string
 	}{
 		"a variable is given":           {[]Option{given("MODE")}, "RV-17 (variables-text): the value true is not text"},
-		"a variable that nobody uses":   {[]Option{given("MOOD")}, "no file uses these variables: MOOD"},
+		"a variable that nobody uses":   {[]Option{given("MOOD")}, "the release does not use: variable MOOD"},
+		"a Cluster of no class":         {[]Option{Clusters(cluster)}, "the release does not use: file " + cluster},
 		"a release that does not exist": {[]Option{Against(filepath.Join(dir, "none"))}, "the release that came before: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,7 @@ type verifyFlags struct {
 	against  []string
 	set      []string
 	values   string
+	clusters []string
 	list     bool
 	fix      bool
 }
@@ -40,7 +41,8 @@ cluster and no network is needed.
 
 With --against, the release is also compared with the one that came before it: versions, stored objects, schemas and
 series. Cluster templates and components are judged with the defaults of variables, or with values from --set and
---variables. With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
+--variables; ClusterClasses with the defaults of their variables, and those of Clusters in the release or from --cluster.
+With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
 
 The exit code is 0 without findings, 1 with findings, and 2 if something could not be judged.`,
 		Example: `  capstan verify ./out/infrastructure-foo/v1.2.3
@@ -76,6 +78,8 @@ The exit code is 0 without findings, 1 with findings, and 2 if something could n
 	cmd.Flags().StringArrayVar(&flags.set, "set", nil,
 		"value of a variable of clusterctl in the place of its default, NAME=VALUE")
 	cmd.Flags().StringVar(&flags.values, "variables", "", "file of such values, as clusterctl's configuration has them")
+	cmd.Flags().StringArrayVar(&flags.clusters, "cluster", nil,
+		"file with a Cluster: its ClusterClass is rendered with its variables, too")
 	cmd.Flags().BoolVar(&flags.list, "list", false, "list the checks, and the rules that files do not show")
 	cmd.Flags().BoolVar(&flags.fix, "fix", false, "mend in the files what a machine can mend")
 	a.completeVerify(cmd)
@@ -149,7 +153,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 		return nil, err
 	}
 	if unused := reader.Unused(releases); len(unused) > 0 {
-		return nil, hint("see the names in the files, or leave it out", "no file uses the variable %s",
+		return nil, hint("see the names in the files, or leave it out", "what is judged does not use: %s",
 			strings.Join(unused, ", "))
 	}
 	result := check.Run(table, releases, before...)
@@ -170,7 +174,7 @@ func (a *app) judge(table []*check.Check, paths []string, flags verifyFlags) (*c
 
 // reader returns a reader with the values of variables that flags give. Those of --set count more.
 func (f verifyFlags) reader() (source.Reader, error) {
-	reader := source.Reader{Variables: map[string]string{}}
+	reader := source.Reader{Variables: map[string]string{}, Clusters: f.clusters}
 	if f.values != "" {
 		values, err := source.ReadVariables(f.values)
 		if err != nil {

@@ -39,7 +39,7 @@ const (
 	Definitions Need = "definitions"
 	// Deployments are Deployments in components.
 	Deployments Need = "Deployments"
-	// Templates are cluster templates.
+	// Templates are cluster templates, or Clusters that the user gives.
 	Templates Need = "cluster templates"
 	// Classes are files of ClusterClasses.
 	Classes Need = "ClusterClasses"
@@ -143,7 +143,7 @@ func has(r *source.Release, need Need) bool {
 	case Components:
 		return len(r.Of(source.Components)) > 0
 	case Templates:
-		return len(r.Of(source.Template)) > 0
+		return len(r.Of(source.Template))+len(r.Of(source.Given)) > 0
 	case Classes:
 		return len(r.Of(source.Class)) > 0
 	case Version:

@@ -77,7 +77,7 @@ func classVariables(p *check.Pass) {
 // managed is a Cluster of a class.
 type managed struct{ *source.Object }
 
-// clustersOf returns the Clusters of a class in the cluster templates of a release. Where several classes have one
+// clustersOf returns the Clusters of a class in the cluster templates of a release, and those that are given. Where several classes have one
 // name, for example that of a variable, nobody knows whose they are.
 func clustersOf(p *check.Pass, c class) []managed {
 	var all []managed
@@ -86,13 +86,9 @@ func clustersOf(p *check.Pass, c class) []managed {
 			return nil
 		}
 	}
-	for _, f := range p.Release.Of(source.Template) {
+	for _, f := range append(p.Release.Of(source.Template), p.Release.Of(source.Given)...) {
 		for _, o := range objects(f, "Cluster") {
-			name := o.Text("spec", "topology", "classRef", "name")
-			if name == "" {
-				name = o.Text("spec", "topology", "class")
-			}
-			if isCore(o.Group()) && name == c.Name() {
+			if isCore(o.Group()) && o.ClassOf() == c.Name() {
 				all = append(all, managed{o})
 			}
 		}

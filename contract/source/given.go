@@ -40,17 +40,70 @@ func ReadVariables(name string) (map[string]string, error) {
 	return values, nil
 }
 
-// Unused returns the names of given variables that no file of some releases uses, sorted.
-func (r Reader) Unused(releases []*Release) []string {
-	unused := maps.Clone(r.Variables)
-	for _, release := range releases {
-		for _, f := range release.Files {
-			uses := f.Variables
-			for len(uses) > 0 { // a default may use others
-				delete(unused, uses[0].Name)
-				uses = append(uses[1:len(uses):len(uses)], variables("", uses[0].Default)...)
+// give adds the files with Clusters to the releases that have their classes.
+func (r Reader) give(releases []*Release) error {
+	for _, name := range r.Clusters {
+		f, err := r.openFile(name)
+		if err != nil {
+			return fmt.Errorf("reading Clusters: %w", err)
+		}
+		if f.Problem != nil {
+			return fmt.Errorf("reading Clusters from %s: %s", f.Problem.At, f.Problem.Message)
+		}
+		f.Role = Given
+		for _, release := range releases {
+			if slices.ContainsFunc(f.Objects, release.hasClassOf) {
+				release.Files = append(release.Files, f)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(unused))
+	return nil
+}
+
+// ClassOf returns the name of the ClusterClass that a Cluster is of. Empty: of none.
+func (o *Object) ClassOf() string {
+	if name := o.Text("spec", "topology", "classRef", "name"); name != "" {
+		return name
+	}
+	return o.Text("spec", "topology", "class")
+}
+
+// hasClassOf reports whether a release has the ClusterClass of a Cluster.
+func (r *Release) hasClassOf(cluster *Object) bool {
+	name := cluster.ClassOf()
+	for _, f := range append(r.Of(Class), r.Of(Template)...) {
+		if name != "" && slices.ContainsFunc(f.Objects, func(o *Object) bool {
+			return o.Kind() == "ClusterClass" && o.Name() == name
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// Unused names what was given and what some releases do not use: variables, sorted, and files with Clusters.
+func (r Reader) Unused(releases []*Release) []string {
+	variables, files := maps.Clone(r.Variables), slices.Clone(r.Clusters)
+	for _, release := range releases {
+		for _, f := range release.Files {
+			files = slices.DeleteFunc(files, func(name string) bool { return f.Role == Given && f.Path == name })
+			unsetUsed(variables, f.Variables)
+		}
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		all = append(all, "variable "+name)
+	}
+	for _, name := range files {
+		all = append(all, "file "+name)
+	}
+	return all
+}
+
+// unsetUsed takes out the variables that are used, also in defaults.
+func unsetUsed(given map[string]string, uses []Variable) {
+	for _, use := range uses {
+		delete(given, use.Name)
+		unsetUsed(given, variables("", use.Default))
+	}
 }

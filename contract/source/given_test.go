@@ -36,7 +36,40 @@ func TestReadVariables(t *testing.T) {
 func TestUnused(t *testing.T) {
 	r := Reader{Variables: map[string]string{"A": "1", "B": "1", "C": "1", "D": "1"}}
 	f := r.readFile("cluster-template.yaml", []byte("a: ${A}\nb: ${X:=${B:=${C}}}\n"))
-	if got := r.Unused([]*Release{{Files: []*File{f}}}); len(got) != 1 || got[0] != "D" {
-		t.Errorf("%q are not used, want D", got)
+	if got := r.Unused([]*Release{{Files: []*File{f}}}); len(got) != 1 || got[0] != "variable D" {
+		t.Errorf("%q are not used, want variable D", got)
+	}
+}
+
+// A file with a Cluster goes to the release that has its class, and is named where none has.
+func TestGivenClusters(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("metadata.yaml", "kind: Metadata\n")
+	write("clusterclass-one.yaml", "kind: ClusterClass\nmetadata: {name: one}\n")
+	own := write("own.txt", "kind: Cluster\nspec: {topology: {classRef: {name: one}}}\n")
+	others := write("others.txt", "kind: Cluster\nspec: {topology: {class: two}}\n")
+	r := Reader{Clusters: []string{own, others}}
+	releases, err := r.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := releases[0].Of(Given); len(got) != 1 || got[0].Path != own {
+		t.Errorf("the release has %d given files, want that of its class", len(got))
+	}
+	if got := r.Unused(releases); len(got) != 1 || got[0] != "file "+others {
+		t.Errorf("%q are not used, want the other file", got)
+	}
+	for _, name := range []string{filepath.Join(dir, "none"), write("broken.txt", "a: [\n")} {
+		if _, err := (Reader{Clusters: []string{name}}).Open(dir); err == nil {
+			t.Errorf("%s is read", name)
+		}
 	}
 }

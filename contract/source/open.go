@@ -39,6 +39,9 @@ type Reader struct {
 	// Variables are the values of variables of clusterctl, by name, as its users set them in the environment. A variable
 	// that is empty or not there counts as its default.
 	Variables map[string]string
+	// Clusters are files with Clusters. A release that has the ClusterClass of one of them gets the file in the role
+	// [Given]: the class is rendered with its variables, too.
+	Clusters []string
 }
 
 // Open reads the releases at a path as the zero [Reader] does.
@@ -46,6 +49,14 @@ func Open(name string) ([]*Release, error) { return Reader{}.Open(name) }
 
 // Open reads the releases at a path: see the package's comment. There is at least one, or an error.
 func (r Reader) Open(name string) ([]*Release, error) {
+	releases, err := r.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return releases, r.give(releases)
+}
+
+func (r Reader) open(name string) ([]*Release, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,9 @@ const (
 	Components Role = "components"
 	Template   Role = "template"
 	Class      Role = "class"
-	Other      Role = "other"
+	// Given files are not of the release: the user gave them beside it.
+	Given Role = "given"
+	Other Role = "other"
 )
 
 // Type is the type of a provider, as in the names of components files.
