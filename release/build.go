@@ -77,9 +77,12 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 		if err != nil {
 			return err
 		}
-		all, kubes[arch] = append(all, kube), kube
+		runner := filepath.Join(filepath.Dir(kube), "capstan-run")
+		all, kubes[arch] = append(all, kube, runner), kube
 		programs := []program{
-			{path.Join("bundles", version, "capstan-kube"), kube, 0o755}, {"LICENSE", filepath.Join(o.Source, "LICENSE"), 0o644}, {"README.md", filepath.Join(o.Source, "README.md"), 0o644},
+			{path.Join("bundles", version, "capstan-kube"), kube, 0o755},
+			{path.Join("bundles", version, "capstan-run"), runner, 0o755},
+			{"LICENSE", filepath.Join(o.Source, "LICENSE"), 0o644}, {"README.md", filepath.Join(o.Source, "README.md"), 0o644},
 		}
 		for _, name := range Binaries {
 			programs = append(programs, program{name, built[name][arch], 0o755})
@@ -124,7 +127,7 @@ func compile(ctx context.Context, o Options, s Settings, name, arch, file string
 	return nil
 }
 
-// bundle makes capstan-kube of the default Kubernetes version, in a folder.
+// bundle makes capstan-kube of the default Kubernetes version, in a folder, and beside it capstan-run.
 func bundle(ctx context.Context, o Options, s Settings, arch, dir string) (version, file string, err error) {
 	text, err := os.ReadFile(filepath.Join(o.Source, "kube", "DEFAULT_VERSION"))
 	if err != nil {

@@ -1,0 +1,199 @@
+// Package seccomp makes filters for the system calls of containers.
+//
+// The profile called RuntimeDefault is the one that Moby publishes (module github.com/moby/profiles/seccomp), which
+// containerd and others ship too; elastic/go-seccomp-bpf assembles it. The filter is a program of the kernel's packet
+// filter for this machine's own architecture: system calls of another one get the profile's default, EPERM.
+package seccomp
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	bpf "github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	profiles "github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	rawbpf "golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// RuntimeDefault returns the filter of the default profile for a container with these capabilities, named like
+// CAP_CHOWN: a few system calls are allowed only with the capability that they need.
+func RuntimeDefault(capabilities []string) ([]byte, error) {
+	profile, err := profiles.GetDefaultProfile(withCapabilities(capabilities))
+	if err != nil {
+		return nil, fmt.Errorf("reading the default seccomp profile: %w", err)
+	}
+	return assemble(profile)
+}
+
+// Profile returns the filter of a profile in JSON, as a node's administrator writes it.
+func Profile(text []byte, capabilities []string) ([]byte, error) {
+	if !json.Valid(text) {
+		return nil, errors.New("the seccomp profile is not JSON")
+	}
+	profile, err := profiles.LoadProfile(string(text), withCapabilities(capabilities))
+	if err != nil {
+		return nil, fmt.Errorf("reading the seccomp profile: %w", err)
+	}
+	if profile == nil {
+		return nil, errors.New("the seccomp profile is empty")
+	}
+	return assemble(profile)
+}
+
+func withCapabilities(capabilities []string) *specs.Spec {
+	return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{Bounding: capabilities}}}
+}
+
+// assemble translates a profile whose conditions on capabilities, kernel and architecture are decided already.
+func assemble(profile *specs.LinuxSeccomp) ([]byte, error) {
+	info, err := arch.GetInfo("")
+	if err != nil {
+		return nil, fmt.Errorf("finding the system calls of this machine: %w", err)
+	}
+	if errno := profile.DefaultErrnoRet; profile.DefaultAction == specs.ActErrno && errno != nil &&
+		*errno != uint(unix.EPERM) {
+		return nil, fmt.Errorf("a seccomp profile whose default error is %d is not supported: use 1 (EPERM)", *errno)
+	}
+	otherwise, err := action(profile.DefaultAction, nil)
+	if err != nil {
+		return nil, err
+	}
+	if otherwise == bpf.ActionErrno {
+		otherwise |= bpf.Action(unix.EPERM)
+	}
+	var program []rawbpf.Instruction
+	for _, call := range profile.Syscalls {
+		groups, err := rules(info, call)
+		if err != nil {
+			return nil, err
+		}
+		for _, group := range groups {
+			part, err := assembleGroup(group)
+			if err != nil {
+				return nil, err
+			}
+			program = append(program, part...)
+		}
+	}
+	raw, err := rawbpf.Assemble(append(program, rawbpf.RetConstant{Val: uint32(otherwise)}))
+	if err != nil {
+		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
+	}
+	if len(raw) > unix.BPF_MAXINSNS {
+		return nil, fmt.Errorf("the seccomp filter has %d instructions, the kernel takes %d", len(raw),
+			unix.BPF_MAXINSNS)
+	}
+	return encode(raw), nil
+}
+
+// goOn is the answer of a group's program for what it says nothing about. No profile may have it as an action.
+const goOn = bpf.ActionTrace
+
+// assembleGroup assembles the program of one group of rules, which goes on behind its end with what it has no answer
+// for.
+//
+// The library can assemble many groups at once. But one whose conditions don't hold leaves an argument where the next
+// one looks for the number of the system call (v1.6.0), so each is a program that loads the number itself.
+func assembleGroup(group bpf.SyscallGroup) ([]rawbpf.Instruction, error) {
+	policy := bpf.Policy{DefaultAction: goOn, Syscalls: []bpf.SyscallGroup{group}}
+	part, err := policy.Assemble()
+	if err != nil {
+		return nil, fmt.Errorf("assembling the seccomp filter: %w", err)
+	}
+	for i, instruction := range part {
+		if instruction == (rawbpf.RetConstant{Val: uint32(goOn)}) {
+			part[i] = rawbpf.Jump{Skip: uint32(len(part) - 1 - i)}
+		}
+	}
+	return part, nil
+}
+
+// rules translates one rule: a group for all system calls without conditions, and one for each with some. System
+// calls that this architecture does not have are left out, as every runtime does.
+func rules(info *arch.Info, call specs.LinuxSyscall) (groups []bpf.SyscallGroup, err error) {
+	answer, err := action(call.Action, call.ErrnoRet)
+	if err != nil {
+		return nil, err
+	}
+	conditions, err := conditions(call.Args)
+	if err != nil {
+		return nil, err
+	}
+	plain := bpf.SyscallGroup{Action: answer}
+	for _, name := range call.Names {
+		if _, known := info.SyscallNames[name]; !known {
+			continue
+		}
+		if len(conditions) > 0 {
+			with := []bpf.NameWithConditions{{Name: name, Conditions: conditions}}
+			groups = append(groups, bpf.SyscallGroup{Action: answer, NamesWithCondtions: with})
+		} else if !slices.Contains(plain.Names, name) {
+			plain.Names = append(plain.Names, name)
+		}
+	}
+	if len(plain.Names) > 0 {
+		groups = append(groups, plain)
+	}
+	return groups, nil
+}
+
+// action translates an action; an errno belongs to ActErrno, EPERM when it is nil.
+func action(name specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
+	switch name {
+	case specs.ActAllow:
+		return bpf.ActionAllow, nil
+	case specs.ActErrno:
+		if errno != nil {
+			return bpf.ActionErrno | bpf.Action(*errno&unix.SECCOMP_RET_DATA), nil
+		}
+		return bpf.ActionErrno, nil // the library adds EPERM
+	case specs.ActKill, specs.ActKillThread:
+		return bpf.ActionKillThread, nil
+	case specs.ActKillProcess:
+		return bpf.ActionKillProcess, nil
+	case specs.ActTrap:
+		return bpf.ActionTrap, nil
+	case specs.ActLog:
+		return bpf.ActionLog, nil
+	case specs.ActTrace, specs.ActNotify:
+	}
+	return 0, fmt.Errorf("the seccomp action %s is not supported", name)
+}
+
+// operations are those that both know. A masked comparison is another matter.
+var operations = map[specs.LinuxSeccompOperator]bpf.Operation{
+	specs.OpEqualTo: bpf.Equal, specs.OpNotEqual: bpf.NotEqual,
+	specs.OpGreaterThan: bpf.GreaterThan, specs.OpGreaterEqual: bpf.GreaterOrEqual,
+	specs.OpLessThan: bpf.LessThan, specs.OpLessEqual: bpf.LessOrEqual,
+}
+
+func conditions(args []specs.LinuxSeccompArg) (bpf.ArgumentConditions, error) {
+	var list bpf.ArgumentConditions
+	for _, arg := range args {
+		condition := bpf.Condition{Argument: uint32(arg.Index), Operation: operations[arg.Op], Value: arg.Value}
+		if arg.Op == specs.OpMaskedEqual && arg.ValueTwo == 0 {
+			condition.Operation = bpf.BitsNotSet // no bit of the mask
+		}
+		if condition.Operation == "" {
+			return nil, fmt.Errorf("the seccomp condition %s is not supported", arg.Op)
+		}
+		list = append(list, condition)
+	}
+	return list, nil
+}
+
+// encode writes the program as the kernel wants it: an array of struct sock_filter.
+func encode(raw []rawbpf.RawInstruction) []byte {
+	out := make([]byte, 0, 8*len(raw))
+	for _, i := range raw {
+		out = binary.NativeEndian.AppendUint16(out, i.Op)
+		out = append(out, i.Jt, i.Jf)
+		out = binary.NativeEndian.AppendUint32(out, i.K)
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+//go:build linux
+
+// Package hosttest runs the tests of a package once for each number of ids that a local host may have, in namespaces
+// that nothing leaves: as root of 65,536 ids, and as root of one. Only tests import it.
+package hosttest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	levelVariable  = "CAPSTAN_HOST_IDS"    // the number; unset outside
+	reasonVariable = "CAPSTAN_HOST_REASON" // why this level can't be had here
+	toolsVariable  = "CAPSTAN_HOST_TOOLS"  // the directory with the programs; built when unset
+	firstID        = 1 << 24               // outside, where the test is root
+	limit          = 20 * time.Second
+)
+
+// Main is a package's TestMain: it builds programs (package directory by name) and runs all tests at each level. It
+// returns the exit code.
+func Main(m *testing.M, programs map[string]string) int {
+	if os.Getenv(levelVariable) == "" {
+		return runLevels(programs)
+	}
+	if os.Getenv(reasonVariable) == "" {
+		if err := prepare(); err != nil {
+			fmt.Fprintln(os.Stderr, "preparing the host of the tests:", err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// Need skips a test at a level that this machine can't have, with the reason.
+func Need(t testing.TB) {
+	t.Helper()
+	if reason := os.Getenv(reasonVariable); reason != "" {
+		t.Skip(reason)
+	}
+}
+
+// OneID reports whether the host has one id only.
+func OneID() bool { return os.Getenv(levelVariable) == "1" }
+
+// Tool returns the path of a program that was built.
+func Tool(name string) string { return filepath.Join(os.Getenv(toolsVariable), name) }
+
+func runLevels(programs map[string]string) int {
+	if tools := os.Getenv(toolsVariable); tools != "" { // for a user who has no Go
+		return max(runLevel(tools, 65536), runLevel(tools, 1))
+	}
+	tools, err := os.MkdirTemp("", "capstan-tools-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(tools)
+	for name, pkg := range programs {
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(tools, name), pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", name, err, out)
+			return 1
+		}
+	}
+	if err := os.Chmod(tools, 0o755); err != nil { // the host's root is another user here
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return max(runLevel(tools, 65536), runLevel(tools, 1))
+}
+
+// runLevel runs all tests in a host with so many ids.
+func runLevel(tools string, size int) int {
+	temp, err := os.MkdirTemp("", "capstan-host-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(temp)
+	first := firstID
+	if os.Getuid() != 0 {
+		first = os.Getuid()
+	}
+	self := func(args ...string) *exec.Cmd {
+		c := exec.Command("/proc/self/exe", args...)
+		c.Env = append(os.Environ(), levelVariable+"="+strconv.Itoa(size), toolsVariable+"="+tools, "TMPDIR="+temp)
+		c.SysProcAttr = attributes(first, size)
+		return c
+	}
+	// Found by trying: a process in such namespaces that does nothing.
+	reason := ""
+	try := self("-test.run=^$")
+	try.Env = append(try.Env, reasonVariable+"=trying")
+	if err := try.Run(); err != nil {
+		reason = fmt.Sprintf("the kernel gives this user no namespaces with %d ids: %v", size, err)
+	} else if os.Getuid() == 0 {
+		if err := os.Chown(temp, first, first); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	// The go command's own files are not the host's.
+	inside := self(slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
+		return strings.HasPrefix(arg, "-test.testlogfile")
+	})...)
+	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
+	if reason != "" {
+		inside.Env = append(inside.Env, reasonVariable+"="+reason)
+		inside.SysProcAttr = nil
+	}
+	if err := inside.Run(); err != nil {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return 1
+	}
+	return 0
+}
+
+func attributes(first, size int) *syscall.SysProcAttr {
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: first, Size: size}}
+	return &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
+			unix.CLONE_NEWUTS,
+		UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: size > 1,
+		Credential: &syscall.Credential{NoSetGroups: size == 1},
+	}
+}
+
+// prepare makes this process, the first of its PID namespace, that of a host.
+func prepare() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
+
+// CheckClean makes the test fail if at its end mounts or processes are there that were not before.
+func CheckClean(t testing.TB) {
+	t.Helper()
+	before := mounts(t)
+	t.Cleanup(func() {
+		if after := mounts(t); after != before {
+			t.Errorf("mounts are left:\n%s\nthere were\n%s", after, before)
+		}
+		WaitFor(t, "processes to end", func() bool { return processes() == "" }, processes)
+	})
+}
+
+func mounts(t testing.TB) string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// processes lists all others. This is PID 1 of the host, so all that was left behind is its child.
+func processes() string {
+	for {
+		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
+			break
+		}
+	}
+	entries, _ := os.ReadDir("/proc")
+	left := ""
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		left += fmt.Sprintf("%d %q\n", pid, line)
+	}
+	return left
+}
+
+// WaitFor waits for a condition, with a limit; state says what there is instead.
+func WaitFor(t testing.TB, what string, done func() bool, state func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %s for %s: %s", limit, what, state())
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// nodes are the devices that every container has.
+var nodes = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// devLinks are the links that every container has in /dev.
+var devLinks = map[string]string{
+	"/dev/ptmx": "pts/ptmx", "/dev/fd": "/proc/self/fd",
+	"/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2",
+}
+
+// mountDev makes /dev: a tmpfs with devices of the host, as device files can't be made without all ids of the machine.
+func (t tree) mountDev(spec *Spec) error {
+	if err := t.mount("tmpfs", "/dev", unix.MS_NOSUID|unix.MS_STRICTATIME, "mode=755,size=65536k"); err != nil {
+		return err
+	}
+	// Group 5 is tty everywhere; with one id it does not exist.
+	const options = "newinstance,ptmxmode=0666,mode=0620"
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NOEXEC)
+	if err := t.mount("devpts", "/dev/pts", flags, options+",gid=5"); err != nil {
+		if err := t.mount("devpts", "/dev/pts", flags, options); err != nil {
+			return err
+		}
+	}
+	flags |= unix.MS_NODEV
+	if err := t.shared(spec.Shm, "/dev/shm", "tmpfs", flags, "mode=1777,size=65536k"); err != nil {
+		return err
+	}
+	if err := t.shared(spec.Mqueue, "/dev/mqueue", "mqueue", flags, ""); err != nil {
+		return err
+	}
+	for path, to := range devLinks {
+		if err := t.link(to, path); err != nil {
+			return err
+		}
+	}
+	devices := slices.Clone(spec.Devices)
+	if spec.AllDevices {
+		all, err := hostDevices()
+		if err != nil {
+			return err
+		}
+		devices = append(devices, all...)
+	} else {
+		for _, name := range nodes {
+			devices = append(devices, Device{"/dev/" + name, "/dev/" + name})
+		}
+	}
+	for _, d := range devices {
+		if err := t.bind(d.Source, d.Target); err != nil {
+			return fmt.Errorf("giving the container device %s: %w", d.Source, err)
+		}
+	}
+	return nil
+}
+
+// shared mounts what all containers of a pod share, or a file system of this container's own.
+func (t tree) shared(source, target, kind string, flags uintptr, data string) error {
+	if source != "" {
+		return t.bind(source, target)
+	}
+	return t.mount(kind, target, flags, data)
+}
+
+// hostDevices lists the device files of the host, without terminals and what else has directories of its own.
+func hostDevices() ([]Device, error) {
+	entries, err := os.ReadDir("/dev")
+	if err != nil {
+		return nil, fmt.Errorf("listing the host's devices: %w", err)
+	}
+	var devices []Device
+	for _, entry := range entries {
+		if entry.Type()&os.ModeDevice != 0 && entry.Name() != "ptmx" && entry.Name() != "console" {
+			path := filepath.Join("/dev", entry.Name())
+			devices = append(devices, Device{path, path})
+		}
+	}
+	return devices, nil
+}
+
+// terminalFD is the descriptor of a terminal's other end, in the process that Report comes from.
+const terminalFD = 100
+
+// openTerminal makes a terminal of the container. Its other end is terminalFD from then on.
+func (t tree) openTerminal(p *Process) (slave *os.File, err error) {
+	master, err := t.open("/dev/pts/ptmx", unix.O_RDWR|unix.O_NOCTTY)
+	if err != nil {
+		return nil, fmt.Errorf("making a terminal in the container (is its /dev/pts mounted?): %w", err)
+	}
+	defer unix.Close(master)
+	if err := unix.Dup3(master, terminalFD, unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("making a terminal: %w", err)
+	}
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, fmt.Errorf("unlocking the terminal: %w", err)
+	}
+	if p.Rows > 0 && p.Cols > 0 {
+		size := unix.Winsize{Row: p.Rows, Col: p.Cols}
+		if err := unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &size); err != nil {
+			return nil, fmt.Errorf("setting the size of the terminal: %w", err)
+		}
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER,
+		unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		return nil, fmt.Errorf("opening the terminal: %w", errno)
+	}
+	return os.NewFile(fd, "terminal"), nil
+}

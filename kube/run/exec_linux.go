@@ -1,0 +1,114 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// execute runs one more program in a container, with the standard streams of this process, and returns its exit code.
+func execute(report *os.File) (int, error) {
+	var e Exec
+	spec := os.NewFile(SpecFD, "spec")
+	err := json.NewDecoder(spec).Decode(&e)
+	spec.Close()
+	if err != nil {
+		return 0, fmt.Errorf("reading what to run: %w", err)
+	}
+	s, err := newStarter()
+	if err != nil {
+		return 0, err
+	}
+	return inThread(func() (int, error) {
+		if err := enter(e.PID); err != nil {
+			return 0, err
+		}
+		t, err := openTree("/")
+		if err != nil {
+			return 0, err
+		}
+		stdio := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+		p, terminal, err := s.spawnIn(t, &e.Process, stdio)
+		if err != nil {
+			return 0, err
+		}
+		started, err := p.release()
+		if err != nil {
+			return 0, err
+		}
+		closeAll(stdio[:]...) // the program has them, and may close them
+		started.Terminal = terminal
+		taken := terminalTaken(terminal, func() { unix.Close(terminalFD) })
+		sendReport(report, started)
+		code := wait(started.PID)
+		taken()
+		return code, nil
+	})
+}
+
+// takenLimit is how long a terminal waits to be taken when its program has ended: what it wrote is read by whoever takes
+// it only.
+const takenLimit = 10 * time.Second
+
+// terminalTaken expects SIGUSR2, by which whoever takes a terminal says so, and calls f then. It returns what waits for
+// that. Without a terminal there is nothing to wait for.
+func terminalTaken(terminal int, f func()) (wait func()) {
+	if terminal == 0 {
+		return func() {}
+	}
+	signals, taken := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, unix.SIGUSR2)
+	go func() {
+		<-signals
+		f()
+		close(taken)
+	}()
+	return func() {
+		select {
+		case <-taken:
+		case <-time.After(takenLimit):
+		}
+	}
+}
+
+// enter makes the namespaces of a container's process this thread's.
+func enter(pid int) error {
+	dir := "/proc/" + strconv.Itoa(pid) + "/ns/"
+	type namespace struct {
+		kind, fd int
+	}
+	var all []namespace
+	defer func() {
+		for _, ns := range all {
+			unix.Close(ns.fd)
+		}
+	}()
+	// All are opened before the mount namespace, after which /proc is the container's.
+	for _, ns := range []struct {
+		name string
+		kind int
+	}{
+		{"net", unix.CLONE_NEWNET}, {"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"pid", unix.CLONE_NEWPID},
+		{"mnt", unix.CLONE_NEWNS},
+	} {
+		fd, err := unix.Open(dir+ns.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errGone, &os.PathError{Op: "open", Path: dir + ns.name, Err: err})
+		}
+		all = append(all, namespace{ns.kind, fd})
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return fmt.Errorf("leaving the root of other threads: %w", err)
+	}
+	for _, ns := range all {
+		if err := unix.Setns(ns.fd, ns.kind); err != nil {
+			return fmt.Errorf("joining the container's %s namespace: %w", kinds[ns.kind], err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package run
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// mapping is a list of ids that exist in a user namespace, as /proc/PID/uid_map has it.
+type mapping [][2]int64 // first and number
+
+// ids are those of this process's user namespace.
+type ids struct {
+	users, groups mapping
+	setGroups     bool // groups beside the first may be had
+}
+
+// ownIDs reads which ids there are.
+func ownIDs() (ids, error) {
+	var all ids
+	for path, m := range map[string]*mapping{"/proc/self/uid_map": &all.users, "/proc/self/gid_map": &all.groups} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return all, fmt.Errorf("looking which ids there are: %w", err)
+		}
+		*m = parseMapping(string(data))
+	}
+	text, err := os.ReadFile("/proc/self/setgroups")
+	all.setGroups = err == nil && strings.TrimSpace(string(text)) == "allow"
+	return all, nil
+}
+
+func parseMapping(text string) mapping {
+	var m mapping
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		first, err := strconv.ParseInt(f[0], 10, 64)
+		size, err2 := strconv.ParseInt(f[2], 10, 64)
+		if err == nil && err2 == nil {
+			m = append(m, [2]int64{first, size})
+		}
+	}
+	return m
+}
+
+func (m mapping) has(id int64) bool {
+	for _, r := range m {
+		if id >= r[0] && id < r[0]+r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// place decides how a process becomes who it shall be. Nested means by a user namespace of its own, in which the one
+// id that there is has the wanted number. Groups that can't be had are left out, with a note.
+func (i ids) place(id Identity) (placed Identity, nested bool, notes []string) {
+	nested = !i.users.has(id.UID) || !i.groups.has(id.GID)
+	placed = id
+	placed.Groups = nil
+	var without []string
+	for _, gid := range id.Groups {
+		switch {
+		case gid == id.GID && (nested || !i.setGroups):
+			// It has that one anyway.
+		case nested || !i.setGroups || !i.groups.has(gid):
+			without = append(without, strconv.FormatInt(gid, 10))
+		default:
+			placed.Groups = append(placed.Groups, gid)
+		}
+	}
+	if len(without) > 0 {
+		notes = append(notes, "without groups "+strings.Join(without, ", ")+
+			": this host has one id; with subordinate ids (package uidmap, "+
+			"and a line in /etc/subuid and /etc/subgid) it would have them")
+	}
+	return placed, nested, notes
+}

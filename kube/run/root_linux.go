@@ -1,0 +1,259 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLayers is what the options of one mount have room for.
+const maxLayers = 128
+
+// beginRoot mounts the container's root in a new mount namespace of this thread, all but /proc. dir is the
+// container's directory. The network namespace of the container is this thread's already. finishRoot does the rest;
+// the caller closes the tree.
+func beginRoot(dir string, spec *Spec) (t tree, err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return t, fmt.Errorf("making a mount namespace: %w", err)
+	}
+	volumes, err := cloneVolumes(spec.Mounts)
+	if err != nil {
+		return t, err // what was cloned ends with the process
+	}
+	// From here on nothing that is mounted reaches the host.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return t, fmt.Errorf("cutting mounts off from the host: %w", err)
+	}
+	root := filepath.Join(dir, rootDir)
+	if err := mountOverlay(dir, root, spec.Layers); err != nil {
+		return t, err
+	}
+	if t, err = openTree(root); err != nil {
+		return t, err
+	}
+	if err := t.mountSys(spec); err != nil {
+		return t, err
+	}
+	if err := t.mountDev(spec); err != nil {
+		return t, err
+	}
+	for _, v := range volumes {
+		if err := t.mountVolume(v); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// openTree opens a directory as a root.
+func openTree(root string) (tree, error) {
+	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return tree{}, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	return tree{fd}, nil
+}
+
+// mountOverlay mounts the image's layers below a directory for changes. Paths are descriptors: short, and free of
+// characters that separate options.
+func mountOverlay(dir, root string, layers []string) error {
+	if len(layers) > maxLayers {
+		return fmt.Errorf("the image has %d layers: at most %d can be mounted", len(layers), maxLayers)
+	}
+	for _, name := range []string{rootDir, upperDir, workDir, "empty"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("making the container's directories: %w", err)
+		}
+	}
+	if len(layers) == 0 {
+		layers = []string{filepath.Join(dir, "empty")}
+	}
+	var fds []int
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	open := func(path string) (string, error) {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return "", fmt.Errorf("opening a directory of the container's root: %w", &os.PathError{Op: "open",
+				Path: path, Err: err})
+		}
+		fds = append(fds, fd)
+		return fdPath(fd), nil
+	}
+	lower := make([]string, len(layers))
+	for i, layer := range layers {
+		path, err := open(layer)
+		if err != nil {
+			return err
+		}
+		lower[len(layers)-1-i] = path // the kernel wants the highest first
+	}
+	upper, err := open(filepath.Join(dir, upperDir))
+	if err != nil {
+		return err
+	}
+	work, err := open(filepath.Join(dir, workDir))
+	if err != nil {
+		return err
+	}
+	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
+	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
+		return fmt.Errorf("mounting the image by overlayfs on %s (Linux 5.11 or later, "+
+			"and a directory on ext4, xfs, btrfs or tmpfs): %w",
+			dir, err)
+	}
+	return nil
+}
+
+// finishRoot does what needs /proc, which is mounted by now, and makes the tree the root of this thread and its
+// children.
+func (t tree) finishRoot(spec *Spec) error {
+	if err := t.setSysctls(spec.Sysctls); err != nil {
+		return err
+	}
+	for _, path := range spec.ReadOnly {
+		if err := t.protect(path); err != nil {
+			return err
+		}
+	}
+	for _, path := range spec.Masked {
+		if err := t.mask(path); err != nil {
+			return err
+		}
+	}
+	if dir := spec.Process.Dir; dir != "" {
+		fd, err := t.ensure(dir, true)
+		if err != nil {
+			return fmt.Errorf("making the working directory: %w", err)
+		}
+		unix.Close(fd)
+	}
+	if spec.ReadOnlyRoot {
+		if err := readOnly(t.fd, false); err != nil {
+			return fmt.Errorf("making the root read-only: %w", err)
+		}
+	}
+	return pivot(t.fd)
+}
+
+// kernelFlags are those of file systems that show the kernel.
+const kernelFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// mountSys mounts /sys, which shows this thread's network.
+func (t tree) mountSys(spec *Spec) error {
+	flags := uintptr(kernelFlags | unix.MS_RDONLY)
+	if spec.WritableSys {
+		flags = kernelFlags
+	}
+	refused := t.mount("sysfs", "/sys", flags, "")
+	if refused == nil {
+		return nil
+	}
+	if err := t.bindSys(spec); err != nil {
+		return errors.Join(refused, err)
+	}
+	return nil
+}
+
+// bindSys shows the host's /sys.
+func (t tree) bindSys(spec *Spec) error {
+	mount, err := clone("/sys")
+	if err != nil {
+		return err
+	}
+	if !spec.WritableSys {
+		if err := readOnly(mount, true); err != nil {
+			unix.Close(mount)
+			return err
+		}
+	}
+	return t.attach(mount, "/sys")
+}
+
+// setSysctls writes settings of the container's namespaces.
+func (t tree) setSysctls(settings map[string]string) error {
+	for name, value := range settings {
+		path := "/proc/sys/" + strings.ReplaceAll(name, ".", "/")
+		fd, err := t.open(path, unix.O_WRONLY)
+		if err != nil {
+			return fmt.Errorf("setting sysctl %s: %w", name, err)
+		}
+		_, err = unix.Write(fd, []byte(value))
+		unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("setting sysctl %s to %q: %w", name, value, err)
+		}
+	}
+	return nil
+}
+
+// protect makes a path read-only, if it is there.
+func (t tree) protect(path string) error {
+	at, err := t.open(path, unix.O_PATH)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	mount, err := clone(fdPath(at))
+	if err != nil {
+		return fmt.Errorf("making %s read-only: %w", path, err)
+	}
+	defer unix.Close(mount)
+	if err := readOnly(mount, true); err != nil {
+		return fmt.Errorf("making %s read-only: %w", path, err)
+	}
+	return attachAt(mount, at, path)
+}
+
+// mask hides a path, if it is there: an empty directory or file takes its place.
+func (t tree) mask(path string) error {
+	at, err := t.open(path, unix.O_PATH)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	dir, err := isDir(at)
+	if err != nil {
+		return err
+	}
+	if dir {
+		if err := unix.Mount("tmpfs", fdPath(at), "tmpfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV,
+			"size=4k"); err != nil {
+			return fmt.Errorf("masking %s: %w", path, err)
+		}
+		return nil
+	}
+	mount, err := clone("/dev/null")
+	if err != nil {
+		return fmt.Errorf("masking %s: %w", path, err)
+	}
+	defer unix.Close(mount)
+	return attachAt(mount, at, path)
+}
+
+// pivot makes the tree the root of this mount namespace, and lets go of the host's.
+func pivot(root int) error {
+	if err := unix.Fchdir(root); err != nil {
+		return fmt.Errorf("entering the container's root: %w", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("making the container's root the root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("letting go of the host's root: %w", err)
+	}
+	return unix.Chdir("/")
+}

@@ -1,0 +1,143 @@
+//go:build linux
+
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestUsers(t *testing.T) {
+	w := newWorld(t)
+	num := func(n int64) *int64 { return &n }
+	cases := map[string]struct {
+		user     User
+		uid, gid int
+		groups   []int // with all ids
+		home     string
+	}{
+		"root":    {User{}, 0, 0, nil, "/root"},
+		"by name": {User{Name: "web"}, 101, 102, []int{103}, "/srv/web"},
+		"by name, groups as told": {User{Name: "web", Groups: []int64{7}, Strict: true}, 101, 102, []int{7},
+			"/srv/web"},
+		"by number that has a name": {User{UID: num(101), Groups: []int64{9}}, 101, 102, []int{9, 103}, "/srv/web"},
+		"by number without a name":  {User{UID: num(5000)}, 5000, 0, nil, "/"},
+		"with a group":              {User{UID: num(5000), GID: num(6000)}, 5000, 6000, nil, "/"},
+		"a group's name":            {User{Name: "101:logs"}, 101, 103, []int{103}, "/srv/web"},
+		"root of another group":     {User{UID: num(0), GID: num(50)}, 0, 50, nil, "/root"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := w.spec("facts", "write=/dev/shm/x", "reopen")
+			spec.Process.User = c.user
+			b := w.start(spec)
+			if code := b.wait(); code != 0 {
+				t.Fatalf("exit code %d: %s", code, b.output())
+			}
+			line, rest, _ := strings.Cut(b.output(), "\n")
+			f := parse(t, line)
+			if f.UID != c.uid || f.GID != c.gid || !slices.Contains(f.Env, "HOME="+c.home) {
+				t.Errorf("user %d of group %d with %q, want %d, %d and home %s", f.UID, f.GID, f.Env, c.uid, c.gid,
+					c.home)
+			}
+			if rest != "write /dev/shm/x ok\nreopened\n" {
+				t.Errorf("it says %q", rest)
+			}
+			if int(b.report.User.UID) != c.uid || int(b.report.User.GID) != c.gid {
+				t.Errorf("reported is %+v", b.report.User)
+			}
+			want := c.groups
+			if w.one {
+				want = nil
+			}
+			if got := slices.DeleteFunc(f.Groups, func(g int) bool {
+				return g == f.GID ||
+					g == 65534
+			}); !slices.Equal(got,
+				slices.DeleteFunc(slices.Clone(want), func(g int) bool { return g == c.gid })) {
+				t.Errorf("groups %v, want %v", f.Groups, want)
+			}
+			lost := w.one && slices.ContainsFunc(c.groups, func(g int) bool { return g != c.gid })
+			if said := slices.ContainsFunc(b.report.Notes, func(n string) bool {
+				return strings.Contains(n,
+					"without groups")
+			}); said != lost {
+				t.Errorf("notes %q; groups were lost: %v", b.report.Notes, lost)
+			}
+		})
+	}
+}
+
+// The owner of files is who a program is, at either level: with one id all belongs to it.
+func TestAUserOwnsWhatItWrites(t *testing.T) {
+	w := newWorld(t)
+	volume := filepath.Join(w.dir, "volume")
+	w.must(os.Mkdir(volume, 0o777))
+	w.must(os.Chmod(volume, 0o777))
+	spec := w.spec("write=/volume/x", "call=setuid", "call=chown")
+	spec.Mounts = []Mount{{Source: volume, Target: "/volume"}}
+	spec.Process.User.Name = "web"
+	if out := w.run(spec); out != "write /volume/x ok\ncall setuid EPERM\ncall chown EPERM\n" && !w.one {
+		t.Errorf("got %q", out)
+	}
+	var st unix.Stat_t
+	w.must(unix.Stat(filepath.Join(volume, "x"), &st))
+	want := uint32(101)
+	if w.one {
+		want = 0
+	}
+	if st.Uid != want {
+		t.Errorf("the file belongs to %d, want %d", st.Uid, want)
+	}
+}
+
+func TestAmbientCapabilities(t *testing.T) {
+	w := newWorld(t)
+	spec := w.spec("facts")
+	spec.Process.User.Name = "web"
+	spec.Process.Capabilities.Ambient = []string{"CAP_NET_BIND_SERVICE"}
+	f := parse(t, w.run(spec))
+	for _, set := range []string{"CapAmb", "CapEff", "CapPrm", "CapInh"} {
+		if f.Status[set] != "0000000000000400" {
+			t.Errorf("%s is %s", set, f.Status[set])
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	all := ids{users: mapping{{0, 65536}}, groups: mapping{{0, 65536}}, setGroups: true}
+	one := ids{users: mapping{{0, 1}}, groups: mapping{{0, 1}}}
+	cases := map[string]struct {
+		ids    ids
+		id     Identity
+		groups []int64
+		nested bool
+		note   string
+	}{
+		"any user of many":       {all, Identity{UID: 7, GID: 8, Groups: []int64{9}}, []int64{9}, false, ""},
+		"root of one":            {one, Identity{}, nil, false, ""},
+		"another user of one":    {one, Identity{UID: 7}, nil, true, ""},
+		"another group of one":   {one, Identity{GID: 7}, nil, true, ""},
+		"groups of one":          {one, Identity{Groups: []int64{5, 6}}, nil, false, "without groups 5, 6"},
+		"its own group of one":   {one, Identity{UID: 7, GID: 7, Groups: []int64{7}}, nil, true, ""},
+		"a user beyond the many": {all, Identity{UID: 70000}, nil, true, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			placed, nested, notes := c.ids.place(c.id)
+			if !slices.Equal(placed.Groups, c.groups) || nested != c.nested || !strings.HasPrefix(strings.Join(notes,
+				""), c.note) ||
+				(c.note == "") != (len(notes) == 0) {
+				t.Errorf("got %+v, nested %v, %q", placed, nested, notes)
+			}
+		})
+	}
+}
