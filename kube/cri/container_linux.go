@@ -3,6 +3,8 @@ package cri
 import (
 	"context"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +16,9 @@ import (
 )
 
 // CreateContainer records a container. One that can't run as asked is refused here, with the reason.
-func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+func (s *Server) CreateContainer(
+	ctx context.Context, req *runtimeapi.CreateContainerRequest,
+) (*runtimeapi.CreateContainerResponse, error) {
 	config := req.GetConfig()
 	if config.GetMetadata() == nil || config.GetImage() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the container has no metadata or no image")
@@ -38,6 +42,9 @@ func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContai
 	if config.LogPath != "" && req.GetSandboxConfig().GetLogDirectory() != "" {
 		c.LogPath = filepath.Join(req.SandboxConfig.LogDirectory, config.LogPath)
 	}
+	if err := s.fromImage(ctx, c, config.Image); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sb := s.sandboxes[req.PodSandboxId]
@@ -52,8 +59,10 @@ func (s *Server) CreateContainer(_ context.Context, req *runtimeapi.CreateContai
 			return nil, status.Error(codes.InvalidArgument, err.Error())
 		}
 	}
-	if err := s.rememberImage(ref); err != nil {
-		return nil, err
+	if !c.Real {
+		if err := s.rememberImage(ref); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.store.saveContainer(c); err != nil {
 		return nil, err
@@ -205,6 +214,12 @@ func containerStatus(c *container) *runtimeapi.ContainerStatus {
 		LogPath:     c.LogPath,
 		StopSignal:  c.config.StopSignal,
 	}
+	if c.Real && c.report.PID != 0 {
+		user := c.report.User
+		st.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{
+			Uid: user.UID, Gid: user.GID, SupplementalGroups: user.Groups,
+		}}
+	}
 	if resources := c.config.GetLinux().GetResources(); resources != nil {
 		st.Resources = &runtimeapi.ContainerResources{Linux: resources}
 	}
@@ -213,10 +228,48 @@ func containerStatus(c *container) *runtimeapi.ContainerStatus {
 
 // stopSignal is the signal that the container asks to be stopped by, SIGTERM when it doesn't.
 func stopSignal(c *container) unix.Signal {
-	if name := c.config.StopSignal; name != runtimeapi.Signal_RUNTIME_DEFAULT {
-		if signal := unix.SignalNum(name.String()); signal != 0 {
-			return signal
-		}
+	name := c.StopSignal
+	if asked := c.config.StopSignal; asked != runtimeapi.Signal_RUNTIME_DEFAULT {
+		name = asked.String()
+	}
+	if signal := signalNumber(name); signal != 0 {
+		return signal
 	}
 	return unix.SIGTERM
+}
+
+// Signals of real time begin and end at these, for programs with the C library.
+const (
+	firstRealTime = 34
+	lastRealTime  = 64
+)
+
+// signalNumber returns the number of a signal: SIGTERM or TERM, 15, SIGRTMIN+3 of an image or SIGRTMINPLUS3 of the
+// CRI; 0 if it is none.
+func signalNumber(name string) unix.Signal {
+	name = strings.ToUpper(name)
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= lastRealTime {
+		return unix.Signal(n)
+	}
+	if name != "" && !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	for prefix, base := range map[string]int{"SIGRTMIN": firstRealTime, "SIGRTMAX": lastRealTime} {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		offset := 0
+		if rest != "" {
+			var err error
+			rest = strings.NewReplacer("PLUS", "", "MINUS", "-", "+", "").Replace(rest)
+			if offset, err = strconv.Atoi(rest); err != nil {
+				return 0
+			}
+		}
+		if n := base + offset; n >= firstRealTime && n <= lastRealTime {
+			return unix.Signal(n)
+		}
+	}
+	return unix.SignalNum(name)
 }

@@ -46,7 +46,7 @@ func (s *Server) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) 
 	defer cancel()
 	ctx, done := s.whileRunning(ctx, c)
 	defer done()
-	cmd, err := s.command(ctx, c, req.Cmd)
+	cmd, err := s.command(ctx, c, req.Cmd, false)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +90,33 @@ func (s *Server) whileRunning(ctx context.Context, c *container) (running contex
 	return running, func() { cancel(nil) }
 }
 
-// command prepares a command of a container: in the host's filesystem, with the container's environment. The component's own name means the
-// bundle's binary, and so does that of another applet if the host has no such command. ctx bounds it: it is killed when ctx ends.
-func (s *Server) command(ctx context.Context, c *container, args []string) (*exec.Cmd, error) {
+// command is one that is executed in a container.
+type command interface {
+	Start() error
+	Wait() error
+	StdinPipe() (io.WriteCloser, error)
+	// streams sets standard output and error.
+	streams(out, errOut io.Writer)
+	// startOnTerminal starts it on a new terminal and returns that.
+	startOnTerminal() (*os.File, error)
+	// kill ends it with all of its session.
+	kill() error
+}
+
+// command prepares a command of a container. ctx bounds it: it is killed when ctx ends.
+func (s *Server) command(ctx context.Context, c *container, args []string, tty bool) (command, error) {
 	if len(args) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "there is no command")
 	}
+	if c.Real {
+		return s.realCommand(ctx, c, args, tty)
+	}
+	return s.hostCommand(ctx, c, args)
+}
+
+// hostCommand prepares a command of a component: in the host's filesystem, with the container's environment. The
+// component's own name means the bundle's binary, and so does that of another applet if the host has no such command.
+func (s *Server) hostCommand(ctx context.Context, c *container, args []string) (command, error) {
 	image, _ := component.Match(c.Image)
 	s.mu.RLock()
 	env, dir := environment(nil, c.config.Envs), c.config.WorkingDir
@@ -126,8 +147,15 @@ func (s *Server) command(ctx context.Context, c *container, args []string) (*exe
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killDelay
-	return cmd, nil
+	return &hostCommand{cmd}, nil
 }
+
+// hostCommand is a command in the host's filesystem.
+type hostCommand struct{ *exec.Cmd }
+
+func (c *hostCommand) streams(out, errOut io.Writer) { c.Stdout, c.Stderr = out, errOut }
+
+func (c *hostCommand) kill() error { return c.Cancel() }
 
 // lookPath finds a command by the PATH of env.
 func lookPath(name string, env []string) string {
@@ -150,8 +178,8 @@ func lookPath(name string, env []string) string {
 }
 
 // runOnPipes runs a command with its streams; nil streams are empty.
-func runOnPipes(cmd *exec.Cmd, in io.Reader, out, errOut io.Writer) error {
-	cmd.Stdout, cmd.Stderr = out, errOut
+func runOnPipes(cmd command, in io.Reader, out, errOut io.Writer) error {
+	cmd.streams(out, errOut)
 	if in != nil {
 		// Not cmd.Stdin, for which Wait would wait: the client may never end it.
 		stdin, err := cmd.StdinPipe()
@@ -164,17 +192,17 @@ func runOnPipes(cmd *exec.Cmd, in io.Reader, out, errOut io.Writer) error {
 		}()
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("executing %s: %w", cmd.Path, err)
+		return fmt.Errorf("executing a command: %w", err)
 	}
 	return exitError(cmd.Wait())
 }
 
 // runOnTerminal runs a command on a pseudo terminal. When all that comes from the client has ended, or nothing can be sent to it, it is gone: the
 // terminal is hung up then, and what does not end by that is killed after killDelay.
-func runOnTerminal(cmd *exec.Cmd, in io.Reader, out io.Writer, resize <-chan terminalSize) error {
-	terminal, err := startOnTerminal(cmd)
+func runOnTerminal(cmd command, in io.Reader, out io.Writer, resize <-chan terminalSize) error {
+	terminal, err := cmd.startOnTerminal()
 	if err != nil {
-		return fmt.Errorf("executing %s on a terminal: %w", cmd.Path, err)
+		return fmt.Errorf("executing a command on a terminal: %w", err)
 	}
 	defer terminal.Close()
 	gone := make(chan struct{})
@@ -218,7 +246,7 @@ func runOnTerminal(cmd *exec.Cmd, in io.Reader, out io.Writer, resize <-chan ter
 		select {
 		case err = <-ended:
 		case <-time.After(killDelay):
-			cmd.Cancel()
+			cmd.kill()
 			err = <-ended
 		}
 	}
@@ -231,9 +259,9 @@ func runOnTerminal(cmd *exec.Cmd, in io.Reader, out io.Writer, resize <-chan ter
 	return exitError(err)
 }
 
-// startOnTerminal starts a command on a new pseudo terminal. Closing the file that it returns ends reading, and hangs up the terminal: the kernel sends
-// SIGHUP to the command and, when that has ended, to what runs in the foreground.
-func startOnTerminal(cmd *exec.Cmd) (*os.File, error) {
+// startOnTerminal starts the command on a new pseudo terminal. Closing the file that it returns ends reading, and hangs
+// up the terminal: the kernel sends SIGHUP to the command and, when that has ended, to what runs in the foreground.
+func (c *hostCommand) startOnTerminal() (*os.File, error) {
 	master, slave, err := pty.Open()
 	if err != nil {
 		return nil, err
@@ -250,9 +278,9 @@ func startOnTerminal(cmd *exec.Cmd) (*os.File, error) {
 		return nil, err
 	}
 	terminal := os.NewFile(uintptr(fd), master.Name())
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr.Setctty = true
-	if err := cmd.Start(); err != nil {
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.SysProcAttr.Setctty = true
+	if err := c.Start(); err != nil {
 		terminal.Close()
 		return nil, err
 	}

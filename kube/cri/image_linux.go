@@ -64,11 +64,18 @@ func (s *Server) saveImages() error {
 }
 
 // ListImages lists the images that were asked for.
-func (s *Server) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+func (s *Server) ListImages(
+	ctx context.Context, req *runtimeapi.ListImagesRequest,
+) (*runtimeapi.ListImagesResponse, error) {
 	resp := &runtimeapi.ListImagesResponse{}
 	want := req.GetFilter().GetImage().GetImage()
+	stored, err := s.storedImages(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	resp.Images = stored
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for id, ref := range s.images {
 		if want == "" || want == ref || want == id {
 			resp.Images = append(resp.Images, image(ref))
@@ -77,11 +84,16 @@ func (s *Server) ListImages(_ context.Context, req *runtimeapi.ListImagesRequest
 	return resp, nil
 }
 
-// ImageStatus reports an image; every image is there.
-func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse, error) {
+// ImageStatus reports an image. Those of components are there always, and all are when containers are hollow.
+func (s *Server) ImageStatus(
+	ctx context.Context, req *runtimeapi.ImageStatusRequest,
+) (*runtimeapi.ImageStatusResponse, error) {
 	ref := req.GetImage().GetImage()
 	if known := s.reference(ref); known != "" {
 		ref = known
+	}
+	if s.stored(ref, req.GetImage().GetAnnotations()) {
+		return s.storedStatus(ctx, ref)
 	}
 	if ref == "" || strings.HasPrefix(ref, "sha256:") {
 		return &runtimeapi.ImageStatusResponse{}, nil // an id that nobody was given
@@ -94,9 +106,14 @@ func (s *Server) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusReque
 	return &runtimeapi.ImageStatusResponse{Image: image(ref)}, nil
 }
 
-// PullImage succeeds at once.
-func (s *Server) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
+// PullImage gets an image. Those of components, and all of hollow containers, are there.
+func (s *Server) PullImage(
+	ctx context.Context, req *runtimeapi.PullImageRequest,
+) (*runtimeapi.PullImageResponse, error) {
 	ref := req.GetImage().GetImage()
+	if s.stored(ref, req.GetImage().GetAnnotations()) {
+		return s.pullStored(ctx, ref, req.Auth)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.rememberImage(ref); err != nil {
@@ -106,8 +123,14 @@ func (s *Server) PullImage(_ context.Context, req *runtimeapi.PullImageRequest) 
 }
 
 // RemoveImage takes an image off the list. It may be called again.
-func (s *Server) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
-	id := imageID(req.GetImage().GetImage())
+func (s *Server) RemoveImage(
+	ctx context.Context, req *runtimeapi.RemoveImageRequest,
+) (*runtimeapi.RemoveImageResponse, error) {
+	ref := req.GetImage().GetImage()
+	id := imageID(ref)
+	if s.stored(ref, nil) && s.reference(id) == "" {
+		return s.removeStored(ctx, ref)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.containers {
@@ -119,8 +142,10 @@ func (s *Server) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageReque
 	return &runtimeapi.RemoveImageResponse{}, s.saveImages()
 }
 
-// ImageFsInfo reports the filesystem of the state directory, of which images use nothing.
-func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+// ImageFsInfo reports the filesystem of the state directory, of which images use nothing, and that of the image store.
+func (s *Server) ImageFsInfo(
+	ctx context.Context, _ *runtimeapi.ImageFsInfoRequest,
+) (*runtimeapi.ImageFsInfoResponse, error) {
 	usage := &runtimeapi.FilesystemUsage{
 		Timestamp:  time.Now().UnixNano(),
 		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: s.opts.State},
@@ -131,8 +156,21 @@ func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*
 	if err := unix.Statfs(s.opts.State, &st); err == nil {
 		usage.InodesUsed.Value = st.Files - st.Ffree
 	}
-	usages := []*runtimeapi.FilesystemUsage{usage}
-	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: usages, ContainerFilesystems: usages}, nil
+	containers := []*runtimeapi.FilesystemUsage{usage}
+	if s.opts.Images == nil {
+		return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: containers, ContainerFilesystems: containers}, nil
+	}
+	stored, err := s.opts.Images.Usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images := []*runtimeapi.FilesystemUsage{{
+		Timestamp:  usage.Timestamp,
+		FsId:       &runtimeapi.FilesystemIdentifier{Mountpoint: stored.Path},
+		UsedBytes:  &runtimeapi.UInt64Value{Value: stored.Bytes},
+		InodesUsed: &runtimeapi.UInt64Value{Value: stored.Inodes},
+	}}
+	return &runtimeapi.ImageFsInfoResponse{ContainerFilesystems: containers, ImageFilesystems: images}, nil
 }
 
 // image describes an image.

@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
 // Defaults of the command's flags.
@@ -40,7 +42,7 @@ var defaultEnv = map[string][]string{
 // ready. version is the Kubernetes version of the binary, applets are the
 // names that the binary answers to.
 func Main(version string, applets, args []string, stderr io.Writer) int {
-	if err := run(args, version, applets, stderr); err != nil {
+	if err := runServer(args, version, applets, stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
@@ -50,13 +52,18 @@ func Main(version string, applets, args []string, stderr io.Writer) int {
 	return 0
 }
 
-func run(args []string, version string, applets []string, stderr io.Writer) error {
+func runServer(args []string, version string, applets []string, stderr io.Writer) error {
 	env := maps.Clone(defaultEnv)
 	flags := flag.NewFlagSet("cri", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	listen := flags.String("listen", DefaultListen, "`address` to serve at, a unix socket")
 	state := flags.String("state", DefaultState, "`directory` of all state")
 	bundles := flags.String("bundles", DefaultBundles, "`directory` with a directory for each bundle, named by its Kubernetes version")
+	hollow := flags.Bool("hollow", true, "containers that are no components are hollow: reported as running without a "+
+		"process; else they run from their images")
+	socket := flags.String("images", images.DefaultSocket, "`socket` of the image store, if not hollow")
+	layers := flags.String("layers", images.DefaultLayers, "`directory` with the unpacked layers of the image store")
+	runner := flags.String("runner", "", "`path` of capstan-run, by default beside this binary")
 	flags.Func("env", "environment of a component as `COMPONENT=NAME=VALUE[,NAME=VALUE...]`, in place of its defaults; may be repeated", func(s string) error {
 		name, vars, err := parseEnv(s)
 		env[name] = vars
@@ -74,12 +81,19 @@ func run(args []string, version string, applets []string, stderr io.Writer) erro
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	server, err := New(Options{
+	opts := Options{
 		State:   *state,
 		Bundles: Bundles{Dir: *bundles, Own: own, OwnVersion: version, Applets: applets},
 		Env:     env,
 		Log:     slog.New(slog.NewTextHandler(stderr, nil)),
-	})
+	}
+	if !*hollow {
+		opts.Images = images.New(*socket, *layers)
+		if opts.Runner, err = findRunner(*runner, own); err != nil {
+			return err
+		}
+	}
+	server, err := New(opts)
 	if err != nil {
 		return err
 	}
@@ -94,6 +108,19 @@ func run(args []string, version string, applets []string, stderr io.Writer) erro
 		slog.Warn("telling the service manager that the server is ready", "error", err)
 	}
 	return errors.Join(server.Serve(ctx, listener), server.Close())
+}
+
+// findRunner returns the path of capstan-run: what was asked for, or what lies beside a binary.
+func findRunner(asked, own string) (string, error) {
+	path := asked
+	if path == "" {
+		path = filepath.Join(filepath.Dir(own), "capstan-run")
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("finding the program that runs containers (give its path as --runner, "+
+			"or let them be --hollow): %w", err)
+	}
+	return path, nil
 }
 
 // parseEnv parses COMPONENT=NAME=VALUE,NAME=VALUE; nothing after the first "=" means no environment.

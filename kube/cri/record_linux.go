@@ -15,6 +15,7 @@ import (
 
 	"github.com/capstan-dev/capstan/kube/cri/logfile"
 	"github.com/capstan-dev/capstan/kube/cri/process"
+	"github.com/capstan-dev/capstan/kube/run"
 )
 
 // sandbox is one pod sandbox, as it is on disk.
@@ -24,8 +25,10 @@ type sandbox struct {
 	CreatedAt int64 // ns
 	Ready     bool
 	IPs       []string // empty with the host's network
+	Real      bool     // it has namespaces for real containers
 
 	config *runtimeapi.PodSandboxConfig
+	pause  *pause // of one whose containers share a PID namespace
 }
 
 // hostNetwork reports whether the pod has the host's network.
@@ -44,14 +47,18 @@ type container struct {
 	FinishedAt      int64
 	ExitCode        int32
 	Reason, Message string
-	PID             int // of a real container that was started
+	PID             int    // of a container with a process that was started; its supervisor's if it is real
+	Real            bool   // it runs from its image
+	StopSignal      string // what the image says
 
 	config *runtimeapi.ContainerConfig
 
-	op      sync.Mutex // one start, stop or removal at a time; taken before the server's lock
-	process *process.Process
-	log     *logfile.Log
-	ended   chan struct{} // closed when the supervisor has recorded the end
+	op       sync.Mutex // one start, stop or removal at a time; taken before the server's lock
+	process  *process.Process
+	log      *logfile.Log
+	report   run.Report    // of a real one that runs
+	terminal *os.File      // of a real one that has one
+	ended    chan struct{} // closed when the supervisor has recorded the end
 }
 
 // name is the container's name for messages.
@@ -187,6 +194,14 @@ func read[T any](path string, fields *T, config proto.Message) error {
 		return err
 	}
 	return proto.Unmarshal(r.Config, config)
+}
+
+// mkdir makes a directory for this user alone.
+func mkdir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making a directory: %w", err)
+	}
+	return nil
 }
 
 // write replaces a file as a whole, so that a crash leaves the old or the new one.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -44,9 +43,13 @@ func (s *Server) start(c *container) error {
 	if err != nil {
 		return err
 	}
-	if image, runs := component.Runs(c.Image, annotations); runs {
+	image, runs := component.Runs(c.Image, annotations)
+	switch {
+	case runs:
 		err = s.startComponent(c, image, log)
-	} else {
+	case c.Real:
+		err = s.startReal(c, sb, log)
+	default:
 		err = s.startHollow(c, sb, log)
 	}
 	if err != nil {
@@ -98,26 +101,24 @@ func (s *Server) startComponent(c *container, image component.Image, log *logfil
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	var readers, writers [2]*os.File
-	for i, name := range []string{"stdout", "stderr"} {
-		if readers[i], writers[i], err = process.Pipe(filepath.Join(s.store.containerDir(c.ID), name)); err != nil {
-			return err
-		}
-		defer writers[i].Close()
-		defer func() {
-			if !started {
-				readers[i].Close()
-			}
-		}()
+	out, err := openOutput(s.store.containerDir(c.ID))
+	if err != nil {
+		return err
 	}
+	defer out.closeWriters()
+	defer func() {
+		if !started {
+			out.closeReaders()
+		}
+	}()
 	p, err := process.Start(process.Spec{
 		Token:  s.token(c.ID),
 		Path:   binary,
 		Args:   args,
 		Env:    environment(s.opts.Env[image.Name], c.config.Envs),
 		Dir:    c.config.WorkingDir,
-		Stdout: writers[0],
-		Stderr: writers[1],
+		Stdout: out.writers[0],
+		Stderr: out.writers[1],
 	})
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (s *Server) startComponent(c *container, image component.Image, log *logfil
 	c.process, c.log, c.PID = p, log, p.PID()
 	c.StartedAt = time.Now().UnixNano()
 	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
-	s.supervise(c, readers)
+	s.supervise(c, out.streams())
 	// When this fails the kubelet tries to start the container again, is told that it was started, and finds it running.
 	if err := s.store.saveContainer(c); err != nil {
 		return err
@@ -138,13 +139,13 @@ func (s *Server) startComponent(c *container, image component.Image, log *logfil
 }
 
 // supervise copies the output of a container's process to its log and records its end, in the background, until Close.
-func (s *Server) supervise(c *container, readers [2]*os.File) {
+func (s *Server) supervise(c *container, streams []stream) {
 	p, log := c.process, c.log
 	c.ended = make(chan struct{})
-	copied := make(chan struct{}, len(readers))
-	for i, stream := range []logfile.Stream{logfile.Stdout, logfile.Stderr} {
+	copied := make(chan struct{}, len(streams))
+	for _, out := range streams {
 		s.supervisors.Go(func() {
-			log.Copy(stream, readers[i]) // what can't be logged is lost; the component goes on
+			log.Copy(out.name, out.from) // what can't be logged is lost; the container goes on
 			copied <- struct{}{}
 		})
 	}
@@ -154,7 +155,7 @@ func (s *Server) supervise(c *container, readers [2]*os.File) {
 		case <-p.Done():
 			exited = true
 			ctx, cancel := context.WithTimeout(context.Background(), outputWait)
-			for range readers {
+			for range streams {
 				select {
 				case <-copied:
 				case <-ctx.Done():
@@ -163,8 +164,8 @@ func (s *Server) supervise(c *container, readers [2]*os.File) {
 			cancel()
 		case <-s.closing:
 		}
-		for _, r := range readers {
-			r.Close() // ends the copying
+		for _, out := range streams {
+			out.from.Close() // ends the copying
 		}
 		log.Close()
 		if exited {
@@ -176,22 +177,30 @@ func (s *Server) supervise(c *container, readers [2]*os.File) {
 
 // exited records the end of a container's process.
 func (s *Server) exited(c *container, exit process.Exit) {
+	if c.Real {
+		exit = s.realExit(c, exit)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(c.ended)
-	c.process, c.log = nil, nil
+	c.process, c.log, c.terminal = nil, nil, nil
 	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 	c.FinishedAt = exit.At.UnixNano()
 	c.ExitCode = exit.Code
-	c.Reason = "Completed"
-	if exit.Code != 0 {
-		c.Reason = "Error"
-	}
-	s.log.Info("component ended", "container", c.name(), "exitCode", exit.Code)
+	c.Reason = reasonOf(exit.Code)
+	s.log.Info("container ended", "container", c.name(), "exitCode", exit.Code)
 	if err := s.store.saveContainer(c); err != nil {
 		s.log.Error("recording the end of a container", "container", c.name(), "error", err)
 	}
 	s.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.ID, s.sandboxes[c.Sandbox])
+}
+
+// reasonOf is the reason that the kubelet expects for an exit code.
+func reasonOf(code int32) string {
+	if code != 0 {
+		return "Error"
+	}
+	return "Completed"
 }
 
 // stop ends a container and returns when its end is recorded.
@@ -202,7 +211,11 @@ func (s *Server) stop(c *container, grace time.Duration) error {
 	p, ended := c.process, c.ended
 	s.mu.RUnlock()
 	if p != nil {
-		if err := p.Stop(stopSignal(c), grace); err != nil {
+		end := p.Stop
+		if c.Real {
+			end = func(_ unix.Signal, grace time.Duration) error { return s.stopReal(c, p, grace) }
+		}
+		if err := end(stopSignal(c), grace); err != nil {
 			return err
 		}
 		select {

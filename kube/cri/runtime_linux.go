@@ -25,12 +25,13 @@ func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 
 // Status reports that runtime and network are ready: pods need neither more of one nor of the other.
 func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: s.opts.Images != nil}
 	return &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: runtimeapi.RuntimeReady, Status: true},
 			{Type: runtimeapi.NetworkReady, Status: true},
 		}},
-		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{}}},
+		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "", Features: features}},
 		Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},
 	}, nil
 }

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,18 +23,35 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 		Ready:     true,
 		config:    req.Config,
 	}
+	if s.opts.Images != nil {
+		sb.Real = true
+		if err := s.makePod(sb); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.addSandbox(sb); err != nil {
+		if sb.Real {
+			err = errors.Join(err, s.unmakePod(sb))
+		}
+		return nil, err
+	}
+	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
+}
+
+// addSandbox records a sandbox and, without the host's network, gives it an address.
+func (s *Server) addSandbox(sb *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !sb.hostNetwork() {
-		sb.IPs = s.freeAddresses(req.Config.Metadata.Uid)
+		sb.IPs = s.freeAddresses(sb.config.Metadata.Uid)
 	}
 	if err := s.store.saveSandbox(sb); err != nil {
-		return nil, err
+		return err
 	}
 	s.sandboxes[sb.ID] = sb
 	s.emit(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, sb.ID, sb)
 	s.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, sb.ID, sb)
-	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
+	return nil
 }
 
 // StopPodSandbox ends all containers of a sandbox, without grace, and the sandbox. It may be called again, and for one that is gone.
@@ -43,16 +61,29 @@ func (s *Server) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandbo
 			return nil, err
 		}
 	}
+	if err := s.closeSandbox(req.PodSandboxId); err != nil {
+		return nil, err
+	}
+	return &runtimeapi.StopPodSandboxResponse{}, nil
+}
+
+// closeSandbox makes a sandbox one that is stopped; its containers have ended.
+func (s *Server) closeSandbox(id string) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sb := s.sandboxes[req.PodSandboxId]; sb != nil && sb.Ready {
+	sb := s.sandboxes[id]
+	if sb != nil && sb.Ready {
 		sb.Ready = false
 		if err := s.store.saveSandbox(sb); err != nil {
-			return nil, err
+			s.mu.Unlock()
+			return err
 		}
 		s.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.ID, sb)
 	}
-	return &runtimeapi.StopPodSandboxResponse{}, nil
+	s.mu.Unlock()
+	if sb == nil || !sb.Real {
+		return nil
+	}
+	return s.unmakePod(sb)
 }
 
 // RemovePodSandbox removes a sandbox and its containers. It may be called again.

@@ -28,12 +28,13 @@ import (
 
 	"github.com/capstan-dev/capstan/kube/cri/logfile"
 	"github.com/capstan-dev/capstan/kube/cri/process"
+	"github.com/capstan-dev/capstan/kube/run"
 )
 
 // maxMessage bounds one gRPC message, as the kubelet's client does.
 const maxMessage = 16 << 20
 
-// Options say where a server works. All fields but Log and Env are required.
+// Options say where a server works. State and Bundles are required.
 type Options struct {
 	// State is the server's directory; it is made when missing, and used by one server at a time.
 	State string
@@ -41,6 +42,10 @@ type Options struct {
 	Bundles Bundles
 	// Env is environment for components by name, beside what their containers ask for (which wins), as NAME=value.
 	Env map[string][]string
+	// Images is where containers that are no components have their images from. They are hollow when it is nil.
+	Images Images
+	// Runner is the path of capstan-run; only Images needs it.
+	Runner string
 	// Log is where the server reports; slog.Default when nil.
 	Log *slog.Logger
 }
@@ -58,6 +63,7 @@ type Server struct {
 	ownProc  bool   // /proc counts processes as this process does
 	streams  *streams
 	events   events
+	uses     uses
 
 	mu         sync.RWMutex // guards all below, fields of sandboxes and containers included
 	sandboxes  map[string]*sandbox
@@ -96,6 +102,11 @@ func New(opts Options) (*Server, error) {
 	}
 	s.lock = lock
 	s.ownProc = process.OwnProc()
+	if opts.Images != nil && !s.ownProc {
+		s.Close()
+		return nil, errors.New("containers from images need /proc of the host's own PID namespace, " +
+			"and here it is an outer one's: run the dock where no part of /proc is covered, or have hollow containers")
+	}
 	if err := s.restore(); err != nil {
 		s.Close()
 		return nil, err
@@ -137,6 +148,11 @@ func (s *Server) Close() error {
 	for _, c := range s.containers {
 		if c.process != nil {
 			c.process.Close()
+		}
+	}
+	for _, sb := range s.sandboxes {
+		if sb.pause != nil {
+			sb.pause.process.Close()
 		}
 	}
 	s.mu.RUnlock()
@@ -188,7 +204,9 @@ func (s *Server) restore() error {
 		if !ours {
 			continue
 		}
-		if c := s.containers[id]; c != nil {
+		if pod, is := strings.CutPrefix(id, podToken); is && s.sandboxes[pod] != nil {
+			err = s.adoptPause(s.sandboxes[pod], token, pid)
+		} else if c := s.containers[id]; c != nil {
 			err = s.adopt(c, pid)
 		} else {
 			err = s.killStray(token, pid)
@@ -202,16 +220,16 @@ func (s *Server) restore() error {
 		if c.State != runtimeapi.ContainerState_CONTAINER_RUNNING || !lost {
 			continue
 		}
-		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
-		c.FinishedAt = time.Now().UnixNano()
-		c.ExitCode = process.CodeUnknown
-		c.Reason = "Unknown"
-		c.Message = "ended while the CRI server was not running"
+		s.lost(c)
 		if err := s.store.saveContainer(c); err != nil {
 			return err
 		}
 	}
 	for _, sb := range s.sandboxes {
+		if sb.Real && sb.Ready {
+			needsPause := sb.namespaces().GetPid() == runtimeapi.NamespaceMode_POD
+			sb.Ready = s.spaces(sb.ID).complete(sb.namespaces()) && (sb.pause != nil || !needsPause)
+		}
 		if err := s.store.saveSandbox(sb); err != nil {
 			return err
 		}
@@ -219,11 +237,32 @@ func (s *Server) restore() error {
 	return s.store.markBoot()
 }
 
+// lost records that a container ended while no server ran.
+func (s *Server) lost(c *container) {
+	exit := process.Exit{Code: process.CodeUnknown, At: time.Now()}
+	c.Reason, c.Message = "Unknown", "ended while the CRI server was not running"
+	if c.Real {
+		if exit = s.realExit(c, exit); exit.Code != process.CodeUnknown {
+			c.Reason, c.Message = reasonOf(exit.Code), ""
+		}
+	}
+	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	c.FinishedAt = exit.At.UnixNano()
+	c.ExitCode = exit.Code
+}
+
 // adopt takes over the process of a container, and its output.
 func (s *Server) adopt(c *container, pid int) error {
 	p, err := process.Adopt(s.token(c.ID), pid)
 	if err != nil {
 		return err
+	}
+	var report run.Report
+	if c.Real {
+		if report, err = s.adoptReport(s.store.containerDir(c.ID), p); err != nil {
+			p.Close()
+			return err
+		}
 	}
 	log, err := logfile.Open(c.LogPath)
 	if err != nil {
@@ -233,19 +272,21 @@ func (s *Server) adopt(c *container, pid int) error {
 			return err
 		}
 	}
-	var readers [2]*os.File
-	for i, name := range []string{"stdout", "stderr"} {
-		if readers[i], err = process.Reader(filepath.Join(s.store.containerDir(c.ID), name)); err != nil {
-			return errors.Join(err, log.Close())
-		}
+	out, err := adoptOutput(s.store.containerDir(c.ID))
+	if err != nil {
+		return errors.Join(err, log.Close())
 	}
-	c.process, c.log, c.PID = p, log, pid
+	streams, err := containerStreams(c, p, &report, out)
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	c.process, c.log, c.PID, c.report = p, log, pid, report
 	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	if c.StartedAt == 0 {
 		c.StartedAt = time.Now().UnixNano()
 	}
 	s.log.Info("adopted a process", "container", c.name(), "pid", pid)
-	s.supervise(c, readers)
+	s.supervise(c, streams)
 	return nil
 }
 

@@ -137,11 +137,25 @@ func (s *Server) usage(c *container) usage {
 	if c.process == nil || !s.ownProc {
 		return usage{}
 	}
+	if c.Real {
+		return s.uses.of(c.report.PID)
+	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.process.PID()))
 	if err != nil {
 		return usage{}
 	}
 	return parseUsage(string(stat))
+}
+
+// parseEnded reads the time of children that were waited for (fields 16 and 17) of /proc/PID/stat.
+func parseEnded(stat string) time.Duration {
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 15 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[13], 10, 64) // the kernel writes numbers
+	system, _ := strconv.ParseInt(fields[14], 10, 64)
+	return time.Duration(user+system) * tick
 }
 
 // parseUsage reads user and system time (fields 14 and 15) and resident pages (field 24) of /proc/PID/stat.

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capstan-dev/capstan/kube/cri/logfile"
+	"github.com/capstan-dev/capstan/kube/run"
 )
 
 // Bounds of streams.
@@ -95,7 +96,7 @@ func (s *Server) Attach(_ context.Context, req *runtimeapi.AttachRequest) (*runt
 	return s.streams.lib.GetAttach(req)
 }
 
-// PortForward prepares connections to a port of a pod, which must have the host's network.
+// PortForward prepares connections to a port of a pod, which must be real or have the host's network.
 func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	s.mu.RLock()
 	sb := s.sandboxes[req.PodSandboxId]
@@ -103,7 +104,7 @@ func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardReque
 	switch {
 	case sb == nil || !sb.Ready:
 		return nil, status.Errorf(codes.NotFound, "there is no running sandbox %s", req.PodSandboxId)
-	case !sb.hostNetwork():
+	case !sb.hostNetwork() && !sb.Real:
 		return nil, status.Error(codes.FailedPrecondition, "the pod is hollow: nothing listens in it")
 	}
 	return s.streams.lib.GetPortForward(req)
@@ -142,7 +143,7 @@ func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, i
 	defer end()
 	ctx, done := r.server.whileRunning(ctx, c)
 	defer done()
-	cmd, err := r.server.command(ctx, c, command)
+	cmd, err := r.server.command(ctx, c, command, tty)
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,10 @@ func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, i
 	return runOnPipes(cmd, in, out, errOut)
 }
 
-// Attach follows the output of a container from now on. Components read no input.
-func (r *streamRuntime) Attach(ctx context.Context, id string, _ io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan terminalSize) error {
+// Attach follows the output of a container from now on, and sends its input. Components read none.
+func (r *streamRuntime) Attach(
+	ctx context.Context, id string, in io.Reader, out, errOut io.WriteCloser, _ bool, resize <-chan terminalSize,
+) error {
 	c, err := r.server.real(id)
 	if err != nil {
 		return err
@@ -161,10 +164,24 @@ func (r *streamRuntime) Attach(ctx context.Context, id string, _ io.Reader, out,
 	ctx, end := r.streams.begin(ctx)
 	defer end()
 	r.server.mu.RLock()
-	log := c.log
+	log, terminal := c.log, c.terminal
 	r.server.mu.RUnlock()
 	if log == nil {
 		return nil // it ended just now
+	}
+	if c.Real && c.config.Stdin && in != nil {
+		input, err := r.server.input(c, terminal)
+		if err != nil {
+			return err
+		}
+		go input.copy(in) // until the client leaves: then the stream fails
+	}
+	if terminal != nil && resize != nil {
+		go func() {
+			for size := range resize {
+				setSize(terminal, size)
+			}
+		}()
 	}
 	chunks, stop := log.Follow()
 	defer stop()
@@ -190,12 +207,21 @@ func (r *streamRuntime) Attach(ctx context.Context, id string, _ io.Reader, out,
 	}
 }
 
-// PortForward connects the stream with a port of the host's loopback interface.
-func (r *streamRuntime) PortForward(ctx context.Context, _ string, port int32, stream io.ReadWriteCloser) error {
+// PortForward connects the stream with a port of the loopback interface: the pod's, or the host's.
+func (r *streamRuntime) PortForward(ctx context.Context, id string, port int32, stream io.ReadWriteCloser) error {
 	ctx, end := r.streams.begin(ctx)
 	defer end()
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(int(port))))
+	r.server.mu.RLock()
+	sb := r.server.sandboxes[id]
+	r.server.mu.RUnlock()
+	if sb == nil {
+		return status.Errorf(codes.NotFound, "there is no sandbox %s", id)
+	}
+	network := run.Host
+	if sb.Real {
+		network = r.server.spaces(id).namespace("net", run.Host)
+	}
+	conn, err := dialIn(ctx, network, strconv.Itoa(int(port)))
 	if err != nil {
 		return fmt.Errorf("connecting to port %d: %w", port, err)
 	}

@@ -120,12 +120,43 @@ func (l *Log) Follow() (chunks <-chan Chunk, stop func()) {
 }
 
 // Line writes one whole line.
-func (l *Log) Line(s Stream, line string) error { return l.write(s, []byte(line), true) }
+func (l *Log) Line(s Stream, line string) error {
+	l.follow(s, []byte(line+"\n"))
+	return l.write(s, []byte(line), true)
+}
+
+// follow hands output to followers, which may keep it.
+func (l *Log) follow(s Stream, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for f := range l.followers {
+		select {
+		case f <- Chunk{s, bytes.Clone(data)}:
+		default:
+		}
+	}
+}
+
+// tee shows followers what is read as it comes: a prompt has no end of line.
+type tee struct {
+	io.Reader
+	log    *Log
+	stream Stream
+}
+
+// Read implements io.Reader.
+func (t tee) Read(p []byte) (int, error) {
+	n, err := t.Reader.Read(p)
+	if n > 0 {
+		t.log.follow(t.stream, p[:n])
+	}
+	return n, err
+}
 
 // Copy reads r to its end and writes what it reads, line by line; lines longer than MaxLine in parts. It reads on when writing fails, as on
 // a full disk, because the container would hang in its own write otherwise; the first such error is returned at the end.
 func (l *Log) Copy(s Stream, r io.Reader) error {
-	br := bufio.NewReaderSize(r, MaxLine)
+	br := bufio.NewReaderSize(tee{r, l, s}, MaxLine)
 	var failed error
 	for {
 		line, err := br.ReadSlice('\n')
@@ -162,18 +193,6 @@ func (l *Log) write(s Stream, text []byte, whole bool) error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.followers) > 0 {
-		data := bytes.Clone(text)
-		if whole {
-			data = append(data, '\n')
-		}
-		for f := range l.followers {
-			select {
-			case f <- Chunk{s, data}:
-			default:
-			}
-		}
-	}
 	if l.file == nil || l.closed {
 		return nil
 	}

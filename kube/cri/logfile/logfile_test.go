@@ -1,6 +1,7 @@
 package logfile
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,27 @@ func TestFollowersNeverHoldTheContainerUp(t *testing.T) {
 		t.Errorf("a follower that did not read got %d chunks, want the first %d", n, followBuffer)
 	}
 	stop() // twice is fine
+}
+
+func TestFollowersSeeALineBeforeItsEnd(t *testing.T) {
+	l := open(t)
+	chunks, stop := l.Follow()
+	defer stop()
+	r, w := io.Pipe()
+	copied := make(chan error, 1)
+	go func() { copied <- l.Copy(Stdout, r) }()
+	for _, part := range []string{"name: ", "me\nmore"} {
+		if _, err := io.WriteString(w, part); err != nil {
+			t.Fatal(err)
+		}
+		if c := <-chunks; string(c.Data) != part || c.Stream != Stdout {
+			t.Errorf("a follower got %q of %s, want %q", c.Data, c.Stream, part)
+		}
+	}
+	w.Close()
+	if err := <-copied; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestCloseEndsFollowersAndDiscardsWrites(t *testing.T) {

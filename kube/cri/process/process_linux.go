@@ -36,6 +36,8 @@ type Spec struct {
 	Dir string
 	// Stdout and Stderr are inherited; they stay open here.
 	Stdout, Stderr *os.File
+	// Files are further files, from descriptor 3 on; they stay open here.
+	Files []*os.File
 }
 
 // Exit tells how a process ended.
@@ -69,6 +71,7 @@ func Start(spec Spec) (*Process, error) {
 		Dir:         spec.Dir,
 		Stdout:      spec.Stdout,
 		Stderr:      spec.Stderr,
+		ExtraFiles:  spec.Files,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if cmd.Dir == "" {

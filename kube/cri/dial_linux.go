@@ -1,0 +1,59 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/kube/run"
+)
+
+// loopback are the addresses at which a program that listens for its own host only may be.
+var loopback = []string{"127.0.0.1", "::1"}
+
+// dialIn connects to a port of the loopback interface of a network namespace, run.Host or a path.
+func dialIn(ctx context.Context, namespace, port string) (net.Conn, error) {
+	if namespace == run.Host {
+		return dialLoopback(ctx, port)
+	}
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread, which is in another network, ends with the goroutine
+		fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			dialed <- result{nil, fmt.Errorf("opening the pod's network: %w", err)}
+			return
+		}
+		defer unix.Close(fd)
+		if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+			dialed <- result{nil, fmt.Errorf("entering the pod's network: %w", err)}
+			return
+		}
+		conn, err := dialLoopback(ctx, port)
+		dialed <- result{conn, err}
+	}()
+	r := <-dialed
+	return r.conn, r.err
+}
+
+// dialLoopback tries one address after the other: each is a number, so this goroutine makes the socket itself.
+func dialLoopback(ctx context.Context, port string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	var failed error
+	for _, address := range loopback {
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, port))
+		if err == nil {
+			return conn, nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	return nil, failed
+}

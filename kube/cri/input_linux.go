@@ -1,0 +1,52 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/kube/cri/process"
+	"github.com/capstan-dev/capstan/kube/run"
+)
+
+// input is a way into a container's standard input.
+type input struct {
+	to  io.Writer
+	end func() // what the end of the client's input means
+}
+
+// input opens the standard input of a container: its terminal, or its pipe.
+func (s *Server) input(c *container, terminal *os.File) (*input, error) {
+	if terminal != nil {
+		return &input{terminal, func() {}}, nil // what ends the input of a terminal is typed
+	}
+	pipe, err := os.OpenFile(filepath.Join(s.store.containerDir(c.ID), run.StdinFile), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return nil, errors.New("the container's standard input was closed")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the container's standard input: %w", err)
+	}
+	s.mu.RLock()
+	p := c.process
+	s.mu.RUnlock()
+	return &input{pipe, func() {
+		pipe.Close()
+		if c.config.StdinOnce && p != nil {
+			// its supervisor closes its end
+			if err := p.Signal(unix.SIGUSR1); err != nil && !errors.Is(err, process.ErrGone) {
+				s.log.Warn("closing the standard input of a container", "container", c.name(), "error", err)
+			}
+		}
+	}}, nil
+}
+
+// copy copies the client's input until it ends.
+func (i *input) copy(from io.Reader) {
+	io.Copy(i.to, from)
+	i.end()
+}

@@ -1,0 +1,63 @@
+package cri
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/capstan-dev/capstan/kube/cri/logfile"
+	"github.com/capstan-dev/capstan/kube/cri/process"
+)
+
+// outputNames are the named pipes of a container's output.
+var outputNames = [2]string{"stdout", "stderr"}
+
+// pipes are a container's output: writers are for its process.
+type pipes struct{ readers, writers [2]*os.File }
+
+// stream is one output to log.
+type stream struct {
+	name logfile.Stream
+	from *os.File
+}
+
+// openOutput opens the pipes of a container that is to be started.
+func openOutput(dir string) (*pipes, error) {
+	var o pipes
+	var err error
+	for i, name := range outputNames {
+		if o.readers[i], o.writers[i], err = process.Pipe(filepath.Join(dir, name)); err != nil {
+			o.closeReaders()
+			o.closeWriters()
+			return nil, err
+		}
+	}
+	return &o, nil
+}
+
+// adoptOutput opens the pipes of a container that runs.
+func adoptOutput(dir string) (*pipes, error) {
+	var o pipes
+	var err error
+	for i, name := range outputNames {
+		if o.readers[i], err = process.Reader(filepath.Join(dir, name)); err != nil {
+			o.closeReaders()
+			return nil, err
+		}
+	}
+	return &o, nil
+}
+
+func (o *pipes) streams() []stream {
+	return []stream{{logfile.Stdout, o.readers[0]}, {logfile.Stderr, o.readers[1]}}
+}
+
+func (o *pipes) closeReaders() { closeFiles(o.readers) }
+func (o *pipes) closeWriters() { closeFiles(o.writers) }
+
+func closeFiles(files [2]*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

@@ -1,0 +1,322 @@
+//go:build linux
+
+package realtest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/internal/hosttest"
+)
+
+// facts are some of what the program prints of itself.
+type facts struct {
+	PID, UID, GID int
+	Dir, Host     string
+	Env           []string
+	Status        map[string]string
+	Namespaces    map[string]string
+	Mounts        []string
+	OOMScoreAdj   string
+	Terminal      bool
+	Rows, Cols    uint16
+	Processes     int
+}
+
+// sees executes the program in a container, and returns what it sees.
+func (h *host) sees(container string) (f facts) {
+	h.t.Helper()
+	resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"/bin/program",
+		"facts"}})
+	h.must(err)
+	if err := json.Unmarshal(resp.Stdout, &f); err != nil {
+		h.t.Fatalf("%v: %s%s", err, resp.Stdout, resp.Stderr)
+	}
+	return f
+}
+
+func TestAContainerRunsFromItsImage(t *testing.T) {
+	h := newHost(t)
+	container, pod := h.run(func(c *runtimeapi.ContainerConfig) {
+		c.Envs = []*runtimeapi.KeyValue{{Key: "BOTH", Value: []byte("pod")}}
+	}, "facts", "cat=/etc/resolv.conf", "call=unshare", "call=keyctl", "complain=oops", "term")
+	h.logged(container, "stdout F waiting")
+	h.logged(container, "stderr F oops")
+	_, line, _ := strings.Cut(h.log(container), " stdout F ")
+	line, _, _ = strings.Cut(line, "\n")
+	var f facts
+	if err := json.Unmarshal([]byte(line), &f); err != nil {
+		t.Fatalf("%v: %s", err, h.log(container))
+	}
+	if f.PID != 1 || f.UID != 101 || f.GID != 102 || f.Host != "pod" || f.Dir != "/srv" || f.OOMScoreAdj != "500" ||
+		f.Status["Seccomp"] != "2" || f.Status["NoNewPrivs"] != "1" {
+		t.Errorf("facts: %+v", f)
+	}
+	for _, want := range []string{"FROM=image", "BOTH=pod", "HOSTNAME=pod", "HOME=/srv"} {
+		if !slices.Contains(f.Env, want) {
+			t.Errorf("environment %q has no %s", f.Env, want)
+		}
+	}
+	for _, want := range []string{"search svc.cluster.local", "nameserver 10.96.0.10", "call unshare EPERM",
+		"call keyctl EPERM"} {
+		h.logged(container, "stdout F "+want)
+	}
+	st := h.status(container)
+	if st.State != runtimeapi.ContainerState_CONTAINER_RUNNING || st.ImageId != imageID ||
+		st.Image.Image != imageName ||
+		st.User.GetLinux().GetUid() != 101 || st.User.GetLinux().GetGid() != 102 {
+		t.Errorf("it is %v", st)
+	}
+	stats, err := h.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: container})
+	if err != nil || stats.Stats.Memory.WorkingSetBytes.Value < 1<<20 {
+		t.Errorf("it uses %v, %v", stats, err)
+	}
+	if _, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container,
+		Timeout: 20}); err != nil {
+		t.Fatal(err)
+	}
+	if st := h.status(container); st.ExitCode != 7 || st.Reason != "Error" || st.FinishedAt < st.StartedAt {
+		t.Errorf("stopped it is %v", st)
+	}
+	h.logged(container, "stdout F ending")
+	_, err = h.RemovePodSandbox(h.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
+	h.must(err)
+}
+
+func TestHowRealContainersEnd(t *testing.T) {
+	h := newHost(t)
+	cases := map[string]struct {
+		args   []string
+		stop   bool
+		code   int32
+		reason string
+		text   string
+	}{
+		"the image's own arguments":            {nil, false, 0, "Completed", "stdout F default"},
+		"one that fails":                       {[]string{"exit=42"}, false, 42, "Error", ""},
+		"one that is killed by a signal":       {[]string{"orphan", "kill=6"}, false, 2, "Error", ""},
+		"one that ignores the signal to stop":  {[]string{"ignore", "wait"}, true, 137, "Error", ""},
+		"one that ends but for what it starts": {[]string{"orphan", "say=x"}, false, 0, "Completed", "stdout F x"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			container, _ := h.run(nil, c.args...)
+			if c.stop {
+				h.logged(container, "stdout F waiting")
+				_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container, Timeout: 1})
+				h.must(err)
+			}
+			st := h.exited(container)
+			if st.ExitCode != c.code || st.Reason != c.reason {
+				t.Errorf("it ended with %d, %s; want %d, %s", st.ExitCode, st.Reason, c.code, c.reason)
+			}
+			if !strings.Contains(h.log(container), c.text) {
+				t.Errorf("its log is %q", h.log(container))
+			}
+		})
+	}
+}
+
+func TestWhatCannotStart(t *testing.T) {
+	h := newHost(t)
+	cases := map[string]struct {
+		change func(*runtimeapi.ContainerConfig)
+		want   string
+	}{
+		"no such program": {func(c *runtimeapi.ContainerConfig) { c.Command = []string{"nothing"} },
+			"not found in $PATH"},
+		"no such mount": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{HostPath: "/no/such", ContainerPath: "/x"}}
+		}, "there is no /no/such on the host"},
+		"an image as a volume": {func(c *runtimeapi.ContainerConfig) {
+			c.Mounts = []*runtimeapi.Mount{{ContainerPath: "/x", Image: &runtimeapi.ImageSpec{Image: "y"}}}
+		}, "the mount of image y at /x is not supported"},
+		"an unknown capability": {func(c *runtimeapi.ContainerConfig) {
+			c.Linux.SecurityContext.Capabilities = &runtimeapi.Capability{AddCapabilities: []string{"FLY"}}
+		}, "there is no capability CAP_FLY"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod, config := h.pod(nil)
+			container := h.create(pod, config, c.change)
+			_, err := h.StartContainer(h.ctx, &runtimeapi.StartContainerRequest{ContainerId: container})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("it started with %v, want %q", err, c.want)
+			}
+			st := h.status(container)
+			if st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != 128 ||
+				st.Reason != "StartError" ||
+				!strings.Contains(st.Message, c.want) {
+				t.Errorf("it is %v", st)
+			}
+		})
+	}
+}
+
+func TestVolumesAndRights(t *testing.T) {
+	h := newHost(t)
+	volume := filepath.Join(h.dir, "volume")
+	h.must(os.Mkdir(volume, 0o777))
+	h.must(os.Chmod(volume, 0o777))
+	container, _ := h.run(func(c *runtimeapi.ContainerConfig) {
+		c.Mounts = []*runtimeapi.Mount{
+			{HostPath: volume, ContainerPath: "/data"}, {HostPath: volume, ContainerPath: "/data/below",
+				Readonly: true},
+		}
+		c.Linux.SecurityContext.ReadonlyRootfs = true
+		c.Linux.SecurityContext.RunAsUser = &runtimeapi.Int64Value{Value: 1234}
+		c.Linux.SecurityContext.RunAsGroup = &runtimeapi.Int64Value{Value: 4321}
+		c.Linux.SecurityContext.Capabilities = &runtimeapi.Capability{DropCapabilities: []string{"ALL"},
+			AddCapabilities: []string{"NET_RAW"}}
+		c.Linux.SecurityContext.MaskedPaths = []string{"/proc/acpi"}
+		c.Linux.SecurityContext.ReadonlyPaths = []string{"/proc/sys"}
+		c.WorkingDir = "/data"
+	}, "write=/data/file", "write=/data/below/file", "write=/file", "write=/proc/sys/kernel/hostname", "wait")
+	h.logged(container, "stdout F waiting")
+	for _, line := range []string{
+		"write /data/file ok", "write /data/below/file EROFS", "write /file EROFS",
+		"write /proc/sys/kernel/hostname EROFS",
+	} {
+		h.logged(container, "stdout F "+line)
+	}
+	f := h.sees(container)
+	if f.UID != 1234 || f.GID != 4321 || f.Dir != "/data" || f.Status["CapBnd"] != "0000000000002000" {
+		t.Errorf("facts: %+v", f)
+	}
+	var st unix.Stat_t
+	h.must(unix.Stat(filepath.Join(volume, "file"), &st))
+	if want := uint32(1234); !hosttest.OneID() && st.Uid != want || hosttest.OneID() && st.Uid != 0 {
+		t.Errorf("the file belongs to %d", st.Uid)
+	}
+}
+
+func TestContainersOfAPod(t *testing.T) {
+	h := newHost(t)
+	for name, mode := range map[string]runtimeapi.NamespaceMode{
+		"each with its own processes": runtimeapi.NamespaceMode_CONTAINER,
+		"with processes together":     runtimeapi.NamespaceMode_POD,
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod,
+				config := h.pod(func(c *runtimeapi.PodSandboxConfig) { c.Linux.SecurityContext.NamespaceOptions.Pid = mode })
+			one, two := h.create(pod, config, nil, "write=/dev/shm/shared", "wait"), h.create(pod, config, nil, "wait")
+			h.startContainer(one)
+			h.logged(one, "stdout F write /dev/shm/shared ok")
+			h.startContainer(two)
+			a, b := h.sees(one), h.sees(two)
+			for _, ns := range []string{"net", "ipc", "uts"} {
+				if own, _ := os.Readlink("/proc/self/ns/" + ns); a.Namespaces[ns] != b.Namespaces[ns] ||
+					a.Namespaces[ns] == own {
+					t.Errorf("%s namespaces %s and %s, the host's is %s", ns, a.Namespaces[ns], b.Namespaces[ns], own)
+				}
+			}
+			if together := a.Namespaces["pid"] == b.Namespaces["pid"]; together != (mode == runtimeapi.NamespaceMode_POD) {
+				t.Errorf("processes are together: %v", together)
+			}
+			resp, err := h.ExecSync(h.ctx, &runtimeapi.ExecSyncRequest{ContainerId: two, Cmd: []string{"/bin/program",
+				"cat=/dev/shm/shared"}})
+			if err != nil || string(resp.Stdout) != "written" {
+				t.Errorf("/dev/shm: %v, %v", resp, err)
+			}
+			// A debugger sees the processes of its target.
+			debugger := h.create(pod, config, func(c *runtimeapi.ContainerConfig) {
+				c.Linux.SecurityContext.NamespaceOptions = &runtimeapi.NamespaceOption{
+					Pid: runtimeapi.NamespaceMode_TARGET, TargetId: one,
+				}
+			}, "wait")
+			h.startContainer(debugger)
+			if d := h.sees(debugger); d.Namespaces["pid"] != a.Namespaces["pid"] || d.Processes < 2 {
+				t.Errorf("the debugger sees %d processes of %s, want those of %s", d.Processes, d.Namespaces["pid"],
+					a.Namespaces["pid"])
+			}
+			_, err = h.StopPodSandbox(h.ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod})
+			h.must(err)
+		})
+	}
+}
+
+func TestAPodOfTheHost(t *testing.T) {
+	h := newHost(t)
+	node := runtimeapi.NamespaceMode_NODE
+	pod, config := h.pod(func(c *runtimeapi.PodSandboxConfig) {
+		c.Linux.SecurityContext.NamespaceOptions = &runtimeapi.NamespaceOption{Pid: node, Network: node, Ipc: node}
+	})
+	container := h.create(pod, config, nil, "orphan", "wait")
+	h.startContainer(container)
+	h.logged(container, "stdout F waiting")
+	f := h.sees(container)
+	for _, ns := range []string{"pid", "net", "ipc", "uts"} {
+		if own, _ := os.Readlink("/proc/self/ns/" + ns); f.Namespaces[ns] != own {
+			t.Errorf("%s namespace %s, want the host's, %s", ns, f.Namespaces[ns], own)
+		}
+	}
+	// What it has started ends with it, though the namespace is the host's.
+	_, err := h.StopContainer(h.ctx, &runtimeapi.StopContainerRequest{ContainerId: container})
+	h.must(err)
+}
+
+func TestImagesOfTheStore(t *testing.T) {
+	h := newHost(t)
+	pull := func(name, password string) error {
+		_, err := h.images.PullImage(h.ctx, &runtimeapi.PullImageRequest{
+			Image: &runtimeapi.ImageSpec{Image: name}, Auth: &runtimeapi.AuthConfig{Password: password},
+		})
+		return err
+	}
+	look := func(name string) *runtimeapi.Image {
+		resp, err := h.images.ImageStatus(h.ctx,
+			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: name}})
+		h.must(err)
+		return resp.Image
+	}
+	if img := look(imageName); img != nil {
+		t.Errorf("before the pull there is %v", img)
+	}
+	if err := pull("registry.example/other:1", "secret"); status.Code(err) != codes.NotFound ||
+		!strings.Contains(err.Error(), "load it") {
+		t.Errorf("an image that is not there: %v", err)
+	}
+	if err := pull(imageName, "wrong"); err == nil || !strings.Contains(err.Error(), "another credential") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	h.must(pull(imageName, "secret"))
+	if img := look(imageName); img.GetId() != imageID || img.Username != "web" || img.Uid != nil || img.Size != 1000 {
+		t.Errorf("after the pull there is %v", img)
+	}
+	if err := pull("registry.example/kube-apiserver:v1.36.3", ""); err != nil {
+		t.Errorf("kubeadm's pull of a component: %v", err)
+	}
+	list, err := h.images.ListImages(h.ctx, &runtimeapi.ListImagesRequest{})
+	if err != nil || len(list.Images) != 2 {
+		t.Errorf("list: %v, %v; want the image and the component's", list, err)
+	}
+	fs, err := h.images.ImageFsInfo(h.ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil || fs.ImageFilesystems[0].UsedBytes.Value != 77 ||
+		fs.ImageFilesystems[0].FsId.Mountpoint != "/images" {
+		t.Errorf("file systems: %v, %v", fs, err)
+	}
+	container, pod := h.run(nil, "wait")
+	remove := func() error {
+		_, err := h.images.RemoveImage(h.ctx,
+			&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: imageID}})
+		return err
+	}
+	if err := remove(); err == nil {
+		t.Errorf("the image of container %s was removed", container)
+	}
+	_, err = h.RemovePodSandbox(h.ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod})
+	h.must(err)
+	h.must(remove())
+	if img := look(imageName); img != nil {
+		t.Errorf("after its removal there is %v", img)
+	}
+}
