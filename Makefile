@@ -14,7 +14,7 @@ GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension h
 RACE := $(if $(shell command -v gcc),-race,)
 RACE_CGO := $(if $(RACE),1,0)
 # Packages that carry all of Cluster API's reconcilers or run the built binaries: the race detector would cost minutes and watch other people's code.
-HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/lifecycle$$|/test/verify$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$|/test/attack$$
+HEAVY := /cmd/capstan$$|/plane$$|/plane/controllers$$|/test/e2e$$|/test/lifecycle$$|/test/verify$$|/test/interop$$|/test/contract$$|/test/contract/whole$$|/test/clusterctl$$|/test/examples$$|/test/attack$$|/test/enrol/line$$
 
 # What takes longest starts first: packages are tested two or more at a time, and the others fit beside it.
 LONGEST := ./test/e2e
@@ -28,6 +28,10 @@ help: ## list the targets
 .PHONY: build
 build: manifests kube ## build everything into bin/
 	@umask 022; mkdir -p bin; chmod o-w bin; for b in $(BINARIES); do echo "→ building bin/$$b"; go build -ldflags '$(LDFLAGS)' -o bin/$$b ./cmd/$$b; done
+
+.PHONY: agents
+agents: ## build the agent for all architectures of hosts, for planes that other computers enroll at
+	@umask 022; mkdir -p bin; for a in amd64 arm64; do echo "→ building bin/capstan-agent-linux-$$a"; CGO_ENABLED=0 GOOS=linux GOARCH=$$a go build -ldflags '$(LDFLAGS)' -o bin/capstan-agent-linux-$$a ./cmd/capstan-agent; done
 
 .PHONY: kube
 kube: ## build the bundle of the default Kubernetes version (the first build takes some minutes)

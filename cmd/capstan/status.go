@@ -49,6 +49,9 @@ func (a *app) statusCommand() *cobra.Command {
 				); err != nil {
 					return err
 				}
+				if s.Listen != "" {
+					fmt.Fprintf(a.out, "\nOther computers reach it at %s, and hosts enroll at %s.\n", s.Listen, s.Enrolment)
+				}
 				if text := otherGates(s.FeatureGates); text != "" {
 					fmt.Fprintln(a.out, "\nFeature gates:", text)
 				}

@@ -80,6 +80,34 @@ func TestTheLine(t *testing.T) {
 	}
 }
 
+// TestTheLineWithWget: a computer that has no curl fetches with wget.
+func TestTheLineWithWget(t *testing.T) {
+	_, i := served(t, fakeAgent)
+	credential, _ := enrolment.NewCredential()
+	dir := t.TempDir()
+	for _, program := range []string{
+		"sh", "wget", "sha256sum", "mktemp", "rm", "id", "uname", "mkdir", "mv", "chmod", "cat", "mount", "unshare", "ls",
+	} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Skipf("no %s on this machine", program)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		hash string
+		ok   bool
+	}{"the script": {i.ScriptHash, true}, "another script": {strings.Repeat("0", 64), false}} {
+		i.ScriptHash = c.hash
+		out, err := paste(t, "sh", i.Line(credential), "PATH="+dir)
+		if (err == nil) != c.ok || strings.Contains(out, "input: "+credential) != c.ok {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
 // TestTheLineIsClosed: what is not what the line was made for is neither run nor installed, and hears no credential.
 func TestTheLineIsClosed(t *testing.T) {
 	credential, _ := enrolment.NewCredential()
@@ -252,7 +280,7 @@ func TestCloudInitRuns(t *testing.T) {
 		lines += strings.Join(words, " ") + "\n"
 	}
 	out, err := paste(t, "sh", lines+"ls -A /run")
-	if err != nil || !strings.Contains(out, "--wait 1h0m0s\ninput: secret\n") ||
+	if err != nil || !strings.Contains(out, "--token-file -\ninput: secret\n") ||
 		strings.Contains(out, "capstan-credential") {
 		t.Errorf("%v\n%s", err, out)
 	}

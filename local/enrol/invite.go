@@ -117,21 +117,19 @@ func (i Invitation) File(credential, host string) ([]byte, error) {
 // credentialFile is where cloud-init leaves the credential for a moment: in memory, for root only.
 const credentialFile = "/run/capstan-credential"
 
-// bootWait is how long a computer that boots tries to enroll.
-const bootWait = time.Hour
+// bootTries are how often, a minute apart, a computer that boots tries to enroll.
+const bootTries = 60
 
-// CloudInit returns user data for cloud-init that makes a computer a host at its first boot.
+// CloudInit returns user data for cloud-init that makes a computer a host at its first boot. The plane need not be
+// there yet.
 func (i Invitation) CloudInit(credential string) ([]byte, error) {
-	wait := fmt.Sprintf("--wait %s", bootWait)
-	command := i.Command(wait)
+	try := "( " + i.Command() + "; ) < " + credentialFile
+	loop := fmt.Sprintf("n=0; until %s; do n=$((n+1)); [ $n -lt %d ] || exit 1; sleep 60; done", try, bootTries)
 	data, err := yaml.Marshal(map[string]any{
 		"write_files": []any{map[string]any{
 			"path": credentialFile, "permissions": "0600", "content": credential + "\n",
 		}},
-		"runcmd": []any{
-			[]string{"sh", "-c", "( " + command + "; ) < " + credentialFile},
-			[]string{"rm", "-f", credentialFile},
-		},
+		"runcmd": []any{[]string{"sh", "-c", loop}, []string{"rm", "-f", credentialFile}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("writing user data: %w", err)
