@@ -148,7 +148,7 @@ func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	defer log.Close()
 	instance := rand.Text()
 	cmd := exec.Command(o.Binary, "run", "--home", o.Home, "--bin-dir", o.BinDir, "--instance", instance)
-	cmd.Dir, cmd.Env = "/", environ.Child()
+	cmd.Dir, cmd.Env = "/", environ.Network() // PID 1 inside gets environ.Child() of it
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -98,7 +98,12 @@ func runDock(args []string, errOut io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer stop()
+	var images []string
+	if program := filepath.Join(*binDir, inside.ImagesProgram); exists(program) {
+		images = []string{program, "serve", "--dir", filepath.Join(*home, "images")}
+	}
 	err := outside.Run(ctx, outside.Config{
+		Images: images,
 		Dir:    dock.Dir(*home),
 		Inside: []string{insideCommand, *home, *binDir, strconv.FormatBool(outside.Rootless()), *instance},
 		Log:    logger,
@@ -112,6 +117,12 @@ func runDock(args []string, errOut io.Writer) int {
 		return outside.ExitFailed
 	}
 	return 0
+}
+
+// exists reports whether there is such a file.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func runInside(args []string, errOut io.Writer) int {

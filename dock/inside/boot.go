@@ -63,6 +63,9 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 			return nil, err
 		}
 	}
+	if err := e.openImages(h); err != nil {
+		return nil, err
+	}
 	child, channel, err := e.spawn(h.name, dir, root)
 	if err != nil {
 		return nil, err

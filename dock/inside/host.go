@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -47,6 +48,8 @@ type host struct {
 	pid      int
 	restarts int
 	lastErr  string
+
+	images net.Listener // for questions about images; of loop
 
 	wake  chan struct{} // has room for one
 	ended chan struct{} // loop has returned
@@ -172,6 +175,7 @@ const (
 // drive is the loop of a host.
 func (e *engine) drive(h *host) {
 	defer close(h.ended)
+	defer h.closeImages()
 	pauses := backoff.Backoff{First: firstHostDelay, Max: lastHostDelay}
 	var run *reap.Child // nil unless it runs
 	var began time.Time

@@ -28,7 +28,7 @@ type server struct{ http *http.Server }
 
 // serve listens; only the dock's user may connect.
 func serve(e *engine, dir string) (*server, error) {
-	l, err := listen(dir)
+	l, err := listen(dir, "dock.sock")
 	if err != nil {
 		return nil, err
 	}
@@ -47,19 +47,19 @@ func serve(e *engine, dir string) (*server, error) {
 	return s, nil
 }
 
-// listen binds through /proc/self/fd, as a unix socket's path may have 107 bytes only.
-func listen(dir string) (net.Listener, error) {
+// listen makes a socket for the dock's user. It binds through /proc/self/fd, as a unix socket's path may have 107 bytes only.
+func listen(dir, name string) (net.Listener, error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("making the dock's socket: %w", err)
 	}
 	defer d.Close()
-	path := filepath.Join(dir, "dock.sock")
-	// The lock is ours, so a socket that is there belongs to nobody.
+	path := filepath.Join(dir, name)
+	// The lock is ours: a socket that is there belongs to nobody.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing the socket of a previous dock: %w", err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), "dock.sock")})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name)})
 	if err != nil {
 		return nil, fmt.Errorf("making the dock's socket: %w", err)
 	}

@@ -43,7 +43,7 @@ func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
 		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
 	}
 	defer theirs.Close()
-	child, err := e.startInit(root, &syscall.ProcAttr{
+	child, err := e.startInit(dir, root, &syscall.ProcAttr{
 		// No Dir: the host may have no right to enter its root by a path, so it starts in the working directory of
 		// share.
 		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + name},
@@ -59,7 +59,7 @@ func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
 // startInit starts PID 1 of a host in a user namespace of its own, and with it all other namespaces. What the host
 // shares with the machine is mounted before, from outside that namespace, so that root in the host can't change these
 // mounts.
-func (e *engine) startInit(root string, attr *syscall.ProcAttr) (*reap.Child, error) {
+func (e *engine) startInit(dir, root string, attr *syscall.ProcAttr) (*reap.Child, error) {
 	ids, err := e.newIDs()
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (e *engine) startInit(root string, attr *syscall.ProcAttr) (*reap.Child, er
 		// The thread gets a mount namespace of its own, which the child inherits a copy of, and ends with this
 		// goroutine.
 		runtime.LockOSThread()
-		if err := e.share(root, ids.namespace); err != nil {
+		if err := e.share(dir, root, ids.namespace); err != nil {
 			started <- result{nil, err}
 			return
 		}
@@ -92,7 +92,7 @@ func (e *engine) startInit(root string, attr *syscall.ProcAttr) (*reap.Child, er
 }
 
 // share mounts what a host shares with the machine, in a mount namespace of this thread, and enters the host's root.
-func (e *engine) share(root string, ids *os.File) error {
+func (e *engine) share(dir, root string, ids *os.File) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
@@ -103,7 +103,7 @@ func (e *engine) share(root string, ids *os.File) error {
 	if err != nil {
 		return err
 	}
-	return rootfs.Share(root, ids, rootfs.PlanShared(machine, e.BinDir))
+	return rootfs.Share(root, ids, append(rootfs.PlanShared(machine, e.BinDir), e.planImages(dir)...))
 }
 
 // hostNamespaces are those of a host.

@@ -41,7 +41,9 @@ const stopLimit = 60 * time.Second
 
 // Config is what Run needs.
 type Config struct {
-	Dir    string   // HOME/dock
+	Dir string // HOME/dock
+	// Images is the command of the image store, which is kept running; nil means that there is none.
+	Images []string
 	Inside []string // arguments of this same program that make it PID 1 inside
 	Log    *log.Logger
 }
@@ -79,6 +81,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return explain(err)
 	}
+	imagesCtx, stopImages := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		keepImages(imagesCtx, c)
+	}()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -94,6 +102,8 @@ func Run(ctx context.Context, c Config) error {
 		}
 	}
 	err = await(ctx, cmd, ended)
+	stopImages()
+	<-kept
 	outer.Close()
 	<-served
 	return err

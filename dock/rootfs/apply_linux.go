@@ -39,31 +39,47 @@ func Share(root string, ids *os.File, plan []Mount) error {
 		if m.Kind != Bind {
 			continue
 		}
-		if err := attach(root, m); err != nil && !m.Optional {
+		if err := share(root, ids, m); err != nil && !m.Optional {
 			return fmt.Errorf("completing the host's root: %s: %w", m, err)
 		}
 	}
 	return wrap(unix.Chdir(root), "entering %s", root)
 }
 
+// share mounts what the host sees of the machine.
+func share(root string, ids *os.File, m Mount) error {
+	if !m.HostIDs {
+		return attach(root, m)
+	}
+	attributes := uint64(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
+	if err := mountIDs(m.Source, filepath.Join(root, m.Target), ids, attributes); err != nil {
+		return err
+	}
+	return readOnly(filepath.Join(root, m.Target))
+}
+
 // mountRoot mounts root on itself, without device files, and with other ids if there are any.
 func mountRoot(root string, ids *os.File) error {
-	tree, err := unix.OpenTree(unix.AT_FDCWD, root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	return wrap(mountIDs(root, root, ids, unix.MOUNT_ATTR_NODEV), "mounting %s on itself", root)
+}
+
+// mountIDs mounts a directory, with other ids if there are any.
+func mountIDs(source, target string, ids *os.File, attributes uint64) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("mounting %s on itself: %w", root, err)
+		return err
 	}
 	defer unix.Close(tree)
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV}
+	attr := unix.MountAttr{Attr_set: attributes}
 	if ids != nil {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ids.Fd())
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil && (ids != nil || !errors.Is(err, unix.ENOSYS)) {
 		return fmt.Errorf("giving %s ids of its own: %w: its file system or kernel can't; use a home directory on ext4, "+
-			"xfs or btrfs with Linux 5.15 or later, or run as an ordinary user", root, err)
+			"xfs or btrfs with Linux 5.15 or later, or run as an ordinary user", source, err)
 	}
-	err = unix.MoveMount(tree, "", unix.AT_FDCWD, root, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	return wrap(err, "mounting %s on itself", root)
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 func wrap(err error, format string, args ...any) error {

@@ -25,6 +25,7 @@ type Mount struct {
 	Data     string // options of the file system
 	Own      bool   // Source is a path of the host, not of the machine
 	ReadOnly bool   // with all mounts below
+	HostIDs  bool   // its files belong to the host's ids, as those of the host's root do
 	Writable bool   // although Source is mounted read-only
 	Optional bool   // it may fail: the host works without
 
@@ -43,6 +44,9 @@ func (m Mount) String() string {
 	}
 	if m.Own {
 		s += " (own)"
+	}
+	if m.HostIDs {
+		s += " ids"
 	}
 	if m.ReadOnly {
 		s += " ro"
@@ -79,6 +83,15 @@ func PlanShared(m Machine, binDir string) []Mount {
 		Mount{Kind: Bind, Source: binDir, Target: "/opt/capstan/bin", ReadOnly: true},
 		Mount{Kind: Bind, Source: binDir + "/bundles", Target: "/opt/capstan/bundles", ReadOnly: true, Optional: true},
 	)
+}
+
+// PlanImages lists what a host sees of the image store: the unpacked layers, and the directory with its own socket. Only
+// the dock can write there; see PlanShared.
+func PlanImages(layers, socket string) []Mount {
+	return []Mount{
+		{Kind: Bind, Source: layers, Target: "/opt/capstan/layers", HostIDs: true, ReadOnly: true},
+		{Kind: Bind, Source: socket, Target: "/opt/capstan/images", HostIDs: true, ReadOnly: true},
+	}
 }
 
 // PlanOwn lists what belongs to the host alone; its PID 1 mounts it, in the host's namespaces. bootID becomes

@@ -70,7 +70,8 @@ func TestPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		for _, step := range append(PlanShared(m, "/srv/capstan/bin"), PlanOwn("1-2-3")...) {
+		for _, step := range slices.Concat(PlanShared(m, "/srv/capstan/bin"),
+			PlanImages("/srv/images/layers", "/srv/host/images"), PlanOwn("1-2-3")) {
 			fmt.Fprintln(&b, step)
 		}
 		golden(t, name, b.String())

@@ -119,7 +119,9 @@ func layerOf(t *testing.T, file string, n int) v1.Layer {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,8 @@ func TestEachPullNeedsItsOwnCredential(t *testing.T) {
 	w.forget()
 	w.must(ref, bob)
 	if w.count("GET", "/manifests/") == 0 || w.count("GET", "/blobs/") != 0 || w.count("HEAD", "/blobs/") != 2 {
-		t.Errorf("requests %v: the manifest and who may have the blobs must be asked for, and nothing fetched again", w.requests)
+		t.Errorf("requests %v: the manifest must be asked for, and who may have the blobs, and nothing fetched again",
+			w.requests)
 	}
 }
 

@@ -1,0 +1,47 @@
+//go:build linux
+
+package outside
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/environ"
+)
+
+// imagesGrace is how long the image store may take to end after SIGTERM.
+const imagesGrace = 10 * time.Second
+
+// keepImages keeps the image store running until ctx ends. It is a child of the outer process, not of the one inside:
+// it needs the machine's network to reach registries, and has the ids of the dock nevertheless, because it has those
+// that the dock was made with.
+func keepImages(ctx context.Context, c Config) {
+	if len(c.Images) == 0 {
+		return
+	}
+	runtime.LockOSThread() // the child ends with this thread; it is never given back
+	pauses := backoff.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second, Free: 2}
+	for ctx.Err() == nil {
+		began := time.Now()
+		cmd := exec.CommandContext(ctx, c.Images[0], c.Images[1:]...)
+		cmd.Dir, cmd.Env = "/", environ.Network()
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = imagesGrace
+		err := cmd.Run()
+		if ctx.Err() != nil {
+			return
+		}
+		delay := pauses.After(time.Since(began))
+		c.Log.Printf("the image store ended (%v); it is started again in %v", err, delay)
+		if backoff.Sleep(ctx, delay) != nil {
+			return
+		}
+	}
+}
