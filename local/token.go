@@ -32,6 +32,9 @@ func Admit(
 	if err != nil {
 		return Admission{}, err
 	}
+	if status.Plane != PhaseReady {
+		return Admission{}, hint.Errorf("run: capstan up", "the management plane is not ready")
+	}
 	if status.Enrolment == "" {
 		return Admission{}, hint.Errorf("make it reachable: capstan up --listen ADDRESS",
 			"only this machine reaches the plane, so no other computer can become a host")
