@@ -41,8 +41,8 @@ cluster and no network is needed.
 
 With --against, the release is also compared with the one that came before it: versions, stored objects, schemas and
 series. Cluster templates and components are judged with the defaults of variables, or with values from --set and
---variables; ClusterClasses with the defaults of their variables, and those of Clusters in the release or from --cluster.
-With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
+--variables; ClusterClasses with the defaults of their variables, and those of Clusters in the release or from
+--cluster. With --fix, findings that a machine can mend are mended in the files, and only the others are reported.
 
 The exit code is 0 without findings, 1 with findings, and 2 if something could not be judged.`,
 		Example: `  capstan verify ./out/infrastructure-foo/v1.2.3

@@ -77,8 +77,8 @@ func classVariables(p *check.Pass) {
 // managed is a Cluster of a class.
 type managed struct{ *source.Object }
 
-// clustersOf returns the Clusters of a class in the cluster templates of a release, and those that are given. Where several classes have one
-// name, for example that of a variable, nobody knows whose they are.
+// clustersOf returns the Clusters of a class in the cluster templates of a release, and those that are given. Where
+// several classes have one name, for example that of a variable, nobody knows whose they are.
 func clustersOf(p *check.Pass, c class) []managed {
 	var all []managed
 	for _, other := range classes(p) {

@@ -38,12 +38,18 @@ var defaultChecks = []*check.Check{
 func schemaDefaults(p *check.Pass) {
 	all := resources(p)
 	for _, d := range p.Definitions() {
-		served := servedSpecs(d)
-		for i, s := range served {
-			contradictions(p, d, s)
-			if i > 0 {
-				fights(p, d, "RV-22", served[0], s, "version "+versionOf(d, served[0].Path))
+		var first source.Schema
+		for _, s := range served(d) {
+			spec, ok := s.Property("spec") // nobody applies a status
+			if !ok {
+				continue
 			}
+			contradictions(p, d, spec)
+			if first.JSONSchemaProps == nil {
+				first = spec
+				continue
+			}
+			fights(p, d, "RV-22", first, spec, "version "+versionOf(d, first.Path))
 		}
 	}
 	templateOfRules.each(func(s subject) {
@@ -63,21 +69,6 @@ func schemaDefaults(p *check.Pass) {
 			}
 		}
 	})(p)
-}
-
-// servedSpecs returns the schemas of the specs of the versions that are served. Nobody applies a status.
-func servedSpecs(d *source.Definition) []source.Schema {
-	var all []source.Schema
-	for _, v := range d.CRD.Spec.Versions {
-		s, _ := d.Schema(v.Name)
-		if s.JSONSchemaProps == nil || !v.Served {
-			continue
-		}
-		if spec, ok := s.Property("spec"); ok {
-			all = append(all, spec)
-		}
-	}
-	return all
 }
 
 // fights reports fields of a schema that have another default than in the other one.

@@ -59,23 +59,25 @@ func definitionConversion(p *check.Pass) {
 		if d.CRD.Spec.Conversion != nil && d.CRD.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter {
 			continue
 		}
-		first := ""
-		for _, v := range d.CRD.Spec.Versions {
-			if !v.Served {
-				continue
-			}
-			if first == "" {
-				first = v.Name
-				continue
-			}
-			before, had := d.Schema(first)
-			if now, has := d.Schema(v.Name); had && has && !sameFields(before, now) {
-				p.Broken("RV-16", "", d.Object, []string{"spec", "versions"},
-					"%s serves %s and %s with different fields, and does not convert", d.CRD.Spec.Names.Kind, first, v.Name)
-				break
-			}
+		all := served(d)
+		other := slices.IndexFunc(all, func(s source.Schema) bool { return !sameFields(all[0], s) })
+		if other >= 0 {
+			p.Broken("RV-16", "", d.Object, []string{"spec", "versions"},
+				"%s serves %s and %s with different fields, and does not convert", d.CRD.Spec.Names.Kind,
+				versionOf(d, all[0].Path), versionOf(d, all[other].Path))
 		}
 	}
+}
+
+// served returns the schemas of the versions that are served.
+func served(d *source.Definition) []source.Schema {
+	var all []source.Schema
+	for _, v := range d.CRD.Spec.Versions {
+		if s, ok := d.Schema(v.Name); ok && v.Served {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // sameFields reports whether two schemas have the same fields with the same types.
