@@ -103,6 +103,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// The detail is what the test says is wrong, not what it logs about commands.
+func TestDetail(t *testing.T) {
+	events := `{"Action":"output","Test":"TestA","Output":"=== RUN TestA\n"}
+{"Action":"output","Test":"TestA","Output":"    a_test.go:3: capstan hook list: 500ms\n"}
+{"Action":"output","Test":"TestA","Output":"    a_test.go:7: the answer is 6\n"}
+{"Action":"output","Test":"TestA","Output":"    a_test.go:9: and 5\n"}
+{"Action":"fail","Test":"TestA"}`
+	if result, detail := judge([]byte(events), "TestA"); result != found || detail != "a_test.go:7: the answer is 6" {
+		t.Errorf("%s with %q", result, detail)
+	}
+}
+
 func TestNamed(t *testing.T) {
 	for rule, want := range map[string]bool{"RX-05": true, "CL-05": true, "CL-06": false, "IM-01": false} {
 		if got := named(rule, []string{"RX", "CL-05"}); got != want {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -129,6 +130,13 @@ func (t *tree) restore(ctx context.Context, programs []string) error {
 	return nil
 }
 
+// said is the form of a line that a test writes, timed that of one about a command which ends with the time it took:
+// that is no failure.
+var (
+	said  = regexp.MustCompile(`_test\.go:\d+: `)
+	timed = regexp.MustCompile(`: [0-9.]+m?s\s*$`)
+)
+
 // judge reads the events of go test -json: whether the test failed, and the first line that says why. Empty: the events
 // do not say.
 func judge(events []byte, name string) (outcome, string) {
@@ -145,7 +153,7 @@ func judge(events []byte, name string) (outcome, string) {
 			return notCompiled, detail
 		case e.Action == "build-output" && detail == "" && !strings.HasPrefix(e.Output, "#"):
 			detail = strings.TrimSpace(e.Output)
-		case e.Action == "output" && mine && detail == "" && strings.Contains(e.Output, "_test.go:"):
+		case e.Action == "output" && mine && detail == "" && said.MatchString(e.Output) && !timed.MatchString(e.Output):
 			detail = strings.TrimSpace(e.Output)
 		case e.Action == "fail" && e.Test == name:
 			result = found
