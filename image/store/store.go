@@ -75,7 +75,6 @@ type Store struct {
 	mu     sync.Mutex // guards what follows
 	state  state
 	layers map[string]meta // by name
-	usage  image.FS
 }
 
 // ErrLocked says that another process has the store.

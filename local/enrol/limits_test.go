@@ -69,7 +69,7 @@ func TestTheLimiterForgets(t *testing.T) {
 func TestSlots(t *testing.T) {
 	s := newSlots(3, 2)
 	a, b, c := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")
-	if !s.take(a) || !s.take(a) || s.take(a) {
+	if first, second := s.take(a), s.take(a); !first || !second || s.take(a) {
 		t.Error("one address has not two")
 	}
 	if !s.take(b) || s.take(c) {
