@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -71,6 +72,9 @@ type Options struct {
 	Shortage func(ctx context.Context, namespace string) string
 	// AgentServer is where the agents of supplied hosts reach the API server. Required with Supplier.
 	AgentServer AgentServer
+	// Kubeconfig returns how to reach the API server of a workload cluster's kubeconfig, whose text must not be trusted.
+	// Nil: Nodes that Cluster API does not know of are not deleted with their machines.
+	Kubeconfig func(text []byte) (*rest.Config, error)
 	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no limit.
 	WatchFilter string
 	// Concurrency is how many objects of each kind but CapstanMachine are worked on at once. Default:
@@ -131,7 +135,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Hosts:    pool.New(mgr.GetAPIReader(), filter),
 		Recorder: mgr.GetEventRecorder("capstan"),
 		Backends: backends,
-		Nodes:    &workload.Nodes{Reader: mgr.GetAPIReader()},
+		Nodes:    options.nodes(mgr.GetAPIReader()),
 		Clock:    options.Clock,
 		Filter:   filter,
 		Shortage: options.Shortage,
@@ -197,6 +201,14 @@ func (o *Options) complete() error {
 		o.Clock = clock.RealClock{}
 	}
 	return nil
+}
+
+// nodes returns what deletes Nodes of workload clusters; nil: nothing does.
+func (o *Options) nodes(secrets client.Reader) machine.Nodes {
+	if o.Kubeconfig == nil {
+		return nil
+	}
+	return &workload.Nodes{Reader: secrets, Config: o.Kubeconfig}
 }
 
 // controller returns the options of a controller. The priority queue of controller-runtime 0.24 can lock up while it is

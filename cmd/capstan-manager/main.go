@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/kubeconfig"
 	"github.com/capstan-dev/capstan/provider"
 	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/migration"
@@ -181,6 +182,7 @@ func manage(ctx context.Context, s settings) error {
 	}
 	err = errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping),
 		provider.Setup(ctx, mgr, provider.Options{
+			Kubeconfig:  kubeconfig.Client,
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
 			UnlinkedTimeout: s.unlinkedTimeout, HostLimits: s.limits,
 			PriorityQueue: s.gates.On(feature.PriorityQueue), Proof: infrav1.CleaningProof(s.proof),

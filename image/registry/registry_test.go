@@ -64,7 +64,8 @@ func newWorld(t *testing.T, users ...string) *world {
 		user, password, _ := in.BasicAuth()
 		if len(users) > 0 && (password != "secret of "+user || !strings.Contains(strings.Join(users, " "), user)) {
 			out.Header().Set("WWW-Authenticate", `Basic realm="test"`)
-			http.Error(out, `{"errors":[{"code":"UNAUTHORIZED","message":"internal words of the registry"}]}`, 401)
+			http.Error(out, `{"errors":[{"code":"UNAUTHORIZED","message":"internal words of the registry"}]}`,
+				http.StatusUnauthorized)
 			return
 		}
 		if f := w.between.Load(); f != nil && (*f)(out, in) {

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 	"github.com/capstan-dev/capstan/internal/gates"
 	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/internal/kubeconfig"
 	"github.com/capstan-dev/capstan/internal/process"
 	"github.com/capstan-dev/capstan/local"
 	"github.com/capstan-dev/capstan/plane"
@@ -212,6 +213,7 @@ func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock
 		return err
 	}
 	if err := provider.Setup(ctx, mgr, provider.Options{
+		Kubeconfig:      kubeconfig.Client,
 		Balancer:        balancer{docked},
 		Supplier:        hosts,
 		SupplyNamespace: register.Namespace,

@@ -35,7 +35,7 @@ type Nodes interface {
 //
 // It runs after the release: a kubelet that still ran could register its Node again.
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) (step.Answer, error) {
-	if !mayHaveNode(s) {
+	if r.Nodes == nil || !mayHaveNode(s) {
 		return step.Next(), nil
 	}
 	id := claim.ProviderID(s.capstan.Namespace, s.capstan.Status.Host, s.capstan.UID)

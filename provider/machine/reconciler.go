@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
-// Reconciler reconciles CapstanMachines. All fields are required, but Filter.
+// Reconciler reconciles CapstanMachines. All fields are required, but Filter and Nodes.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -36,7 +36,7 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Backends registers and deregisters control plane machines.
 	Backends *backend.Keeper
-	// Nodes deletes Nodes that Cluster API does not know of.
+	// Nodes deletes Nodes that Cluster API does not know of. Nil: they stay.
 	Nodes Nodes
 	// Clock tells how old a CapstanMachine is.
 	Clock clock.PassiveClock

@@ -11,10 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
 // timeout limits each request to a workload cluster.
@@ -24,6 +23,9 @@ const timeout = 5 * time.Second
 type Nodes struct {
 	// Reader reads Secrets from the API server of the management cluster. Required.
 	Reader client.Reader
+	// Config returns how to reach the API server of a kubeconfig, whose text must not be trusted: whoever may write
+	// Secrets in the namespace of a cluster has written it. Required.
+	Config func(kubeconfig []byte) (*rest.Config, error)
 }
 
 // Delete deletes a Node of a cluster if it is that of the instance with a provider id. It returns nil if there is no
@@ -58,7 +60,7 @@ func (n *Nodes) of(ctx context.Context, cluster client.ObjectKey) (corev1client.
 	if err := n.Reader.Get(ctx, key, s); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	config, err := kubeconfig.Client(s.Data[secret.KubeconfigDataName])
+	config, err := n.Config(s.Data[secret.KubeconfigDataName])
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig in Secret %s is not used: %w", key, err)
 	}

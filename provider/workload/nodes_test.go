@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,11 +16,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
+
+var errRefused = errors.New("refused")
 
 var demo = client.ObjectKey{Namespace: "default", Name: "demo"}
 
@@ -99,13 +103,14 @@ func TestDeleteWithoutServer(t *testing.T) {
 	if err := nodes(kubeconfig).Delete(ctx, demo, "w1", "ours"); err == nil {
 		t.Error("it says nothing of a server that can't be asked")
 	}
-	evil := []byte(strings.Replace(string(kubeconfig), "token: t",
-		"exec: {command: sh, apiVersion: client.authentication.k8s.io/v1}", 1))
-	err := nodes(evil).Delete(t.Context(), demo, "w1", "ours")
-	if err == nil || !strings.Contains(err.Error(), "default/demo-kubeconfig is not used") {
-		t.Errorf("a kubeconfig with a command: %v", err)
+	bad := &Nodes{Reader: nodes(kubeconfig).Reader, Config: func([]byte) (*rest.Config, error) { return nil, errRefused }}
+	err := bad.Delete(t.Context(), demo, "w1", "ours")
+	if !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "default/demo-kubeconfig is not used") {
+		t.Errorf("a kubeconfig that is refused: %v", err)
 	}
 }
+
+func config(text []byte) (*rest.Config, error) { return clientcmd.RESTConfigFromKubeConfig(text) }
 
 // nodes reads from a management cluster with the kubeconfig of cluster demo; nil: it has none.
 func nodes(kubeconfig []byte) *Nodes {
@@ -116,5 +121,5 @@ func nodes(kubeconfig []byte) *Nodes {
 			Data:       map[string][]byte{"value": kubeconfig},
 		})
 	}
-	return &Nodes{Reader: b.Build()}
+	return &Nodes{Reader: b.Build(), Config: config}
 }
