@@ -20,6 +20,7 @@ type hookLint struct {
 	release string
 	day     string
 	update  bool
+	strict  bool
 	format  string
 }
 
@@ -38,7 +39,7 @@ The first run with --update writes the lock file. Later runs fail on a break; --
 none. Put the lock file into git.
 
 The report has the form of capstan verify: a break has level MUST, a warning SHOULD. The exit code is 0 without a break,
-1 with one, and 2 if something could not be compared.`,
+1 with one, and 2 if something could not be compared; with --strict warnings count too.`,
 		Example: `  capstan hook lint ./api/hooks/v1 --lock hooks.lock.json --update
   capstan hook lint ./api/hooks/v1 --lock hooks.lock.json
   capstan hook lint sigs.k8s.io/cluster-api@v1.13.4 api/runtime/hooks/v1alpha1 --against sigs.k8s.io/cluster-api@v1.12.0`,
@@ -58,6 +59,7 @@ The report has the form of capstan verify: a break has level MUST, a warning SHO
 	cmd.Flags().StringVar(&flags.day, "day", "",
 		"day of the release, like 2026-11-21, for deprecation periods (default: today)")
 	cmd.Flags().BoolVar(&flags.update, "update", false, "write the lock file if nothing breaks")
+	cmd.Flags().BoolVar(&flags.strict, "strict", false, "warnings fail, too")
 	reportFlag(cmd, &flags.format)
 	return judging(cmd)
 }
@@ -84,6 +86,10 @@ func (a *app) lintHooks(ctx context.Context, module, pkg string, flags hookLint)
 	if rules.Breaks(found.Findings) {
 		return findings{hint("make a new version of the hook, or take the change back",
 			"this breaks extensions that work with %s", found.Before)}
+	}
+	if flags.strict && len(found.Findings) > 0 {
+		return findings{hint("take the change back, or leave --strict out",
+			"extensions that work with %s should be looked at", found.Before)}
 	}
 	if flags.update && flags.against == "" {
 		if err := found.WriteLock(flags.lock, flags.release); err != nil {

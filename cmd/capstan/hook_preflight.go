@@ -18,6 +18,7 @@ import (
 type hookPreflight struct {
 	from, to string
 	file     string
+	strict   bool
 	format   string
 }
 
@@ -32,7 +33,8 @@ management plane, or the ExtensionConfigs in a file, with their status: kubectl 
 The releases are read from their source; the go command must be installed, it fetches them.
 
 The report has the form of capstan verify: what breaks a handler has level MUST, what its author should look at SHOULD.
-The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could not be compared.`,
+The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could not be compared; with --strict it is 1
+for a handler that should be looked at, too.`,
 		Example: `  capstan hook preflight --from v1.12.0 --to v1.13.4
   kubectl get extensionconfigs -o yaml | capstan hook preflight --from v1.12.0 --to v1.13.4 -f -`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.preflightHooks(cmd.Context(), preflight) },
@@ -40,6 +42,7 @@ The exit code is 0 if no handler breaks, 1 if one does, and 2 if something could
 	cmd.Flags().StringVar(&preflight.from, "from", "", "release of Cluster API that runs, like v1.12.0")
 	cmd.Flags().StringVar(&preflight.to, "to", "", "release of Cluster API that is planned, like v1.13.4")
 	cmd.Flags().StringVarP(&preflight.file, "file", "f", "", "read ExtensionConfigs from this file, - for the input")
+	cmd.Flags().BoolVar(&preflight.strict, "strict", false, "warnings fail, too")
 	reportFlag(cmd, &preflight.format)
 	for _, name := range []string{"from", "to"} {
 		_ = cmd.MarkFlagRequired(name)
@@ -62,13 +65,18 @@ func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error
 	a.warnMissing(upgrade.Missing)
 	all := len(upgrade.Impacts)
 	from := cmp.Or(preflight.file, "installed")
-	if err := a.writeReport(preflight.format, preflightReport(from, upgrade.Impacts)); err != nil {
+	judged := preflightReport(from, upgrade.Impacts)
+	if err := a.writeReport(preflight.format, judged); err != nil {
 		return err
 	}
 	if broken := upgrade.Broken(); broken > 0 {
 		return findings{hint(
 			"ask the authors of these extensions for a release that works with "+preflight.to,
 			"the upgrade from %s to %s breaks %d of %d handlers", preflight.from, preflight.to, broken, all)}
+	}
+	if preflight.strict && len(judged.Findings) > 0 {
+		return findings{hint("ask the authors of these extensions, or leave --strict out",
+			"the upgrade from %s to %s breaks none of %d handlers, but some should be looked at", preflight.from, preflight.to, all)}
 	}
 	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, all)
 	return nil
