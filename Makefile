@@ -202,6 +202,8 @@ bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go run ./hack/bench
 	@echo "→ claims of hosts, with 100 hosts and with 10,000: the ratio must be at most 1.5"
 	@go test -count=1 -run '^$$' -bench BenchmarkClaim ./provider/machine
+	@echo "→ loading an image of 100 MB, against tar -x of its layer: at most 2 times as long"
+	@go test -count=1 -run '^$$' -bench BenchmarkLoad -benchtime 3x ./image/store
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 

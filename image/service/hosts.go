@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/capstan-dev/capstan/image"
 	"github.com/capstan-dev/capstan/image/store"
@@ -73,7 +72,6 @@ func (s *Server) ServeHosts(ctx context.Context, l net.Listener) error {
 		return s.pullForHost(ctx, h, q)
 	}))
 	return serve(ctx, preambles{l}, mux, s.Log, func(server *http.Server) {
-		server.ReadTimeout = time.Minute
 		server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, c)
 		}

@@ -40,9 +40,10 @@ type Asker struct {
 
 // Bounds of questions.
 const (
-	maxQuestion = 64 << 10
-	pullLimit   = 30 * time.Minute
-	loadLimit   = time.Hour
+	maxQuestion   = 64 << 10
+	questionLimit = 30 * time.Second
+	pullLimit     = 30 * time.Minute
+	loadLimit     = time.Hour
 )
 
 // Server answers.
@@ -167,7 +168,14 @@ func canonicalOrID(text string) (string, error) {
 	return image.Canonical(text)
 }
 
+// question reads a question, within a time. There is no limit for the time after it: a deadline of the server for
+// reading would end a pull that takes longer.
 func question(w http.ResponseWriter, r *http.Request) (q image.Question, err error) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(questionLimit)); err != nil {
+		return q, err
+	}
+	defer control.SetReadDeadline(time.Time{})
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&q); err != nil {
 		return q, image.Errorf(image.CodeInvalid, "", "the question can't be read: %v", err)
 	}
