@@ -81,7 +81,7 @@ func TestAClusterThatWasOurs(t *testing.T) { // IC-35, IC-54, IC-56
 	t.Attr("rule", "IC-55 v1beta2")
 }
 
-func TestClusterIsProvisioned(t *testing.T) { // T-IC-02, T-IC-03, T-IC-05: IC-16, IC-19, IC-22, IC-49 to IC-52
+func TestClusterIsProvisioned(t *testing.T) {
 	w := newWorld(t, join(hosts(4, ""), demo(infrav1.LoadBalancerLocal))...)
 	w.settle()
 	c := w.capstanCluster("demo-infra")

@@ -125,7 +125,7 @@ func TestMachineIsLeftAloneOnceProvisioned(t *testing.T) { // T-IM-06: IM-63
 	}
 }
 
-func TestMoveRebuildsTheStatus(t *testing.T) { // T-IM-07, T-IC-14: IM-63, CT-108 to CT-110
+func TestMoveRebuildsTheStatus(t *testing.T) {
 	w := oneWorker(t)
 	w.settle()
 	before, infra, owner := w.machine("w1"), w.capstanCluster("demo-infra"), w.host(w.machine("w1").Status.Host)

@@ -72,7 +72,7 @@ func good(t *testing.T) http.Handler {
 	return s
 }
 
-// Our own server passes every check (RX-01 to RX-08, RX-12 to RX-17, RX-21 to RX-23, RX-25, RX-27, RX-29, RX-43, RX-44).
+// Our own server passes every check.
 func TestOurServerConforms(t *testing.T) {
 	report := check(t, good(t))
 	if !report.OK(true) {
@@ -361,7 +361,7 @@ func TestChecksAreDescribed(t *testing.T) {
 	}
 }
 
-// What hooks of topology mutation and of in-place updates answer beside status and message is checked too (UH-01 to UH-07).
+// What hooks of topology mutation and of in-place updates answer beside status and message is checked too.
 func TestContentIsChecked(t *testing.T) {
 	patches := func(items ...runtimehooksv1.GeneratePatchesResponseItem) server.Handler {
 		return server.Handle(hook.GeneratePatches, "h", func(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {

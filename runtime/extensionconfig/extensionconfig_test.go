@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// From the first apply to the deletion (RC-11 to RC-18).
+// The life of an extension, from the first apply to the deletion.
 func TestLifeOfAnExtension(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)

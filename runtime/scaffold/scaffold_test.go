@@ -57,7 +57,7 @@ func TestANewProjectPassesItsTests(t *testing.T) {
 	}
 }
 
-// What is deployed follows the contract (RX-31 to RX-33, RX-35 to RX-38, RX-40, RX-42, RC-09).
+// What is deployed follows the contract.
 func TestDeployment(t *testing.T) {
 	objects := map[string]*unstructured.Unstructured{}
 	directory := write(t)

@@ -88,7 +88,7 @@ func TestReflect(t *testing.T) {
 }
 
 // Both ways to describe the release that we are built with must agree, but for what only the source tells. Cluster API has a folder with a group version for
-// each version of its hooks, and plain types in it (RS-11 to RS-14).
+// each version of its hooks, and plain types in it.
 func TestSourceAgreesWithReflection(t *testing.T) {
 	const module = "sigs.k8s.io/cluster-api/api"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

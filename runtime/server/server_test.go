@@ -204,7 +204,7 @@ func TestBothVersionsOfClusterAreUnderstood(t *testing.T) {
 	}
 }
 
-// Several handlers of one hook are listed, sorted, with defaults (RX-15 to RX-20).
+// Several handlers of one hook are listed, sorted, with defaults.
 func TestDiscovery(t *testing.T) {
 	nothing := func(context.Context, *createRequest, *createResponse) error { return nil }
 	s := newServer(t,

@@ -118,8 +118,8 @@ func blueprint(cluster *clusterv1.Cluster) (*scope.ClusterBlueprint, *scope.Clus
 		}
 }
 
-// Cluster API's patch engine calls typed patches and validations through our client, and what they changed is in the objects that it would apply
-// (UH-01, UH-03 to UH-05).
+// Cluster API's patch engine calls typed patches and validations through our client, and what they changed is in the
+// objects that it would apply.
 func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.RuntimeSDK): true}); err != nil {
 		t.Fatal(err)
