@@ -1,19 +1,17 @@
 package enrolment
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/internal/testcert"
 )
 
 func TestCredential(t *testing.T) {
@@ -39,44 +37,6 @@ func TestCredential(t *testing.T) {
 	}
 }
 
-// authority is one that a test made.
-type authority struct {
-	*x509.Certificate
-	key *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	return sign(t, authority{}, &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
-		Subject: pkix.Name{CommonName: "ca"}, KeyUsage: x509.KeyUsageCertSign})
-}
-
-// sign makes a certificate; by itself if by has no key.
-func sign(t *testing.T, by authority, template *x509.Certificate) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber = big.NewInt(1)
-	if template.NotAfter.IsZero() {
-		template.NotAfter = time.Now().Add(time.Hour)
-	}
-	parent, signer := by.Certificate, by.key
-	if signer == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{certificate, key}
-}
-
 func server(name string, ip string) *x509.Certificate {
 	return &x509.Certificate{Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{name},
 		IPAddresses: []net.IP{net.ParseIP(ip)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
@@ -84,48 +44,45 @@ func server(name string, ip string) *x509.Certificate {
 
 // TestClientConfig shakes hands with servers, and looks whether a byte of the client arrives.
 func TestClientConfig(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
-	good := sign(t, ours, server("plane.example", "192.0.2.1"))
+	ours, theirs := testcert.Authority(t), testcert.Authority(t)
+	good := testcert.Sign(t, ours, server("plane.example", "192.0.2.1"))
 	expired := server("plane.example", "192.0.2.1")
 	expired.NotAfter = time.Now().Add(-time.Minute)
 	for name, c := range map[string]struct {
-		leaf authority
-		sent []authority // besides the leaf
+		leaf testcert.Pair
+		sent []testcert.Pair // besides the leaf
 		host string
 		pin  string
 		ok   bool
 	}{
-		"the plane":                      {good, []authority{ours}, "192.0.2.1", Pin(ours.Certificate), true},
-		"the plane, by its name":         {good, []authority{ours}, "plane.example", Pin(ours.Certificate), true},
-		"another hash":                   {good, []authority{ours}, "192.0.2.1", Pin(theirs.Certificate), false},
-		"no hash":                        {good, []authority{ours}, "192.0.2.1", "", false},
+		"the plane":                      {good, []testcert.Pair{ours}, "192.0.2.1", Pin(ours.Certificate), true},
+		"the plane, by its name":         {good, []testcert.Pair{ours}, "plane.example", Pin(ours.Certificate), true},
+		"another hash":                   {good, []testcert.Pair{ours}, "192.0.2.1", Pin(theirs.Certificate), false},
+		"no hash":                        {good, []testcert.Pair{ours}, "192.0.2.1", "", false},
 		"a server that hides who signed": {good, nil, "192.0.2.1", Pin(ours.Certificate), false},
 		"another authority": {
-			sign(t, theirs, server("plane.example", "192.0.2.1")), []authority{theirs}, "192.0.2.1",
+			testcert.Sign(t, theirs, server("plane.example", "192.0.2.1")), []testcert.Pair{theirs}, "192.0.2.1",
 			Pin(ours.Certificate), false,
 		},
 		"a stranger who sends ours along": {
-			sign(t, theirs, server("plane.example", "192.0.2.1")), []authority{theirs, ours}, "192.0.2.1",
+			testcert.Sign(t, theirs, server("plane.example", "192.0.2.1")), []testcert.Pair{theirs, ours}, "192.0.2.1",
 			Pin(ours.Certificate), false,
 		},
 		"another server of the plane": {
-			sign(t, ours, server("other.example", "192.0.2.9")), []authority{ours}, "192.0.2.1", Pin(ours.Certificate),
-			false,
+			testcert.Sign(t, ours, server("other.example", "192.0.2.9")), []testcert.Pair{ours}, "192.0.2.1",
+			Pin(ours.Certificate), false,
 		},
 		"an expired certificate": {
-			sign(t, ours, expired), []authority{ours}, "192.0.2.1", Pin(ours.Certificate), false,
+			testcert.Sign(t, ours, expired), []testcert.Pair{ours}, "192.0.2.1", Pin(ours.Certificate), false,
 		},
-		"a client's certificate": {sign(t, ours, &x509.Certificate{DNSNames: []string{"plane.example"},
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), []authority{ours}, "plane.example",
+		"a client's certificate": {testcert.Sign(t, ours, &x509.Certificate{DNSNames: []string{"plane.example"},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}), []testcert.Pair{ours}, "plane.example",
 			Pin(ours.Certificate), false},
-		"the hash of the server's own key": {good, []authority{ours}, "192.0.2.1", Pin(good.Certificate), false},
+		"the hash of the server's own key": {good, []testcert.Pair{ours}, "192.0.2.1", Pin(good.Certificate), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			chain := tls.Certificate{Certificate: [][]byte{c.leaf.Raw}, PrivateKey: c.leaf.key}
-			for _, more := range c.sent {
-				chain.Certificate = append(chain.Certificate, more.Raw)
-			}
-			arrived, err := talk(t, &tls.Config{Certificates: []tls.Certificate{chain}}, ClientConfig(c.host, c.pin))
+			chain := []tls.Certificate{c.leaf.TLS(c.sent...)}
+			arrived, err := talk(t, &tls.Config{Certificates: chain}, ClientConfig(c.host, c.pin))
 			if (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrPin) {
 				t.Errorf("got %v, want ok: %t", err, c.ok)
 			}

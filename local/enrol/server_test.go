@@ -3,18 +3,13 @@ package enrol
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,6 +23,7 @@ import (
 
 	"github.com/capstan-dev/capstan/dock/balancer"
 	"github.com/capstan-dev/capstan/internal/enrolment"
+	"github.com/capstan-dev/capstan/internal/testcert"
 )
 
 // front is an enrolment server behind a relay, as the dock carries connections to it.
@@ -44,45 +40,12 @@ type front struct {
 	reply func(enrolment.Request) (*enrolment.Answer, error)
 }
 
-// certified makes a certificate; by itself if parent is nil.
-func certified(
-	t *testing.T,
-	template, parent *x509.Certificate,
-	signer *ecdsa.PrivateKey,
-) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made, key
-}
-
 // newFront starts a server whose time is that of now; nil: the real one.
 func newFront(t *testing.T, now func() time.Time) *front {
 	t.Helper()
 	f := &front{binaries: t.TempDir(), log: &bytes.Buffer{}}
-	ca, caKey := certified(
-		t,
-		&x509.Certificate{IsCA: true, BasicConstraintsValid: true, Subject: pkix.Name{CommonName: "ca"}},
-		nil,
-		nil,
-	)
-	leaf, leafKey := certified(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca, caKey)
-	f.authority, f.ca = ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
+	leaf, ca := testcert.Server(t, net.IPv4(127, 0, 0, 1))
+	f.authority, f.ca = ca.Certificate, ca.PEM()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -100,9 +63,10 @@ func newFront(t *testing.T, now func() time.Time) *front {
 			return f.reply(r)
 		},
 		Certificate: func() (*tls.Certificate, error) {
-			return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: leafKey}, nil
+			certificate := leaf.TLS()
+			return &certificate, nil
 		},
-		Authority: ca, Binaries: f.binaries, URL: f.url, Version: "v9", Now: now,
+		Authority: ca.Certificate, Binaries: f.binaries, URL: f.url, Version: "v9", Now: now,
 		Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -124,8 +88,8 @@ func (f *front) client(t *testing.T, with bool) *http.Client {
 	t.Helper()
 	config := enrolment.ClientConfig("127.0.0.1", enrolment.Pin(f.authority))
 	if with {
-		own, key := certified(t, &x509.Certificate{Subject: pkix.Name{CommonName: "host"}}, nil, nil)
-		config.Certificates = []tls.Certificate{{Certificate: [][]byte{own.Raw}, PrivateKey: key}}
+		own := testcert.Sign(t, testcert.Pair{}, &x509.Certificate{Subject: pkix.Name{CommonName: "host"}})
+		config.Certificates = []tls.Certificate{own.TLS()}
 	}
 	transport := &http.Transport{TLSClientConfig: config}
 	t.Cleanup(transport.CloseIdleConnections)

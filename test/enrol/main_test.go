@@ -4,15 +4,9 @@ package enrol
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,6 +27,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/dock/balancer"
 	"github.com/capstan-dev/capstan/internal/enrolment"
+	"github.com/capstan-dev/capstan/internal/testcert"
 	"github.com/capstan-dev/capstan/local/credential"
 	"github.com/capstan-dev/capstan/local/enrol"
 	"github.com/capstan-dev/capstan/plane/pki"
@@ -125,14 +120,7 @@ func newWorld(t *testing.T) *world {
 	if err := admin.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	ca, caKey := certified(
-		t,
-		&x509.Certificate{IsCA: true, BasicConstraintsValid: true, Subject: pkix.Name{CommonName: "ca"}},
-		nil,
-		nil,
-	)
-	leaf, leafKey := certified(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca, caKey)
+	leaf, ca := testcert.Server(t, net.IPv4(127, 0, 0, 1))
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +129,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{namespace: namespace.Name, url: "https://" + outer.Addr().String(), pin: enrolment.Pin(ca)}
+	w := &world{namespace: namespace.Name, url: "https://" + outer.Addr().String(), pin: enrolment.Pin(ca.Certificate)}
 	hosts := &enrol.Hosts{
 		Client: manager,
 		Reader: manager,
@@ -150,9 +138,10 @@ func newWorld(t *testing.T) *world {
 		Clock:  clock.RealClock{},
 	}
 	server := enrol.New(enrol.Options{
-		Enroll: hosts.Enroll, Authority: ca, Binaries: t.TempDir(), URL: w.url, Version: "test",
+		Enroll: hosts.Enroll, Authority: ca.Certificate, Binaries: t.TempDir(), URL: w.url, Version: "test",
 		Certificate: func() (*tls.Certificate, error) {
-			return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: leafKey}, nil
+			certificate := leaf.TLS()
+			return &certificate, nil
 		},
 	})
 	ctx, stop := context.WithCancel(context.Background())
@@ -167,32 +156,6 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	return w
-}
-
-// certified makes a certificate; by itself if parent is nil.
-func certified(
-	t *testing.T,
-	template, parent *x509.Certificate,
-	signer *ecdsa.PrivateKey,
-) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.NotAfter = big.NewInt(1), time.Now().Add(time.Hour)
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made, key
 }
 
 // credential makes a credential for an hour and one use, with changes.

@@ -1,0 +1,81 @@
+// Package testcert makes certificates for tests. Their keys are new, and they end after an hour.
+package testcert
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// Pair is a certificate with its key.
+type Pair struct {
+	*x509.Certificate
+	// Key is the private key.
+	Key *ecdsa.PrivateKey
+}
+
+// Authority returns a new certificate authority.
+func Authority(t testing.TB) Pair {
+	t.Helper()
+	return Sign(t, Pair{}, &x509.Certificate{
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "ca"},
+	})
+}
+
+// Sign returns a new certificate that by has signed; the zero Pair: that signs itself. Its serial number is 1, and it
+// ends in an hour if the template does not say when.
+func Sign(t testing.TB, by Pair, template *x509.Certificate) Pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(1)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
+	if by.Key == nil {
+		by = Pair{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, &key.PublicKey, by.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Pair{certificate, key}
+}
+
+// Server returns a new certificate of a server at an address, and the authority that has signed it.
+func Server(t testing.TB, address net.IP) (leaf, authority Pair) {
+	t.Helper()
+	authority = Authority(t)
+	return Sign(t, authority, &x509.Certificate{
+		IPAddresses: []net.IP{address}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}), authority
+}
+
+// PEM returns the certificate in PEM.
+func (p Pair) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Raw})
+}
+
+// TLS returns the certificate for a handshake, with those of who signed it.
+func (p Pair) TLS(by ...Pair) tls.Certificate {
+	chain := tls.Certificate{Certificate: [][]byte{p.Raw}, PrivateKey: p.Key}
+	for _, more := range by {
+		chain.Certificate = append(chain.Certificate, more.Raw)
+	}
+	return chain
+}
