@@ -25,7 +25,7 @@ image's root, and runs what --entrypoint says, as root unless --user says otherw
 
 Files belong to root and have the modes 0755 or 0644; all is as old as SOURCE_DATE_EPOCH says, else 1970. So the same
 input has the same digest everywhere.`,
-		Example: `  CGO_ENABLED=0 go build -o web . && capstan image build web:1 ./web
+		Example: `  capstan image build web:1 ./web   # after: CGO_ENABLED=0 go build -o web .
   capstan image build site:1 ./root --entrypoint /bin/httpd --user 1000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Name, o.Path = args[0], args[1]
