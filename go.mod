@@ -71,6 +71,7 @@ require (
 	github.com/xeipuuv/gojsonreference v0.0.0-20180127040603-bd5ef7bd5415 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
+	gotest.tools/v3 v3.5.2 // indirect
 )
 
 require (
