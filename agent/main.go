@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/enroll"
 )
 
-// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to stop or has enrolled,
-// 1 on an error, 2 for wrong arguments.
+// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to stop or has
+// enrolled, 1 on an error, 2 for wrong arguments.
 func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "enroll" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

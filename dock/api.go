@@ -84,8 +84,8 @@ type Publication struct {
 	Announce bool `json:"announce,omitempty"`
 }
 
-// PerSource is how many connections a published address carries for one address at the same time. Further ones are closed
-// at once: nobody can take all of them.
+// PerSource is how many connections a published address carries for one address at the same time. Further ones are
+// closed at once: nobody can take all of them.
 const PerSource = 512
 
 // Unit is a process that the dock keeps running in its own namespaces, such as the management plane.

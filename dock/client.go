@@ -125,8 +125,8 @@ func (c *Client) EnsureRelay(ctx context.Context, name, target string) (string, 
 }
 
 // Publish makes a server in the dock reachable at an address of the machine, from other computers too. One of that name
-// that is published elsewhere moves. While the address can't be listened at, the relay's Error says why, and it is tried
-// again and again. DeleteRelay ends it.
+// that is published elsewhere moves. While the address can't be listened at, the relay's Error says why, and it is
+// tried again and again. DeleteRelay ends it.
 func (c *Client) Publish(ctx context.Context, name string, p Publication) (Relay, error) {
 	return ask[Relay](ctx, c, "PUT", "publications/"+url.PathEscape(name), p)
 }

@@ -77,7 +77,9 @@ func stopDock(ctx context.Context, dir home.Dir) error {
 // ours are the names in a home directory, and oursHalf begins those of files that were being written when a process
 // was killed.
 var (
-	ours     = []string{"kubeconfig", "lock", "dock", "plane", "clusters", "backups", "images", "registries.yaml", choicesFile}
+	ours = []string{
+		"kubeconfig", "lock", "dock", "plane", "clusters", "backups", "images", "registries.yaml", choicesFile,
+	}
 	oursHalf = []string{".kubeconfig-", "." + choicesFile + "-", ".new-"}
 )
 

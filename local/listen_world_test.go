@@ -12,7 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// TestUpListens: the plane is published where it was asked for, and there again at the next start; taken back it is not.
+// TestUpListens: the plane is published where it was asked for, and there again at the next start; taken back it is
+// not.
 func TestUpListens(t *testing.T) {
 	address := ownAddress(t)
 	w := newWorld(t, steady)
@@ -44,7 +45,8 @@ func TestUpListens(t *testing.T) {
 		t.Fatalf("without --listen: %+v, %v, %q", plane, err, published())
 	}
 	somewhere, nowhere := at, ""
-	if _, err := w.up(ctx, UpOptions{Listen: new(string), Names: []string{"a.example"}}); err == nil || hint.Of(err) == "" {
+	_, err = w.up(ctx, UpOptions{Listen: new(string), Names: []string{"a.example"}})
+	if err == nil || hint.Of(err) == "" {
 		t.Errorf("names without an address: %v", err)
 	}
 	plane, err = w.up(ctx, UpOptions{Listen: &somewhere})

@@ -16,7 +16,9 @@ import (
 var Architectures = []string{"amd64", "arm64"}
 
 // Binaries are the names of the programs of a release.
-var Binaries = []string{"capstan", "capstan-agent", "capstan-dock", "capstan-extension", "capstan-images", "capstan-manager"}
+var Binaries = []string{
+	"capstan", "capstan-agent", "capstan-dock", "capstan-extension", "capstan-images", "capstan-manager",
+}
 
 // Settings say how binaries are made.
 type Settings struct {

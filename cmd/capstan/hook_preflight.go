@@ -76,7 +76,8 @@ func (a *app) preflightHooks(ctx context.Context, preflight hookPreflight) error
 	}
 	if preflight.strict && len(judged.Findings) > 0 {
 		return findings{hint("ask the authors of these extensions, or leave --strict out",
-			"the upgrade from %s to %s breaks none of %d handlers, but some should be looked at", preflight.from, preflight.to, all)}
+			"the upgrade from %s to %s breaks none of %d handlers, but some should be looked at", preflight.from, preflight.to,
+			all)}
 	}
 	fmt.Fprintf(a.err, "The upgrade from %s to %s breaks none of %d handlers.\n", preflight.from, preflight.to, all)
 	return nil

@@ -104,7 +104,10 @@ func (a *app) rootCommand() *cobra.Command {
 		c.GroupID = "plane"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.clusterCommand(), a.hostCommand(), a.imageCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand(), a.clusterctlCommand()} {
+	for _, c := range []*cobra.Command{
+		a.clusterCommand(), a.hostCommand(), a.imageCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand(),
+		a.clusterctlCommand(),
+	} {
 		c.GroupID = "work"
 		root.AddCommand(c)
 	}

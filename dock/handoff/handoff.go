@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package handoff lets a process in the dock's network namespace listen on the machine: a process that is still outside
-// opens the listener, and passes it in over a socket pair. There is no further hop for the connections, so they show the
-// addresses that they come from.
+// opens the listener, and passes it in over a socket pair. There is no further hop for the connections, so they show
+// the addresses that they come from.
 package handoff
 
 import (
@@ -26,9 +26,9 @@ const maxMessage = 4 << 10
 // answerLimit bounds the wait for a listener.
 const answerLimit = 10 * time.Second
 
-// request asks for a listener on 127.0.0.1; Port 0 asks to choose one. With Address, "ADDRESS:PORT", it is there instead.
-// Both ends are the same program: the outer process executes itself as the inner one. So messages need not be understood
-// by other versions.
+// request asks for a listener on 127.0.0.1; Port 0 asks to choose one. With Address, "ADDRESS:PORT", it is there
+// instead. Both ends are the same program: the outer process executes itself as the inner one. So messages need not be
+// understood by other versions.
 type request struct {
 	Seq     int    `json:"seq"`
 	Port    int    `json:"port"`

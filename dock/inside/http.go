@@ -47,7 +47,8 @@ func serve(e *engine, dir string) (*server, error) {
 	return s, nil
 }
 
-// listen makes a socket for the dock's user. It binds through /proc/self/fd, as a unix socket's path may have 107 bytes only.
+// listen makes a socket for the dock's user. It binds through /proc/self/fd, as a unix socket's path may have 107 bytes
+// only.
 func listen(dir, name string) (net.Listener, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -59,7 +60,8 @@ func listen(dir, name string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing the socket of a previous dock: %w", err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name)})
+	short := filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: short})
 	if err != nil {
 		return nil, fmt.Errorf("making the dock's socket: %w", err)
 	}

@@ -85,8 +85,8 @@ func PlanShared(m Machine, binDir string) []Mount {
 	)
 }
 
-// PlanImages lists what a host sees of the image store: the unpacked layers, and the directory with its own socket. Only
-// the dock can write there; see PlanShared.
+// PlanImages lists what a host sees of the image store: the unpacked layers, and the directory with its own socket.
+// Only the dock can write there; see PlanShared.
 func PlanImages(layers, socket string) []Mount {
 	return []Mount{
 		{Kind: Bind, Source: layers, Target: "/opt/capstan/layers", HostIDs: true, ReadOnly: true},

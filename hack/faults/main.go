@@ -4,10 +4,10 @@
 //	go run ./hack/faults RX CL-05        # the faults of a family and of a rule
 //
 // The tables are test/faults/*.yaml: rule, file, the text to replace, the text with the fault, and the test that must
-// fail. Each fault is planted in a work tree of the commit that is checked out, the cheap ones first. What is found goes
-// to bin/reports/faults.tsv, one line for each fault; a run of some faults replaces their lines only. Faults that were
-// found on this commit are not tried again, so a run that was interrupted goes on: -again tries them, too. The exit
-// status is 1 if a fault is not found.
+// fail. Each fault is planted in a work tree of the commit that is checked out, the cheap ones first. What is found
+// goes to bin/reports/faults.tsv, one line for each fault; a run of some faults replaces their lines only. Faults that
+// were found on this commit are not tried again, so a run that was interrupted goes on: -again tries them, too. The
+// exit status is 1 if a fault is not found.
 //
 // With -record the report of a run over all faults on one commit becomes test/faults/results.tsv, which hack/coverage
 // joins with the rules.

@@ -1,7 +1,7 @@
 // Package failpoint lets a test end the process at a named point, as a loss of power would.
 //
-// The environment variable CAPSTAN_FAILPOINT names the point. It does nothing else, so it needs no guard: who can set it for a process can
-// end it anyway.
+// The environment variable CAPSTAN_FAILPOINT names the point. It does nothing else, so it needs no guard: who can set
+// it for a process can end it anyway.
 package failpoint
 
 import (

@@ -40,7 +40,9 @@ func TestRealProcess(t *testing.T) {
 			&runtimeapi.ContainerConfig{}, "/entry usual", []string{"HOSTNAME=pod", "PATH=/opt/bin", "A=image"}, "/srv", run.User{Name: "web"},
 		},
 		"other arguments": {
-			&runtimeapi.ContainerConfig{Args: []string{"x"}}, "/entry x", []string{"HOSTNAME=pod", "PATH=/opt/bin", "A=image"}, "/srv",
+			&runtimeapi.ContainerConfig{
+				Args: []string{"x"},
+			}, "/entry x", []string{"HOSTNAME=pod", "PATH=/opt/bin", "A=image"}, "/srv",
 			run.User{Name: "web"},
 		},
 		"another command": {
@@ -78,10 +80,17 @@ func TestRealCapabilities(t *testing.T) {
 		add, drop     []string
 		ambient, want []string // want nil: the usual
 	}{
-		"the usual":                  {},
-		"one less":                   {drop: []string{"CAP_MKNOD"}, want: slices.DeleteFunc(slices.Clone(usualCapabilities), isMknod)},
-		"none":                       {drop: []string{"ALL"}, want: []string{}},
-		"none but one":               {drop: []string{"all"}, add: []string{"NET_ADMIN"}, want: []string{"CAP_NET_ADMIN"}},
+		"the usual": {},
+		"one less": {
+			drop: []string{"CAP_MKNOD"},
+			want: slices.DeleteFunc(slices.Clone(usualCapabilities), isMknod),
+		},
+		"none": {drop: []string{"ALL"}, want: []string{}},
+		"none but one": {
+			drop: []string{"all"},
+			add:  []string{"NET_ADMIN"},
+			want: []string{"CAP_NET_ADMIN"},
+		},
 		"all":                        {add: []string{"ALL"}, want: run.AllCapabilities()},
 		"all as privileged":          {privileged: true, drop: []string{"ALL"}, want: run.AllCapabilities()},
 		"one that programs start by": {drop: []string{"ALL"}, ambient: []string{"CHOWN"}, want: []string{"CAP_CHOWN"}},
@@ -119,7 +128,11 @@ func TestRealSpec(t *testing.T) {
 		Mounts: []*runtimeapi.Mount{
 			{HostPath: "/h/deep", ContainerPath: "/data/deep", Readonly: true, RecursiveReadOnly: true},
 			{HostPath: "/h/hosts", ContainerPath: "/etc/hosts"},
-			{HostPath: "/h/data", ContainerPath: "/data/", Propagation: runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL},
+			{
+				HostPath:      "/h/data",
+				ContainerPath: "/data/",
+				Propagation:   runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL,
+			},
 			{HostPath: "/h/resolv", ContainerPath: "/etc/resolv.conf"},
 		},
 		Devices: []*runtimeapi.Device{{HostPath: "/dev/fuse", ContainerPath: "/dev/fuse"}},
@@ -151,7 +164,8 @@ func TestRealSpec(t *testing.T) {
 	}
 	config.Linux.SecurityContext.Privileged = true
 	if got, err = realSpec(pod, spaces, config, anImage(), run.New); err != nil || got.Masked != nil || got.ReadOnly != nil ||
-		!got.AllDevices || !got.WritableSys {
+		!got.AllDevices ||
+		!got.WritableSys {
 		t.Errorf("privileged: %+v, %v", got, err)
 	}
 }
@@ -170,7 +184,10 @@ func TestSignalNumber(t *testing.T) {
 
 func TestResolvConf(t *testing.T) {
 	got := resolvConf(&runtimeapi.DNSConfig{
-		Servers: []string{"10.0.0.1", "not an address\nsearch evil"}, Searches: []string{"a", "b"}, Options: []string{"ndots:5"},
+		Servers: []string{
+			"10.0.0.1",
+			"not an address\nsearch evil",
+		}, Searches: []string{"a", "b"}, Options: []string{"ndots:5"},
 	})
 	if got != "search a b\nnameserver 10.0.0.1\noptions ndots:5\n" {
 		t.Errorf("got %q", got)
@@ -183,7 +200,8 @@ func TestResolvConf(t *testing.T) {
 
 func TestFindRunner(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := findRunner("", filepath.Join(dir, "capstan-kube")); err == nil || !strings.Contains(err.Error(), "--runner") {
+	if _, err := findRunner("", filepath.Join(dir, "capstan-kube")); err == nil ||
+		!strings.Contains(err.Error(), "--runner") {
 		t.Errorf("one that is not there: %v", err)
 	}
 	beside := filepath.Join(dir, "capstan-run")

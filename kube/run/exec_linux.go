@@ -51,8 +51,8 @@ func execute(report *os.File) (int, error) {
 	})
 }
 
-// takenLimit is how long a terminal waits to be taken when its program has ended: what it wrote is read by whoever takes
-// it only.
+// takenLimit is how long a terminal waits to be taken when its program has ended: what it wrote is read by whoever
+// takes it only.
 const takenLimit = 10 * time.Second
 
 // terminalTaken expects SIGUSR2, by which whoever takes a terminal says so, and calls f then. It returns what waits for

@@ -1,5 +1,5 @@
-// Package workload changes what belongs to a machine in its workload cluster, with the kubeconfig that Cluster API keeps
-// for that cluster in the Secret <cluster>-kubeconfig.
+// Package workload changes what belongs to a machine in its workload cluster, with the kubeconfig that Cluster API
+// keeps for that cluster in the Secret <cluster>-kubeconfig.
 package workload
 
 import (

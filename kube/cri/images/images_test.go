@@ -44,7 +44,8 @@ func TestQuestionsAndAnswers(t *testing.T) {
 	if got := asked(); got != `POST /v1/status {"image":"a:1"}` {
 		t.Errorf("asked %s", got)
 	}
-	if img.ID != "sha256:1" || strings.Join(img.Layers, " ") != "/layers/low /layers/high" || img.Config.Config.User != "web" ||
+	if img.ID != "sha256:1" || strings.Join(img.Layers, " ") != "/layers/low /layers/high" ||
+		img.Config.Config.User != "web" ||
 		img.Config.Config.Entrypoint[0] != "/x" {
 		t.Errorf("got %+v", img)
 	}
@@ -67,7 +68,12 @@ func TestRefusals(t *testing.T) {
 		want   string
 		none   bool
 	}{
-		"no image":          {404, `{"code":"NotFound","message":"there is no a:1","advice":"load it"}`, "there is no a:1: load it", true},
+		"no image": {
+			404,
+			`{"code":"NotFound","message":"there is no a:1","advice":"load it"}`,
+			"there is no a:1: load it",
+			true,
+		},
 		"a wrong secret":    {403, `{"code":"Denied","message":"denied"}`, "denied", false},
 		"no words":          {500, `oops`, "500 Internal Server Error", false},
 		"nonsense":          {200, `[`, "reading the image store's answer", false},

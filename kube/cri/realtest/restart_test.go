@@ -73,7 +73,8 @@ func TestContainersOutliveAKilledServer(t *testing.T) {
 	h.gone(lostRunner)
 	h.start()
 
-	if st := h.status(stays); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING || st.User.GetLinux().GetUid() != 101 {
+	if st := h.status(stays); st.State != runtimeapi.ContainerState_CONTAINER_RUNNING ||
+		st.User.GetLinux().GetUid() != 101 {
 		t.Errorf("the container that stays is %v", st)
 	}
 	if now := h.running(stays); now.PID != before.PID || now.Started != before.Started {

@@ -74,7 +74,11 @@ func TestExecStreams(t *testing.T) {
 	})
 	h.must(err)
 	var out, errOut screen
-	err = h.stream(h.ctx, resp.Url, remotecommand.StreamOptions{Stdin: strings.NewReader("one\ntwo\n"), Stdout: &out, Stderr: &errOut})
+	err = h.stream(
+		h.ctx,
+		resp.Url,
+		remotecommand.StreamOptions{Stdin: strings.NewReader("one\ntwo\n"), Stdout: &out, Stderr: &errOut},
+	)
 	var exit utilexec.ExitError
 	if !errors.As(err, &exit) || exit.ExitStatus() != 3 {
 		t.Errorf("it ended with %v, want exit code 3", err)
@@ -167,7 +171,10 @@ func TestAttach(t *testing.T) {
 	h := newHost(t)
 	for name, tty := range map[string]bool{"pipes": false, "a terminal": true} {
 		t.Run(name, func(t *testing.T) {
-			container, _ := h.run(func(c *runtimeapi.ContainerConfig) { c.Stdin, c.StdinOnce, c.Tty = true, true, tty }, "echo")
+			container, _ := h.run(
+				func(c *runtimeapi.ContainerConfig) { c.Stdin, c.StdinOnce, c.Tty = true, true, tty },
+				"echo",
+			)
 			resp, err := h.Attach(h.ctx, &runtimeapi.AttachRequest{
 				ContainerId: container, Stdin: true, Stdout: true, Stderr: !tty, Tty: tty,
 			})
@@ -213,7 +220,15 @@ func TestPortForward(t *testing.T) {
 	h.must(err)
 	stop, ready := make(chan struct{}), make(chan struct{})
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: roundTripper}, "POST", u)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:8080"}, stop, ready, io.Discard, os.Stderr)
+	forwarder, err := portforward.NewOnAddresses(
+		dialer,
+		[]string{"127.0.0.1"},
+		[]string{"0:8080"},
+		stop,
+		ready,
+		io.Discard,
+		os.Stderr,
+	)
 	h.must(err)
 	done := make(chan error, 1)
 	go func() { done <- forwarder.ForwardPorts() }()

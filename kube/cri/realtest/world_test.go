@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package realtest tests real containers of the CRI server over its socket, as the kubelet uses it, at each level of ids.
+// Package realtest tests real containers of the CRI server over its socket, as the kubelet uses it, at each level of
+// ids.
 package realtest
 
 import (
