@@ -129,7 +129,7 @@ func compile(ctx context.Context, o Options, s Settings, name, arch, file string
 	return nil
 }
 
-// bundle makes capstan-kube of the default Kubernetes version, in a folder, and beside it capstan-run.
+// bundle builds capstan-kube of the default Kubernetes version, and capstan-run, into one directory.
 func bundle(ctx context.Context, o Options, s Settings, arch, dir string) (version, file string, err error) {
 	text, err := os.ReadFile(filepath.Join(o.Source, "kube", "DEFAULT_VERSION"))
 	if err != nil {

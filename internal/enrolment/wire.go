@@ -90,6 +90,6 @@ type Ticket struct {
 	CAHash string `json:"caHash" yaml:"caHash"`
 	// Credential is the text of an enrolment credential.
 	Credential string `json:"credential" yaml:"credential"`
-	// Host is the name that the host shall have. Empty: its host name, or what the credential says.
+	// Host is the name for the CapstanHost. Default: the one in the credential, or the computer's host name.
 	Host string `json:"host,omitempty" yaml:"host,omitempty"`
 }

@@ -37,7 +37,8 @@ func TestRealProcess(t *testing.T) {
 		user   run.User
 	}{
 		"what the image says": {
-			&runtimeapi.ContainerConfig{}, "/entry usual", []string{"HOSTNAME=pod", "PATH=/opt/bin", "A=image"}, "/srv", run.User{Name: "web"},
+			&runtimeapi.ContainerConfig{}, "/entry usual", []string{"HOSTNAME=pod", "PATH=/opt/bin", "A=image"}, "/srv",
+			run.User{Name: "web"},
 		},
 		"other arguments": {
 			&runtimeapi.ContainerConfig{
@@ -163,7 +164,8 @@ func TestRealSpec(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	config.Linux.SecurityContext.Privileged = true
-	if got, err = realSpec(pod, spaces, config, anImage(), run.New); err != nil || got.Masked != nil || got.ReadOnly != nil ||
+	got, err = realSpec(pod, spaces, config, anImage(), run.New)
+	if err != nil || got.Masked != nil || got.ReadOnly != nil ||
 		!got.AllDevices ||
 		!got.WritableSys {
 		t.Errorf("privileged: %+v, %v", got, err)
@@ -172,7 +174,8 @@ func TestRealSpec(t *testing.T) {
 
 func TestSignalNumber(t *testing.T) {
 	cases := map[string]unix.Signal{
-		"SIGTERM": unix.SIGTERM, "quit": unix.SIGQUIT, "9": unix.SIGKILL, "SIGRTMIN+3": 37, "SIGRTMINPLUS3": 37, "SIGRTMAX-1": 63,
+		"SIGTERM": unix.SIGTERM, "quit": unix.SIGQUIT, "9": unix.SIGKILL,
+		"SIGRTMIN+3": 37, "SIGRTMINPLUS3": 37, "SIGRTMAX-1": 63,
 		"SIGRTMAXMINUS1": 63, "SIGRTMIN": 34, "": 0, "SIGNOTHING": 0, "SIGRTMIN+99": 0, "SIGRTMINx": 0, "1000": 0,
 	}
 	for name, want := range cases {

@@ -43,7 +43,7 @@ func parse(t testing.TB, out string) (f facts) {
 func TestAContainerIsApart(t *testing.T) {
 	w := newWorld(t)
 	spec := w.spec("facts")
-	spec.Process.Dir = "/work/dir"
+	spec.Process.Dir = "/srv/dir"
 	spec.Process.Rlimits = []Rlimit{{"RLIMIT_NOFILE", 500, 600}}
 	score := 300
 	spec.Process.OOMScoreAdj = &score
@@ -57,7 +57,7 @@ func TestAContainerIsApart(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, b.output())
 	}
 	f := parse(t, b.output())
-	if f.PID != 1 || f.Processes != 1 || f.Host != "pod" || f.Dir != "/work/dir" || f.UID != 0 || f.OpenFiles != 600 {
+	if f.PID != 1 || f.Processes != 1 || f.Host != "pod" || f.Dir != "/srv/dir" || f.UID != 0 || f.OpenFiles != 600 {
 		t.Errorf("process %d of %d, host %s, directory %s, user %d, %d open files", f.PID, f.Processes, f.Host, f.Dir,
 			f.UID, f.OpenFiles)
 	}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes this computer a host of the Capstan plane at @URL@: installs capstan-agent @VERSION@ and enrolls with it.
-# The credential comes from the standard input; what stands behind the name of this script goes to "capstan-agent enroll".
+# The credential comes from the standard input; the arguments of this script go to "capstan-agent enroll".
 # Whoever runs this has compared its SHA-256, so the checksums in it hold.
 url='@URL@'
 hash='@HASH@'

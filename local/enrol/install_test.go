@@ -39,7 +39,7 @@ func paste(t *testing.T, shell, line string, env ...string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// The line stands in a file as it would in a terminal: it is no argument of any process.
+	// A shell reads the line from a file, as from a terminal: no process has it as an argument.
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c",
 		`mount --make-rprivate / && mount -t tmpfs none /opt && `+shell+` `+file+`; code=$?; ls -R /opt; exit $code`)
 	cmd.Env = append(os.Environ(), env...)

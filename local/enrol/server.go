@@ -77,7 +77,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: requestTimeout, MaxHeaderBytes: headerBytes,
-		// What clients do wrong in the handshake is no news, and there is no end of it.
+		// Anybody can fail a handshake, as often as they like: that is not logged.
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	ended := make(chan struct{})

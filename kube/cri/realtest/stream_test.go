@@ -70,7 +70,8 @@ func TestExecStreams(t *testing.T) {
 	h := newHost(t)
 	container, _ := h.run(nil, "wait")
 	resp, err := h.Exec(h.ctx, &runtimeapi.ExecRequest{
-		ContainerId: container, Cmd: []string{"/bin/program", "echo", "complain=oops", "exit=3"}, Stdin: true, Stdout: true, Stderr: true,
+		ContainerId: container, Cmd: []string{"/bin/program", "echo", "complain=oops", "exit=3"},
+		Stdin: true, Stdout: true, Stderr: true,
 	})
 	h.must(err)
 	var out, errOut screen
@@ -107,7 +108,9 @@ func TestExecOnATerminal(t *testing.T) {
 	var out screen
 	done := make(chan error, 1)
 	go func() {
-		done <- h.stream(h.ctx, resp.Url, remotecommand.StreamOptions{Stdin: in, Stdout: &out, Tty: true, TerminalSizeQueue: resize})
+		done <- h.stream(h.ctx, resp.Url, remotecommand.StreamOptions{
+			Stdin: in, Stdout: &out, Tty: true, TerminalSizeQueue: resize,
+		})
 	}()
 	_, err = io.WriteString(typed, "line\n")
 	h.must(err)
