@@ -412,13 +412,14 @@ func TestControlPlanes(t *testing.T) {
 		join(t, h, first, "--control-plane", "--certificate-key", key)
 		step(h.name + " control plane is Ready")
 	}
-	members := func() int {
+	// The kubelet shows its static pods at the API once it has registered its Node, which joining does not wait for.
+	waitFor(t, time.Minute, "three members of etcd", func() error {
 		out := first.must("kubectl", "get", "pods", "-n", "kube-system", "-l", "component=etcd", "-o", "name")
-		return strings.Count(out, "pod/")
-	}
-	if n := members(); n != 3 {
-		t.Errorf("there are %d members of etcd, want 3", n)
-	}
+		if n := strings.Count(out, "pod/"); n != 3 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
 	last := others[1]
 	last.kubeadm("reset", "--force")
 	step("third control plane is reset")

@@ -175,6 +175,8 @@ func withoutWorkers(documents []document, err error) ([]document, error) {
 			d.remove("spec", "topology", "workers")
 		case "ClusterClass":
 			d.remove("spec", "workers")
+			d.remove("spec", "variables") // patches choose workers too
+			d.remove("spec", "patches")
 		}
 	}
 	return documents, err

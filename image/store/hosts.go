@@ -36,8 +36,8 @@ func (s *Store) visible(h Host, ref string) (string, bool) {
 	if digest, is := held.Names[ref]; is {
 		return digest, true
 	}
-	for _, digest := range held.Names {
-		if digest == ref || s.state.Images[digest].Config == ref {
+	for name, digest := range held.Names {
+		if digest == ref || s.state.Images[digest].Config == ref || image.Repository(name)+"@"+digest == ref {
 			return digest, true
 		}
 	}

@@ -35,6 +35,12 @@ func TestHostsSeeWhatIsLoadedAndWhatTheyHold(t *testing.T) {
 			t.Errorf("%s: bob gets %+v, %v", ref, got, err)
 		}
 	}
+	if _, err := s.HostFind(ctx, alice, "registry.example.com/private@"+secret.Digest); err != nil {
+		t.Errorf("alice has pulled it by its tag, and does not see it by its digest: %v", err)
+	}
+	if _, err := s.HostFind(ctx, alice, "registry.example.com/other@"+secret.Digest); err == nil {
+		t.Error("alice sees it in a repository that it did not come from")
+	}
 	if got := s.HostList(alice); len(got) != 2 {
 		t.Errorf("alice sees %+v", got)
 	}

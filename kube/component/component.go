@@ -31,13 +31,18 @@ type Image struct {
 
 // Match reports whether ref is the image of a component, whichever registry and path it comes from.
 func Match(ref string) (Image, bool) {
-	base := ref[strings.LastIndexByte(ref, '/')+1:]
-	base, _, _ = strings.Cut(base, "@")
-	name, tag, _ := strings.Cut(base, ":")
-	if !slices.Contains(names, name) {
+	base, tag := split(ref)
+	if !slices.Contains(names, base) {
 		return Image{}, false
 	}
-	return Image{Name: name, Tag: tag}, true
+	return Image{Name: base, Tag: tag}, true
+}
+
+// split returns the last part of a reference's path, and its tag.
+func split(ref string) (base, tag string) {
+	base, _, _ = strings.Cut(ref[strings.LastIndexByte(ref, '/')+1:], "@")
+	base, tag, _ = strings.Cut(base, ":")
+	return base, tag
 }
 
 // Runs reports whether a container of image ref in a pod with these annotations really runs: it is a component, and the host's own
@@ -47,4 +52,14 @@ func Runs(ref string, annotations map[string]string) (Image, bool) {
 		return Image{}, false
 	}
 	return Match(ref)
+}
+
+// others are images that kubeadm pulls beside those of components.
+var others = []string{"pause", "kube-proxy", "coredns"}
+
+// Bundled reports whether an image is one that kubeadm pulls before it starts anything. No registry is asked for these:
+// components come from the bundle, and what pods have in their place is found when there are pods.
+func Bundled(ref string) bool {
+	base, _ := split(ref)
+	return slices.Contains(names, base) || slices.Contains(others, base)
 }

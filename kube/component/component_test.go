@@ -48,3 +48,18 @@ func TestRuns(t *testing.T) {
 		})
 	}
 }
+
+func TestBundled(t *testing.T) {
+	for ref, want := range map[string]bool{
+		"registry.k8s.io/kube-apiserver:v1.36.3":         true,
+		"registry.k8s.io/pause:3.10.1":                   true,
+		"mirror.example/k8s/coredns/coredns:v1.12.1":     true,
+		"mirror.example:5000/kube-proxy@sha256:11223344": true,
+		"registry.k8s.io/pause/other:1":                  false,
+		"nginx":                                          false,
+	} {
+		if got := Bundled(ref); got != want {
+			t.Errorf("%s: %t, want %t", ref, got, want)
+		}
+	}
+}

@@ -16,8 +16,10 @@ const fallbackCIDR = "198.18.0.0/15"
 // addressTries bounds the search for a free address in a range.
 const addressTries = 1 << 12
 
-// UpdateRuntimeConfig takes the node's pod range, which the kubelet tells when it knows it.
-func (s *Server) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+// UpdateRuntimeConfig takes the Node's pod range from the kubelet, which calls it once it knows one.
+func (s *Server) UpdateRuntimeConfig(
+	ctx context.Context, req *runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	var cidrs []string
 	for cidr := range strings.SplitSeq(req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr(), ",") {
 		if _, err := netip.ParsePrefix(strings.TrimSpace(cidr)); err == nil {
@@ -26,6 +28,11 @@ func (s *Server) UpdateRuntimeConfig(_ context.Context, req *runtimeapi.UpdateRu
 	}
 	if len(cidrs) == 0 {
 		return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
+	}
+	if s.source(ctx) != nil {
+		if err := s.setRanges(cidrs); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func serve(t *testing.T, opts Options) *client {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, listener) }()
+	go func() { served <- s.Serve(ctx, Endpoint{Listener: listener}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {

@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,11 @@ func (s *Server) CreateContainer(
 	}
 	if err := s.fromImage(ctx, c, config.Image); err != nil {
 		return nil, err
+	}
+	if c.Real {
+		if err := checkReal(config); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,8 +222,10 @@ func containerStatus(c *container) *runtimeapi.ContainerStatus {
 	}
 	if c.Real && c.report.PID != 0 {
 		user := c.report.User
+		groups := append(slices.Clone(user.Groups), user.GID) // as other runtimes report it
+		slices.Sort(groups)
 		st.User = &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{
-			Uid: user.UID, Gid: user.GID, SupplementalGroups: user.Groups,
+			Uid: user.UID, Gid: user.GID, SupplementalGroups: slices.Compact(groups),
 		}}
 	}
 	if resources := c.config.GetLinux().GetResources(); resources != nil {

@@ -30,6 +30,15 @@ func imageID(ref string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// askedImage is what a question about an image names. An id may come without the name of its hash.
+func askedImage(spec *runtimeapi.ImageSpec) string {
+	ref := spec.GetImage()
+	if _, err := hex.DecodeString(ref); err == nil && len(ref) == 2*sha256.Size {
+		return "sha256:" + ref
+	}
+	return ref
+}
+
 // reference returns the reference of an image that is known by id, empty if it isn't.
 func (s *Server) reference(id string) string {
 	s.mu.RLock()
@@ -88,11 +97,11 @@ func (s *Server) ListImages(
 func (s *Server) ImageStatus(
 	ctx context.Context, req *runtimeapi.ImageStatusRequest,
 ) (*runtimeapi.ImageStatusResponse, error) {
-	ref := req.GetImage().GetImage()
+	ref := askedImage(req.GetImage())
 	if known := s.reference(ref); known != "" {
 		ref = known
 	}
-	if s.stored(ref, req.GetImage().GetAnnotations()) {
+	if s.stored(ctx, ref, req.GetImage().GetAnnotations()) {
 		return s.storedStatus(ctx, ref)
 	}
 	if ref == "" || strings.HasPrefix(ref, "sha256:") {
@@ -110,8 +119,8 @@ func (s *Server) ImageStatus(
 func (s *Server) PullImage(
 	ctx context.Context, req *runtimeapi.PullImageRequest,
 ) (*runtimeapi.PullImageResponse, error) {
-	ref := req.GetImage().GetImage()
-	if s.stored(ref, req.GetImage().GetAnnotations()) {
+	ref := askedImage(req.GetImage())
+	if s.stored(ctx, ref, req.GetImage().GetAnnotations()) && !forKubeadm(req) {
 		return s.pullStored(ctx, ref, req.Auth)
 	}
 	s.mu.Lock()
@@ -126,9 +135,9 @@ func (s *Server) PullImage(
 func (s *Server) RemoveImage(
 	ctx context.Context, req *runtimeapi.RemoveImageRequest,
 ) (*runtimeapi.RemoveImageResponse, error) {
-	ref := req.GetImage().GetImage()
+	ref := askedImage(req.GetImage())
 	id := imageID(ref)
-	if s.stored(ref, nil) && s.reference(id) == "" {
+	if s.stored(ctx, ref, nil) && s.reference(id) == "" {
 		return s.removeStored(ctx, ref)
 	}
 	s.mu.Lock()
@@ -157,12 +166,12 @@ func (s *Server) ImageFsInfo(
 		usage.InodesUsed.Value = st.Files - st.Ffree
 	}
 	containers := []*runtimeapi.FilesystemUsage{usage}
-	if s.opts.Images == nil {
+	if s.source(ctx) == nil {
 		return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: containers, ContainerFilesystems: containers}, nil
 	}
 	stored, err := s.opts.Images.Usage(ctx)
 	if err != nil {
-		return nil, err
+		return nil, storeError(err)
 	}
 	images := []*runtimeapi.FilesystemUsage{{
 		Timestamp:  usage.Timestamp,

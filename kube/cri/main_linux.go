@@ -6,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -26,6 +24,8 @@ import (
 // Defaults of the command's flags.
 const (
 	DefaultListen  = "unix:///run/containerd/containerd.sock"
+	HollowListen   = "unix:///run/capstan/hollow.sock"
+	RealListen     = "unix:///run/capstan/real.sock"
 	DefaultState   = "/var/lib/capstan/cri"
 	DefaultBundles = "/opt/capstan/bundles"
 )
@@ -56,11 +56,9 @@ func runServer(args []string, version string, applets []string, stderr io.Writer
 	env := maps.Clone(defaultEnv)
 	flags := flag.NewFlagSet("cri", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	listen := flags.String("listen", DefaultListen, "`address` to serve at, a unix socket")
+	at := addFlags(flags)
 	state := flags.String("state", DefaultState, "`directory` of all state")
 	bundles := flags.String("bundles", DefaultBundles, "`directory` with a directory for each bundle, named by its Kubernetes version")
-	hollow := flags.Bool("hollow", true, "containers that are no components are hollow: reported as running without a "+
-		"process; else they run from their images")
 	socket := flags.String("images", images.DefaultSocket, "`socket` of the image store, if not hollow")
 	layers := flags.String("layers", images.DefaultLayers, "`directory` with the unpacked layers of the image store")
 	runner := flags.String("runner", "", "`path` of capstan-run, by default beside this binary")
@@ -87,17 +85,13 @@ func runServer(args []string, version string, applets []string, stderr io.Writer
 		Env:     env,
 		Log:     slog.New(slog.NewTextHandler(stderr, nil)),
 	}
-	if !*hollow {
-		opts.Images = images.New(*socket, *layers)
-		if opts.Runner, err = findRunner(*runner, own); err != nil {
-			return err
-		}
-	}
+	opts.Images = images.New(*socket, *layers)
+	opts.Runner, opts.Unable = findRunner(*runner, own)
 	server, err := New(opts)
 	if err != nil {
 		return err
 	}
-	listener, err := listenUnix(*listen)
+	endpoints, err := at.open(server)
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
@@ -107,7 +101,7 @@ func runServer(args []string, version string, applets []string, stderr io.Writer
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		slog.Warn("telling the service manager that the server is ready", "error", err)
 	}
-	return errors.Join(server.Serve(ctx, listener), server.Close())
+	return errors.Join(server.Serve(ctx, endpoints...), server.Close())
 }
 
 // findRunner returns the path of capstan-run: what was asked for, or what lies beside a binary.
@@ -139,23 +133,4 @@ func parseEnv(s string) (component string, vars []string, err error) {
 		vars = append(vars, entry)
 	}
 	return component, vars, nil
-}
-
-// listenUnix listens at the address, replacing the socket of a server that is gone (New has made sure that there is no other one).
-func listenUnix(address string) (net.Listener, error) {
-	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok || !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("--listen %s: give an absolute path as unix:///path", address)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("making the socket's directory: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing the old socket: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listening: %w", err)
-	}
-	return listener, os.Chmod(path, 0o600)
 }

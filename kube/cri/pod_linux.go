@@ -31,16 +31,18 @@ func (s *Server) pauseDir(sandbox string) string {
 
 // makePod makes what the containers of a pod share.
 func (s *Server) makePod(sb *sandbox) error {
+	s.opts.Step("namespaces")
 	spaces := s.spaces(sb.ID)
 	if err := spaces.make(sb.config); err != nil {
 		return err
 	}
-	if sb.namespaces().GetPid() != runtimeapi.NamespaceMode_POD {
-		return nil
+	err := s.connectPod(sb)
+	if err == nil && sb.namespaces().GetPid() == runtimeapi.NamespaceMode_POD {
+		s.opts.Step("pause")
+		err = s.startPause(sb)
 	}
-	err := s.startPause(sb)
 	if err != nil {
-		return errors.Join(err, spaces.remove())
+		return errors.Join(err, s.disconnectPod(sb), spaces.remove())
 	}
 	return nil
 }
@@ -117,6 +119,10 @@ func (s *Server) unmakePod(sb *sandbox) error {
 			return err
 		}
 	}
+	if err := s.disconnectPod(sb); err != nil {
+		return err
+	}
+	s.opts.Step("no namespaces")
 	return s.spaces(sb.ID).remove()
 }
 

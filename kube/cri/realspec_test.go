@@ -172,6 +172,39 @@ func TestRealSpec(t *testing.T) {
 	}
 }
 
+func TestCheckReal(t *testing.T) {
+	one := &runtimeapi.Int64Value{Value: 1}
+	as := func(c *runtimeapi.LinuxContainerSecurityContext) *runtimeapi.ContainerConfig {
+		return &runtimeapi.ContainerConfig{Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: c}}
+	}
+	with := func(m *runtimeapi.Mount) *runtimeapi.ContainerConfig {
+		return &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{m}}
+	}
+	const bidirectional = runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	cases := map[string]struct {
+		config *runtimeapi.ContainerConfig
+		want   string // empty: accepted
+	}{
+		"nothing asked":             {&runtimeapi.ContainerConfig{}, ""},
+		"a group without a user":    {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one}), "runAsUser"},
+		"a group of a user":         {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one, RunAsUser: one}), ""},
+		"a group of a user by name": {as(&runtimeapi.LinuxContainerSecurityContext{RunAsGroup: one, RunAsUsername: "x"}), ""},
+		"read-only below only":      {with(&runtimeapi.Mount{RecursiveReadOnly: true}), "read-only itself"},
+		"read-only below":           {with(&runtimeapi.Mount{RecursiveReadOnly: true, Readonly: true}), ""},
+		"read-only below, with mounting": {
+			with(&runtimeapi.Mount{RecursiveReadOnly: true, Readonly: true, Propagation: bidirectional}), "without propagation",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := checkReal(c.config)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 func TestSignalNumber(t *testing.T) {
 	cases := map[string]unix.Signal{
 		"SIGTERM": unix.SIGTERM, "quit": unix.SIGQUIT, "9": unix.SIGKILL,

@@ -26,6 +26,7 @@ type sandbox struct {
 	Ready     bool
 	IPs       []string // empty with the host's network
 	Real      bool     // it has namespaces for real containers
+	Wired     bool     // it holds its IPs, and maybe a cable
 
 	config *runtimeapi.PodSandboxConfig
 	pause  *pause // of one whose containers share a PID namespace

@@ -4,11 +4,13 @@ import (
 	"context"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/mode"
 )
 
 // The runtime's name and version, as Nodes show them.
 const (
-	runtimeName    = "capstan"
+	runtimeName    = mode.RuntimeName
 	runtimeVersion = "1.0.0"
 	apiVersion     = "v1"
 )
@@ -23,13 +25,19 @@ func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 	}, nil
 }
 
-// Status reports that runtime and network are ready: pods need neither more of one nor of the other.
-func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: s.opts.Images != nil}
+// Status reports whether runtime and network are ready: hollow pods need no network, real ones need the Node's range. If
+// asked to be verbose it says what containers are here, which the kubelet wants to know (package mode).
+func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: !hollow(ctx)}
+	var info map[string]string
+	if req.GetVerbose() {
+		info = mode.Mode{Hollow: hollow(ctx), IDs: mode.IDsHere(), Limits: mode.LimitsNone}.Info()
+	}
 	return &runtimeapi.StatusResponse{
+		Info: info,
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 			{Type: runtimeapi.RuntimeReady, Status: true},
-			{Type: runtimeapi.NetworkReady, Status: true},
+			s.networkCondition(ctx),
 		}},
 		RuntimeHandlers: []*runtimeapi.RuntimeHandler{{Name: "", Features: features}},
 		Features:        &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true},

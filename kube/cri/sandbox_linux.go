@@ -12,7 +12,9 @@ import (
 )
 
 // RunPodSandbox makes a sandbox: a record and, without the host's network, an address.
-func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+func (s *Server) RunPodSandbox(
+	ctx context.Context, req *runtimeapi.RunPodSandboxRequest,
+) (*runtimeapi.RunPodSandboxResponse, error) {
 	if req.GetConfig().GetMetadata() == nil {
 		return nil, status.Error(codes.InvalidArgument, "the sandbox has no metadata")
 	}
@@ -23,12 +25,13 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 		Ready:     true,
 		config:    req.Config,
 	}
-	if s.opts.Images != nil {
+	if s.source(ctx) != nil {
 		sb.Real = true
 		if err := s.makePod(sb); err != nil {
 			return nil, err
 		}
 	}
+	s.opts.Step("record")
 	if err := s.addSandbox(sb); err != nil {
 		if sb.Real {
 			err = errors.Join(err, s.unmakePod(sb))
@@ -38,11 +41,11 @@ func (s *Server) RunPodSandbox(_ context.Context, req *runtimeapi.RunPodSandboxR
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: sb.ID}, nil
 }
 
-// addSandbox records a sandbox and, without the host's network, gives it an address.
+// addSandbox records a sandbox and, if it is hollow and without the host's network, gives it an address.
 func (s *Server) addSandbox(sb *sandbox) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !sb.hostNetwork() {
+	if !sb.Real && !sb.hostNetwork() {
 		sb.IPs = s.freeAddresses(sb.config.Metadata.Uid)
 	}
 	if err := s.store.saveSandbox(sb); err != nil {
@@ -83,6 +86,7 @@ func (s *Server) closeSandbox(id string) error {
 	if sb == nil || !sb.Real {
 		return nil
 	}
+	s.opts.Step("unmake")
 	return s.unmakePod(sb)
 }
 

@@ -8,14 +8,12 @@
 package cri
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,16 +21,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/capstan-dev/capstan/kube/cri/logfile"
 	"github.com/capstan-dev/capstan/kube/cri/process"
+	"github.com/capstan-dev/capstan/kube/network"
 	"github.com/capstan-dev/capstan/kube/run"
 )
-
-// maxMessage bounds one gRPC message, as the kubelet's client does.
-const maxMessage = 16 << 20
 
 // Options say where a server works. State and Bundles are required.
 type Options struct {
@@ -42,12 +37,19 @@ type Options struct {
 	Bundles Bundles
 	// Env is environment for components by name, beside what their containers ask for (which wins), as NAME=value.
 	Env map[string][]string
-	// Images is where containers that are no components have their images from. They are hollow when it is nil.
+	// Images is where containers that are no components have their images from. They are hollow when it is nil, and
+	// in pods that were made at a hollow endpoint.
 	Images Images
 	// Runner is the path of capstan-run; only Images needs it.
 	Runner string
+	// Unable is why this host can't run containers from images, nil if it can. All that is asked at an endpoint that
+	// is not hollow is refused with it.
+	Unable error
 	// Log is where the server reports; slog.Default when nil.
 	Log *slog.Logger
+	// Step, which may be nil, is called between the steps by which pods are made and unmade, with the name of what
+	// follows. Tests end the server there.
+	Step func(name string)
 }
 
 // Server implements the services of the CRI. Make one with New, run it with Serve.
@@ -70,6 +72,8 @@ type Server struct {
 	containers map[string]*container
 	images     map[string]string // reference by id
 	podCIDRs   []string
+
+	net *network.Network // of real pods
 
 	supervisors sync.WaitGroup // goroutines that wait for processes
 	closing     chan struct{}
@@ -101,10 +105,13 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("another CRI server uses %s: stop it first: %w", opts.State, err)
 	}
 	s.lock = lock
+	if s.opts.Step == nil {
+		s.opts.Step = func(string) {}
+	}
+	s.net = network.New(s.opts.Step)
 	s.ownProc = process.OwnProc()
-	if opts.Images != nil && !s.ownProc {
-		s.Close()
-		return nil, errors.New("containers from images need /proc of the host's own PID namespace, " +
+	if opts.Images != nil && opts.Unable == nil && !s.ownProc {
+		s.opts.Unable = errors.New("containers from images need /proc of the host's own PID namespace, " +
 			"and here it is an outer one's: run the dock where no part of /proc is covered, or have hollow containers")
 	}
 	if err := s.restore(); err != nil {
@@ -116,20 +123,6 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// Serve serves the runtime and the image service at listener until ctx ends. Components run on.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage))
-	runtimeapi.RegisterRuntimeServiceServer(server, s)
-	runtimeapi.RegisterImageServiceServer(server, s)
-	stop := context.AfterFunc(ctx, server.Stop)
-	defer stop()
-	err := server.Serve(listener)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("serving: %w", err)
 }
 
 // Close ends streams and supervision and lets go of all processes, which run on.
@@ -225,10 +218,15 @@ func (s *Server) restore() error {
 			return err
 		}
 	}
+	connected, err := s.restorePods()
+	if err != nil {
+		return err
+	}
 	for _, sb := range s.sandboxes {
 		if sb.Real && sb.Ready {
 			needsPause := sb.namespaces().GetPid() == runtimeapi.NamespaceMode_POD
-			sb.Ready = s.spaces(sb.ID).complete(sb.namespaces()) && (sb.pause != nil || !needsPause)
+			sb.Ready = s.spaces(sb.ID).complete(sb.namespaces()) && (sb.pause != nil || !needsPause) &&
+				(connected[sb.ID] || sb.hostNetwork())
 		}
 		if err := s.store.saveSandbox(sb); err != nil {
 			return err

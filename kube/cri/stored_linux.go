@@ -15,17 +15,24 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// stored reports whether an image comes from the image store: all but those of components. annotations are the pod's,
-// where the kubelet asks for one; kubeadm has none and means the components.
-func (s *Server) stored(ref string, annotations map[string]string) bool {
-	if s.opts.Images == nil || ref == "" {
+// stored reports whether an image comes from the image store: all but those of components, and those that kubeadm has
+// pulled for itself. annotations are the pod's, where the kubelet asks for one; kubeadm has none.
+func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
+	if s.source(ctx) == nil || ref == "" {
 		return false
 	}
-	if _, is := component.Match(ref); is {
-		source, known := annotations[component.SourceAnnotation]
-		return known && source != "file"
+	source, known := annotations[component.SourceAnnotation]
+	_, is := component.Match(ref)
+	if is && (!known || source == "file") || !known && s.reference(imageID(ref)) != "" {
+		return false
 	}
 	return s.reference(ref) == ""
+}
+
+// forKubeadm reports whether a pull is kubeadm's, before there are pods, of what the bundle has.
+func forKubeadm(req *runtimeapi.PullImageRequest) bool {
+	_, known := req.GetImage().GetAnnotations()[component.SourceAnnotation]
+	return !known && req.SandboxConfig == nil && component.Bundled(req.GetImage().GetImage())
 }
 
 // fromImage decides whether a container is real, and finds its image then.
@@ -40,11 +47,8 @@ func (s *Server) fromImage(ctx context.Context, c *container, spec *runtimeapi.I
 		return nil
 	}
 	img, err := s.opts.Images.Status(ctx, spec.Image)
-	if errors.Is(err, images.ErrNotFound) {
-		return status.Error(codes.NotFound, err.Error())
-	}
 	if err != nil {
-		return err
+		return storeError(err)
 	}
 	c.Real, c.ImageID, c.StopSignal = true, img.ID, img.Config.Config.StopSignal
 	return nil
@@ -57,7 +61,7 @@ func (s *Server) storedStatus(ctx context.Context, ref string) (*runtimeapi.Imag
 		return &runtimeapi.ImageStatusResponse{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, storeError(err)
 	}
 	return &runtimeapi.ImageStatusResponse{Image: storedImage(img)}, nil
 }
@@ -73,11 +77,8 @@ func (s *Server) pullStored(ctx context.Context, ref string,
 		}
 	}
 	img, err := s.opts.Images.Pull(ctx, ref, credential)
-	if errors.Is(err, images.ErrNotFound) {
-		return nil, status.Error(codes.NotFound, err.Error())
-	}
 	if err != nil {
-		return nil, err
+		return nil, storeError(err)
 	}
 	return &runtimeapi.PullImageResponse{ImageRef: img.ID}, nil
 }
@@ -89,7 +90,7 @@ func (s *Server) removeStored(ctx context.Context, ref string) (*runtimeapi.Remo
 		return &runtimeapi.RemoveImageResponse{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, storeError(err)
 	}
 	s.mu.RLock()
 	used := false
@@ -100,17 +101,20 @@ func (s *Server) removeStored(ctx context.Context, ref string) (*runtimeapi.Remo
 	if used {
 		return nil, status.Errorf(codes.FailedPrecondition, "image %s has containers: remove them first", ref)
 	}
-	return &runtimeapi.RemoveImageResponse{}, s.opts.Images.Remove(ctx, ref)
+	if err := s.opts.Images.Remove(ctx, ref); err != nil {
+		return nil, storeError(err)
+	}
+	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
 // storedImages lists the images of the store, or the one that is asked for.
 func (s *Server) storedImages(ctx context.Context, want string) ([]*runtimeapi.Image, error) {
-	if s.opts.Images == nil {
+	if s.source(ctx) == nil {
 		return nil, nil
 	}
 	all, err := s.opts.Images.List(ctx)
 	if err != nil {
-		return nil, err
+		return nil, storeError(err)
 	}
 	var list []*runtimeapi.Image
 	for _, img := range all {
@@ -138,4 +142,31 @@ func storedImage(img *images.Image) *runtimeapi.Image {
 		out.Username = user
 	}
 	return out
+}
+
+// storeCodes are codes of gRPC by those of the store. The kubelet shows the message whatever the code is; tools tell
+// what is worth another try by it.
+var storeCodes = map[string]codes.Code{
+	"Invalid": codes.InvalidArgument, "Denied": codes.PermissionDenied, "NotFound": codes.NotFound,
+	"InUse": codes.FailedPrecondition, "Busy": codes.Unavailable, "Failed": codes.Internal,
+	"Unavailable": codes.Unavailable, "NoSpace": codes.ResourceExhausted,
+}
+
+// storeError gives an error of the image store a code. One without an answer of the store is worth another try, unless
+// who asks has given up.
+func storeError(err error) error {
+	code := codes.Unavailable
+	var refusal *images.Error
+	switch {
+	case errors.As(err, &refusal):
+		code = codes.Internal
+		if known, ok := storeCodes[refusal.Code]; ok {
+			code = known
+		}
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	}
+	return status.Error(code, err.Error())
 }

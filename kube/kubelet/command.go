@@ -1,9 +1,11 @@
 // Package kubelet is Kubernetes' kubelet for local hosts: the real one, with its flags, configuration file, TLS bootstrap, API, pod
-// lifecycle and probes, but without cgroups, mounts and cAdvisor, so that it runs in a few namespaces, rootless and many times on one machine.
+// lifecycle and probes, but without cgroups and cAdvisor, so that it runs in a few namespaces, rootless and many times
+// on one machine.
 //
 // The stock command can't be injected into, so this package reads flags and file the way that command does (flags win), fits the settings
 // to such a host (settings.go), takes the stock dependencies and replaces some (dependencies.go), and hands over to the stock Run.
-// Pods are rewritten on their way in (pods.go), as most containers on such a host are hollow.
+// Whether containers are hollow is a property of the CRI endpoint that it is given (mode.go). Where they are, it mounts
+// nothing, and pods are rewritten on their way in (pods.go).
 package kubelet
 
 import (
@@ -37,7 +39,7 @@ func NewCommand() *cobra.Command {
 	config, configErr := options.NewKubeletConfiguration()
 	cmd := &cobra.Command{
 		Use:   "kubelet",
-		Short: "The kubelet of a host whose containers are hollow",
+		Short: "The kubelet of a local host",
 		// Flags are parsed twice, before and after the configuration file, because they win over it.
 		DisableFlagParsing: true,
 		SilenceUsage:       true,
@@ -97,7 +99,11 @@ func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig
 			return fmt.Errorf("setting feature gates from %s: %w", flags.KubeletConfigFile, err)
 		}
 	}
-	fit(flags, config)
+	containers, err := askMode(ctx, config.ContainerRuntimeEndpoint)
+	if err != nil {
+		return err
+	}
+	fit(flags, config, containers)
 
 	logs.InitLogs()
 	if err := logsapi.ValidateAndApplyAsField(&config.Logging, utilfeature.DefaultFeatureGate, field.NewPath("logging")); err != nil {
@@ -107,7 +113,7 @@ func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig
 		return fmt.Errorf("checking the configuration (file %q): %w", flags.KubeletConfigFile, err)
 	}
 	server := &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *config}
-	deps, err := dependencies(ctx, server)
+	deps, err := dependencies(ctx, server, containers)
 	if err != nil {
 		return err
 	}

@@ -18,13 +18,16 @@ import (
 	"k8s.io/kubernetes/pkg/util/oom"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/mount-utils"
+
+	"github.com/capstan-dev/capstan/kube/mode"
 )
 
 // nodePoll is how often to look whether the Node is known, before pods of the API are accepted.
 const nodePoll = 100 * time.Millisecond
 
-// dependencies returns what the kubelet is made of: the stock parts but for those that need cgroups, mounts or a machine of its own.
-func dependencies(ctx context.Context, server *options.KubeletServer) (*upstream.Dependencies, error) {
+// dependencies returns what the kubelet is made of: the stock parts but for those that need cgroups or a machine of its
+// own, where containers are hollow mounts, and with one id owners of files.
+func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mode) (*upstream.Dependencies, error) {
 	deps, err := app.UnsecuredDependencies(ctx, server, utilfeature.DefaultFeatureGate)
 	if err != nil {
 		return nil, fmt.Errorf("making the kubelet's parts: %w", err)
@@ -36,8 +39,16 @@ func dependencies(ctx context.Context, server *options.KubeletServer) (*upstream
 	manager := newContainers(host)
 	deps.CAdvisorInterface = host
 	deps.ContainerManager = manager
-	deps.Mounter = mount.NewFakeMounter(nil)
-	deps.Subpather = &subpath.FakeSubpath{}
+	change := hastenComponents
+	switch {
+	case of.Hollow:
+		change = rewrite
+		deps.Mounter = mount.NewFakeMounter(nil)
+		deps.Subpather = &subpath.FakeSubpath{}
+	case of.IDs == mode.IDsOne:
+		change = withoutOwners
+		deps.VolumePlugins = pluginsWithoutOwners(deps.VolumePlugins)
+	}
 
 	hostname, err := nodeutil.GetHostname(server.HostnameOverride)
 	if err != nil {
@@ -48,7 +59,7 @@ func dependencies(ctx context.Context, server *options.KubeletServer) (*upstream
 	deps.OOMAdjuster = &oom.OOMAdjuster{
 		ApplyOOMScoreAdj: func(int, int) error {
 			if deps.PodConfig == nil {
-				connect(ctx, server, deps, manager, types.NodeName(hostname))
+				connect(ctx, server, deps, manager, types.NodeName(hostname), change)
 			}
 			return nil
 		},
@@ -57,23 +68,26 @@ func dependencies(ctx context.Context, server *options.KubeletServer) (*upstream
 	return deps, nil
 }
 
-// connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both rewritten on their way.
-func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers, node types.NodeName) {
+// connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both changed
+// on their way.
+func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers,
+	node types.NodeName, change rewriter,
+) {
 	logger := klog.FromContext(ctx)
 	pods := newPodConfig(deps)
 	if path := server.StaticPodPath; path != "" {
-		out := rewriting(ctx, kubetypes.FileSource, pods.Channel(ctx, kubetypes.FileSource))
+		out := rewriting(ctx, change, kubetypes.FileSource, pods.Channel(ctx, kubetypes.FileSource))
 		newSourceFile(logger, path, node, server.FileCheckFrequency.Duration, out)
 	}
 	if url := server.StaticPodURL; url != "" {
 		header := http.Header(server.StaticPodURLHeader)
-		out := rewriting(ctx, kubetypes.HTTPSource, pods.Channel(ctx, kubetypes.HTTPSource))
+		out := rewriting(ctx, change, kubetypes.HTTPSource, pods.Channel(ctx, kubetypes.HTTPSource))
 		newSourceURL(logger, url, header, node, server.HTTPCheckFrequency.Duration, out)
 	}
 	if deps.KubeClient != nil {
 		bePatient(deps.KubeClient)
 		bePatient(deps.HeartbeatClient)
-		out := rewriting(ctx, kubetypes.ApiserverSource, pods.Channel(ctx, kubetypes.ApiserverSource))
+		out := rewriting(ctx, change, kubetypes.ApiserverSource, pods.Channel(ctx, kubetypes.ApiserverSource))
 		go func() {
 			for !manager.nodeSynced(ctx) {
 				select {

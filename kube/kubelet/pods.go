@@ -11,9 +11,24 @@ import (
 	"github.com/capstan-dev/capstan/kube/component"
 )
 
-// rewrite returns the pod as this kubelet shall see it, a copy of its own; the API's object stays as it is. A container that really runs
-// keeps everything and gets a quicker start-up probe. Of a hollow one goes what could only fail: probes, lifecycle hooks, volumes
-// that must be mounted, what a container runtime would have to support.
+// rewriter returns a pod from a source as the kubelet shall see it, a copy of its own.
+type rewriter func(pod *v1.Pod, source string) *v1.Pod
+
+// hastenComponents returns the pod as a kubelet of real pods shall see it: components get a quicker start-up probe.
+func hastenComponents(pod *v1.Pod, source string) *v1.Pod {
+	pod = pod.DeepCopy()
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if _, runs := component.Runs(c.Image, map[string]string{component.SourceAnnotation: source}); runs {
+			hasten(c.StartupProbe)
+		}
+	}
+	return pod
+}
+
+// rewrite returns the pod as a kubelet of hollow pods shall see it, a copy of its own; the API's object stays as it is.
+// A container that really runs keeps everything and gets a quicker start-up probe. Of a hollow one goes what could only
+// fail: probes, lifecycle hooks, volumes that must be mounted, what a container runtime would have to support.
 func rewrite(pod *v1.Pod, source string) *v1.Pod {
 	pod = pod.DeepCopy()
 	if kubetypes.IsMirrorPod(pod) {

@@ -167,7 +167,7 @@ func TestHasten(t *testing.T) {
 
 func TestRewritingPassesUpdatesOn(t *testing.T) {
 	out := make(chan struct{ Pods []*v1.Pod }, 1)
-	in := rewriting(t.Context(), kubetypes.ApiserverSource, out)
+	in := rewriting(t.Context(), rewrite, kubetypes.ApiserverSource, out)
 	in <- struct{ Pods []*v1.Pod }{[]*v1.Pod{{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", LivenessProbe: probe(1, 1, 1)}}}}}}
 	got := <-out
 	if len(got.Pods) != 1 || got.Pods[0].Spec.Containers[0].LivenessProbe != nil {

@@ -1,24 +1,24 @@
 package kubelet
 
 import (
+	"maps"
 	"os"
 	"time"
 
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/utils/ptr"
-)
 
-// HollowLabel is the label, with value "true", of every Node whose kubelet is this one.
-const HollowLabel = "capstan.dev/hollow"
+	"github.com/capstan-dev/capstan/kube/mode"
+)
 
 // fit changes what a host without cgroups, iptables and a machine of its own can't do; everything else stays as the user wrote it. It runs
 // after flags and configuration file were read and before they are validated, so that configurations as kubeadm writes them need no change.
-func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration) {
+func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration, of mode.Mode) {
 	if flags.NodeLabels == nil {
 		flags.NodeLabels = map[string]string{}
 	}
-	flags.NodeLabels[HollowLabel] = "true"
+	maps.Copy(flags.NodeLabels, of.Labels())
 
 	// No cgroups.
 	config.CgroupsPerQOS = false
@@ -37,7 +37,7 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.ProtectKernelDefaults = false
 	config.MakeIPTablesUtilChains = false
 
-	// The disk and the memory are the machine's too, and hollow containers use neither: evicting them would free nothing.
+	// The disk and the memory are the machine's too: pods of one host are not evicted for what others use.
 	config.EvictionHard = map[string]string{
 		"memory.available":   "0%",
 		"nodefs.available":   "0%",
@@ -52,14 +52,17 @@ func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration
 	config.ImageGCHighThresholdPercent = 100
 	config.ImageGCLowThresholdPercent = 99
 
-	// The kubelet makes no pod while this file is missing, as it may be on a machine without a network. Hollow pods don't need it.
+	// The kubelet makes no pod while this file is missing, as it may be on a machine without a network.
 	if _, err := os.Stat(config.ResolverConfig); err != nil {
 		config.ResolverConfig = ""
 	}
 
-	// Nothing is pulled, so pulls need no order and no limit.
+	// Of hollow pods nothing is pulled, so pulls need no order and no limit; the image store takes four at a time.
 	config.SerializeImagePulls = false
 	config.MaxParallelImagePulls = ptr.To[int32](10)
+	if !of.Hollow {
+		config.MaxParallelImagePulls = ptr.To[int32](4)
+	}
 	config.RegistryPullQPS = 0
 
 	// A machine that shuts down does not tell the hosts on it.

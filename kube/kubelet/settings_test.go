@@ -8,6 +8,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
+
+	"github.com/capstan-dev/capstan/kube/mode"
 )
 
 // kubeadmConfig is what kubeadm writes, and a user's wishes that such a host can't fulfil.
@@ -52,12 +54,12 @@ func TestFitAcceptsAnOrdinaryConfiguration(t *testing.T) {
 	}
 	flags := options.NewKubeletFlags()
 	flags.NodeLabels = map[string]string{"mine": "yes"}
-	fit(flags, config)
+	fit(flags, config, mode.Mode{Hollow: true})
 
 	if err := validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate); err != nil {
 		t.Errorf("it is not valid: %v", err)
 	}
-	if flags.NodeLabels[HollowLabel] != "true" || flags.NodeLabels["mine"] != "yes" {
+	if flags.NodeLabels[mode.HollowLabel] != "true" || flags.NodeLabels["mine"] != "yes" {
 		t.Errorf("labels %v, want ours and the user's", flags.NodeLabels)
 	}
 	if config.MaxPods != 43 {

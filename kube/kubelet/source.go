@@ -21,7 +21,9 @@ func askNode(ctx context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { re
 
 // rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod rewritten. The element's
 // type is not exported by the kubelet, but its shape is, so it is a type parameter here. The goroutine ends with ctx.
-func rewriting[U ~struct{ Pods []*v1.Pod }](ctx context.Context, source string, out chan<- U) chan<- U {
+func rewriting[U ~struct{ Pods []*v1.Pod }](
+	ctx context.Context, change rewriter, source string, out chan<- U,
+) chan<- U {
 	in := make(chan U)
 	go func() {
 		for {
@@ -32,7 +34,7 @@ func rewriting[U ~struct{ Pods []*v1.Pod }](ctx context.Context, source string, 
 				pods := struct{ Pods []*v1.Pod }(update).Pods
 				rewritten := make([]*v1.Pod, len(pods))
 				for i, pod := range pods {
-					rewritten[i] = rewrite(pod, source)
+					rewritten[i] = change(pod, source)
 				}
 				select {
 				case <-ctx.Done():

@@ -22,7 +22,7 @@ func askNode(_ context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { retu
 
 // rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod rewritten. The goroutine
 // ends with ctx.
-func rewriting(ctx context.Context, source string, out chan<- any) chan<- any {
+func rewriting(ctx context.Context, change rewriter, source string, out chan<- any) chan<- any {
 	in := make(chan any)
 	go func() {
 		for {
@@ -33,7 +33,7 @@ func rewriting(ctx context.Context, source string, out chan<- any) chan<- any {
 				if u, ok := update.(kubetypes.PodUpdate); ok {
 					pods := make([]*v1.Pod, len(u.Pods))
 					for i, pod := range u.Pods {
-						pods[i] = rewrite(pod, source)
+						pods[i] = change(pod, source)
 					}
 					u.Pods = pods
 					update = u

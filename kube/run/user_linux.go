@@ -66,7 +66,7 @@ func (t tree) lookUp(u User) (Identity, error) {
 	if u.GID != nil {
 		id.GID = *u.GID
 	}
-	id.Groups = slices.Clone(u.Groups)
+	id.Groups = append(slices.Clone(u.Groups), id.GID) // as other runtimes have it: a program may look for it there
 	if !u.Strict && found {
 		if err := t.eachEntry(groupFile, 4, func(f []string) bool {
 			gid, err := strconv.ParseInt(f[2], 10, 64)

@@ -73,7 +73,8 @@ func TestAContainerRunsFromItsImage(t *testing.T) {
 	st := h.status(container)
 	if st.State != runtimeapi.ContainerState_CONTAINER_RUNNING || st.ImageId != imageID ||
 		st.Image.Image != imageName ||
-		st.User.GetLinux().GetUid() != 101 || st.User.GetLinux().GetGid() != 102 {
+		st.User.GetLinux().GetUid() != 101 || st.User.GetLinux().GetGid() != 102 ||
+		!slices.Contains(st.User.GetLinux().GetSupplementalGroups(), 102) {
 		t.Errorf("it is %v", st)
 	}
 	stats, err := h.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: container})
@@ -289,15 +290,31 @@ func TestImagesOfTheStore(t *testing.T) {
 		t.Errorf("a wrong password: %v", err)
 	}
 	h.must(pull(imageName, "secret"))
+	if img := look(strings.TrimPrefix(imageID, "sha256:")); img.GetId() != imageID {
+		t.Errorf("by its id without the hash there is %v", img)
+	}
+	if err := removeImage(h, strings.Repeat("0", 64)); err != nil {
+		t.Errorf("removing an image that is not there: %v", err)
+	}
 	if img := look(imageName); img.GetId() != imageID || img.Username != "web" || img.Uid != nil || img.Size != 1000 {
 		t.Errorf("after the pull there is %v", img)
 	}
 	if err := pull("registry.example/kube-apiserver:v1.36.3", ""); err != nil {
 		t.Errorf("kubeadm's pull of a component: %v", err)
 	}
+	const pause = "registry.example/pause:3.10.2"
+	_, err := h.images.PullImage(h.ctx, &runtimeapi.PullImageRequest{
+		Image: &runtimeapi.ImageSpec{Image: pause}, SandboxConfig: &runtimeapi.PodSandboxConfig{},
+	})
+	if status.Code(err) != codes.NotFound || look(pause) != nil {
+		t.Errorf("a pod's pull of an image that kubeadm pulls, too: %v, and there is %v", err, look(pause))
+	}
+	if err := pull(pause, ""); err != nil || look(pause) == nil {
+		t.Errorf("kubeadm's pull of what it needs beside components: %v, and there is %v", err, look(pause))
+	}
 	list, err := h.images.ListImages(h.ctx, &runtimeapi.ListImagesRequest{})
-	if err != nil || len(list.Images) != 2 {
-		t.Errorf("list: %v, %v; want the image and the component's", list, err)
+	if err != nil || len(list.Images) != 3 {
+		t.Errorf("list: %v, %v; want the image and two of kubeadm's", list, err)
 	}
 	fs, err := h.images.ImageFsInfo(h.ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil || fs.ImageFilesystems[0].UsedBytes.Value != 77 ||
@@ -305,11 +322,7 @@ func TestImagesOfTheStore(t *testing.T) {
 		t.Errorf("file systems: %v, %v", fs, err)
 	}
 	container, pod := h.run(nil, "wait")
-	remove := func() error {
-		_, err := h.images.RemoveImage(h.ctx,
-			&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: imageID}})
-		return err
-	}
+	remove := func() error { return removeImage(h, imageID) }
 	if err := remove(); err == nil {
 		t.Errorf("the image of container %s was removed", container)
 	}
@@ -319,4 +332,9 @@ func TestImagesOfTheStore(t *testing.T) {
 	if img := look(imageName); img != nil {
 		t.Errorf("after its removal there is %v", img)
 	}
+}
+
+func removeImage(h *host, ref string) error {
+	_, err := h.images.RemoveImage(h.ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+	return err
 }

@@ -35,6 +35,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if step := os.Getenv(killVariable); step != "" {
+		os.Exit(serveUntil(step))
+	}
 	if os.Getenv(serverVariable) != "" {
 		os.Exit(cri.Main("v1.36.3", []string{"etcd"}, os.Args[1:], os.Stderr))
 	}
@@ -57,6 +60,14 @@ type host struct {
 // newHost starts a host, and checks after the test that nothing is left of it.
 func newHost(t testing.TB) *host {
 	t.Helper()
+	h := newNode(t)
+	h.learn("10.244.1.0/24,fd00:1::/64")
+	return h
+}
+
+// newNode starts a host whose kubelet has not learnt the Node's pod range yet.
+func newNode(t testing.TB) *host {
+	t.Helper()
 	hosttest.Need(t)
 	h := &host{t: t, dir: t.TempDir()}
 	hosttest.CheckClean(t)
@@ -76,6 +87,15 @@ func newHost(t testing.TB) *host {
 	})
 	h.start()
 	return h
+}
+
+// learn is the kubelet that has learnt the Node's pod range.
+func (h *host) learn(cidrs string) {
+	h.t.Helper()
+	_, err := h.UpdateRuntimeConfig(h.ctx, &runtimeapi.UpdateRuntimeConfigRequest{
+		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: cidrs}},
+	})
+	h.must(err)
 }
 
 // loopback brings up the host's loopback interface, for streams.
@@ -165,14 +185,15 @@ func (h *host) serveImages() {
 	h.t.Cleanup(func() { server.Close() })
 }
 
-// start starts the CRI server.
-func (h *host) start() {
+// start starts the CRI server, with more environment.
+func (h *host) start(env ...string) {
 	h.t.Helper()
 	socket := filepath.Join(h.dir, "sock")
 	h.server = exec.Command("/proc/self/exe", "--state", filepath.Join(h.dir, "state"), "--listen", "unix://"+socket,
-		"--hollow=false", "--images", filepath.Join(h.dir, "images.sock"), "--layers", filepath.Join(h.dir, "layers"),
+		"--hollow=false", "--listen-hollow=", "--listen-real=", "--images", filepath.Join(h.dir, "images.sock"),
+		"--layers", filepath.Join(h.dir, "layers"),
 		"--runner", hosttest.Tool("capstan-run"))
-	h.server.Env = append(os.Environ(), serverVariable+"=1")
+	h.server.Env = append(append(os.Environ(), serverVariable+"=1"), env...)
 	h.server.Stderr = os.Stderr
 	h.server.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	h.must(h.server.Start())

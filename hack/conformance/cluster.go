@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// clusterName is the cluster that specs run on.
+const clusterName = "conformance"
+
+// downTimeout bounds the end of a plane with all hosts.
+const downTimeout = 5 * time.Minute
+
+// cluster is a plane of its own with the cluster.
+type cluster struct {
+	capstan, home       string
+	kubeconfig, kubectl string
+	// remove are what is removed at the end; nothing is when the plane stays.
+	remove []string
+	keep   bool
+}
+
+// cluster starts a plane with the images, and makes the cluster if it is not there.
+func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
+	temp, err := os.MkdirTemp("", "capstan-conformance-")
+	if err != nil {
+		return nil, err
+	}
+	c = &cluster{capstan: o.bin("capstan"), home: o.home, keep: o.keep, remove: []string{temp}}
+	if c.home == "" {
+		c.home = filepath.Join(temp, "home")
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	fmt.Fprintln(o.errs, "→ starting a plane")
+	if _, err := c.run(ctx, "up", "--hosts", "3"); err != nil {
+		return c, err
+	}
+	if !o.hollow {
+		fmt.Fprintln(o.errs, "→ loading the images")
+		if _, err := c.run(ctx, "image", "load", o.bin("testimages", "conformance")); err != nil {
+			return c, err
+		}
+	}
+	if _, err := c.run(ctx, "kubectl", "get", "cluster", clusterName); err != nil {
+		fmt.Fprintln(o.errs, "→ making the cluster")
+		pods := "--real"
+		if o.hollow {
+			pods = "--hollow"
+		}
+		if _, err := c.run(ctx, "cluster", "create", clusterName, "--control-plane", "1", "--workers", "2", pods); err != nil {
+			return c, err
+		}
+	}
+	config, err := c.run(ctx, "cluster", "kubeconfig", clusterName)
+	if err != nil {
+		return c, err
+	}
+	version, err := o.version()
+	if err != nil {
+		return c, err
+	}
+	c.kubeconfig, c.kubectl = filepath.Join(temp, "kubeconfig"), filepath.Join(temp, "kubectl")
+	if err := os.Symlink(o.bin("bundles", version, "capstan-kube"), c.kubectl); err != nil {
+		return c, err
+	}
+	return c, os.WriteFile(c.kubeconfig, config, 0o600)
+}
+
+// run runs capstan and returns what it printed to stdout.
+func (c *cluster) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, c.capstan, args...)
+	cmd.Env = append(os.Environ(), "CAPSTAN_HOME="+c.home)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("capstan %s: %w\n%s", strings.Join(args, " "), err, errs.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+// close removes the plane, also when the run was interrupted, unless it shall stay.
+func (c *cluster) close() error {
+	var err error
+	if !c.keep {
+		ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
+		defer cancel()
+		_, err = c.run(ctx, "down", "--delete")
+	}
+	if err == nil {
+		for _, path := range c.remove {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/test/images"
+	"github.com/capstan-dev/capstan/test/verdicts"
+)
+
+func newProgress(t *testing.T) *progress {
+	t.Helper()
+	return &progress{
+		file: filepath.Join(
+			t.TempDir(),
+			"progress.json",
+		), Attempts: map[string][]verdicts.Verdict{}, Broken: map[string]int{},
+	}
+}
+
+func add(t *testing.T, p *progress, name string, outcomes ...verdicts.Outcome) {
+	t.Helper()
+	for _, outcome := range outcomes {
+		if err := p.add([]string{name}, []verdicts.Verdict{{Name: name, Outcome: outcome}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const (
+	passed  = verdicts.Passed
+	failed  = verdicts.Failed
+	skipped = verdicts.Skipped
+)
+
+func TestWhatRunsNext(t *testing.T) {
+	chosen := []string{"a", "b [Serial]", "c"}
+	p := newProgress(t)
+	next := func() string {
+		batch, alone := p.next(chosen, []verdicts.Expected{{Test: "c", Outcome: failed}}, 3)
+		text := strings.Join(batch, " ")
+		if alone {
+			text += ", alone"
+		}
+		return text
+	}
+	steps := []struct {
+		want string
+		then func()
+	}{
+		{"a c", func() { add(t, p, "a", failed); add(t, p, "c", failed) }},
+		{"b [Serial], alone", func() { add(t, p, "b [Serial]", skipped) }},
+		{"a, alone", func() { add(t, p, "a", passed) }}, // c is expected to fail
+		{"a, alone", func() { add(t, p, "a", failed) }},
+		{"", func() {}},
+	}
+	for i, s := range steps {
+		if got := next(); got != s.want {
+			t.Fatalf("step %d: %q, want %q", i, got, s.want)
+		}
+		s.then()
+	}
+	if left := p.left(chosen); len(left) != 0 {
+		t.Errorf("left are %q", left)
+	}
+}
+
+func TestASpecWithoutAVerdictRunsAgainButNotForEver(t *testing.T) {
+	p := newProgress(t)
+	for range tries {
+		batch, _ := p.next([]string{"a"}, nil, 1)
+		if err := p.add(batch, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if batch, _ := p.next([]string{"a"}, nil, 1); len(batch) > 0 || len(p.left([]string{"a"})) != 1 {
+		t.Errorf("%q runs still, or counts as done", batch)
+	}
+}
+
+func TestBatchesAreBounded(t *testing.T) {
+	all := slices.Repeat([]string{"x"}, 100)
+	if batch, _ := newProgress(t).next(all, nil, 3); len(batch) != 3*batchSize {
+		t.Errorf("a batch has %d specs", len(batch))
+	}
+}
+
+func TestFinalVerdicts(t *testing.T) {
+	cases := map[string]struct {
+		outcomes []verdicts.Outcome
+		want     verdicts.Outcome
+		unsteady bool
+	}{
+		"passes":             {[]verdicts.Outcome{passed}, passed, false},
+		"was skipped":        {[]verdicts.Outcome{skipped}, skipped, false},
+		"always fails":       {[]verdicts.Outcome{failed, failed, failed}, failed, false},
+		"failed once":        {[]verdicts.Outcome{failed, passed, passed}, passed, true},
+		"passed once":        {[]verdicts.Outcome{failed, passed, failed}, failed, true},
+		"failed and is left": {[]verdicts.Outcome{failed}, failed, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newProgress(t)
+			add(t, p, "a", c.outcomes...)
+			final := p.verdicts([]string{"a", "never ran"})
+			if len(final) != 1 || final[0].Outcome != c.want || (len(p.unsteady()) > 0) != c.unsteady {
+				t.Errorf("got %+v, unsteady %q", final, p.unsteady())
+			}
+		})
+	}
+}
+
+func TestChoose(t *testing.T) {
+	all, err := readSpecs(
+		[]byte("- codename: '[sig-b] two\n    lines [Conformance]'\n- codename: '[sig-a] one [Conformance]'\n"),
+	)
+	if err != nil || !slices.Equal(all, []string{"[sig-a] one [Conformance]", "[sig-b] two lines [Conformance]"}) {
+		t.Fatalf("got %q, %v", all, err)
+	}
+	o := options{names: []string{"sig-b", "two"}}
+	if got, err := o.choose(all); err != nil || !slices.Equal(got, all[1:]) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	o.names = []string{"sig-c"}
+	if got, err := o.choose(all); err == nil {
+		t.Errorf("got %q", got)
+	}
+	if got, err := fromList(all, "# why\n\n"+all[0]+"\n"); err != nil || !slices.Equal(got, all[:1]) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := fromList(all, "one"); err == nil {
+		t.Errorf("got %q", got)
+	}
+	if got := split(all, 5); len(got) != 2 || got[0][0] != all[0] {
+		t.Errorf("lists are %q", got)
+	}
+}
+
+func TestTheReportIsReadAsTheSuitesOwn(t *testing.T) {
+	want := []verdicts.Verdict{
+		{Name: "a", Outcome: failed, Seconds: 1.5, Message: "x < y"}, {Name: "b", Outcome: passed, Seconds: 2},
+		{Name: "c", Outcome: skipped, Message: "no kernel"},
+	}
+	data, err := junit(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := verdicts.ReadJUnit(strings.NewReader(string(data)))
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %+v, %v from\n%s", got, err, data)
+	}
+}
+
+// TestTheListForCI: 60 tests, twelve of each group at least, that the Kubernetes module has.
+func TestTheListForCI(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := images.Module(t.Context(), root, "k8s.io/kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, conformanceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := readSpecs(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{list: filepath.Join(root, "test/conformance/ci.txt")}
+	chosen, err := o.choose(all)
+	if err != nil || len(chosen) != 60 {
+		t.Fatalf("%d tests are chosen: %v", len(chosen), err)
+	}
+	for _, group := range []string{"network", "storage", "node", "apps", "api-machinery"} {
+		if n := len(slices.DeleteFunc(slices.Clone(chosen), func(name string) bool {
+			return !strings.HasPrefix(name, "[sig-"+group+"] ")
+		})); n < 12 {
+			t.Errorf("%d of them are of %s", n, group)
+		}
+	}
+}

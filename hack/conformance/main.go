@@ -1,0 +1,224 @@
+// Conformance runs the conformance tests of Kubernetes, unchanged and without skips, against a local cluster of one
+// control plane and two workers.
+//
+//	go run ./hack/conformance                           # goes on where the last part has stopped, for 40 minutes
+//	go run ./hack/conformance -again                    # begins anew
+//	go run ./hack/conformance 'sig-network.*Services'   # some specs, by regular expressions
+//	go run ./hack/conformance -list test/conformance/ci.txt
+//	go run ./hack/conformance -user 65534               # as another user, for root: hosts with one id
+//	go run ./hack/conformance -hollow                   # pods without processes: what needs none
+//	go run ./hack/conformance -home DIR -keep           # a cluster that stays, and is used again
+//
+// A run is of one commit, in parts: what has a verdict does not run again, and what fails runs three times. Results are
+// in bin/reports/conformance: e2e.log and junit_01.xml, as hydrophone and sonobuoy leave them, table.txt and
+// progress.json. test/conformance/expected.yaml lists the specs that can't pass, with what is missing; the exit status
+// is 1 if one ends otherwise, 3 if specs are left for another part. Everything must be built (make build).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/capstan-dev/capstan/test/asuser"
+	"github.com/capstan-dev/capstan/test/images"
+	"github.com/capstan-dev/capstan/test/verdicts"
+)
+
+// exitLeft says that specs are left for another part.
+const exitLeft = 3
+
+var errLeft = errors.New("specs are left: run it again for the next part")
+
+// options say what is run.
+type options struct {
+	root, home, list string
+	again            bool
+	keep, hollow     bool
+	user, parallel   int
+	limit            time.Duration
+	// names are regular expressions of specs; none is all.
+	names     []string
+	out, errs io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func command(ctx context.Context, args []string, out, errs io.Writer) int {
+	o := options{out: out, errs: errs}
+	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	flags.BoolVar(&o.again, "again", false, "forget the parts that ran")
+	flags.BoolVar(&o.hollow, "hollow", false, "run against hollow pods")
+	flags.BoolVar(&o.keep, "keep", false, "leave plane and cluster as they are at the end")
+	flags.StringVar(&o.home, "home", "", "home directory of the plane; default: a temporary one")
+	flags.StringVar(&o.list, "list", "", "file with the names of specs, one a line")
+	flags.IntVar(&o.parallel, "parallel", 3, "how many specs run at a time, but those that must run alone")
+	flags.IntVar(&o.user, "user", 0, "for root: the id of the user to run as")
+	flags.DurationVar(&o.limit, "limit", 40*time.Minute, "how long this part may take")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	o.names = flags.Args()
+	var err error
+	if o.root, err = os.Getwd(); err == nil && !asuser.Is() {
+		err = o.prepare(ctx)
+	}
+	switch {
+	case err != nil:
+	case o.user != 0 && os.Getuid() == 0:
+		err = asuser.Run(ctx, asuser.Options{ID: o.user, Args: args, Dir: o.root, Writes: []string{o.reports()},
+			Out: out, Errs: errs})
+	default:
+		err = o.run(ctx)
+	}
+	switch {
+	case errors.Is(err, errLeft):
+		fmt.Fprintln(errs, "conformance:", err)
+		return exitLeft
+	case err != nil:
+		fmt.Fprintln(errs, "conformance:", err)
+		return 1
+	}
+	return 0
+}
+
+func (o *options) bin(parts ...string) string {
+	return filepath.Join(append([]string{o.root, "bin"}, parts...)...)
+}
+
+// level returns how many ids hosts of this user have.
+func level() verdicts.Level {
+	if os.Getuid() == 0 {
+		return verdicts.AllIDs
+	}
+	return verdicts.OneID
+}
+
+func (o *options) reports() string {
+	id := os.Getuid()
+	if o.user != 0 {
+		id = o.user
+	}
+	name := strconv.Itoa(id)
+	if o.hollow {
+		name += "-hollow"
+	}
+	return o.bin("reports", "conformance", name)
+}
+
+// prepare builds the suite and the images.
+func (o *options) prepare(ctx context.Context) error {
+	if err := o.build(ctx); err != nil {
+		return err
+	}
+	if o.hollow {
+		return nil
+	}
+	_, err := images.Make(ctx, o.root, o.bin("testimages"), "conformance", func(text string) {
+		fmt.Fprintln(o.errs, "→", text)
+	})
+	return err
+}
+
+// run runs a part, and compares all verdicts with the expected ones.
+func (o *options) run(ctx context.Context) (err error) {
+	until := time.Now().Add(o.limit)
+	all, err := o.specs()
+	if err != nil {
+		return err
+	}
+	chosen, err := o.choose(all)
+	if err != nil {
+		return err
+	}
+	expected, err := verdicts.ReadExpected(filepath.Join(o.root, "test", "conformance", "expected.yaml"))
+	if err != nil {
+		return err
+	}
+	p, err := o.progress(ctx)
+	if err != nil {
+		return err
+	}
+	if left := p.left(chosen); len(left) > 0 {
+		if err := o.part(ctx, p, chosen, expected, until); err != nil {
+			return err
+		}
+	}
+	final := p.verdicts(chosen)
+	if err := o.report(final); err != nil {
+		return err
+	}
+	fmt.Fprint(o.out, verdicts.Table(final, expected, level()))
+	for _, name := range p.unsteady() {
+		fmt.Fprintln(o.out, "did not end the same way each time:", name)
+	}
+	left := p.left(chosen)
+	fmt.Fprintf(o.out, "%d of %d specs of commit %s have a verdict\n", len(chosen)-len(left), len(chosen), p.Commit)
+	if o.hollow { // what needs a process fails there
+		return nil
+	}
+	differences := verdicts.Compare(final, expected, level(), len(chosen) == len(all) && len(left) == 0)
+	for _, d := range differences {
+		fmt.Fprintln(o.errs, d)
+	}
+	switch {
+	case len(differences) > 0:
+		return fmt.Errorf("%d specs do not end as test/conformance/expected.yaml says; %s has the logs",
+			len(differences), o.reports())
+	case len(left) > 0:
+		return errLeft
+	}
+	return nil
+}
+
+// part runs what is left on a cluster until the time is over.
+func (o *options) part(
+	ctx context.Context, p *progress, chosen []string, expected []verdicts.Expected, until time.Time,
+) (err error) {
+	c, err := o.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for number := 0; ; number++ {
+		batch, alone := p.next(chosen, expected, o.parallel)
+		if len(batch) == 0 || time.Until(until) < least || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		lists := [][]string{batch}
+		if !alone {
+			lists = split(batch, o.parallel)
+		}
+		fmt.Fprintf(o.errs, "→ %d specs, %d at a time; %d are left, and %s\n", len(batch), len(lists),
+			len(p.left(chosen)), time.Until(until).Round(time.Second))
+		got, err := o.runLists(ctx, c, lists, until)
+		if err != nil {
+			return err
+		}
+		if err := p.add(batch, got); err != nil {
+			return err
+		}
+		for _, v := range got {
+			if v.Outcome != verdicts.Passed {
+				fmt.Fprintf(o.errs, "  %s: %s\n", v.Outcome, strings.TrimSpace(v.Name))
+			}
+		}
+	}
+}
+
+// least is how much time must be left for specs to begin.
+const least = time.Minute

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/test/verdicts"
+)
+
+// tries is how often a spec runs that does not pass.
+const tries = 3
+
+// batchSize is how many specs run before their verdicts are written down, for each that runs at a time.
+const batchSize = 12
+
+// progress is what is known of the specs of one commit. It is kept on the disk.
+type progress struct {
+	file string
+	// Commit is that of our sources, with "+" if files differ from it.
+	Commit string `json:"commit"`
+	// Attempts are the verdicts about each spec, the first first.
+	Attempts map[string][]verdicts.Verdict `json:"attempts"`
+	// Broken counts batches that left no verdict about a spec.
+	Broken map[string]int `json:"broken,omitempty"`
+}
+
+// progress reads how far the run of this commit is, or begins one.
+func (o *options) progress(ctx context.Context) (*progress, error) {
+	commit, err := o.commit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if o.again {
+		if err := os.RemoveAll(o.reports()); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(o.reports(), 0o755); err != nil {
+		return nil, err
+	}
+	p := &progress{file: filepath.Join(o.reports(), "progress.json")}
+	data, err := os.ReadFile(p.file)
+	if err == nil {
+		err = json.Unmarshal(data, p)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading %s: %w", p.file, err)
+	}
+	if p.Commit != "" && p.Commit != commit && !o.again {
+		return nil, fmt.Errorf("%s is of commit %s, the sources are of %s: begin anew with -again", p.file, p.Commit,
+			commit)
+	}
+	if p.Commit != commit {
+		p.Attempts, p.Broken = nil, nil
+	}
+	p.Commit = commit
+	if p.Attempts == nil {
+		p.Attempts = map[string][]verdicts.Verdict{}
+	}
+	if p.Broken == nil {
+		p.Broken = map[string]int{}
+	}
+	return p, nil
+}
+
+// commit returns which sources are run.
+func (o *options) commit(ctx context.Context) (string, error) {
+	git := func(args ...string) (string, error) {
+		// Another user than the owner of the sources may ask, too.
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=" + o.root}, args...)...)
+		cmd.Dir = o.root
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+		}
+		return strings.TrimSpace(string(out)), nil
+	}
+	head, err := git("rev-parse", "--short=12", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changed, err := git("status", "--porcelain")
+	if changed != "" {
+		head += "+"
+	}
+	return head, err
+}
+
+// done reports whether a spec needs to run no more: it has passed or was skipped at first, or has run three times.
+func (p *progress) done(name string) bool {
+	a := p.Attempts[name]
+	return len(a) > 0 && a[0].Outcome != verdicts.Failed || len(a) >= tries
+}
+
+// left returns the specs that must still run.
+func (p *progress) left(chosen []string) []string {
+	return slices.DeleteFunc(slices.Clone(chosen), p.done)
+}
+
+// next returns what runs next, and whether one at a time: specs that never ran come first, then those that failed; of
+// both, those that can run beside others.
+func (p *progress) next(chosen []string, expected []verdicts.Expected, parallel int) (batch []string, alone bool) {
+	left := p.left(chosen)
+	for _, retry := range []bool{false, true} {
+		for _, serial := range []bool{false, true} {
+			for _, name := range left {
+				e, known := verdicts.Find(expected, name, level())
+				if (len(p.Attempts[name]) > 0) != retry || mustBeAlone(name) != serial || p.Broken[name] >= tries {
+					continue
+				}
+				if retry && known && e.Outcome == verdicts.Failed {
+					p.giveUp(name)
+					continue
+				}
+				batch = append(batch, name)
+			}
+			if len(batch) > 0 {
+				size := batchSize
+				if !serial {
+					size *= max(parallel, 1)
+				}
+				return batch[:min(len(batch), size)], serial || retry
+			}
+		}
+	}
+	return nil, false
+}
+
+// giveUp ends the tries of a spec that is expected to fail, and has.
+func (p *progress) giveUp(name string) {
+	for len(p.Attempts[name]) < tries {
+		p.Attempts[name] = append(p.Attempts[name], p.Attempts[name][0])
+	}
+}
+
+// add notes verdicts. A spec of the batch without one counts as broken.
+func (p *progress) add(batch []string, got []verdicts.Verdict) error {
+	seen := map[string]bool{}
+	for _, v := range got {
+		if slices.Contains(batch, v.Name) {
+			p.Attempts[v.Name] = append(p.Attempts[v.Name], v)
+			seen[v.Name] = true
+		}
+	}
+	for _, name := range batch {
+		if !seen[name] {
+			p.Broken[name]++
+		}
+	}
+	data, err := json.MarshalIndent(p, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.file, data, 0o644)
+}
+
+// verdicts returns the final verdict about each spec that ran: what most attempts say.
+func (p *progress) verdicts(chosen []string) []verdicts.Verdict {
+	var all []verdicts.Verdict
+	for _, name := range chosen {
+		a := p.Attempts[name]
+		if len(a) == 0 {
+			continue
+		}
+		final := a[0]
+		if verdicts.Count(a, verdicts.Passed)*2 > len(a) {
+			final = a[len(a)-1]
+			for _, v := range a {
+				if v.Outcome == verdicts.Passed {
+					final = v
+				}
+			}
+		}
+		all = append(all, final)
+	}
+	return all
+}
+
+// unsteady returns the specs whose attempts differ.
+func (p *progress) unsteady() []string {
+	var names []string
+	for name, a := range p.Attempts {
+		if verdicts.Count(a, a[0].Outcome) != len(a) {
+			names = append(
+				names,
+				fmt.Sprintf("%s (passed %d of %d times)", name, verdicts.Count(a, verdicts.Passed), len(a)),
+			)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-dev/capstan/test/images"
+)
+
+// conformanceFile is where the Kubernetes module lists its conformance tests.
+const conformanceFile = "test/conformance/testdata/conformance.yaml"
+
+// listed is the copy for users who have no Go.
+func (o *options) listed() string { return o.bin("conformance.yaml") }
+
+// keepList copies the list of the Kubernetes module.
+func (o *options) keepList(ctx context.Context) error {
+	dir, err := images.Module(ctx, o.root, "k8s.io/kubernetes")
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, conformanceFile))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.listed(), data, 0o644)
+}
+
+// specs returns the names of all conformance tests.
+func (o *options) specs() ([]string, error) {
+	text, err := os.ReadFile(o.listed())
+	if err != nil {
+		return nil, err
+	}
+	return readSpecs(text)
+}
+
+// readSpecs reads the module's list. Pure.
+func readSpecs(text []byte) ([]string, error) {
+	var list []struct {
+		Codename string `json:"codename"`
+	}
+	if err := yaml.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("reading the list of conformance tests: %w", err)
+	}
+	var all []string
+	for _, s := range list {
+		if s.Codename == "" {
+			return nil, fmt.Errorf("a test of the list of conformance tests has no name")
+		}
+		all = append(all, s.Codename)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// choose returns the specs that are asked for.
+func (o *options) choose(all []string) ([]string, error) {
+	if o.list != "" {
+		text, err := os.ReadFile(o.list)
+		if err != nil {
+			return nil, err
+		}
+		return fromList(all, string(text))
+	}
+	if len(o.names) == 0 {
+		return all, nil
+	}
+	var chosen []string
+	for _, pattern := range o.names {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, err
+		}
+		before := len(chosen)
+		for _, name := range all {
+			if re.MatchString(name) {
+				chosen = append(chosen, name)
+			}
+		}
+		if len(chosen) == before {
+			return nil, fmt.Errorf("no conformance test matches %s", pattern)
+		}
+	}
+	slices.Sort(chosen)
+	return slices.Compact(chosen), nil
+}
+
+// fromList returns the specs of a list, which may have comments. Pure.
+func fromList(all []string, text string) ([]string, error) {
+	var chosen []string
+	for line := range strings.Lines(text) {
+		name := strings.TrimSpace(line)
+		if name == "" || strings.HasPrefix(name, "#") {
+			continue
+		}
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("there is no conformance test %q", name)
+		}
+		chosen = append(chosen, name)
+	}
+	slices.Sort(chosen)
+	return slices.Compact(chosen), nil
+}
+
+// mustBeAlone reports whether a spec must not run beside others. Pure.
+func mustBeAlone(name string) bool {
+	return strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]")
+}
+
+// split deals specs out to lists of about the same length. Pure.
+func split(specs []string, into int) [][]string {
+	lists := make([][]string, min(max(into, 1), len(specs)))
+	for i, s := range specs {
+		lists[i%len(lists)] = append(lists[i%len(lists)], s)
+	}
+	return lists
+}

@@ -1,0 +1,84 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// maxMessage bounds one gRPC message, as the kubelet's client does.
+const maxMessage = 16 << 20
+
+// Endpoint is where a server is asked. What is asked there decides whether pods are hollow: a pod stays what it was
+// made as, whoever asks for it later.
+type Endpoint struct {
+	Listener net.Listener
+	// Hollow is true where all images are there and pods have no processes, but for components.
+	Hollow bool
+}
+
+// hollowKey is the key of contexts of what is asked at a hollow endpoint.
+type hollowKey struct{}
+
+// Serve serves the runtime and the image service at endpoints until ctx ends, or one of them fails. Containers run on.
+func (s *Server) Serve(ctx context.Context, endpoints ...Endpoint) error {
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(endpoints))
+	for _, e := range endpoints {
+		server := s.grpcServer(e)
+		stop := context.AfterFunc(serving, server.Stop)
+		defer stop()
+		go func() { ended <- server.Serve(e.Listener) }()
+	}
+	var failed error
+	for range endpoints {
+		if err := <-ended; serving.Err() == nil {
+			failed = fmt.Errorf("serving: %w", err)
+			cancel()
+		}
+	}
+	return failed
+}
+
+// grpcServer returns the server of one endpoint.
+func (s *Server) grpcServer(e Endpoint) *grpc.Server {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			ctx, err := s.at(ctx, e)
+			if err != nil {
+				return nil, err
+			}
+			return handle(ctx, req)
+		}))
+	runtimeapi.RegisterRuntimeServiceServer(server, s)
+	runtimeapi.RegisterImageServiceServer(server, s)
+	return server
+}
+
+// at returns the context of what is asked at an endpoint, or why nothing can be asked there.
+func (s *Server) at(ctx context.Context, e Endpoint) (context.Context, error) {
+	if e.Hollow || s.opts.Images == nil {
+		return context.WithValue(ctx, hollowKey{}, true), nil
+	}
+	if s.opts.Unable != nil {
+		return nil, status.Error(codes.FailedPrecondition, s.opts.Unable.Error())
+	}
+	return ctx, nil
+}
+
+// hollow reports whether it was asked at a hollow endpoint.
+func hollow(ctx context.Context) bool { return ctx.Value(hollowKey{}) != nil }
+
+// source returns where images come from, nil where all are there.
+func (s *Server) source(ctx context.Context) Images {
+	if hollow(ctx) {
+		return nil
+	}
+	return s.opts.Images
+}

@@ -1,0 +1,116 @@
+package cri
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// defaultHollow is whether containers are hollow where nobody says what they shall be.
+const defaultHollow = true
+
+// addresses are where a server listens.
+type addresses struct {
+	main, hollow, real *string
+	// mainHollow is whether containers are hollow that are asked for at the main address; nil if nobody says so.
+	mainHollow *bool
+}
+
+func addFlags(flags *flag.FlagSet) *addresses {
+	a := &addresses{
+		main: flags.String("listen", DefaultListen, "`address` to serve at, a unix socket"),
+		hollow: flags.String("listen-hollow", HollowListen, "`address` where containers that are no components are hollow: "+
+			"reported as running without a process; empty for none"),
+		real: flags.String("listen-real", RealListen, "`address` where containers run from their images; empty for none"),
+	}
+	flags.BoolFunc("hollow", "whether containers are hollow that are asked for at --listen; by default what they were "+
+		"when the state directory was made", func(s string) error {
+		switch s {
+		case "true", "false":
+			hollow := s == "true"
+			a.mainHollow = &hollow
+			return nil
+		}
+		return errors.New("it is true or false")
+	})
+	return a
+}
+
+// open listens at all addresses.
+func (a *addresses) open(s *Server) ([]Endpoint, error) {
+	hollow, err := s.store.hollow(a.mainHollow)
+	if err != nil {
+		return nil, err
+	}
+	var endpoints []Endpoint
+	for _, e := range []struct {
+		address string
+		hollow  bool
+	}{{*a.main, hollow}, {*a.hollow, true}, {*a.real, false}} {
+		if e.address == "" {
+			continue
+		}
+		listener, err := listenUnix(e.address)
+		if err != nil {
+			for _, opened := range endpoints {
+				opened.Listener.Close()
+			}
+			return nil, err
+		}
+		endpoints = append(endpoints, Endpoint{Listener: listener, Hollow: e.hollow})
+	}
+	return endpoints, nil
+}
+
+// hollow returns whether containers are hollow that are asked for at the main address: what is asked for, else what was
+// recorded when the directory was made. One that was made before there was such a record has hollow containers.
+func (s store) hollow(asked *bool) (bool, error) {
+	if asked != nil {
+		return *asked, nil
+	}
+	switch recorded := s.list("mode"); {
+	case len(recorded) == 1:
+		return recorded[0] != modeReal, nil
+	case s.used():
+		return true, s.saveList("mode", []string{modeHollow})
+	case defaultHollow:
+		return true, s.saveList("mode", []string{modeHollow})
+	}
+	return false, s.saveList("mode", []string{modeReal})
+}
+
+// The words of the record.
+const (
+	modeHollow = "hollow"
+	modeReal   = "real"
+)
+
+// used reports whether there are pods.
+func (s store) used() bool {
+	files, err := filepath.Glob(s.sandboxFile("*"))
+	return err == nil && len(files) > 0
+}
+
+// listenUnix listens at the address, replacing the socket of a server that is gone (New has made sure that there is no other one).
+func listenUnix(address string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok || !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("--listen %s: give an absolute path as unix:///path", address)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the socket's directory: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing the old socket: %w", err)
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return listener, os.Chmod(path, 0o600)
+}

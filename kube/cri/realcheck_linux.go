@@ -1,0 +1,24 @@
+package cri
+
+import (
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// checkReal refuses what the interface says must be refused when a container is created.
+func checkReal(config *runtimeapi.ContainerConfig) error {
+	security := config.GetLinux().GetSecurityContext()
+	if security.GetRunAsGroup() != nil && security.GetRunAsUser() == nil && security.GetRunAsUsername() == "" {
+		return fmt.Errorf("the container asks for group %d without a user: give it one by runAsUser",
+			security.RunAsGroup.Value)
+	}
+	for _, m := range config.Mounts {
+		private := m.Propagation == runtimeapi.MountPropagation_PROPAGATION_PRIVATE
+		if m.RecursiveReadOnly && (!m.Readonly || !private) {
+			return fmt.Errorf("the mount at %s shall be read-only with all below it: "+
+				"it must be read-only itself, without propagation", m.ContainerPath)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// Package network is the network of the pods of one host: their addresses, links, and packet rules. Plans are pure;
+// Apply puts them into a Kernel.
+//
+// Pods are not on a bridge: each has a cable of its own to its host, which is its router. So no pod sees what another
+// sends, and none can answer for another; and all that pods send passes the host's packet rules, also from one to
+// another, on kernels that filter no bridges. Package routes leads to the pods of other hosts.
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ParseRanges parses the ranges of a Node's pods: one, or one of each family, IPv4 and IPv6.
+func ParseRanges(texts []string) ([]netip.Prefix, error) {
+	var ranges []netip.Prefix
+	for _, text := range texts {
+		r, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("the Node's pod range %q is none: %w", text, err)
+		}
+		r = r.Masked()
+		if r.Bits() > r.Addr().BitLen()-2 {
+			return nil, fmt.Errorf("the Node's pod range %s has no room for pods", r)
+		}
+		if slices.ContainsFunc(ranges, func(other netip.Prefix) bool { return other.Addr().Is4() == r.Addr().Is4() }) {
+			return nil, fmt.Errorf("the Node has two pod ranges of one family: %s", strings.Join(texts, ", "))
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}
+
+// Gateway is the address in a range that no pod gets, because it means the host: the first behind the network's own.
+func Gateway(r netip.Prefix) netip.Addr { return r.Masked().Addr().Next() }
+
+// ErrExhausted is wrapped by the errors of Take where all addresses of a range are in use.
+var ErrExhausted = errors.New("all addresses of the Node's pod range are in use: remove pods, or give " +
+	"Nodes larger ranges")
+
+// Addresses are the addresses that pods of this host hold. The zero value has no ranges. It is not safe for use by
+// several goroutines at once.
+type Addresses struct {
+	ranges []netip.Prefix
+	held   map[netip.Addr]string // the holder's id
+	last   map[netip.Prefix]netip.Addr
+}
+
+// SetRanges sets where addresses are taken from, from now on. What is held stays held.
+func (a *Addresses) SetRanges(ranges []netip.Prefix) { a.ranges = slices.Clone(ranges) }
+
+// Hold notes that a pod holds addresses, as it did before a restart.
+func (a *Addresses) Hold(id string, addresses []netip.Addr) error {
+	for _, address := range addresses {
+		if other := a.held[address]; other != "" && other != id {
+			return fmt.Errorf("address %s is held by pod sandbox %s already", address, other)
+		}
+	}
+	a.init()
+	for _, address := range addresses {
+		a.held[address] = id
+	}
+	return nil
+}
+
+// Take takes one address of each range for a pod. Each goes on behind the one that was taken last: the address of a pod
+// that was just removed is not given to the next, because its peers may still try to reach it.
+func (a *Addresses) Take(id string) ([]netip.Addr, error) {
+	a.init()
+	var taken []netip.Addr
+	for _, r := range a.ranges {
+		address, err := a.next(r)
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, address)
+	}
+	for i, address := range taken {
+		a.held[address] = id
+		a.last[a.ranges[i]] = address
+	}
+	return taken, nil
+}
+
+// Free frees what a pod holds. One that holds nothing is fine.
+func (a *Addresses) Free(id string) {
+	for address, holder := range a.held {
+		if holder == id {
+			delete(a.held, address)
+		}
+	}
+}
+
+// HoldsIn reports whether a pod holds an address of a range.
+func (a *Addresses) HoldsIn(r netip.Prefix) bool {
+	for address := range a.held {
+		if r.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Addresses) init() {
+	if a.held == nil {
+		a.held, a.last = map[netip.Addr]string{}, map[netip.Prefix]netip.Addr{}
+	}
+}
+
+// next returns a free address of a range. The first is the network's, the second the gateway's, the last of IPv4
+// is for all.
+func (a *Addresses) next(r netip.Prefix) (netip.Addr, error) {
+	first := Gateway(r).Next()
+	usable := func(address netip.Addr) bool {
+		return r.Contains(address) && (address.Is6() || r.Contains(address.Next()))
+	}
+	address := first
+	if last := a.last[r]; last.IsValid() && usable(last.Next()) {
+		address = last.Next()
+	}
+	for range len(a.held) + 1 {
+		if a.held[address] == "" {
+			return address, nil
+		}
+		if address = address.Next(); !usable(address) {
+			address = first
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%w: %s", ErrExhausted, r)
+}

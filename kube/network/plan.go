@@ -1,0 +1,275 @@
+package network
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Op is one step of a plan. Each is idempotent, so a plan can be applied again after it failed half way.
+type Op interface {
+	fmt.Stringer
+	apply(Kernel) error
+}
+
+// Kernel is what a plan changes: one network namespace. Each call is idempotent.
+type Kernel interface {
+	// MakeVeth makes a pair: name here, and peer in the network namespace at a path. A link called name that exists
+	// already is a leftover, and is deleted first.
+	MakeVeth(name string, mac net.HardwareAddr, peer string, peerMAC net.HardwareAddr, mtu int, space string) error
+	// EnsureAddress adds an address to a link, and DeleteAddress removes it.
+	EnsureAddress(link string, address netip.Addr) error
+	DeleteAddress(link string, address netip.Addr) error
+	// EnsureNeighbor says for good which MAC an address at a link has.
+	EnsureNeighbor(link string, address netip.Addr, mac net.HardwareAddr) error
+	// EnsureRoute sends what is for to through a link, from source if that is valid: to via, or to the address itself.
+	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
+	// SetUp brings a link up.
+	SetUp(link string) error
+	// AwaitRunning waits until a link carries packets: the kernel drops them for a while after both ends came up.
+	AwaitRunning(link string) error
+	// AwaitLocal waits until what is for an address is taken: of IPv6 that is after it was added.
+	AwaitLocal(address netip.Addr) error
+	// DeleteLink deletes a link; it may be missing.
+	DeleteLink(name string) error
+	// SetSysctl writes value to /proc/sys/net/KEY. Where optional, a kernel without that key is fine.
+	SetSysctl(key, value string, optional bool) error
+}
+
+// Apply does the steps in order and stops at the first that fails.
+func Apply(k Kernel, plan []Op) error {
+	for _, op := range plan {
+		if err := op.apply(k); err != nil {
+			return fmt.Errorf("pod network: %s: %w", op, err)
+		}
+	}
+	return nil
+}
+
+// Text is the plan, one line for each step.
+func Text(plan []Op) string {
+	var b strings.Builder
+	for _, op := range plan {
+		b.WriteString(op.String() + "\n")
+	}
+	return b.String()
+}
+
+// Names of links.
+const (
+	loopback  = "lo"
+	podLink   = "eth0" // in the pod
+	linkStart = Links + "-"
+	linkBytes = 11 // of the sandbox's id: with what is before it, as many as Linux allows
+)
+
+// LinkName is the name of the host's end of a pod's cable.
+func LinkName(id string) string { return linkStart + id[:min(linkBytes, len(id))] }
+
+// hostMAC and podMAC are derived from a pod's first address, so that nobody has to ask for them.
+func hostMAC(a netip.Addr) net.HardwareAddr { return mac(0xcc, a) }
+func podMAC(a netip.Addr) net.HardwareAddr  { return mac(0xcd, a) }
+
+func mac(kind byte, a netip.Addr) net.HardwareAddr {
+	b := a.AsSlice()
+	return append(net.HardwareAddr{0x02, kind}, b[len(b)-4:]...)
+}
+
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// defaultRoute is where a family's packets go that have no other route.
+func defaultRoute(a netip.Addr) netip.Prefix {
+	if a.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// Source is the address from which the host, whose own IPv4 address is node, sends to pods of a range: its own one, so
+// that what listens at all addresses answers from that which was asked. In a family without an address of the host, as
+// IPv6 is in a dock, it is the gateway's.
+func Source(r netip.Prefix, node netip.Addr) netip.Addr {
+	if r.Addr().Is4() && node.IsValid() {
+		return node
+	}
+	return Gateway(r)
+}
+
+// PlanHost plans what the host needs for pods of these ranges, in its namespace. Addresses of gateways are at the
+// loopback interface: pods' cables come and go, and not every kernel has a kind of link for an address alone.
+func PlanHost(ranges []netip.Prefix, node netip.Addr) []Op {
+	plan := []Op{sysctl{"ipv4/ip_forward", "1", false}}
+	for _, r := range ranges {
+		if r.Addr().Is6() {
+			plan = append(plan,
+				sysctl{"ipv6/conf/" + loopback + "/disable_ipv6", "0", false},
+				sysctl{"ipv6/conf/all/forwarding", "1", false},
+			)
+		}
+		if source := Source(r, node); source != node {
+			plan = append(plan, address{loopback, source}, local{source})
+		}
+	}
+	return append(plan, up{loopback})
+}
+
+// PlanNoRange plans to remove what a host has for a range that is not its own any more.
+func PlanNoRange(r netip.Prefix) []Op { return []Op{noAddress{loopback, Gateway(r)}} }
+
+// Pod is a pod that gets a network.
+type Pod struct {
+	ID        string
+	Space     string       // the path of its network namespace
+	Addresses []netip.Addr // one, or one of each family
+	Gateways  []netip.Addr // of each address's range: the next hop of all that the pod sends
+	Sources   []netip.Addr // from which the host sends to each address
+	Ports     []HostPort   // of the host that lead to the pod
+}
+
+// PlanCable plans, in the host's namespace, the cable to a pod.
+func PlanCable(p Pod, mtu int) []Op {
+	link, host, pod := LinkName(p.ID), hostMAC(p.Addresses[0]), podMAC(p.Addresses[0])
+	plan := []Op{
+		veth{link, host, podLink, pod, mtu, p.Space},
+		sysctl{"ipv4/conf/" + link + "/send_redirects", "0", true},
+		sysctl{"ipv6/conf/" + link + "/addr_gen_mode", "1", true},
+		sysctl{"ipv6/conf/" + link + "/accept_ra", "0", true},
+		sysctl{"ipv6/conf/" + link + "/disable_ipv6", off(hasIPv6(p)), !hasIPv6(p)},
+	}
+	if len(p.Ports) > 0 { // the host reaches them at 127.0.0.1, too
+		plan = append(plan, sysctl{"ipv4/conf/" + link + "/route_localnet", "1", false})
+	}
+	for _, a := range p.Addresses {
+		plan = append(plan, neighbor{link, a, pod})
+	}
+	plan = append(plan, up{link})
+	for i, a := range p.Addresses {
+		plan = append(plan, route{link, single(a), netip.Addr{}, p.Sources[i]})
+	}
+	return plan
+}
+
+// PlanPod plans the pod's own namespace, from within it and after PlanCable.
+func PlanPod(p Pod) []Op {
+	host := hostMAC(p.Addresses[0])
+	plan := []Op{
+		up{loopback},
+		sysctl{"ipv6/conf/" + podLink + "/addr_gen_mode", "1", true},
+		sysctl{"ipv6/conf/" + podLink + "/accept_ra", "0", true},
+		sysctl{"ipv6/conf/" + podLink + "/disable_ipv6", off(hasIPv6(p)), !hasIPv6(p)},
+	}
+	for _, a := range p.Addresses {
+		plan = append(plan, address{podLink, a})
+	}
+	for _, g := range p.Gateways {
+		plan = append(plan, neighbor{podLink, g, host})
+	}
+	plan = append(plan, up{podLink})
+	for i, g := range p.Gateways {
+		plan = append(plan,
+			route{podLink, single(g), netip.Addr{}, p.Addresses[i]},
+			route{podLink, defaultRoute(g), g, netip.Addr{}},
+		)
+	}
+	for _, a := range p.Addresses {
+		plan = append(plan, local{a})
+	}
+	return append(plan, running{podLink})
+}
+
+// PlanRunning plans, in the host's namespace, what is last: the cable carries packets.
+func PlanRunning(id string) []Op { return []Op{running{LinkName(id)}} }
+
+// PlanNoCable plans to remove the cable to a pod, and with it all routes and neighbors at it.
+func PlanNoCable(id string) []Op { return []Op{deleteLink{LinkName(id)}} }
+
+func hasIPv6(p Pod) bool {
+	for _, a := range p.Addresses {
+		if a.Is6() {
+			return true
+		}
+	}
+	return false
+}
+
+// off is the value of a setting that disables what is wanted or not.
+func off(wanted bool) string {
+	if wanted {
+		return "0"
+	}
+	return "1"
+}
+
+type (
+	veth struct {
+		name    string
+		mac     net.HardwareAddr
+		peer    string
+		peerMAC net.HardwareAddr
+		mtu     int
+		space   string
+	}
+	address struct {
+		link    string
+		address netip.Addr
+	}
+	noAddress address
+	neighbor  struct {
+		link    string
+		address netip.Addr
+		mac     net.HardwareAddr
+	}
+	route struct {
+		link        string
+		to          netip.Prefix
+		via, source netip.Addr
+	}
+	up         struct{ link string }
+	running    struct{ link string }
+	local      struct{ address netip.Addr }
+	deleteLink struct{ name string }
+	sysctl     struct {
+		key, value string
+		optional   bool
+	}
+)
+
+func (o veth) String() string {
+	return fmt.Sprintf("veth %s mac %s, peer %s mac %s in %s, mtu %d", o.name, o.mac, o.peer, o.peerMAC, o.space, o.mtu)
+}
+func (o address) String() string   { return fmt.Sprintf("address %s on %s", o.address, o.link) }
+func (o noAddress) String() string { return fmt.Sprintf("no address %s on %s", o.address, o.link) }
+func (o neighbor) String() string {
+	return fmt.Sprintf("neighbor %s at %s on %s", o.address, o.mac, o.link)
+}
+
+func (o route) String() string {
+	text := "route to " + o.to.String()
+	if o.via.IsValid() {
+		text += " via " + o.via.String()
+	}
+	text += " on " + o.link
+	if o.source.IsValid() {
+		text += " from " + o.source.String()
+	}
+	return text
+}
+func (o up) String() string         { return "up " + o.link }
+func (o local) String() string      { return "here is " + o.address.String() }
+func (o running) String() string    { return "running " + o.link }
+func (o deleteLink) String() string { return "no link " + o.name }
+func (o sysctl) String() string     { return fmt.Sprintf("sysctl net/%s = %s", o.key, o.value) }
+
+func (o veth) apply(k Kernel) error {
+	return k.MakeVeth(o.name, o.mac, o.peer, o.peerMAC, o.mtu, o.space)
+}
+func (o address) apply(k Kernel) error    { return k.EnsureAddress(o.link, o.address) }
+func (o noAddress) apply(k Kernel) error  { return k.DeleteAddress(o.link, o.address) }
+func (o neighbor) apply(k Kernel) error   { return k.EnsureNeighbor(o.link, o.address, o.mac) }
+func (o route) apply(k Kernel) error      { return k.EnsureRoute(o.link, o.to, o.via, o.source) }
+func (o up) apply(k Kernel) error         { return k.SetUp(o.link) }
+func (o local) apply(k Kernel) error      { return k.AwaitLocal(o.address) }
+func (o running) apply(k Kernel) error    { return k.AwaitRunning(o.link) }
+func (o deleteLink) apply(k Kernel) error { return k.DeleteLink(o.name) }
+func (o sysctl) apply(k Kernel) error     { return k.SetSysctl(o.key, o.value, o.optional) }

@@ -1,0 +1,192 @@
+package routes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Options of Run. The zero value works.
+type Options struct {
+	// Pods are the ranges that the cluster's Nodes have theirs from. A Node that has another one gets no routes to it.
+	// Any is allowed when it is empty.
+	Pods []netip.Prefix
+	// Repair is how often the kernel is looked at though nothing has changed; 30 seconds when zero.
+	Repair time.Duration
+	// Log is where is said what has changed; slog.Default when nil.
+	Log *slog.Logger
+}
+
+// Waits of Run.
+const (
+	repairDefault = 30 * time.Second
+	settle        = 100 * time.Millisecond // several changes are one
+	retryFirst    = time.Second
+	retryLast     = 30 * time.Second
+)
+
+// Run keeps the routes of the Node nodeName to the pods of the others, in the network namespace of this process, until
+// ctx ends; they stay then. It needs to list and watch Nodes, and nothing else. Errors of the kernel are logged and
+// tried again; it returns one only if it can't begin.
+func Run(ctx context.Context, client kubernetes.Interface, nodeName string, opts Options) error {
+	if nodeName == "" {
+		return errors.New("routes to other Nodes: the name of this Node is missing")
+	}
+	opts.Log = cmp.Or(opts.Log, slog.Default())
+	opts.Repair = cmp.Or(opts.Repair, repairDefault)
+	k, err := openKernel()
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	informer := factory.Core().V1().Nodes().Informer()
+	if err := informer.SetTransform(strip); err != nil {
+		return fmt.Errorf("watching Nodes: %w", err)
+	}
+	changed := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { signal() },
+		DeleteFunc: func(any) { signal() },
+		UpdateFunc: func(before, now any) {
+			if !reflect.DeepEqual(nodeOf(before), nodeOf(now)) {
+				signal()
+			}
+		},
+	}); err != nil {
+		return fmt.Errorf("watching Nodes: %w", err)
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil // ctx has ended
+	}
+	c := &controller{kernel: k, self: nodeName, opts: opts}
+	c.loop(ctx, changed, func() []Node {
+		var nodes []Node
+		for _, obj := range informer.GetStore().List() {
+			nodes = append(nodes, nodeOf(obj))
+		}
+		return nodes
+	})
+	return nil
+}
+
+// controller brings the kernel where the Nodes want it.
+type controller struct {
+	kernel  *kernel
+	self    string
+	opts    Options
+	refused []Refusal // as it was said last
+}
+
+func (c *controller) loop(ctx context.Context, changed <-chan struct{}, nodes func() []Node) {
+	retry := retryFirst
+	for {
+		wait := c.opts.Repair
+		if err := c.once(nodes()); err != nil {
+			c.opts.Log.Error("keeping routes to other Nodes", "error", err, "again", retry)
+			wait = retry
+			retry = min(2*retry, retryLast)
+		} else {
+			retry = retryFirst
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			continue
+		case <-changed:
+		}
+		timer.Reset(settle)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (c *controller) once(nodes []Node) error {
+	want, refused, ok := Plan(c.self, c.opts.Pods, nodes)
+	if !slices.Equal(refused, c.refused) {
+		for _, r := range refused {
+			c.opts.Log.Warn("no routes", "node", r.Node, "reason", r.Reason)
+		}
+		c.refused = refused
+	}
+	if !ok {
+		return nil // the kubelet has not reported this Node's address yet: that is a change, too
+	}
+	changes, err := c.kernel.apply(want)
+	for _, change := range changes {
+		c.opts.Log.Info("routes", "change", change.String())
+	}
+	return err
+}
+
+// strip keeps of a Node what nodeOf reads.
+func strip(obj any) (any, error) {
+	node, is := obj.(*corev1.Node)
+	if !is {
+		return obj, nil
+	}
+	kept := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, CreationTimestamp: node.CreationTimestamp,
+	}}
+	kept.Spec.PodCIDR, kept.Spec.PodCIDRs = node.Spec.PodCIDR, node.Spec.PodCIDRs
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			kept.Status.Addresses = append(kept.Status.Addresses, a)
+		}
+	}
+	return kept, nil
+}
+
+// nodeOf reads a Node. What can't be read is left out.
+func nodeOf(obj any) Node {
+	node, is := obj.(*corev1.Node)
+	if !is {
+		return Node{}
+	}
+	n := Node{Name: node.Name, Created: node.CreationTimestamp.Time}
+	for _, a := range node.Status.Addresses {
+		ip, err := netip.ParseAddr(a.Address)
+		if a.Type == corev1.NodeInternalIP && err == nil && ip.Is4() && !n.Address.IsValid() {
+			n.Address = ip
+		}
+	}
+	ranges := node.Spec.PodCIDRs
+	if len(ranges) == 0 && node.Spec.PodCIDR != "" {
+		ranges = []string{node.Spec.PodCIDR}
+	}
+	for _, text := range ranges {
+		if r, err := netip.ParsePrefix(text); err == nil {
+			n.Ranges = append(n.Ranges, r.Masked())
+		}
+	}
+	return n
+}

@@ -1,0 +1,170 @@
+package routes
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/kube/network"
+)
+
+// Link is the tunnel's link.
+type Link struct {
+	Own netip.Addr // the Node's address
+	MTU int
+	V6  bool // it takes IPv6, too
+}
+
+// Entry is one thing in the kernel that this package owns, beside the link.
+type Entry interface {
+	fmt.Stringer
+	rank() int // what has a lower one is there before
+}
+
+// Neighbor is the MAC of a next hop in the tunnel.
+type Neighbor struct {
+	Hop netip.Addr
+	MAC string
+}
+
+// Forward is the Node to which packets for a MAC are sent.
+type Forward struct {
+	MAC string
+	To  netip.Addr
+}
+
+// Route leads to a range of pods, or for pods to a Node.
+type Route struct {
+	To       netip.Prefix
+	Via, Src netip.Addr // Src may be invalid
+	Table    int        // 0 is the main one
+}
+
+// Rule sends what comes from a range of this host's pods to the table of Nodes.
+type Rule struct{ From netip.Prefix }
+
+func (e Neighbor) rank() int { return 0 }
+func (e Forward) rank() int  { return 1 }
+func (e Route) rank() int    { return 2 }
+func (e Rule) rank() int     { return 3 }
+
+func (e Neighbor) String() string { return fmt.Sprintf("neighbor %s at %s", e.Hop, e.MAC) }
+func (e Forward) String() string  { return fmt.Sprintf("packets for %s to %s", e.MAC, e.To) }
+func (e Rule) String() string     { return fmt.Sprintf("rule from %s table %d", e.From, nodesTable) }
+
+func (e Route) String() string {
+	text := fmt.Sprintf("route to %s via %s", e.To, e.Via)
+	if e.Src.IsValid() {
+		text += fmt.Sprintf(" from %s", e.Src)
+	}
+	if e.Table != 0 {
+		text += fmt.Sprintf(" table %d", e.Table)
+	}
+	return text
+}
+
+// State is what a namespace has, or should have. Link is nil where there is none.
+type State struct {
+	Link    *Link
+	Entries map[Entry]bool
+}
+
+// State returns what the namespace should have, where the host's own link has this MTU.
+func (w Wanted) State(mtu int) State {
+	s := State{Link: &Link{Own: w.Own, MTU: mtu - network.TunnelHeaders}, Entries: map[Entry]bool{}}
+	for _, r := range w.Ranges {
+		s.Link.V6 = s.Link.V6 || r.Addr().Is6()
+		if r.Addr().Is4() {
+			s.Entries[Rule{r}] = true
+		}
+	}
+	for _, p := range w.Peers {
+		mac := p.MAC().String()
+		s.Entries[Neighbor{p.hop(false), mac}] = true
+		s.Entries[Forward{mac, p.Address}] = true
+		s.Entries[Route{To: netip.PrefixFrom(p.Address, 32), Via: p.Address, Table: nodesTable}] = true
+		for _, r := range p.Ranges {
+			v6 := r.Addr().Is6()
+			if v6 && !s.Link.V6 {
+				continue // this Node has no address to send from
+			}
+			route := Route{To: r, Via: p.hop(v6)}
+			if v6 {
+				s.Entries[Neighbor{route.Via, mac}] = true
+			} else {
+				route.Src = w.Own
+			}
+			s.Entries[route] = true
+		}
+	}
+	return s
+}
+
+// Change is one step from one state to another.
+type Change struct {
+	Remove bool
+	Link   *Link // the link is meant; nil where it is an entry
+	Entry  Entry
+}
+
+func (c Change) String() string {
+	word, what := "add", ""
+	if c.Remove {
+		word = "remove"
+	}
+	switch {
+	case c.Entry != nil:
+		what = c.Entry.String()
+	case c.Link != nil:
+		what = fmt.Sprintf("link %s from %s mtu %d v6 %t", network.Tunnel, c.Link.Own, c.Link.MTU, c.Link.V6)
+	default:
+		what = "link " + network.Tunnel
+	}
+	return word + " " + what
+}
+
+// Diff returns the steps from have to want. What is there and wanted stays untouched.
+func Diff(have, want State) []Change {
+	var changes []Change
+	kept := have.Entries
+	if have.Link != nil && (want.Link == nil || *have.Link != *want.Link) {
+		changes = append(changes, Change{Remove: true})
+		kept = map[Entry]bool{} // all else ends with the link
+		for e := range have.Entries {
+			if _, is := e.(Rule); is {
+				kept[e] = true
+			}
+		}
+	}
+	for _, e := range ordered(kept, want.Entries, true) {
+		changes = append(changes, Change{Remove: true, Entry: e})
+	}
+	if want.Link != nil && (have.Link == nil || *have.Link != *want.Link) {
+		changes = append(changes, Change{Link: want.Link})
+	}
+	for _, e := range ordered(want.Entries, kept, false) {
+		changes = append(changes, Change{Entry: e})
+	}
+	return changes
+}
+
+// ordered returns the entries that are in all and not in but: bottom up, or top down where reverse.
+func ordered(all, but map[Entry]bool, reverse bool) []Entry {
+	var entries []Entry
+	for e := range all {
+		if !but[e] {
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b Entry) int {
+		if order := a.rank() - b.rank(); order != 0 {
+			return order
+		}
+		return strings.Compare(a.String(), b.String())
+	})
+	if reverse {
+		slices.Reverse(entries)
+	}
+	return entries
+}
