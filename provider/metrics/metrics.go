@@ -1,0 +1,230 @@
+// Package metrics measures the provider for Prometheus: the hosts of the inventory, and what machines wait for.
+//
+// Gauges are read from the manager's cache when somebody scrapes them (Inventory). Counters and durations come from the
+// statuses that the controllers write (Recorder): a change counts once, after the API server has accepted it, so a pass
+// that is repeated counts nothing twice. What begins before the manager starts is measured from its start, or, for
+// cleaning, not at all.
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
+)
+
+// Names of the metrics of a Recorder.
+const (
+	// ClaimWait is a histogram of seconds.
+	ClaimWait = "capstan_machine_host_wait_seconds"
+	// PlacementFailures is a counter by reason.
+	PlacementFailures = "capstan_placement_failures_total"
+	// BootstrapDuration is a histogram of seconds by result.
+	BootstrapDuration = "capstan_bootstrap_duration_seconds"
+	// CleaningDuration is a histogram of seconds by result.
+	CleaningDuration = "capstan_host_cleaning_duration_seconds"
+	// Quarantines is a counter by reason.
+	Quarantines = "capstan_host_quarantines_total"
+)
+
+// Results of bootstraps and of cleaning.
+const (
+	Succeeded = "succeeded"
+	Failed    = "failed"
+)
+
+// Recorder counts and measures what the controllers do. A nil Recorder records nothing.
+type Recorder struct {
+	clock       clock.PassiveClock
+	wait        prometheus.Histogram
+	failures    *prometheus.CounterVec
+	bootstraps  *prometheus.HistogramVec
+	cleanings   *prometheus.HistogramVec
+	quarantines *prometheus.CounterVec
+
+	mu sync.Mutex
+	// waiting has since when machines need a host, cleaning since when hosts are cleaned.
+	waiting, cleaning map[types.NamespacedName]began
+}
+
+// began is when something began for an object.
+type began struct {
+	uid types.UID
+	at  time.Time
+}
+
+// New returns a Recorder whose metrics are registered with registerer.
+func New(registerer prometheus.Registerer, now clock.PassiveClock) (*Recorder, error) {
+	r := &Recorder{
+		clock: now,
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    ClaimWait,
+			Help:    "Seconds from when a CapstanMachine first needed a host until it had one.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400},
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: PlacementFailures,
+			Help: "Searches for a host that found none, by what kept hosts from being taken. " +
+				"A search counts once for each reason that it met.",
+		}, []string{"reason"}),
+		bootstraps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    BootstrapDuration,
+			Help:    "Seconds that hosts took to run bootstrap data, by the hosts' own clocks.",
+			Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600},
+		}, []string{"result"}),
+		cleanings: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    CleaningDuration,
+			Help:    "Seconds from the release of a host until it was proved clean, or quarantined.",
+			Buckets: []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 3600},
+		}, []string{"result"}),
+		quarantines: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: Quarantines, Help: "Hosts that were not clean after a machine, by the reason of their condition Clean.",
+		}, []string{"reason"}),
+		waiting:  map[types.NamespacedName]began{},
+		cleaning: map[types.NamespacedName]began{},
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{r.wait, r.failures, r.bootstraps, r.cleanings, r.quarantines} {
+		errs = append(errs, registerer.Register(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return r, nil
+}
+
+// Wants notes that a machine needs a host from now on.
+func (r *Recorder) Wants(machine *infrav1.CapstanMachine) {
+	if r == nil {
+		return
+	}
+	r.begin(r.waiting, machine)
+}
+
+// NotPlaced counts a search that found no host. Each reason counts once.
+func (r *Recorder) NotPlaced(reasons []string) {
+	if r == nil {
+		return
+	}
+	for _, reason := range reasons {
+		r.failures.WithLabelValues(reason).Inc()
+	}
+}
+
+// MachineGone forgets a machine that does not exist any more.
+func (r *Recorder) MachineGone(name types.NamespacedName) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, name)
+}
+
+// HostGone forgets a host that does not exist any more.
+func (r *Recorder) HostGone(name types.NamespacedName) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.cleaning, name)
+}
+
+// Machine records how the status of a machine changed, which has the host or none.
+func (r *Recorder) Machine(before, after *infrav1.CapstanMachine, host *infrav1.CapstanHost) {
+	if r == nil {
+		return
+	}
+	if became(before, after, infrav1.HostClaimedCondition, infrav1.HostClaimedReason) {
+		if since, known := r.took(r.waiting, after); known {
+			r.wait.Observe(since.Seconds())
+		}
+	}
+	result := ""
+	switch {
+	case became(before, after, infrav1.BootstrappedCondition, infrav1.BootstrapSucceededReason):
+		result = Succeeded
+	case became(before, after, infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason):
+		result = Failed
+	}
+	if result == "" || host == nil {
+		return
+	}
+	report := claim.Bootstrap(host)
+	if report != nil && !report.StartTime.IsZero() && !report.CompletionTime.IsZero() {
+		r.bootstraps.WithLabelValues(result).Observe(max(0, report.CompletionTime.Sub(report.StartTime.Time).Seconds()))
+	}
+}
+
+// Released notes that a host's machine is gone, and that the host is cleaned from now on. A host that is cleaned
+// already, since before this process ran, is not measured.
+func (r *Recorder) Released(host *infrav1.CapstanHost) {
+	if r == nil || host.Status.Phase == infrav1.HostCleaning || host.Status.Phase == infrav1.HostQuarantined {
+		return
+	}
+	r.begin(r.cleaning, host)
+}
+
+// Cleaned notes that a host was proved clean and is free again.
+func (r *Recorder) Cleaned(host *infrav1.CapstanHost) {
+	if r != nil {
+		r.cleaned(host, Succeeded)
+	}
+}
+
+// Host records how a host's status changed.
+func (r *Recorder) Host(before, after *infrav1.CapstanHost) {
+	if r == nil || before.Status.Phase == after.Status.Phase || after.Status.Phase != infrav1.HostQuarantined {
+		return
+	}
+	r.quarantines.WithLabelValues(reasonOf(after, infrav1.CleanCondition)).Inc()
+	r.cleaned(after, Failed)
+}
+
+func (r *Recorder) cleaned(host *infrav1.CapstanHost, result string) {
+	if since, known := r.took(r.cleaning, host); known {
+		r.cleanings.WithLabelValues(result).Observe(since.Seconds())
+	}
+}
+
+// begin notes when something begins for an object. It began once, however often that is said.
+func (r *Recorder) begin(begun map[types.NamespacedName]began, object client.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := client.ObjectKeyFromObject(object)
+	if begun[name].uid != object.GetUID() {
+		begun[name] = began{object.GetUID(), r.clock.Now()}
+	}
+}
+
+// took ends what began for an object, and returns how long it took.
+func (r *Recorder) took(begun map[types.NamespacedName]began, object client.Object) (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	name := client.ObjectKeyFromObject(object)
+	since, known := begun[name]
+	delete(begun, name)
+	return r.clock.Since(since.at), known && since.uid == object.GetUID()
+}
+
+// became reports whether a condition has a reason now that it did not have before.
+func became(before, after conditions.Getter, condition, reason string) bool {
+	return conditions.GetReason(after, condition) == reason && conditions.GetReason(before, condition) != reason
+}
+
+func reasonOf(object conditions.Getter, condition string) string {
+	if reason := conditions.GetReason(object, condition); reason != "" {
+		return reason
+	}
+	return infrav1.NoReasonReportedReason
+}
