@@ -58,6 +58,10 @@ bin/tools/apilint: hack/apilint/main.go hack/apilint/config.yaml hack/apilint/go
 	@echo "→ building the API linter"
 	@cd hack/apilint && GOWORK=off go build -mod=mod -o ../../$@ .
 
+.PHONY: vulnerabilities
+vulnerabilities: ## compare the dependencies of all binaries with the Go vulnerability database (needs the Internet)
+	@for d in . kube hack/clusterctl; do echo "→ $$d"; (cd $$d && GOWORK=$$([ $$d = . ] && echo "" || echo off) go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; done
+
 .PHONY: generate
 generate: manifests bin/tools/controller-gen ## make generated files again (deep copies, CRDs, webhooks, roles, API reference, upstream's definitions)
 	@echo "→ generating"
@@ -66,6 +70,7 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@bin/tools/controller-gen webhook paths=./provider/webhook/... output:webhook:dir=config/webhook
 	@bin/tools/controller-gen rbac:roleName=capstan-manager paths=./provider/... paths=./cmd/capstan-manager/... output:rbac:dir=config/rbac
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
+	@go run ./hack/metricdocs docs/reference/metrics.md
 	@go run ./hack/release -docs docs/flavors.md
 	@go run ./hack/field -page > docs/field.md
 	@go run ./hack/checkdocs docs/checks
@@ -124,8 +129,11 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 	@if [ -n "$${CI:-}" ]; then git diff --exit-code -- api config docs/reference || { echo "run make generate and commit the result"; exit 1; }; fi
 	@echo "→ unit tests$(if $(RACE), with the race detector,)"
 	@cd kube && GOWORK=off go test ./...
+	@cd test/monitoring && GOWORK=off go test ./...
 	@mkdir -p bin/reports
-	@CGO_ENABLED=$(RACE_CGO) $(TESTS) --jsonfile bin/reports/unit.json -- $(RACE) $$(go list ./... ./api/... ./contract/... ./runtime/... | grep -vE '$(HEAVY)')
+	@CGO_ENABLED=$(RACE_CGO) $(TESTS) --jsonfile bin/reports/unit.json -- -timeout 20m $(RACE) $$(go list ./... ./api/... ./contract/... ./runtime/... | grep -vE '$(HEAVY)')
+	@echo "→ the agent's memory, without the race detector"
+	@CGO_ENABLED=0 go test -run '^TestTheAgentNeeds30MiB$$' ./agent
 	@echo "→ the client that Cluster API uses itself calls our server"
 	@go run ./hack/peer ./runtime/server -run Published
 	@echo "→ heavy tests, end to end"
@@ -184,6 +192,14 @@ test-bucket: ## backups in the bucket of a real S3-compatible store, on loopback
 test-upstream-e2e: build kube-previous ## Cluster API's own end-to-end specs on a plane (takes hours); SPECS='...' chooses some
 	@kube/build "$$(cat kube/OLDEST_VERSION)" bin/bundles
 	@go run ./hack/upstream $(if $(CLUSTER_API),-cluster-api '$(CLUSTER_API)') $(SPECS)
+
+.PHONY: critest
+critest: build ## the validation suite of the CRI on a local host; ARGS='-user 65534' runs it as another user
+	@go run ./hack/critest $(ARGS)
+
+.PHONY: conformance
+conformance: build ## the conformance tests of Kubernetes, 40 minutes of them at a time (docs/conformance.md)
+	@go run ./hack/conformance $(ARGS)
 
 .PHONY: test-v1beta1
 test-v1beta1: build ## a real cluster by contract v1beta1: definitions that carry the label of that contract only

@@ -16,7 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// leavingData is bootstrap data of a machine that is root and leaves what nobody knows of a Kubernetes node.
+// leavingData is bootstrap data of a machine that is root and leaves what nobody knows of a Kubernetes node. It waits
+// for its last process to be a program without the machine's environment: before that, cleaning finds it and ends it.
 const leavingData = `#cloud-config
 runcmd:
 - echo begun > /var/log/begun
@@ -28,7 +29,9 @@ runcmd:
 - ln -s /run/evil.service /etc/systemd/system/multi-user.target.wants/evil.service
 - mount -t tmpfs left /mnt/left
 - ip address add 192.0.2.9/32 dev eth0
-- env -i setsid tail -f /dev/null > /dev/null 2>&1 &
+- >-
+  env -i setsid tail -f /dev/null > /dev/null 2>&1 &
+  timeout 10 sh -c "until grep -q tail /proc/$!/comm; do sleep 0.01; done"
 `
 
 // cleanUp takes all of it away, but the process.

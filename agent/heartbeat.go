@@ -6,6 +6,7 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/facts"
 	"github.com/capstan-dev/capstan/agent/report"
+	"github.com/capstan-dev/capstan/agent/work"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
@@ -48,7 +49,9 @@ func (a *agent) collect() error {
 	if err != nil {
 		return err
 	}
+	carries := work.Carries(a.config.JournalDir())
 	a.report.Update(true, func(r *v1beta2.AgentReport) {
+		found.Carries = carries
 		found.Bootstrap, found.Cleaning, found.HandOver = r.Bootstrap, r.Cleaning, r.HandOver
 		found.Epoch = a.tokenEpoch()
 		found.Version, found.KubernetesVersions = report.Cut(a.version, report.VersionLimit), report.Versions(versions)

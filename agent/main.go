@@ -13,15 +13,19 @@ import (
 
 	"github.com/capstan-dev/capstan/agent/config"
 	"github.com/capstan-dev/capstan/agent/enroll"
+	"github.com/capstan-dev/capstan/agent/preflight"
 )
 
-// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to stop or has
-// enrolled, 1 on an error, 2 for wrong arguments.
+// Main is the program capstan-agent of a version. It returns the exit code: 0 when it was asked to stop, has enrolled,
+// or misses nothing; 1 on an error or if something is missing, 2 for wrong arguments.
 func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "enroll" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		return enroll.Main(ctx, version, args[1:], stdin, stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "preflight" {
+		return preflight.Main(preflight.This(), args[1:], stdout, stderr)
 	}
 	flags := flag.NewFlagSet("capstan-agent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -29,8 +33,10 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 	showVersion := flags.Bool("version", false, "print the version and exit")
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "capstan-agent makes this computer a host of a Capstan inventory.\n\n"+
-			"  capstan-agent           run as a service\n"+
-			"  capstan-agent enroll    enroll this computer: see capstan-agent enroll --help\n\nFlags:")
+			"  capstan-agent             run as a service\n"+
+			"  capstan-agent enroll      enroll this computer: see capstan-agent enroll --help\n"+
+			"  capstan-agent preflight   what this computer would miss as a node: see capstan-agent preflight --help\n\n"+
+			"Flags:")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,11 +15,9 @@ import (
 // Abandon gives up a dead host, so that the machine goes that waits for its agent, and returns the machine's name. It
 // refuses a host that a machine uses, that its agent still cleans, or that is a local one.
 func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machine string, err error) {
-	h := &infrav1.CapstanHost{}
-	if err := c.Get(ctx, host, h); apierrors.IsNotFound(err) {
-		return "", hint.Errorf("see: capstan host list", "there is no host %q", host.Name)
-	} else if err != nil {
-		return "", hint.Errorf("run: capstan status", "reading host %s: %w", host.Name, err)
+	h, err := getHost(ctx, c, host)
+	if err != nil {
+		return "", err
 	}
 	if err := abandonable(h); err != nil {
 		return "", err

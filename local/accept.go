@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,16 +21,15 @@ type Remains struct {
 	// Leftovers are what was found that was not there before; none if nothing was looked for.
 	Leftovers []string
 
-	host *infrav1.CapstanHost
+	host  *infrav1.CapstanHost
+	claim string // the providerID that is accepted
 }
 
 // WhatRemains returns why a host is not used again. It refuses a host that nobody has to decide about.
 func WhatRemains(ctx context.Context, c client.Reader, host client.ObjectKey) (Remains, error) {
-	h := &infrav1.CapstanHost{}
-	if err := c.Get(ctx, host, h); apierrors.IsNotFound(err) {
-		return Remains{}, hint.Errorf("see: capstan host list", "there is no host %q", host.Name)
-	} else if err != nil {
-		return Remains{}, hint.Errorf("run: capstan status", "reading host %s: %w", host.Name, err)
+	h, err := getHost(ctx, c, host)
+	if err != nil {
+		return Remains{}, err
 	}
 	return remains(h)
 }
@@ -40,7 +38,7 @@ func WhatRemains(ctx context.Context, c client.Reader, host client.ObjectKey) (R
 // has changed since is not accepted.
 func Accept(ctx context.Context, c client.Client, r Remains) error {
 	h := r.host.DeepCopy()
-	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AcceptAnnotation, h.Spec.Claim.ProviderID)
+	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AcceptAnnotation, r.claim)
 	if err := c.Patch(ctx, h, client.MergeFromWithOptions(r.host, client.MergeFromWithOptimisticLock{})); err != nil {
 		return hint.Errorf("look again: the host has changed meanwhile", "accepting host %s: %w", h.Name, err)
 	}
@@ -69,6 +67,8 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 	switch {
 	case host.Spec.Supplier != "":
 		return Remains{}, hint.Errorf(list, "host %s is a local one: it is destroyed and made again", host.Name)
+	case claim.Carried(host) != "":
+		return carried(host)
 	case c == nil:
 		return Remains{}, hint.Errorf(list, "host %s is claimed by no machine: there is nothing to accept", host.Name)
 	case !c.Released:
@@ -81,7 +81,7 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 	case claim.Accepted(host):
 		return Remains{}, hint.Errorf(list, "host %s is accepted already", host.Name)
 	}
-	r := Remains{Host: host.Name, Machine: c.Machine, host: host}
+	r := Remains{Host: host.Name, Machine: c.Machine, host: host, claim: c.ProviderID}
 	switch claim.Judge(host) {
 	case claim.Left:
 		r.Leftovers = claim.Cleaning(host).Leftovers
@@ -98,4 +98,19 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 		)
 	}
 	return r, nil
+}
+
+// carried judges a host without claim whose agent still has a machine to clean up after.
+func carried(host *infrav1.CapstanHost) (Remains, error) {
+	id, report := claim.Carried(host), host.Status.Agent.Cleaning
+	switch {
+	case host.Annotations[infrav1.AcceptAnnotation] == id:
+		return Remains{}, hint.Errorf("see: capstan host list", "host %s is accepted already", host.Name)
+	case report == nil || report.ProviderID != id || !report.Done || len(report.Leftovers) == 0:
+		return Remains{}, hint.Errorf("see: capstan host list", "the agent of host %s cleans it: wait for it", host.Name)
+	}
+	return Remains{
+		Host: host.Name, Machine: id, Leftovers: report.Leftovers, host: host, claim: id,
+		Why: "its agent has come back with a machine that has no claim here; it is cleaned when you accept",
+	}, nil
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -36,11 +37,20 @@ func TestRemains(t *testing.T) {
 	local.Spec.Supplier = infrav1.SupplierDock
 	accepted := after(released(infrav1.ProofReimage), &infrav1.CleaningReport{Done: true})
 	accepted.Annotations = map[string]string{infrav1.AcceptAnnotation: "capstan://default/rack1/1"}
+	carries := func(r *infrav1.CleaningReport) *infrav1.CapstanHost {
+		h := after(nil, nil)
+		h.Status.Agent = &infrav1.AgentReport{Carries: "p", Cleaning: r}
+		return h
+	}
+	again := carries(&infrav1.CleaningReport{ProviderID: "p", Done: true, Leftovers: []string{"mount /x"}})
+	again.Annotations = map[string]string{infrav1.AcceptAnnotation: "p"}
 	for name, c := range map[string]struct {
 		host *infrav1.CapstanHost
 		why  string
 		left []string
 		fail string
+		// machine is the one that was on the host.
+		machine string
 	}{
 		"something is left": {
 			host: after(released(infrav1.ProofCompare), &infrav1.CleaningReport{Done: true, Leftovers: []string{"user evil"}}),
@@ -59,9 +69,15 @@ func TestRemains(t *testing.T) {
 		"a machine is on it": {
 			host: after(&infrav1.HostClaim{Machine: "m"}, nil), fail: "machine m is on host rack1",
 		},
-		"it is free":             {host: after(nil, nil), fail: "nothing to accept"},
-		"it is a local one":      {host: local, fail: "local"},
-		"it was accepted before": {host: accepted, fail: "already"},
+		"its agent has come back with a machine": {
+			host: carries(&infrav1.CleaningReport{ProviderID: "p", Done: true, Leftovers: []string{"mount /x"}}),
+			why:  "no claim here", left: []string{"mount /x"}, machine: "p",
+		},
+		"its agent cleans up after that": {host: carries(&infrav1.CleaningReport{ProviderID: "p"}), fail: "wait for it"},
+		"that was accepted before":       {host: again, fail: "already"},
+		"it is free":                     {host: after(nil, nil), fail: "nothing to accept"},
+		"it is a local one":              {host: local, fail: "local"},
+		"it was accepted before":         {host: accepted, fail: "already"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := remains(c.host)
@@ -71,7 +87,8 @@ func TestRemains(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || r.Machine != "m" || !strings.Contains(r.Why, c.why) || !slices.Equal(r.Leftovers, c.left) {
+			if err != nil || r.Machine != cmp.Or(c.machine, "m") ||
+				!strings.Contains(r.Why, c.why) || !slices.Equal(r.Leftovers, c.left) {
 				t.Errorf("got %+v, %v", r, err)
 			}
 		})

@@ -26,6 +26,8 @@ type choices struct {
 	FeatureGates gates.Set `json:"featureGates,omitempty"`
 	// Listen is where other computers reach the plane.
 	Listen Listen `json:"listen,omitzero"`
+	// Metrics is where metrics are served; empty: nowhere.
+	Metrics string `json:"metrics,omitempty"`
 }
 
 // readChoices returns what was chosen the last time; nothing at first.

@@ -37,6 +37,8 @@ type Host struct {
 	Created metav1.Time `json:"created"`
 	// Reason says in one line why the host is not ready, or out of use.
 	Reason string `json:"reason,omitempty"`
+	// Facts are what the host says of itself.
+	Facts Facts `json:"facts,omitzero"`
 }
 
 // reasonLength bounds a Reason, in characters.
@@ -61,7 +63,7 @@ func Hosts(ctx context.Context, c client.Reader, namespace string) ([]Host, erro
 // hostOf sums up a host.
 func hostOf(h *infrav1.CapstanHost) Host {
 	host := Host{Name: h.Name, Namespace: h.Namespace, State: string(h.Status.Phase), Zone: h.Spec.Zone,
-		Created: h.CreationTimestamp}
+		Created: h.CreationTimestamp, Facts: factsOf(h.Status.Agent)}
 	if claim := h.Spec.Claim; claim != nil {
 		host.Cluster, host.Machine, host.Version = claim.Cluster, claim.Machine, claim.KubernetesVersion
 	}
@@ -72,7 +74,15 @@ func hostOf(h *infrav1.CapstanHost) Host {
 		c.Status != metav1.ConditionTrue {
 		host.Reason = text.OneLine(c.Message, reasonLength)
 	}
-	if h.Spec.Unschedulable && host.Reason == "" {
+	if c := meta.FindStatusCondition(h.Status.Conditions, infrav1.DrainedCondition); c != nil &&
+		c.Status != metav1.ConditionTrue {
+		host.Reason = text.OneLine("being drained: "+c.Message, reasonLength)
+	}
+	switch {
+	case host.Reason != "" || !h.Spec.Closed():
+	case h.Spec.Maintenance != "":
+		host.Reason = text.OneLine("in maintenance: "+h.Spec.Maintenance, reasonLength)
+	default:
 		host.Reason = "unschedulable"
 	}
 	return host

@@ -43,6 +43,25 @@ func TestHostOf(t *testing.T) {
 			infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Unschedulable: true}},
 			Host{Reason: "unschedulable"},
 		},
+		"a host that is being drained": {
+			infrav1.CapstanHost{
+				Spec: infrav1.CapstanHostSpec{Drain: true},
+				Status: infrav1.CapstanHostStatus{Conditions: []metav1.Condition{{
+					Type: infrav1.DrainedCondition, Status: metav1.ConditionFalse, Message: "Machine w",
+				}}},
+			},
+			Host{Reason: "being drained: Machine w"},
+		},
+		"a local host in maintenance, which is off as ever": {
+			infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Maintenance: "new disks"}},
+			Host{Reason: "in maintenance: new disks"},
+		},
+		"a host that says something of itself": {
+			infrav1.CapstanHost{Status: infrav1.CapstanHostStatus{Agent: &infrav1.AgentReport{
+				Kernel: "6.12", Disks: []infrav1.HostDisk{{SizeGiB: 1}, {SizeGiB: 2}},
+			}}},
+			Host{Facts: Facts{Kernel: "6.12", DisksGiB: 3}},
+		},
 		"a host that is not ready and out of use": {
 			infrav1.CapstanHost{
 				Spec:   infrav1.CapstanHostSpec{Unschedulable: true},

@@ -36,6 +36,8 @@ type PlaneStatus struct {
 	// enroll; empty if only this machine reaches the plane.
 	Listen    string `json:"listen,omitempty"`
 	Enrolment string `json:"enrolment,omitempty"`
+	// Metrics is where metrics are served, as ADDRESS:PORT; empty: nowhere.
+	Metrics string `json:"metrics,omitempty"`
 	// Kubeconfig is the path of the user's kubeconfig while the plane is Ready.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Versions are the Kubernetes versions that bundles exist for, newest first.
@@ -84,6 +86,7 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	s.describe(d, ready)
 	if kept, err := readChoices(dir); err == nil {
 		s.Listen, s.Enrolment = kept.Listen.Server(), kept.Listen.Enrolment()
+		s.Metrics = kept.Metrics
 	}
 	if s.Plane == PhaseReady {
 		s.Kubeconfig = dir.Kubeconfig()
@@ -136,6 +139,9 @@ func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	for _, r := range d.Relays {
 		if (r.Name == publishedServer || r.Name == publishedEnrolment) && r.Error != "" {
 			s.Warnings = append(s.Warnings, "other computers can't reach the plane: "+r.Error)
+		}
+		if r.Name == publishedMetrics && r.Error != "" {
+			s.Warnings = append(s.Warnings, "metrics are not served: "+r.Error)
 		}
 		if r.Name == planeUnit {
 			s.Server = "https://" + r.Local

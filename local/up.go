@@ -33,6 +33,9 @@ type UpOptions struct {
 	Listen *string
 	// Names are further names and addresses of the plane in its serving certificate. Nil keeps those of the last time.
 	Names []string
+	// Metrics is an address of the machine with a port at which the plane's metrics are served, to everybody who reaches
+	// it. Nil keeps that of the last time, at first none; an empty text takes it back.
+	Metrics *string
 	// RotateKeys makes a new key for the Secrets in the plane's etcd, encrypts all of them anew and drops the old key. A
 	// plane that runs is stopped for it first; hosts and their clusters go on.
 	RotateKeys bool
@@ -53,6 +56,8 @@ type Plane struct {
 	// Listen is the URL by which other computers reach the API server, and Enrolment that of the server by which hosts
 	// enroll; empty if only this machine reaches the plane.
 	Listen, Enrolment string
+	// Metrics is where metrics are served, as ADDRESS:PORT; empty: nowhere.
+	Metrics string
 }
 
 // ErrDockEnded is wrapped by the error of a wait that can't succeed, because the dock has stopped meanwhile.
@@ -108,11 +113,18 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if err != nil {
 		return Plane{}, err
 	}
-	kept, err := choose(s.home, choices{Hosts: o.Hosts, FeatureGates: o.FeatureGates, Listen: listen})
+	metrics, err := wantedMetrics(o.Metrics, before.Metrics)
+	if err != nil {
+		return Plane{}, err
+	}
+	kept, err := choose(s.home, choices{
+		Hosts: o.Hosts, FeatureGates: o.FeatureGates, Listen: listen, Metrics: metrics,
+	})
 	if err != nil {
 		return Plane{}, err
 	}
 	s.hosts, s.gates, s.listen, s.freshListen = kept.Hosts, kept.FeatureGates, kept.Listen, o.Listen != nil
+	s.metrics, s.freshMetrics = kept.Metrics, o.Metrics != nil
 	if o.RotateKeys {
 		if err := s.rotateKeys(ctx); err != nil {
 			return Plane{}, err
@@ -122,7 +134,7 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 		err := s.start(ctx)
 		if err == nil {
 			return Plane{Kubeconfig: s.home.Kubeconfig(), Hosts: s.hosts, KubernetesVersion: s.version,
-				Listen: s.listen.Server(), Enrolment: s.listen.Enrolment()}, nil
+				Listen: s.listen.Server(), Enrolment: s.listen.Enrolment(), Metrics: s.metrics}, nil
 		}
 		if attempt == maxStarts || ctx.Err() != nil || !dockIsGone(err) {
 			return Plane{}, err
@@ -158,6 +170,9 @@ type starter struct {
 	listen Listen
 	// freshListen says that somebody has just chosen where to listen.
 	freshListen bool
+	// metrics is where metrics are served; freshMetrics says that somebody has just chosen it.
+	metrics      string
+	freshMetrics bool
 }
 
 // newStarter finds the binaries that a plane and its hosts need.
@@ -203,6 +218,9 @@ func (s *starter) start(ctx context.Context) error {
 		return err
 	}
 	if err := s.publish(ctx, docked); err != nil {
+		return err
+	}
+	if err := publishMetrics(ctx, docked, s.metrics, s.freshMetrics, s.progress); err != nil {
 		return err
 	}
 	if err := s.progress.step("management plane ready", func(func(string)) error {

@@ -17,21 +17,21 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// etcdMember is the name of the plane's only etcd member.
-const etcdMember = "plane"
+// EtcdMember is the name of the plane's only etcd member.
+const EtcdMember = "plane"
 
 // etcd returns the plane's only etcd member. It listens on loopback, for the API server's certificate alone.
 func (p *plane) etcd() process.Process {
 	client, peer := "https://"+loopback(p.Ports.Etcd), "https://"+loopback(p.Ports.EtcdPeer)
 	keys := p.PKI
 	proc := p.child("etcd", "etcd",
-		"--name="+etcdMember,
+		"--name="+EtcdMember,
 		"--data-dir="+filepath.Join(p.Dir, etcdDir),
 		"--listen-client-urls="+client,
 		"--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer,
-		"--initial-cluster="+etcdMember+"="+peer,
+		"--initial-cluster="+EtcdMember+"="+peer,
 		"--client-cert-auth",
 		"--trusted-ca-file="+keys.EtcdCA.CertFile,
 		"--cert-file="+keys.Etcd.CertFile,

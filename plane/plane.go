@@ -128,6 +128,11 @@ func (p *plane) start(ctx context.Context) error {
 	if err := p.define(ctx, definitions); err != nil {
 		return err
 	}
+	if err := afterRestore(ctx, p.Dir, func() (client.Client, error) {
+		return connectTo(restConfig(p.Info, p.PKI.Admin))
+	}); err != nil {
+		return err
+	}
 	kcm := p.keep(progress.PhaseControllerManager, p.controllerManager())
 	manager, err := p.manager(ctx)
 	if err != nil {

@@ -141,7 +141,7 @@ func (p *plane) saveClean(ctx context.Context, etcd *store.Store, data store.Dat
 func (p *plane) replaceData(ctx context.Context, data store.Data) error {
 	peer := "https://" + loopback(p.Ports.EtcdPeer)
 	err := p.child("etcdutl", "etcdutl", "snapshot", "restore", data.Snapshot(),
-		"--data-dir", data.New(), "--name", etcdMember, "--initial-cluster", etcdMember+"="+peer,
+		"--data-dir", data.New(), "--name", EtcdMember, "--initial-cluster", EtcdMember+"="+peer,
 		"--initial-advertise-peer-urls", peer).Run(ctx, nil)
 	var exit *process.ExitError
 	if !errors.As(err, &exit) || exit.Err != nil { // one that is through has ended by itself, with status 0

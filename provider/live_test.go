@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/metrics"
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
@@ -42,6 +44,8 @@ type live struct {
 	*testing.T
 	admin client.WithWatch
 	dock  *liveDock
+	// metrics is where the provider registers its metrics.
+	metrics *prometheus.Registry
 
 	mu     sync.Mutex
 	writes map[string]int // what the manager wrote, by method and resource
@@ -55,7 +59,7 @@ func startLive(t *testing.T, n int) *live {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	l := &live{T: t, writes: map[string]int{}}
+	l := &live{T: t, metrics: prometheus.NewPedanticRegistry(), writes: map[string]int{}}
 	l.must(AddToScheme(scheme))
 	admin, err := client.NewWithWatch(env.Config, client.Options{Scheme: scheme})
 	l.must(err)
@@ -79,6 +83,7 @@ func startLive(t *testing.T, n int) *live {
 	ctx, stop := context.WithCancel(context.Background())
 	l.must(Setup(ctx, mgr, Options{
 		Balancer: l.dock, Supplier: l.dock, AgentServer: AgentServer{URL: env.Config.Host, CAData: env.Config.CAData},
+		Metrics: l.metrics,
 	}))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -283,6 +288,10 @@ func TestLive(t *testing.T) {
 	if names, _ := l.dock.List(t.Context()); len(names) != 0 {
 		t.Errorf("hosts run on: %v", names)
 	}
+	l.measured(map[string]float64{
+		metrics.Hosts: 6, metrics.Agents: 6, metrics.Waiting: 0, metrics.Unschedulable: 0,
+		metrics.ClaimWait: 2, metrics.BootstrapDuration: 2, metrics.CleaningDuration: 2, metrics.Quarantines: 0,
+	})
 	refused()
 	l.must(l.admin.Delete(t.Context(), &infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "demo-infra"}}))
 	l.until("the cluster is gone", func() bool { return !l.get("demo-infra", &infrav1.CapstanCluster{}) })

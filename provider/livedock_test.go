@@ -179,8 +179,12 @@ func (a *liveAgent) run(ctx context.Context, host string) error {
 				return fmt.Errorf("%q is not the data of machine %s", got, h.Spec.Claim.Machine)
 			}
 			done = h.Spec.Claim.ProviderID
+			times := map[string]any{"startTime": time.Now().UTC().Format(time.RFC3339)}
 			for _, phase := range []infrav1.BootstrapPhase{infrav1.BootstrapRunning, infrav1.BootstrapSucceeded} {
-				if err := a.report(ctx, host, map[string]any{"providerID": done, "phase": string(phase)}); err != nil {
+				report := maps.Clone(times)
+				report["providerID"], report["phase"] = done, string(phase)
+				times["completionTime"] = times["startTime"]
+				if err := a.report(ctx, host, report); err != nil {
 					return err
 				}
 			}

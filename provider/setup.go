@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/host"
 	"github.com/capstan-dev/capstan/provider/identity"
 	"github.com/capstan-dev/capstan/provider/machine"
+	"github.com/capstan-dev/capstan/provider/metrics"
 	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/pool"
 	"github.com/capstan-dev/capstan/provider/supply"
@@ -95,6 +97,8 @@ type Options struct {
 	// HostLimits limit how often hosts are claimed, given bootstrap data, released and, if they are supplied, powered on
 	// and destroyed: each of these operations, on all hosts together and on each one. Default: those of package pace.
 	HostLimits pace.Limits
+	// Metrics is where the provider's metrics are registered. Nil: nothing is measured.
+	Metrics prometheus.Registerer
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
 }
@@ -122,6 +126,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	filter := watchfilter.Filter(options.WatchFilter)
 	backends := &backend.Keeper{Reader: mgr.GetClient(), Balancer: options.Balancer}
 
+	recorder, err := options.measure(mgr)
+	if err != nil {
+		return err
+	}
 	pacer := pace.New(options.HostLimits, options.Clock)
 	clusters := &cluster.Reconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Clock: options.Clock, Filter: filter,
@@ -140,6 +148,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Filter:   filter,
 		Shortage: options.Shortage,
 		Proof:    options.Proof,
+		Metrics:  recorder,
 		Pace:     pacer,
 	}
 	if err := machines.Setup(mgr, options.controller(options.MachineConcurrency)); err != nil {
@@ -152,6 +161,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Clock:            options.Clock,
 		HeartbeatTimeout: options.HeartbeatTimeout,
 		UnlinkedTimeout:  options.UnlinkedTimeout,
+		Metrics:          recorder,
 		Pace:             pacer,
 		Filter:           filter,
 		Supplier:         options.Supplier,
@@ -162,6 +172,18 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("setting up the controller of CapstanHosts: %w", err)
 	}
 	return nil
+}
+
+// measure registers the provider's metrics, if there is something to register them with.
+func (o *Options) measure(mgr ctrl.Manager) (*metrics.Recorder, error) {
+	if o.Metrics == nil {
+		return nil, nil
+	}
+	inventory := metrics.NewInventory(mgr.GetClient(), watchfilter.Filter(o.WatchFilter), mgr.Elected())
+	if err := o.Metrics.Register(inventory); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return metrics.New(o.Metrics, o.Clock)
 }
 
 func (o *Options) complete() error {

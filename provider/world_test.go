@@ -108,21 +108,10 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	// Not AddToScheme: the client in memory goes through the whole scheme for every write.
-	for _, add := range []func(*runtime.Scheme) error{
-		infrav1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme, authenticationv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	w := &world{
-		t:     t,
-		clock: clocktesting.NewFakePassiveClock(time.Now()),
-		api: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
-			&infrav1.CapstanCluster{}, &infrav1.CapstanMachine{}, &infrav1.CapstanHost{}, &clusterv1.Cluster{}, &clusterv1.Machine{},
-		).Build(),
+		t:        t,
+		clock:    clocktesting.NewFakePassiveClock(time.Now()),
+		api:      newAPI(t, objects...),
 		inject:   func(int) fault { return works },
 		running:  map[string]bool{},
 		backends: map[string][]string{},
@@ -135,6 +124,25 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	}
 	w.restart()
 	return w
+}
+
+// newAPI returns an API server in memory that has objects.
+func newAPI(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	// Not AddToScheme: the client in memory goes through the whole scheme for every write.
+	for _, add := range []func(*runtime.Scheme) error{
+		infrav1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
+		authenticationv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(
+		&infrav1.CapstanCluster{}, &infrav1.CapstanMachine{}, &infrav1.CapstanHost{}, &clusterv1.Cluster{},
+		&clusterv1.Machine{},
+	).Build()
 }
 
 // restart makes new reconcilers, as after kill -9.

@@ -2,7 +2,9 @@ package topology
 
 import (
 	"fmt"
+	"strconv"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -25,7 +27,15 @@ type Request struct {
 	ClassNamespace string
 	// ControlPlane and Workers are numbers of machines.
 	ControlPlane, Workers int32
+	// Pods are PodsReal or PodsHollow; empty: as the class has them.
+	Pods string
 }
+
+// What pods are, by variable pods of a ClusterClass.
+const (
+	PodsReal   = "real"
+	PodsHollow = "hollow"
+)
 
 // Validate finds what no server is needed to find.
 func (r Request) Validate() error {
@@ -54,7 +64,7 @@ func (r Request) Validate() error {
 
 // Cluster returns the object to apply.
 func (r Request) Cluster() *clusterv1.Cluster {
-	return &clusterv1.Cluster{
+	cluster := &clusterv1.Cluster{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name},
 		Spec: clusterv1.ClusterSpec{
@@ -72,6 +82,12 @@ func (r Request) Cluster() *clusterv1.Cluster {
 			},
 		},
 	}
+	if r.Pods != "" {
+		cluster.Spec.Topology.Variables = []clusterv1.ClusterVariable{{
+			Name: "pods", Value: apiextensionsv1.JSON{Raw: []byte(strconv.Quote(r.Pods))},
+		}}
+	}
+	return cluster
 }
 
 // classRef refers to the class; a namespace that is the Cluster's own goes without saying.

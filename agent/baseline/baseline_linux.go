@@ -135,17 +135,8 @@ func (h Host) Compare(ctx context.Context, path string) (found []string, err err
 }
 
 func (h Host) compare(ctx context.Context, f io.Reader) ([]string, error) {
-	packed, err := gzip.NewReader(bufio.NewReader(f))
+	lines, before, err := open(f)
 	if err != nil {
-		return nil, err
-	}
-	lines := bufio.NewScanner(packed)
-	lines.Buffer(make([]byte, 0, 1<<16), longestLine*16)
-	if !lines.Scan() {
-		return nil, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
-	}
-	var before state
-	if err := json.Unmarshal(lines.Bytes(), &before); err != nil {
 		return nil, err
 	}
 	now, err := h.look()
@@ -157,11 +148,25 @@ func (h Host) compare(ctx context.Context, f io.Reader) ([]string, error) {
 		return nil, err
 	}
 	if h.Packages && before.Packages != now.Packages {
-		if files, err = h.withoutPackages(files); err != nil {
+		if files, err = h.withoutPackages(ctx, files); err != nil {
 			return nil, err
 		}
 	}
 	return append(now.since(before), describe(files)...), nil
+}
+
+// open reads the state of the running system from a baseline, and returns the lines that follow.
+func open(f io.Reader) (lines *bufio.Scanner, before state, err error) {
+	packed, err := gzip.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return nil, before, err
+	}
+	lines = bufio.NewScanner(packed)
+	lines.Buffer(make([]byte, 0, 1<<16), longestLine*16)
+	if !lines.Scan() {
+		return nil, before, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
+	}
+	return lines, before, json.Unmarshal(lines.Bytes(), &before)
 }
 
 // change is a file that is not as it was.

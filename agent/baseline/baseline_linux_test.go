@@ -1,9 +1,6 @@
 package baseline
 
 import (
-	"crypto/md5"
-	"encoding/hex"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -323,65 +320,6 @@ func TestWhatALocalHostShares(t *testing.T) {
 			t.Errorf("a host that is nobody's part has %q", found)
 		}
 	})
-}
-
-// TestFilesThatMayDiffer: what a host changes by itself, what the agent has put back, and what its packages changed.
-func TestFilesThatMayDiffer(t *testing.T) {
-	root := t.TempDir()
-	in := func(path string) string { return filepath.Join(root, path) }
-	write(t, in("/etc/adjtime"), "0.0 0 0.0\n", 0o644)
-	write(t, in("/etc/ld.so.cache"), "one\n", 0o644)
-	write(t, in("/var/log/syslog"), "one\n", 0o644)
-	write(t, in("/opt/restored"), "one\n", 0o644)
-	write(t, in("/usr/bin/tool"), "one\n", 0o755)
-	write(t, in("/usr/bin/other"), "one\n", 0o755)
-	write(t, in("/etc/tool.conf"), "one\n", 0o644)
-	write(t, in(dpkg+"/status"), "Package: tool\nVersion: 1\n", 0o644)
-	h := Host{Root: root, Packages: true, Known: func(path string) bool { return path == "/opt/restored" }}
-	file := filepath.Join(t.TempDir(), "baseline.gz")
-	if _, err := h.Take(t.Context(), file); err != nil {
-		t.Fatal(err)
-	}
-	differences := func() string {
-		t.Helper()
-		found, err := h.Compare(t.Context(), file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found = slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, "path ") })
-		return strings.Join(found, "\n")
-	}
-
-	write(t, in("/etc/adjtime"), "0.1 0 0.0\n", 0o644)
-	add(t, in("/var/log/syslog"), "two\n")
-	write(t, in("/opt/restored"), "one\n", 0o644)
-	if got := differences(); got != "" {
-		t.Errorf("what may differ is found: %s", got)
-	}
-
-	write(t, in("/etc/ld.so.cache"), "two\n", 0o644)
-	write(t, in("/usr/bin/tool"), "two\n", 0o755)
-	write(t, in("/usr/bin/new"), "new\n", 0o755)
-	write(t, in("/etc/tool.conf"), "two\n", 0o644)
-	write(t, in("/usr/bin/other"), "evil\n", 0o755)
-	if got := differences(); strings.Count(got, "\n") != 4 {
-		t.Errorf("without a change of the package database, these are found: %s", got)
-	}
-	sum := func(text string) string {
-		s := md5.Sum([]byte(text))
-		return hex.EncodeToString(s[:])
-	}
-	write(t, in(dpkg+"/status"), fmt.Sprintf(
-		"Package: tool\nVersion: 2\nConffiles:\n /etc/tool.conf %s\n", sum("two\n")), 0o644)
-	write(t, in(dpkg+"/info/tool.md5sums"), fmt.Sprintf("%s  usr/bin/tool\n%s  usr/bin/new\n%s  usr/bin/other\n",
-		sum("two\n"), sum("new\n"), sum("one\n")), 0o644)
-	if got, want := differences(), "path /usr/bin/other, which is not as it was before"; got != want {
-		t.Errorf("with an update: %s, want only %s", got, want)
-	}
-	h.Packages = false
-	if got := differences(); strings.Count(got, "\n") != 4 {
-		t.Errorf("where updates are not welcome, these are found: %s", got)
-	}
 }
 
 // TestADamagedBaseline: a baseline that can't be read proves nothing.

@@ -2,7 +2,9 @@ package baseline
 
 import (
 	"bufio"
+	"context"
 	"crypto/md5"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -24,19 +26,25 @@ var generated = []string{"/etc/ld.so.cache"}
 func (h Host) packages() (string, error) {
 	sum, err := digest(filepath.Join(h.Root, dpkg, "status"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return h.rpmDigest()
 	}
 	return sum, err
 }
 
 // withoutPackages leaves out the changes that the package database records: files with the checksum that it has, and
 // directories and links that a package brought. What has rights of its own stays: a package's script can make anything.
-func (h Host) withoutPackages(changes []change) ([]change, error) {
+func (h Host) withoutPackages(ctx context.Context, changes []change) ([]change, error) {
 	wanted := map[string]bool{}
 	for _, c := range changes {
 		wanted[c.path] = true
 	}
-	sums, listed, err := h.recorded(wanted)
+	record := h.recorded
+	if h.rpmDatabase() != "" {
+		record = func(wanted map[string]bool) (map[string]string, map[string]bool, error) {
+			return h.recordedByRPM(ctx, wanted)
+		}
+	}
+	sums, listed, err := record(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +55,7 @@ func (h Host) withoutPackages(changes []change) ([]change, error) {
 		case c.now == nil:
 			return false // a package that was removed leaves no record: somebody has to look
 		case sums[c.path] != "":
-			sum, err := checksum(filepath.Join(h.Root, c.path))
+			sum, err := checksum(filepath.Join(h.Root, c.path), len(sums[c.path]))
 			return err == nil && sum == sums[c.path] && c.now.uid == 0
 		default:
 			return listed[c.path] && !c.now.privileged() && (c.before == nil || c.before.digest == "") && !isFile(c.now)
@@ -115,8 +123,12 @@ func eachLine(path string, do func(string)) error {
 	return lines.Err()
 }
 
-// checksum returns what a package database has of a file: MD5, which only tells packages' own files apart here.
-func checksum(path string) (string, error) {
+// checksum returns what a package database has of a file, which has so many digits: MD5, which only tells packages' own
+// files apart here, or SHA-256.
+func checksum(path string, digits int) (string, error) {
+	if digits == 2*sha256.Size {
+		return digest(path)
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", err

@@ -20,7 +20,9 @@ import (
 
 // state is what runs on a host and how it is connected. Each line names one thing; the number is how often it is there.
 type state struct {
-	Processes, Sockets, Mounts, Links, Addresses, Routes, Rules, Modules map[string]int
+	Processes, Sockets, Mounts, Links, Addresses, Routes, Rules, Legacy, Modules map[string]int
+	// Sysctls are settings of the kernel, by their path below /proc/sys.
+	Sysctls map[string]string
 	// Packages is the digest of the package database.
 	Packages string
 }
@@ -38,11 +40,15 @@ func (h Host) look() (s state, err error) {
 		{&s.Addresses, addresses},
 		{&s.Routes, routes},
 		{&s.Rules, rules},
+		{&s.Legacy, legacyRules},
 		{&s.Modules, h.modules},
 	} {
 		if *part.to, err = part.look(); err != nil {
 			return s, err
 		}
+	}
+	if s.Sysctls, err = h.sysctls(); err != nil {
+		return s, err
 	}
 	s.Packages, err = h.packages()
 	return s, err
@@ -62,6 +68,7 @@ func (s state) since(before state) []string {
 		{"address", before.Addresses, s.Addresses},
 		{"route", before.Routes, s.Routes},
 		{"nftables", before.Rules, s.Rules},
+		{"packet filter", before.Legacy, s.Legacy},
 		{"kernel module", before.Modules, s.Modules},
 	} {
 		var names []string
@@ -73,7 +80,7 @@ func (s state) since(before state) []string {
 		sort.Strings(names)
 		found = append(found, names...)
 	}
-	return found
+	return append(found, s.settings(before)...)
 }
 
 // Passing reports whether all differences may pass by themselves: processes, and sockets, which end with them.

@@ -85,6 +85,7 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		{"delete-folders", c.deleteFolders},
 		{"delete-users", c.deleteUsers},
 		{"network", c.network},
+		{"sysctls", c.sysctls},
 	} {
 		c.Log.Printf("cleaning: %s", s.name)
 		// Whatever fails here and matters is found by the proof.

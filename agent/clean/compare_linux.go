@@ -66,6 +66,18 @@ func (c *Cleaner) compare(ctx context.Context) ([]string, error) {
 	}
 }
 
+// sysctls sets the settings of the kernel back that a node changes, if it is known what they were.
+func (c *Cleaner) sysctls(context.Context) error {
+	if c.Comparison == nil {
+		return nil
+	}
+	digest, err := baseline.Digest(c.Comparison.Path)
+	if err != nil || digest != c.Comparison.Digest {
+		return err // which the proof finds
+	}
+	return c.Comparison.Host.RestoreSysctls(c.Comparison.Path)
+}
+
 // restored returns a function that reports whether a file was put back as it was before.
 func (c *Cleaner) restored() (func(string) bool, error) {
 	kept := c.undo().Kept()

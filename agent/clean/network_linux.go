@@ -61,11 +61,16 @@ func machineInterfaces() ([]string, error) {
 	}
 	var names []string
 	for _, i := range all {
-		if slices.ContainsFunc(interfacePrefixes, func(p string) bool { return strings.HasPrefix(i.Name, p) }) {
+		if OfPlugin(i.Name) {
 			names = append(names, i.Name)
 		}
 	}
 	return names, nil
+}
+
+// OfPlugin reports whether an interface has a name that network plug-ins give.
+func OfPlugin(name string) bool {
+	return slices.ContainsFunc(interfacePrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // restoreTables loads the packet filter again without the rules and chains of Kubernetes.

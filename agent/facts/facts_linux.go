@@ -34,6 +34,7 @@ func Collect(server string, local bool) (v1beta2.AgentReport, error) {
 		Processors:      int32(min(runtime.NumCPU(), 1<<20)),
 		MemoryMiB:       memoryMiB("/proc/meminfo"),
 	}
+	hardware("/", local, &found)
 	var err error
 	if found.BootID, err = bootID(local); err != nil {
 		return found, err

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
 // Limits of a report's texts, in characters. The API refuses a report with longer ones.
@@ -12,7 +14,12 @@ const (
 	StepLimit            = 128
 	MessageLimit         = 512
 	OperatingSystemLimit = 128
-	KernelLimit          = 128
+	KernelLimit          = 64
+	ModelLimit           = 64
+	VirtualizationLimit  = 32
+	DiskNameLimit        = 32
+	DisksLimit           = 8
+	AddressesLimit       = 8
 )
 
 const (
@@ -23,6 +30,25 @@ const (
 
 // Cut shortens s to limit bytes, which are as many characters or fewer.
 func Cut(s string, limit int) string { return s[:min(len(s), limit)] }
+
+// Name returns what a report takes of the name of a model: letters, digits and a few other characters, with one space
+// between words.
+func Name(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("()@.,:/_+-", r) {
+			return r
+		}
+		return ' '
+	}, s)
+	return strings.TrimSpace(Cut(strings.Join(strings.Fields(s), " "), ModelLimit))
+}
+
+// ForEarlier returns the report without what earlier providers don't know: they take no report with it.
+func ForEarlier(r *v1beta2.AgentReport) *v1beta2.AgentReport {
+	r = r.DeepCopy()
+	r.ProcessorModel, r.Model, r.Virtualization, r.Disks, r.Addresses, r.Carries = "", "", "", nil, nil, ""
+	return r
+}
 
 // Leftovers returns what a report has room for. The last one counts the others.
 func Leftovers(all []string) []string {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,8 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestLimitsAreThoseOfTheAPI compares what the agent cuts with what the API takes.
-func TestLimitsAreThoseOfTheAPI(t *testing.T) {
+// schema returns that of status.agent.
+func schema(t *testing.T) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
 	data, err := os.ReadFile("../../config/crd/bases/infrastructure.capstan.dev_capstanhosts.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -20,7 +22,12 @@ func TestLimitsAreThoseOfTheAPI(t *testing.T) {
 	if err := yaml.Unmarshal(data, &crd); err != nil {
 		t.Fatal(err)
 	}
-	agent := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["agent"]
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["agent"]
+}
+
+// TestLimitsAreThoseOfTheAPI compares what the agent cuts with what the API takes.
+func TestLimitsAreThoseOfTheAPI(t *testing.T) {
+	agent := schema(t)
 	at := func(path string) *apiextensionsv1.JSONSchemaProps {
 		schema := agent
 		for name := range strings.SplitSeq(path, ".") {
@@ -30,7 +37,8 @@ func TestLimitsAreThoseOfTheAPI(t *testing.T) {
 	}
 	for path, want := range map[string]int64{
 		"version": VersionLimit, "operatingSystem": OperatingSystemLimit, "kernel": KernelLimit, "bootstrap.step": StepLimit,
-		"bootstrap.message": MessageLimit, "handOver.message": MessageLimit,
+		"bootstrap.message": MessageLimit, "handOver.message": MessageLimit, "processorModel": ModelLimit,
+		"model": ModelLimit, "virtualization": VirtualizationLimit,
 	} {
 		if got := at(path).MaxLength; got == nil || *got != want {
 			t.Errorf("the API takes %v characters of %s, the agent sends %d", got, path, want)
@@ -42,6 +50,30 @@ func TestLimitsAreThoseOfTheAPI(t *testing.T) {
 		if got := at(path); *got.MaxItems != want.items || *got.Items.Schema.MaxLength != want.length {
 			t.Errorf("the API takes %d of %s with %d characters, the agent sends %+v", *got.MaxItems, path,
 				*got.Items.Schema.MaxLength, want)
+		}
+	}
+}
+
+// TestLimitsOfHardwareAreThoseOfTheAPI compares lists of the hardware with what the API takes.
+func TestLimitsOfHardwareAreThoseOfTheAPI(t *testing.T) {
+	agent := schema(t)
+	disks, addresses := agent.Properties["disks"], agent.Properties["addresses"]
+	if name := disks.Items.Schema.Properties["name"]; *disks.MaxItems != DisksLimit || *name.MaxLength != DiskNameLimit {
+		t.Errorf("the API takes %d disks with %d characters", *disks.MaxItems, *name.MaxLength)
+	}
+	if *addresses.MaxItems != AddressesLimit {
+		t.Errorf("the API takes %d addresses", *addresses.MaxItems)
+	}
+	fits := regexp.MustCompile(agent.Properties["model"].Pattern)
+	for name, want := range map[string]string{
+		"Dell Inc. PowerEdge R640":               "Dell Inc. PowerEdge R640",
+		"Intel(R) Xeon(R) CPU  E5-2680 v4 @ 2.4": "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.4",
+		"\x1b[2J\"Größe\"\n":                     "2J Gr e",
+		strings.Repeat("x", 63) + " y":           strings.Repeat("x", 63),
+		" ":                                      "",
+	} {
+		if got := Name(name); got != want || got != "" && !fits.MatchString(got) {
+			t.Errorf("%q becomes %q", name, got)
 		}
 	}
 }

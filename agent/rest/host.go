@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -83,8 +86,18 @@ func (c *Client) event(line []byte, see func(*v1beta2.CapstanHost)) error {
 	return nil
 }
 
-// ApplyReport makes status.agent of the host be exactly report.
-func (c *Client) ApplyReport(ctx context.Context, report *v1beta2.AgentReport) error {
+// ApplyReport makes status.agent of the host be exactly what is reported. A management cluster that does not know all
+// facts yet gets those that it knows.
+func (c *Client) ApplyReport(ctx context.Context, r *v1beta2.AgentReport) error {
+	err := c.applyReport(ctx, r)
+	var status *StatusError
+	if errors.As(err, &status) && strings.Contains(status.Message, "field not declared in schema") {
+		return c.applyReport(ctx, report.ForEarlier(r))
+	}
+	return err
+}
+
+func (c *Client) applyReport(ctx context.Context, report *v1beta2.AgentReport) error {
 	patch := map[string]any{
 		"apiVersion": "infrastructure.capstan.dev/v1beta2",
 		"kind":       "CapstanHost",

@@ -127,6 +127,35 @@ func TestATokenThatIsNotAcceptedIsReplacedOnce(t *testing.T) {
 	}
 }
 
+// TestAnEarlierProviderGetsTheFactsThatItKnows: what the API server says is what TestAnUnknownFieldIsNamed of
+// provider/webhook sees.
+func TestAnEarlierProviderGetsTheFactsThatItKnows(t *testing.T) {
+	var bodies []string
+	fail := `{"kind":"Status","message":"no typed patch object: .status.agent.disks: field not declared in schema"}`
+	cl := client(t, &fixed{list: []string{"t"}}, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		if strings.Contains(string(body), "disks") {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, fail)
+		}
+	})
+	r := &v1beta2.AgentReport{BootID: "b", Model: "m", Carries: "x", Disks: []v1beta2.HostDisk{{Name: "sda", SizeGiB: 1}}}
+	if err := cl.ApplyReport(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if len(bodies) != 2 || !strings.Contains(bodies[1], `"bootID":"b"`) || strings.Contains(bodies[1], "model") || strings.Contains(bodies[1], "carries") {
+		t.Errorf("sent: %q", bodies)
+	}
+	if r.Model == "" {
+		t.Error("the caller's report has changed")
+	}
+	fail, bodies = `{"kind":"Status","message":"another reason"}`, nil
+	if err := cl.ApplyReport(t.Context(), r); err == nil || len(bodies) != 1 {
+		t.Errorf("another error: %v, sent %d times", err, len(bodies))
+	}
+}
+
 func TestErrorsSayWhatTheServerSays(t *testing.T) {
 	cl := client(t, &fixed{list: []string{"t"}}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)

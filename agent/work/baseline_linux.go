@@ -78,7 +78,15 @@ func (w *Worker) lookAt() baseline.Host {
 
 // comparison returns how to compare the host after a claim; nil: the claim does not ask for it.
 func (w *Worker) comparison(claim v1beta2.HostClaim, j *journal.Journal) *clean.Comparison {
-	if claim.Proof != v1beta2.ProofCompare || claim.ProviderID != j.Claim() || claim.Baseline == "" {
+	if claim.Proof != v1beta2.ProofCompare || claim.ProviderID != j.Claim() {
+		return nil
+	}
+	return w.compareWith(claim.Baseline, j)
+}
+
+// compareWith returns how to compare the host with the baseline of a digest; nil if there is none.
+func (w *Worker) compareWith(digest string, j *journal.Journal) *clean.Comparison {
+	if digest == "" {
 		return nil
 	}
 	host := w.lookAt()
@@ -86,7 +94,7 @@ func (w *Worker) comparison(claim v1beta2.HostClaim, j *journal.Journal) *clean.
 		host.Packages = latest.Spec.Cleaning.Packages != v1beta2.PackagesDeny
 	}
 	return &clean.Comparison{
-		Host: host, Path: filepath.Join(j.Dir(), baselineFile), Digest: claim.Baseline,
-		Done: func() error { return j.Note(keyCompared, claim.Baseline) },
+		Host: host, Path: filepath.Join(j.Dir(), baselineFile), Digest: digest,
+		Done: func() error { return j.Note(keyCompared, digest) },
 	}
 }

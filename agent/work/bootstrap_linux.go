@@ -37,6 +37,9 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 		taken := last(&j.View, keyTaken)
 		w.report.Update(name == "baseline", func(r *v1beta2.AgentReport) {
 			r.Bootstrap = bootstrapReport(claim.ProviderID, j.Outcome(), taken, name)
+			if j.Carries() {
+				r.Carries = claim.ProviderID
+			}
 		})
 	}
 	step("bootstrap data")

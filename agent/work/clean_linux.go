@@ -8,6 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/clean"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
@@ -29,7 +30,7 @@ func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 		if err != nil {
 			return err
 		}
-		left, err := w.cleanOne(ctx, claim, j, nil)
+		left, err := w.cleanOne(ctx, j, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -39,13 +40,44 @@ func (w *Worker) clean(ctx context.Context, claim v1beta2.HostClaim) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.cleanOne(ctx, claim, j, older)
+	_, err = w.cleanOne(ctx, j, older, w.comparison(claim, j))
+	return err
+}
+
+// fence cleans the host after a machine whose claim has ended without the agent: before another machine comes, and
+// before the host counts as free. It compares with the baseline that the agent has, if it took one. What else the claim
+// asked for before the host is used again stays asked for.
+func (w *Worker) fence(ctx context.Context, claim string) error {
+	w.report.Update(true, func(r *v1beta2.AgentReport) {
+		if r.Cleaning == nil || r.Cleaning.ProviderID != claim {
+			r.Cleaning = &v1beta2.CleaningReport{ProviderID: claim}
+		}
+	})
+	j, err := journal.Salvage(w.config.JournalDir(), claim)
+	if err != nil {
+		return err
+	}
+	var asked []string
+	for _, h := range heldBy(&j.View) {
+		if h.Proof == v1beta2.ProofReimage {
+			asked = []string{"whatever a machine with root can leave: this host is to be installed anew after each machine"}
+		}
+	}
+	left, err := w.cleanOne(ctx, j, asked, w.compareWith(last(&j.View, keyTaken), j))
+	if err != nil {
+		return err
+	}
+	views, err := journal.Look(w.config.JournalDir())
+	w.report.Update(true, func(r *v1beta2.AgentReport) {
+		r.Cleaning = &v1beta2.CleaningReport{ProviderID: claim, Done: true, Leftovers: report.Leftovers(left)}
+		r.Carries = carried(views)
+	})
 	return err
 }
 
 // cleanOne cleans the host after one claim, closes its journal, and returns what is left.
 func (w *Worker) cleanOne(
-	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, older []string,
+	ctx context.Context, j *journal.Journal, older []string, with *clean.Comparison,
 ) ([]string, error) {
 	defer j.Close()
 	log, err := command.OpenLog(clean.LogPath, bootstrap.LogLimit)
@@ -54,7 +86,7 @@ func (w *Worker) cleanOne(
 	}
 	defer log.Close()
 	err = (&clean.Cleaner{
-		Journal: j, Log: log, BundlesDir: w.config.BundlesDir, Older: older, Comparison: w.comparison(claim, j),
+		Journal: j, Log: log, BundlesDir: w.config.BundlesDir, Older: older, Comparison: with,
 	}).Run(ctx)
 	_, left := j.Cleaned()
 	if err == nil && len(left) > 0 {

@@ -15,6 +15,8 @@ const (
 	bootstrapping kind = "bootstrap"
 	// cleaning: the host is to be cleaned after the claim.
 	cleaning kind = "clean"
+	// fencing: the host is to be cleaned after a machine whose claim ended while the agent was away.
+	fencing kind = "fence"
 )
 
 // task is what the host asks for.
@@ -54,7 +56,7 @@ func done(t task, s state) bool {
 	case bootstrapping:
 		// A host that was cleaned after this claim is never bootstrapped for it again, whatever an old copy of the host says.
 		return s.outcome.Ended || s.cleaned
-	case cleaning:
+	case cleaning, fencing:
 		return s.cleaned && len(s.leftovers) == 0
 	}
 	return true

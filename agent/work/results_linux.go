@@ -11,12 +11,12 @@ import (
 
 // finished reports whether a task has nothing left to do, and brings the report in line with the journal. Without a
 // claim it removes the journals of machines that left the host clean.
-func (w *Worker) finished(t task) (bool, error) {
+func (w *Worker) finished(t task, host *v1beta2.CapstanHost) (bool, error) {
 	if t.claim == "" {
 		return true, w.prune("")
 	}
 	open := journal.Open
-	if t.kind == cleaning {
+	if t.kind == cleaning || t.kind == fencing {
 		open = journal.Salvage
 	}
 	j, err := open(w.config.JournalDir(), t.claim)
@@ -25,10 +25,19 @@ func (w *Worker) finished(t task) (bool, error) {
 		return false, err
 	}
 	defer j.Close()
+	if err := noteHeld(j, host); err != nil && !errors.Is(err, journal.ErrFull) {
+		w.trouble(t, err)
+		return false, err
+	}
 	s := state{outcome: j.Outcome()}
 	s.cleaned, s.leftovers = j.Cleaned()
+	views, err := journal.Look(w.config.JournalDir())
+	if err != nil {
+		return false, err
+	}
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
-		if j.Began() || s.outcome.Ended {
+		r.Carries = carried(views)
+		if t.kind != fencing && (j.Began() || s.outcome.Ended) {
 			r.Bootstrap = bootstrapReport(t.claim, s.outcome, last(&j.View, keyTaken), "")
 		}
 		if s.cleaned {
@@ -45,7 +54,7 @@ func (w *Worker) finished(t task) (bool, error) {
 func (w *Worker) trouble(t task, err error) {
 	w.report.Update(true, func(r *v1beta2.AgentReport) {
 		switch t.kind {
-		case cleaning:
+		case cleaning, fencing:
 			left := report.Leftovers([]string{"unknown: cleaning has no result, " + err.Error()})
 			r.Cleaning = &v1beta2.CleaningReport{ProviderID: t.claim, Done: true, Leftovers: left}
 		case bootstrapping:

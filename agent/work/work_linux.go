@@ -73,7 +73,7 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 	}()
 	for {
-		failed := false
+		var ended *job // without a result, unless the journal says otherwise
 		select {
 		case <-ctx.Done():
 			return
@@ -82,9 +82,12 @@ func (w *Worker) Run(ctx context.Context) {
 			again = nil
 		case <-current.done():
 			current.cancel()
-			current, failed = nil, true // unless the journal says otherwise
+			ended, current = current, nil
 		}
-		want := wanted(host)
+		want, err := w.next(host)
+		if err != nil {
+			w.log.Error("the journals can't be read", "error", err)
+		}
 		if current != nil && current.task == want || again != nil && held == want {
 			continue
 		}
@@ -92,12 +95,12 @@ func (w *Worker) Run(ctx context.Context) {
 			current.stop()
 			current = nil
 		}
-		finished, err := w.finished(want)
+		finished, err := w.finished(want, host)
 		switch {
 		case err != nil:
 			w.log.Error("the journal can't be used", "error", err)
 			fallthrough
-		case failed && !finished:
+		case ended != nil && ended.task == want && !finished:
 			held, again = want, time.After(pauses.Next())
 		case finished:
 			again = nil
@@ -113,15 +116,18 @@ func (w *Worker) Run(ctx context.Context) {
 func (w *Worker) start(ctx context.Context, t task, host *v1beta2.CapstanHost) *job {
 	ctx, cancel := context.WithCancel(ctx)
 	j := &job{task: t, cancel: cancel, ended: make(chan struct{})}
-	claim := *host.Spec.Claim
+	do := func() error { return w.fence(ctx, t.claim) }
+	if t.kind != fencing {
+		claim := *host.Spec.Claim
+		do = func() error { return w.bootstrap(ctx, claim) }
+		if t.kind == cleaning {
+			do = func() error { return w.clean(ctx, claim) }
+		}
+	}
 	go func() {
 		defer close(j.ended)
 		w.log.Info("a task starts", "task", t.kind, "claim", t.claim)
-		do := w.bootstrap
-		if t.kind == cleaning {
-			do = w.clean
-		}
-		if err := do(ctx, claim); err != nil && ctx.Err() == nil {
+		if err := do(); err != nil && ctx.Err() == nil {
 			w.log.Error("a task has no result", "task", t.kind, "error", err)
 			w.trouble(t, err)
 			return

@@ -24,6 +24,36 @@ type CapstanMachineSpec struct {
 	// hostSelector limits placement to hosts with these labels. Default: every host of the namespace.
 	// +optional
 	HostSelector *metav1.LabelSelector `json:"hostSelector,omitempty"`
+
+	// hostRequirements limits placement to hosts that say that they have this. Default: every host.
+	// +optional
+	HostRequirements HostRequirements `json:"hostRequirements,omitempty,omitzero"`
+}
+
+// HostRequirements are what a host must have. They are compared with what its agent reports, which nobody has proved: a
+// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines must
+// be able to rely on is asked for by labels, which people write.
+// +kubebuilder:validation:MinProperties=1
+type HostRequirements struct {
+	// architecture as Go names it.
+	// +optional
+	// +kubebuilder:validation:Enum=amd64;arm64
+	Architecture string `json:"architecture,omitempty"`
+
+	// minProcessors is the least number of logical processors.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinProcessors int32 `json:"minProcessors,omitempty"`
+
+	// minMemoryMiB is the least memory in MiB. The kernel keeps some for itself: a host with 8 GiB has less than 8192.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinMemoryMiB int64 `json:"minMemoryMiB,omitempty"`
+
+	// minDiskGiB is the least size of the host's largest disk in GiB.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinDiskGiB int64 `json:"minDiskGiB,omitempty"`
 }
 
 // CapstanMachineStatus is the observed state of a CapstanMachine. All of it can be rebuilt from specs and the world.
@@ -71,6 +101,7 @@ type CapstanMachineStatus struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(self.spec) || (has(self.spec.hostSelector) == has(oldSelf.spec.hostSelector) && (!has(self.spec.hostSelector) || self.spec.hostSelector == oldSelf.spec.hostSelector))",message="spec.hostSelector can't be changed once a host runs the machine: delete the Machine, or change the template, to get another host"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || !has(self.spec) || (has(self.spec.hostRequirements) == has(oldSelf.spec.hostRequirements) && (!has(self.spec.hostRequirements) || self.spec.hostRequirements == oldSelf.spec.hostRequirements))",message="spec.hostRequirements can't be changed once a host runs the machine: delete the Machine, or change the template, to get another host"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name can have 63 characters at most: it becomes the name of the host and of its Node; use a shorter name for the Cluster or the Machine"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=capstanmachines,scope=Namespaced,categories=cluster-api,shortName=cpm

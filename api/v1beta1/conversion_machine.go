@@ -69,11 +69,17 @@ func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) 
 
 // machineSpecToHub leaves out the failure domain, which is no part of the spec there.
 func machineSpecToHub(src CapstanMachineSpec) v1beta2.CapstanMachineSpec {
-	return v1beta2.CapstanMachineSpec{ProviderID: deref(src.ProviderID), HostSelector: src.HostSelector}
+	return v1beta2.CapstanMachineSpec{
+		ProviderID: deref(src.ProviderID), HostSelector: src.HostSelector,
+		HostRequirements: v1beta2.HostRequirements(src.HostRequirements),
+	}
 }
 
 func machineSpecFromHub(src v1beta2.CapstanMachineSpec) CapstanMachineSpec {
-	return CapstanMachineSpec{ProviderID: pointer(src.ProviderID), HostSelector: src.HostSelector}
+	return CapstanMachineSpec{
+		ProviderID: pointer(src.ProviderID), HostSelector: src.HostSelector,
+		HostRequirements: HostRequirements(src.HostRequirements),
+	}
 }
 
 // ConvertMachineTemplateToHub makes the v1beta2 object dst from the v1beta1 object src.

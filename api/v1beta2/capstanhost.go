@@ -18,7 +18,14 @@ const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 // AcceptAnnotation on an owned CapstanHost says that somebody has looked at the host after a claim and takes it as clean:
 // it was installed anew, or what was left may stay. Its value is the provider id of that claim, so it never counts for
 // another one. The claim is cleared, and the host can be used again.
+//
+// It also counts for a machine that status.agent.carries names, without a claim: the agent cleans after it, and then
+// takes what is left as accepted.
 const AcceptAnnotation = "infrastructure.capstan.dev/accept"
+
+// AcceptedAnnotation keeps the provider id of the last claim that ended because somebody accepted the host. Its agent
+// may have been away meanwhile: it learns here that what it finds of that machine may stay. Written by the controller.
+const AcceptedAnnotation = "infrastructure.capstan.dev/accepted"
 
 // ZoneAttributePrefix begins the labels of a CapstanHost that say something of its zone: with the rest of the label as
 // key they become attributes of the failure domain. Hosts of one zone that differ in a value leave it out.
@@ -64,6 +71,19 @@ type CapstanHostSpec struct {
 	// unschedulable keeps new claims away. A machine that is on the host stays.
 	// +optional
 	Unschedulable bool `json:"unschedulable,omitempty"`
+
+	// drain lets the machine on the host go in good order: its Machine is deleted, Cluster API drains the node, and the
+	// host is cleaned. While it is true there is no new claim. The last machine of a control plane stays, and so does one
+	// without which etcd would lose its majority. See condition Drained.
+	// +optional
+	Drain bool `json:"drain,omitempty"`
+
+	// maintenance says why the host is out of use for a while, for people. It drains the host; when that is done, the host
+	// may be off, and its phase is Maintenance until this is removed.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Maintenance string `json:"maintenance,omitempty"`
 
 	// addresses are further addresses of the host that an administrator knows: those under which other networks reach
 	// it, and its names. A machine shows them beside the address that the agent reports. The host is not asked for them.
@@ -189,7 +209,7 @@ type HostClaim struct {
 }
 
 // HostPhase sums up where a host is in its life.
-// +kubebuilder:validation:Enum=Off;Enrolling;Available;Claimed;Bootstrapping;InUse;Cleaning;Quarantined;Offline
+// +kubebuilder:validation:Enum=Off;Enrolling;Available;Claimed;Bootstrapping;InUse;Cleaning;Quarantined;Offline;Maintenance
 type HostPhase string
 
 // Phases of a host.
@@ -212,13 +232,15 @@ const (
 	HostQuarantined HostPhase = "Quarantined"
 	// HostOffline: the heartbeat stopped.
 	HostOffline HostPhase = "Offline"
+	// HostMaintenance: an administrator works on it, and no machine has it; it may be off.
+	HostMaintenance HostPhase = "Maintenance"
 )
 
 // CapstanHostStatus is the observed state of a CapstanHost.
 // +kubebuilder:validation:MinProperties=1
 type CapstanHostStatus struct {
-	// conditions are Ready, HostOnline, Clean, Paused, Linked while a claim belongs to no Cluster, and Reconciled while
-	// that fails.
+	// conditions are Ready, HostOnline, Clean, Paused, Drained while spec asks for it, Linked while a claim belongs to no
+	// Cluster, and Reconciled while that fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -293,6 +315,12 @@ type CapstanHost struct {
 func EpochSecret(host string, epoch int64) string {
 	return host + EpochSecretInfix + strconv.FormatInt(epoch, 10)
 }
+
+// Drains reports whether the machine on the host shall go.
+func (s *CapstanHostSpec) Drains() bool { return s.Drain || s.Maintenance != "" }
+
+// Closed reports whether an administrator keeps new claims away.
+func (s *CapstanHostSpec) Closed() bool { return s.Unschedulable || s.Drains() }
 
 // GetConditions returns the conditions of the object.
 func (h *CapstanHost) GetConditions() []metav1.Condition { return h.Status.Conditions }

@@ -96,7 +96,27 @@ type CleaningReport struct {
 	Baseline string `json:"baseline,omitempty"`
 }
 
-// AgentReport is everything that the agent of a host says. Only the agent writes it. A host is hostile until proved
+// HostDisk is a disk of a host.
+type HostDisk struct {
+	// name is the kernel's, for example nvme0n1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!._-]+$`
+	Name string `json:"name,omitempty"`
+
+	// sizeGiB is its size in GiB, rounded down.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	SizeGiB int64 `json:"sizeGiB,omitempty"`
+
+	// rotational is true for a disk that turns.
+	// +optional
+	Rotational bool `json:"rotational,omitempty"`
+}
+
+// AgentReport is everything that the agent of a host says. Only the agent writes it, and nothing in it is proved: facts
+// are what the host claims to be. A host is hostile until proved
 // otherwise, so it has 32 KiB at most, as it is stored: the limits of its fields sum up to less.
 // +kubebuilder:validation:MinProperties=1
 type AgentReport struct {
@@ -127,13 +147,13 @@ type AgentReport struct {
 	// kernel release, for example "6.1.0-18-amd64".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:MaxLength=64
 	Kernel string `json:"kernel,omitempty"`
 
 	// architecture as Go names it, for example "amd64".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:MaxLength=16
 	Architecture string `json:"architecture,omitempty"`
 
 	// processors is the number of logical processors.
@@ -145,6 +165,44 @@ type AgentReport struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+
+	// processorModel as the kernel names it, for example "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9 ()@.,:/_+-]+$`
+	ProcessorModel string `json:"processorModel,omitempty"`
+
+	// model of the computer as its firmware names it, for example "Dell Inc. PowerEdge R640".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9 ()@.,:/_+-]+$`
+	Model string `json:"model,omitempty"`
+
+	// virtualization that the host runs in, as systemd names it: none, kvm, lxc and others; namespace for a local host.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z0-9-]+$`
+	Virtualization string `json:"virtualization,omitempty"`
+
+	// disks of the host, the largest ones.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Disks []HostDisk `json:"disks,omitempty"`
+
+	// addresses are the IP addresses of the host's interfaces, without those that network plug-ins make.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:Pattern=`^[0-9A-Fa-f.:]+$`
+	Addresses []string `json:"addresses,omitempty"`
 
 	// address is the host's internal IP address.
 	// +optional
@@ -170,6 +228,16 @@ type AgentReport struct {
 	// cleaning tells about cleaning after the last released claim.
 	// +optional
 	Cleaning *CleaningReport `json:"cleaning,omitempty"`
+
+	// carries is the providerID of the machine that is on the host, or has left something there, as the agent remembers;
+	// "unknown" if its records can't be read. A host without claim that carries one is not used: its claim ended while
+	// the agent was away, or the management cluster is older than the claim. Absent: the host carries none, or the agent
+	// is of a version that does not say.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:/._-]+$`
+	Carries string `json:"carries,omitempty"`
 
 	// handOver tells about an offer of another management cluster, to which the host is about to move.
 	// +optional

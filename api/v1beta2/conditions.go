@@ -23,6 +23,10 @@ const (
 	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
 	CleanCondition = "Clean"
 
+	// DrainedCondition of a CapstanHost is True when no machine has a host that shall be drained; until then the message
+	// says what that waits for. It is absent while nobody asks for it.
+	DrainedCondition = "Drained"
+
 	// LinkedCondition of a CapstanHost is False while its claim belongs to no Cluster: the CapstanMachine, its Machine or
 	// the Cluster doesn't exist. It is absent otherwise.
 	LinkedCondition = "Linked"
@@ -104,6 +108,18 @@ const (
 	// LeftBehindReason: that has lasted longer than the limit; the message says what to do.
 	LeftBehindReason = "LeftBehind"
 
+	// DrainedReason: no machine has the host, as asked for.
+	DrainedReason = "Drained"
+
+	// InMaintenanceReason: no machine has the host, and somebody works on it.
+	InMaintenanceReason = "InMaintenance"
+
+	// WaitingForMachineReason: the machine on the host is being deleted.
+	WaitingForMachineReason = "WaitingForMachine"
+
+	// ControlPlaneAtRiskReason: without the machine on the host, its control plane would be gone or without majority.
+	ControlPlaneAtRiskReason = "ControlPlaneAtRisk"
+
 	// RateLimitedReason: much is done to hosts at once, and this waits for its turn.
 	RateLimitedReason = "RateLimited"
 
@@ -121,6 +137,8 @@ const (
 
 	// LeftoversFoundReason: cleaning ended and something is left; the host is quarantined.
 	LeftoversFoundReason = "LeftoversFound"
+	// CarriesMachineReason: the host has no claim, and its agent still has a machine of an earlier one to clean up after.
+	CarriesMachineReason = "CarriesMachine"
 	// NotComparedReason: the claim asks for a comparison with what the host was before, and the agent has not made it; the
 	// host is quarantined.
 	NotComparedReason = "NotCompared"

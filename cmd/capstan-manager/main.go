@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -186,6 +187,7 @@ func manage(ctx context.Context, s settings) error {
 			WatchFilter: s.watchFilter, Concurrency: s.concurrency, MachineConcurrency: s.machineConcurrency,
 			UnlinkedTimeout: s.unlinkedTimeout, HostLimits: s.limits,
 			PriorityQueue: s.gates.On(feature.PriorityQueue), Proof: infrav1.CleaningProof(s.proof),
+			Metrics: ctrlmetrics.Registry,
 		}),
 		migration.Setup(ctx, mgr))
 	if own != nil {

@@ -59,11 +59,11 @@ func (a *app) backupStore(p backupPlace) (backup.Store, error) {
 
 func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "backup", Short: "Backups of clusters: verified snapshots of their etcd", Aliases: []string{"backups"},
+		Use: "backup", Short: "Backups of clusters, and of the plane itself", Aliases: []string{"backups"},
 		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd that was restored into another etcd to see that it works.
-docs/backup.md says what is in it, and what is not.`,
+"capstan backup plane" is about the management plane itself. docs/backup.md says what is in it, and what is not.`,
 	}
-	cmd.AddCommand(a.backupListCommand(), a.backupCreateCommand(), a.backupRestoreCommand())
+	cmd.AddCommand(a.backupListCommand(), a.backupCreateCommand(), a.backupRestoreCommand(), a.backupPlaneCommand())
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,21 +18,24 @@ const completionLimit = 2 * time.Second
 
 func (a *app) hostCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "host",
-		Short:   "See the hosts of the inventory, add computers to it, reboot local hosts, give up dead ones",
+		Short:   "See the hosts of the inventory, add computers to it, take them out of use",
 		Aliases: []string{"hosts"}}
-	cmd.AddCommand(a.hostListCommand(), a.hostLogsCommand(), a.hostRebootCommand(), a.hostAbandonCommand(),
-		a.hostAcceptCommand(), a.hostTokenCommand())
+	cmd.AddCommand(a.hostListCommand(), a.hostDescribeCommand(), a.hostLogsCommand(), a.hostRebootCommand(),
+		a.hostCordonCommand(), a.hostUncordonCommand(), a.hostDrainCommand(), a.hostMaintenanceCommand(),
+		a.hostRemoveCommand(), a.hostAbandonCommand(), a.hostAcceptCommand(), a.hostTokenCommand())
 	return cmd
 }
 
 func (a *app) hostListCommand() *cobra.Command {
 	var format string
-	var all bool
+	var all, wide bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason",
 		Long: `Lists the hosts of a namespace. Those of this machine are shared by the namespaces that have clusters: a namespace
 that asks gets what its clusters want, as far as there is a fair share of it, and hosts come and go while nobody claims
-them. "capstan status" shows the shares, "capstan up --hosts N" changes how many there are.`,
+them. "capstan status" shows the shares, "capstan up --hosts N" changes how many there are.
+
+With --wide it shows what hosts say of themselves, too. Nothing of that is proved.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -45,17 +49,22 @@ them. "capstan status" shows the shares, "capstan up --hosts N" changes how many
 			if err != nil {
 				return err
 			}
-			return a.print(format, hosts, func() error { return a.hostTable(hosts, all) })
+			return a.print(format, hosts, func() error { return a.hostTable(hosts, all, wide) })
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list the hosts of all namespaces")
+	cmd.Flags().BoolVarP(&wide, "wide", "w", false, "show system, sizes and what it runs in, as the hosts say")
 	outputFlag(cmd, &format)
 	return cmd
 }
 
-// hostTable prints hosts, with their namespaces if they are of several.
-func (a *app) hostTable(hosts []local.Host, withNamespace bool) error {
-	head := []string{"NAME", "STATE", "ZONE", "CLAIMED BY", "VERSION", "ADDRESS", "AGE", "REASON"}
+// hostTable prints hosts, with their namespaces if they are of several, and with their facts if it is wide.
+func (a *app) hostTable(hosts []local.Host, withNamespace, wide bool) error {
+	head := []string{"NAME", "STATE", "ZONE", "CLAIMED BY", "VERSION", "ADDRESS", "AGE"}
+	if wide {
+		head = append(head, "OS", "KERNEL", "ARCH", "CPU", "MEMORY", "DISKS", "RUNS IN", "AGENT")
+	}
+	head = append(head, "REASON")
 	if withNamespace {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
@@ -65,13 +74,34 @@ func (a *app) hostTable(hosts []local.Host, withNamespace bool) error {
 		if h.Machine != "" {
 			claim = h.Cluster + "/" + h.Machine
 		}
-		row := []string{h.Name, dash(h.State), h.Zone, claim, dash(h.Version), dash(h.Address), age(h.Created), h.Reason}
+		row := []string{h.Name, dash(h.State), h.Zone, claim, dash(h.Version), dash(h.Address), age(h.Created)}
+		if wide {
+			row = append(row, factCells(h.Facts)...)
+		}
+		row = append(row, h.Reason)
 		if withNamespace {
 			row = append([]string{h.Namespace}, row...)
 		}
 		cells = append(cells, row)
 	}
 	return a.table(head, cells)
+}
+
+// factCells are the cells of what a host says of itself.
+func factCells(f local.Facts) []string {
+	return []string{
+		dash(oneLine(f.OperatingSystem, 40)), dash(oneLine(f.Kernel, 40)), dash(f.Architecture),
+		number(int64(f.Processors), ""), number(f.MemoryMiB, "Mi"), number(f.DisksGiB, "Gi"), dash(f.Virtualization),
+		dash(oneLine(f.AgentVersion, 20)),
+	}
+}
+
+// number returns a number with its unit, and a dash for nothing.
+func number(n int64, unit string) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10) + unit
 }
 
 func (a *app) hostLogsCommand() *cobra.Command {

@@ -42,6 +42,9 @@ It shows what is left and asks. It counts for what was shown: if the agent finds
 			fmt.Fprintf(a.err, "Host %s is out of use after machine %s: %s.\n", r.Host, r.Machine, r.Why)
 			for _, one := range r.Leftovers {
 				fmt.Fprintf(a.err, "  %s\n", oneLine(one, 256))
+				if command := local.Mend(one); command != "" {
+					fmt.Fprintf(a.err, "      to take it away: %s\n", command)
+				}
 			}
 			if !yes {
 				fmt.Fprintf(a.err, "The next machine finds it as it is now. Use it again? [y/N] ")

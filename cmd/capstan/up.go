@@ -12,7 +12,7 @@ import (
 
 func (a *app) upCommand() *cobra.Command {
 	o := local.UpOptions{}
-	var featureGates, listen string
+	var featureGates, listen, metrics string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the management plane on this machine, in the background",
 		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in namespaces of their own.
@@ -37,6 +37,9 @@ kernel, processor and memory, and see its programs read-only.`,
 			if cmd.Flags().Changed("listen") {
 				o.Listen = &listen
 			}
+			if cmd.Flags().Changed("metrics") {
+				o.Metrics = &metrics
+			}
 			if !cmd.Flags().Changed("tls-san") {
 				o.Names = nil
 			}
@@ -53,6 +56,9 @@ kernel, processor and memory, and see its programs read-only.`,
 				fmt.Fprintf(a.err, "Other computers reach it at %s, and hosts enroll at %s.\n", plane.Listen, plane.Enrolment)
 				next = append([]string{"capstan host token create   # a line that makes another computer a host"}, next...)
 			}
+			if plane.Metrics != "" {
+				fmt.Fprintf(a.err, "Metrics are served at http://%s/metrics.\n", plane.Metrics)
+			}
 			a.next(next...)
 			return nil
 		},
@@ -63,6 +69,9 @@ kernel, processor and memory, and see its programs read-only.`,
 			"(default: that of the last time, at first none; '' or a loopback address takes it back)")
 	cmd.Flags().StringSliceVar(&o.Names, "tls-san", nil,
 		"further name or address of the plane in its serving certificate (default: those of the last time)")
+	cmd.Flags().StringVar(&metrics, "metrics", "",
+		"address of this machine, as ADDRESS:PORT, at which everybody who reaches it can read the plane's metrics\n"+
+			"(default: that of the last time, at first none; '' takes it back)")
 	cmd.Flags().BoolVar(&o.RotateKeys, "rotate-keys", false,
 		"encrypt the plane's Secrets with a new key; a plane that runs is started again")
 	cmd.Flags().StringVar(&featureGates, "feature-gates", "",

@@ -67,7 +67,7 @@ func hostOf(host *infrav1.CapstanHost) Host {
 		h.State = Cleaning
 	case claim != nil:
 		h.State, h.Cluster = Claimed, claim.Cluster
-	case host.Spec.Unschedulable || !host.DeletionTimestamp.IsZero():
+	case host.Spec.Closed() || !host.DeletionTimestamp.IsZero():
 		h.State = Unschedulable
 	case host.Status.Phase == infrav1.HostOff || host.Status.Phase == infrav1.HostAvailable:
 		h.State = Free

@@ -67,5 +67,5 @@ func mayServe(host *infrav1.CapstanHost, cluster *clusterv1.Cluster) bool {
 	if claim := host.Spec.Claim; claim != nil && !claim.Released {
 		return claim.Cluster == cluster.Name
 	}
-	return host.DeletionTimestamp.IsZero() && !host.Spec.Unschedulable && host.Status.Phase != infrav1.HostQuarantined
+	return host.DeletionTimestamp.IsZero() && !host.Spec.Closed() && host.Status.Phase != infrav1.HostQuarantined
 }

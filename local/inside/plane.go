@@ -15,6 +15,7 @@ import (
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	"sigs.k8s.io/cluster-api/feature"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -115,16 +116,17 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 	ports := plane.DockPorts
 	ports.APIServer = local.PlanePort
 	return plane.Options{
-		Dir:      s.home.Plane(),
-		Kube:     s.kube,
-		Bind:     "0.0.0.0", // of the dock's own network: agents come from the hosts
-		Hosts:    append([]string{dock.Gateway}, s.Listen.CertificateHosts()...),
-		Ports:    ports,
-		Audit:    s.Audit,
-		Version:  s.Version,
-		Contract: s.Contract,
-		Gates:    s.Gates,
-		Scheme:   []func(*runtime.Scheme) error{infrav1.AddToScheme},
+		Dir:            s.home.Plane(),
+		Kube:           s.kube,
+		MetricsAddress: fmt.Sprintf("127.0.0.1:%d", local.MetricsPort),
+		Bind:           "0.0.0.0", // of the dock's own network: agents come from the hosts
+		Hosts:          append([]string{dock.Gateway}, s.Listen.CertificateHosts()...),
+		Ports:          ports,
+		Audit:          s.Audit,
+		Version:        s.Version,
+		Contract:       s.Contract,
+		Gates:          s.Gates,
+		Scheme:         []func(*runtime.Scheme) error{infrav1.AddToScheme},
 		RuntimeClient: func(_ context.Context, mgr ctrl.Manager, info plane.Info) (runtimeclient.Client, error) {
 			known, err := record.Read(s.home.Hooks())
 			if err != nil {
@@ -220,6 +222,7 @@ func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock
 		PriorityQueue:   s.gates.On(feature.PriorityQueue),
 		Shortage:        registration.keeper.Shortage,
 		Proof:           infrav1.ProofCompare,
+		Metrics:         metrics.Registry,
 		AgentServer:     supply.AgentServer{URL: agentServer(), CAData: mgr.GetConfig().CAData},
 	}); err != nil {
 		return err

@@ -132,6 +132,16 @@ func Accepted(host *infrav1.CapstanHost) bool {
 	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AcceptAnnotation] == c.ProviderID
 }
 
+// Carried returns the provider id of the machine that an owned host without claim still carries, as its agent says;
+// empty: none. Its claim ended while the agent was away: somebody accepted it, or registered the host anew. Or the
+// claim is younger than the management cluster, which was restored from a backup.
+func Carried(host *infrav1.CapstanHost) string {
+	if host.Spec.Claim != nil || host.Spec.Supplier != "" || host.Status.Agent == nil {
+		return ""
+	}
+	return host.Status.Agent.Carries
+}
+
 // Proof returns what proves that a host is clean after a claim that is made now. byDefault is for hosts that don't say
 // it.
 func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +41,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	if c == nil || !c.Released {
 		return step.Next(), nil
 	}
+	r.Metrics.Released(s.host)
 	if err := bootstrapdata.Remove(ctx, r.Reader, r.Client, s.host, c.ProviderID); err != nil {
 		return step.Answer{}, err
 	}
@@ -65,6 +67,9 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	}
 	why := proved(s.host)
 	before := s.host.DeepCopy()
+	if claim.Accepted(s.host) { // the agent may be away, and finds it later
+		metav1.SetMetaDataAnnotation(&s.host.ObjectMeta, infrav1.AcceptedAnnotation, c.ProviderID)
+	}
 	s.host.Spec.Claim = nil
 	s.host.Spec.Epoch++
 	delete(s.host.Annotations, infrav1.AcceptAnnotation)
@@ -72,6 +77,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 	if err := patch.Object(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return step.Answer{}, fmt.Errorf("clearing the claim: %w", err)
 	}
+	r.Metrics.Cleaned(s.host)
 	r.Recorder.Eventf(
 		s.host,
 		nil,

@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/metrics"
 	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/step"
 	"github.com/capstan-dev/capstan/provider/supply"
@@ -29,6 +30,9 @@ type Reconciler struct {
 	// failures knows which hosts can't be brought further, and since when.
 	failures failure.Streaks
 
+	// draining is held while a Machine is judged and deleted for a drain.
+	draining sync.Mutex
+
 	mu sync.Mutex
 	// identities holds what this process knows of each host's identity, by uid of the host.
 	identities map[types.UID]identityState
@@ -39,7 +43,7 @@ type Reconciler struct {
 }
 
 // Options are what a Reconciler needs. All are required, but Supplier, SupplyNamespace and Agents (no supplied hosts),
-// Pace and Filter.
+// Metrics, Pace and Filter.
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -53,6 +57,8 @@ type Options struct {
 	HeartbeatTimeout time.Duration
 	// UnlinkedTimeout is how long a claim may belong to no Cluster before it counts as left behind.
 	UnlinkedTimeout time.Duration
+	// Metrics measures what happens to hosts. Nil: nothing is measured.
+	Metrics *metrics.Recorder
 	// Pace limits how often hosts are powered on and destroyed. Nil: no limit.
 	Pace *pace.Pacer
 	// Filter limits the CapstanHosts that this reconciler works on.
@@ -94,6 +100,8 @@ type scope struct {
 	orphaned bool
 	// unlinked is set if the claim belongs to no Cluster; set by link.
 	unlinked *unlinked
+	// drain is what the drain of the host waits for; set by drain. Nil: there is nothing to drain.
+	drain *step.Obstacle
 	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
 	failed *metav1.Condition
 	// gone is true when our finalizer is removed: there is no status to write any more.
@@ -113,7 +121,8 @@ func (s *scope) sooner(d time.Duration) {
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts/token,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
@@ -129,6 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			r.forgetPower(request.NamespacedName)
 			r.forgetLease(request.NamespacedName)
+			r.Metrics.HostGone(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -149,6 +159,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		{Name: "power", Run: r.power},
 		{Name: "claimant", Run: r.claimant},
 		{Name: "link", Run: r.link}, // SG-05
+		{Name: "drain", Run: r.drain},
 		{Name: "delete", Run: r.delete},
 	})
 	statusErr := r.writeStatus(ctx, s, err)

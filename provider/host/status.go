@@ -27,6 +27,8 @@ type facts struct {
 	// unlinked is set if the claim belongs to no Cluster.
 	unlinked *unlinked
 	obstacle *step.Obstacle
+	// drain is what a drain waits for.
+	drain *step.Obstacle
 	// versions that the supplier offers.
 	versions []string
 	timeout  time.Duration
@@ -60,11 +62,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) error
 		setStatus(s.host, r.facts(s))
 	}
 	patch.MakeRoom(s.host, infrav1.ReadyCondition, infrav1.HostOnlineCondition, infrav1.CleanCondition,
-		infrav1.LinkedCondition, infrav1.ReconciledCondition, infrav1.PausedCondition)
+		infrav1.DrainedCondition, infrav1.LinkedCondition, infrav1.ReconciledCondition, infrav1.PausedCondition)
 	if err := patch.Status(ctx, r.Client, before, s.host, patch.Locked); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	readyevent.Record(r.Recorder, before, s.host)
+	r.Metrics.Host(before, s.host)
 	return nil
 }
 
@@ -78,8 +81,8 @@ func setFailed(s *scope) {
 
 func (r *Reconciler) facts(s *scope) facts {
 	f := facts{
-		live: s.live, orphaned: s.orphaned, unlinked: s.unlinked, obstacle: s.obstacle, timeout: r.HeartbeatTimeout,
-		unlinkedTimeout: r.UnlinkedTimeout,
+		live: s.live, orphaned: s.orphaned, unlinked: s.unlinked, obstacle: s.obstacle, drain: s.drain,
+		timeout: r.HeartbeatTimeout, unlinkedTimeout: r.UnlinkedTimeout,
 	}
 	if r.supplies(s.host) {
 		f.versions = r.Supplier.Versions()
@@ -91,7 +94,7 @@ func (r *Reconciler) facts(s *scope) facts {
 const maxVersions = 64
 
 // setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean,
-// Linked, Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped when the
+// Linked, Drained, Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped when the
 // host is off: that computer is gone.
 func setStatus(host *infrav1.CapstanHost, f facts) {
 	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
@@ -107,6 +110,11 @@ func setStatus(host *infrav1.CapstanHost, f facts) {
 		conditions.Delete(host, infrav1.LinkedCondition)
 	} else {
 		conditions.Set(host, judgeLink(f.unlinked, f.unlinkedTimeout))
+	}
+	if host.Spec.Drains() {
+		conditions.Set(host, judgeDrained(host, clean, f.drain))
+	} else {
+		conditions.Delete(host, infrav1.DrainedCondition)
 	}
 	for _, c := range []metav1.Condition{online, clean, ready} {
 		conditions.Set(host, c)
@@ -154,6 +162,9 @@ func judgeOnline(host *infrav1.CapstanHost, off bool, f facts) metav1.Condition 
 }
 
 func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
+	if carried, found := judgeCarried(host); found {
+		return carried
+	}
 	c := host.Spec.Claim
 	switch {
 	case c == nil:
@@ -262,8 +273,10 @@ func phaseOf(
 	case clean.Reason == infrav1.LeftoversFoundReason, clean.Reason == infrav1.AbandonedReason,
 		clean.Reason == infrav1.NotComparedReason, clean.Reason == infrav1.ReimageNeededReason:
 		return infrav1.HostQuarantined, notReady(clean.Reason, clean.Message)
-	case clean.Reason == infrav1.CleaningReason:
+	case clean.Reason == infrav1.CleaningReason, clean.Reason == infrav1.CarriesMachineReason:
 		return infrav1.HostCleaning, notReady(clean.Reason, clean.Message)
+	case c == nil && host.Spec.Maintenance != "":
+		return infrav1.HostMaintenance, notReady(infrav1.InMaintenanceReason, inMaintenance(host, online))
 	case offline:
 		return infrav1.HostOffline, notReady(online.Reason, online.Message)
 	case c == nil && online.Status == metav1.ConditionTrue && fenced != nil:

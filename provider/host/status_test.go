@@ -36,6 +36,9 @@ func TestSetStatus(t *testing.T) {
 		r.Cleaning.Baseline = digest
 		return r
 	}
+	carrying := func(r *infrav1.CleaningReport) *infrav1.AgentReport {
+		return &infrav1.AgentReport{Epoch: new(int64), Carries: "p", Cleaning: r}
+	}
 	now := metav1.Now()
 	for name, c := range map[string]struct {
 		supplier string
@@ -92,6 +95,20 @@ func TestSetStatus(t *testing.T) {
 		"an owned host that beats and has not reported": {
 			facts: facts{live: alive}, phase: infrav1.HostEnrolling,
 			ready: "False HostStarting", online: "True HostOnline", clean: "True Clean",
+		},
+		"an agent that has come back with a machine of an earlier claim": {
+			agent: carrying(&infrav1.CleaningReport{ProviderID: "p"}), facts: facts{live: alive}, message: "cleans up after it",
+			phase: infrav1.HostCleaning, ready: "False CarriesMachine", online: "True HostOnline", clean: "False CarriesMachine",
+		},
+		"an agent that can't clean up after it": {
+			agent: carrying(&infrav1.CleaningReport{ProviderID: "p", Done: true, Leftovers: []string{"mount /x"}}),
+			facts: facts{live: alive}, message: "infrastructure.capstan.dev/accept=p", phase: infrav1.HostQuarantined,
+			ready: "False LeftoversFound", online: "True HostOnline", clean: "False LeftoversFound",
+		},
+		"an agent that has cleaned up after another machine than the one it carries": {
+			agent: carrying(&infrav1.CleaningReport{ProviderID: "q", Done: true, Leftovers: []string{"mount /x"}}),
+			facts: facts{live: silent}, phase: infrav1.HostCleaning,
+			ready: "False CarriesMachine", online: "False HostOffline", clean: "False CarriesMachine",
 		},
 		"an agent that does not know epochs": {
 			agent: &infrav1.AgentReport{}, facts: facts{live: alive}, message: "update capstan-agent",

@@ -288,7 +288,7 @@ func (l *look) machines(ctx context.Context, hosts []infrav1.CapstanHost) error 
 			continue
 		}
 		claim := host.Spec.Claim
-		if claim == nil && host.Spec.Unschedulable ||
+		if claim == nil && host.Spec.Closed() ||
 			claim != nil && !live[client.ObjectKey{Namespace: host.Namespace, Name: claim.Machine}] {
 			l.besides[host.Namespace]++
 		}

@@ -222,7 +222,7 @@ func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 }
 
 // isMarked reports whether somebody has said something about the host that would be lost with it.
-func isMarked(host *infrav1.CapstanHost) bool { return host.Spec.Unschedulable || len(host.Labels) > 0 }
+func isMarked(host *infrav1.CapstanHost) bool { return host.Spec.Closed() || len(host.Labels) > 0 }
 
 func numberOrZero(host *infrav1.CapstanHost) int {
 	number, _ := numberOf(host)

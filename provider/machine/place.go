@@ -21,7 +21,9 @@ func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 	}
 	request, obstacle := plan(s)
 	if obstacle == nil {
+		r.Metrics.Wants(s.capstan)
 		if fits, why := r.Hosts.Place(s.capstan, request); !fits {
+			r.Metrics.NotPlaced(why.Reasons())
 			obstacle = noHost(why)
 		}
 	}
@@ -62,6 +64,7 @@ func requestFor(s *scope) (placement.Request, error) {
 		Zone:         s.machine.Spec.FailureDomain,
 		Version:      s.machine.Spec.Version,
 		Selector:     labels.Everything(),
+		Hardware:     s.capstan.Spec.HostRequirements,
 	}
 	if s.capstan.Spec.HostSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(s.capstan.Spec.HostSelector)

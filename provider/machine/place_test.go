@@ -23,6 +23,9 @@ func TestPick(t *testing.T) {
 	selects := func(selector metav1.LabelSelector) change {
 		return machineIs(func(m *infrav1.CapstanMachine) { m.Spec.HostSelector = &selector })
 	}
+	requires := func(hardware infrav1.HostRequirements) change {
+		return machineIs(func(m *infrav1.CapstanMachine) { m.Spec.HostRequirements = hardware })
+	}
 	for name, c := range map[string]struct {
 		edits                 []change
 		host, reason, message string
@@ -31,6 +34,19 @@ func TestPick(t *testing.T) {
 		"a host of the failure domain": {edits: []change{zoneB, inDomain}, host: "host-02"},
 		"a host with the selected labels": {
 			edits: []change{ssd, selects(metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}})}, host: "host-02",
+		},
+		"a host that says that it has the hardware": {
+			edits: []change{
+				on("host-02", func(h *infrav1.CapstanHost) {
+					h.Status.Agent = &infrav1.AgentReport{Architecture: "arm64", Processors: 8}
+				}),
+				requires(infrav1.HostRequirements{Architecture: "arm64", MinProcessors: 8}),
+			},
+			host: "host-02",
+		},
+		"no host says that it has the hardware": {
+			edits: []change{requires(infrav1.HostRequirements{MinDiskGiB: 1})}, reason: infrav1.NoHostMatchesReason,
+			message: "0 of 2 hosts fit: 2 without the required hardware",
 		},
 		"no host is in the failure domain (IM-17)": {
 			edits: []change{inDomain}, reason: infrav1.NoHostMatchesReason,

@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/backend"
 	"github.com/capstan-dev/capstan/provider/failure"
+	"github.com/capstan-dev/capstan/provider/metrics"
 	"github.com/capstan-dev/capstan/provider/pace"
 	"github.com/capstan-dev/capstan/provider/pause"
 	"github.com/capstan-dev/capstan/provider/pool"
@@ -24,7 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
-// Reconciler reconciles CapstanMachines. All fields are required, but Filter and Nodes.
+// Reconciler reconciles CapstanMachines. All fields are required, but Filter, Nodes and Metrics.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -49,6 +50,8 @@ type Reconciler struct {
 	// nil.
 	Shortage func(ctx context.Context, namespace string) string
 
+	// Metrics measures what happens to machines. Nil: nothing is measured.
+	Metrics *metrics.Recorder
 	// Pace limits how often hosts are claimed, released and given bootstrap data. Nil: no limit.
 	Pace *pace.Pacer
 
@@ -83,6 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.failures.Forget(request.NamespacedName)
 		if apierrors.IsNotFound(err) {
 			r.Hosts.Forget(request.NamespacedName)
+			r.Metrics.MachineGone(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}

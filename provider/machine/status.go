@@ -50,6 +50,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 		return 0, client.IgnoreNotFound(err)
 	}
 	readyevent.Record(r.Recorder, before, s.capstan)
+	r.Metrics.Machine(before, s.capstan, s.host)
 	return 0, nil
 }
 

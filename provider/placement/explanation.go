@@ -13,6 +13,7 @@ const (
 	claimed
 	otherZone
 	notSelected
+	otherHardware
 	otherVersion
 	offline
 	unschedulable
@@ -27,6 +28,7 @@ var obstacleText = [obstacles]string{
 	claimed:       "claimed",
 	otherZone:     "in another zone",
 	notSelected:   "without the selected labels",
+	otherHardware: "without the required hardware",
 	otherVersion:  "without the Kubernetes version",
 	offline:       "offline",
 	unschedulable: "unschedulable",
@@ -36,12 +38,45 @@ var obstacleText = [obstacles]string{
 	deleting:      "being deleted",
 }
 
+// obstacleName has what programs call each obstacle.
+var obstacleName = [obstacles]string{
+	claimed:       "claimed",
+	otherZone:     "other_zone",
+	notSelected:   "not_selected",
+	otherHardware: "other_hardware",
+	otherVersion:  "other_version",
+	offline:       "offline",
+	unschedulable: "unschedulable",
+	cleaning:      "cleaning",
+	quarantined:   "quarantined",
+	enrolling:     "not_ready",
+	deleting:      "deleting",
+}
+
+// NoHosts is the reason of an inventory without hosts.
+const NoHosts = "no_hosts"
+
 // Explanation says how many hosts fit a request and what stood in the way of the others.
 type Explanation struct {
 	// Fit and Total count hosts of the inventory.
 	Fit, Total int
 
 	obstacles [obstacles]int
+}
+
+// Reasons returns names of what stood in the way of hosts, each once: NoHosts, claimed, other_zone, not_selected,
+// other_hardware, other_version, offline, unschedulable, cleaning, quarantined, not_ready, deleting.
+func (e Explanation) Reasons() []string {
+	if e.Total == 0 {
+		return []string{NoHosts}
+	}
+	var names []string
+	for o, n := range e.obstacles {
+		if n > 0 {
+			names = append(names, obstacleName[o])
+		}
+	}
+	return names
 }
 
 // String returns one line, for example "0 of 12 hosts fit: 7 claimed, 3 in another zone, 2 offline".

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
@@ -16,7 +17,7 @@ type Index struct {
 	closed [obstacles]int
 	// machines counts the machines that others are spread away from.
 	machines map[crowd]int
-	// views are the open hosts, by the label keys that requests ask for.
+	// views are the open hosts, by the label keys and the hardware that requests ask for.
 	views map[string]*view
 	asked int
 }
@@ -34,7 +35,7 @@ var nobody crowd
 func NewIndex() *Index {
 	return &Index{
 		hosts: map[string]*infrav1.CapstanHost{}, machines: map[crowd]int{},
-		views: map[string]*view{"": newView(nil)},
+		views: map[string]*view{"": newView(nil, infrav1.HostRequirements{})},
 	}
 }
 
@@ -106,14 +107,17 @@ func (x *Index) Place(request Request) (*infrav1.CapstanHost, Explanation) {
 	return x.hosts[best], why
 }
 
-// view returns the view that knows the labels that a request asks for, and makes it if there is none.
+// view returns the view that knows the labels and the hardware that a request asks for, and makes it if there is none.
 func (x *Index) view(request Request) *view {
 	keys := keysOf(request.Selector)
 	id := strings.Join(keys, ",") // no key has a comma
+	if request.Hardware != (infrav1.HostRequirements{}) {
+		id += fmt.Sprintf(",%+v", request.Hardware)
+	}
 	v := x.views[id]
 	if v == nil {
 		x.forgetOne()
-		v = newView(keys)
+		v = newView(keys, request.Hardware)
 		for _, host := range x.hosts {
 			if closedBy(host) == none {
 				v.put(host)

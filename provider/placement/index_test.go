@@ -58,12 +58,14 @@ func obstacleByScan(host *infrav1.CapstanHost, request Request) obstacle {
 		return claimed
 	case !host.DeletionTimestamp.IsZero():
 		return deleting
-	case host.Spec.Unschedulable:
+	case host.Spec.Unschedulable, host.Spec.Drain, host.Spec.Maintenance != "":
 		return unschedulable
 	case request.Zone != "" && host.Spec.Zone != request.Zone:
 		return otherZone
 	case request.Selector != nil && !request.Selector.Matches(labels.Set(host.Labels)):
 		return notSelected
+	case !hasByScan(host.Status.Agent, request.Hardware):
+		return otherHardware
 	case request.Version != "" && len(versions) > 0 && !slices.ContainsFunc(versions, has):
 		return otherVersion
 	case meta.IsStatusConditionTrue(host.Status.Conditions, infrav1.ReadyCondition):
@@ -79,6 +81,16 @@ func obstacleByScan(host *infrav1.CapstanHost, request Request) obstacle {
 	default:
 		return enrolling
 	}
+}
+
+func hasByScan(agent *infrav1.AgentReport, wanted infrav1.HostRequirements) bool {
+	if agent == nil {
+		agent = &infrav1.AgentReport{}
+	}
+	disk := slices.ContainsFunc(agent.Disks, func(d infrav1.HostDisk) bool { return d.SizeGiB >= wanted.MinDiskGiB })
+	return (wanted.Architecture == "" || wanted.Architecture == agent.Architecture) &&
+		wanted.MinProcessors <= agent.Processors && wanted.MinMemoryMiB <= agent.MemoryMiB &&
+		(wanted.MinDiskGiB == 0 || disk)
 }
 
 // someHost returns a host whose name is one of few, with whatever a host can have.
@@ -104,6 +116,14 @@ func someHost(r *rand.Rand) infrav1.CapstanHost {
 	}
 	maybe(5, unready(phases[r.IntN(len(phases))]))
 	maybe(10, func(h *infrav1.CapstanHost) { h.Spec.Unschedulable = true })
+	maybe(10, func(h *infrav1.CapstanHost) { h.Spec.Drain = true })
+	maybe(20, func(h *infrav1.CapstanHost) { h.Spec.Maintenance = "disks" })
+	maybe(2, func(h *infrav1.CapstanHost) {
+		h.Status.Agent = &infrav1.AgentReport{
+			Architecture: []string{"amd64", "arm64", ""}[r.IntN(3)], Processors: r.Int32N(4), MemoryMiB: r.Int64N(4000),
+			Disks: []infrav1.HostDisk{{SizeGiB: r.Int64N(100)}, {SizeGiB: r.Int64N(100)}}[:r.IntN(3)],
+		}
+	})
 	maybe(10, func(h *infrav1.CapstanHost) { h.DeletionTimestamp = &metav1.Time{} })
 	maybe(20, func(h *infrav1.CapstanHost) { now := metav1.Now(); h.DeletionTimestamp = &now })
 	return host
@@ -114,6 +134,12 @@ func someRequest(r *rand.Rand) Request {
 	request := Request{
 		Cluster: pick("demo", "other"), ControlPlane: r.IntN(2) == 0, Zone: pick("", "", "z0", "z1", "z7"),
 		Version: pick("", "v1.36.3", "1.35.4", "v9.9.9"),
+	}
+	if r.IntN(3) == 0 {
+		request.Hardware = infrav1.HostRequirements{
+			Architecture: pick("", "amd64", "arm64"), MinProcessors: r.Int32N(3), MinMemoryMiB: 1000 * r.Int64N(3),
+			MinDiskGiB: 30 * r.Int64N(3),
+		}
 	}
 	selector := pick("", "-", "disk=ssd", "disk!=ssd", "rack in (1, 2)", "!disk", "disk=ssd,rack=1", "rack>1", "none")
 	switch selector {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/claim"
 )
 
 // Request says what a machine needs.
@@ -26,6 +27,8 @@ type Request struct {
 	Selector labels.Selector
 	// Version of Kubernetes, for example v1.36.3. Empty: any.
 	Version string
+	// Hardware limits the hosts by what they say of themselves. The zero value: all.
+	Hardware infrav1.HostRequirements
 }
 
 // Free reports whether some machine could take the host now.
@@ -42,7 +45,7 @@ func firstObstacle(host *infrav1.CapstanHost, request Request) obstacle {
 	if o := closedBy(host); o != none {
 		return o
 	}
-	return looksOf(host, host.Labels).obstacleTo(request)
+	return looksOf(host, host.Labels, request.Hardware).obstacleTo(request)
 }
 
 // closedBy returns what keeps every machine away from a host, whatever it asks for.
@@ -52,7 +55,7 @@ func closedBy(host *infrav1.CapstanHost) obstacle {
 		return claimed
 	case !host.DeletionTimestamp.IsZero():
 		return deleting
-	case host.Spec.Unschedulable:
+	case host.Spec.Closed():
 		return unschedulable
 	default:
 		return none
@@ -64,11 +67,30 @@ type looks struct {
 	zone     string
 	labels   labels.Set
 	versions []string
+	suits    bool     // has the hardware that is asked for
 	state    obstacle // keeps all machines away for now; none: the host is ready
 }
 
-func looksOf(host *infrav1.CapstanHost, known labels.Set) looks {
-	return looks{host.Spec.Zone, known, host.Status.KubernetesVersions, stateOf(host)}
+func looksOf(host *infrav1.CapstanHost, known labels.Set, hardware infrav1.HostRequirements) looks {
+	return looks{host.Spec.Zone, known, host.Status.KubernetesVersions, suits(host, hardware), stateOf(host)}
+}
+
+// suits reports whether a host says that it has the hardware. One that says nothing of it has not.
+func suits(host *infrav1.CapstanHost, hardware infrav1.HostRequirements) bool {
+	if hardware == (infrav1.HostRequirements{}) {
+		return true
+	}
+	agent := host.Status.Agent
+	if agent == nil {
+		return false
+	}
+	largest := int64(0)
+	for _, disk := range agent.Disks {
+		largest = max(largest, disk.SizeGiB)
+	}
+	return (hardware.Architecture == "" || agent.Architecture == hardware.Architecture) &&
+		agent.Processors >= hardware.MinProcessors && agent.MemoryMiB >= hardware.MinMemoryMiB &&
+		largest >= hardware.MinDiskGiB
 }
 
 func (l looks) obstacleTo(request Request) obstacle {
@@ -77,6 +99,8 @@ func (l looks) obstacleTo(request Request) obstacle {
 		return otherZone
 	case request.Selector != nil && !request.Selector.Matches(l.labels):
 		return notSelected
+	case !l.suits:
+		return otherHardware
 	case !l.offers(request.Version):
 		return otherVersion
 	default:
@@ -95,7 +119,10 @@ func (l looks) offers(version string) bool {
 // stateOf returns what keeps machines away from an open host for now. The host's controller alone knows whether the
 // host can take a machine; until it has said so, it can't.
 func stateOf(host *infrav1.CapstanHost) obstacle {
-	if meta.IsStatusConditionTrue(host.Status.Conditions, infrav1.ReadyCondition) {
+	switch ready := meta.IsStatusConditionTrue(host.Status.Conditions, infrav1.ReadyCondition); {
+	case ready && claim.Carried(host) != "":
+		return cleaning // which its controller has not seen yet
+	case ready:
 		return none
 	}
 	switch host.Status.Phase {

@@ -52,6 +52,16 @@ func labelled(key, value string) edit {
 	return func(h *infrav1.CapstanHost) { h.Labels = map[string]string{key: value} }
 }
 
+// says lets a host say what it has.
+func says(architecture string, processors int32, memory int64, disks ...int64) edit {
+	return func(h *infrav1.CapstanHost) {
+		h.Status.Agent = &infrav1.AgentReport{Architecture: architecture, Processors: processors, MemoryMiB: memory}
+		for _, size := range disks {
+			h.Status.Agent.Disks = append(h.Status.Agent.Disks, infrav1.HostDisk{SizeGiB: size})
+		}
+	}
+}
+
 func TestPlace(t *testing.T) {
 	now := metav1.Now()
 	for name, c := range map[string]struct {
@@ -76,6 +86,24 @@ func TestPlace(t *testing.T) {
 		"no host in the wanted zone, IM-17": {
 			hosts:   []infrav1.CapstanHost{ready("a", "z1"), ready("b", "z2")},
 			request: Request{Zone: "z3"}, why: "0 of 2 hosts fit: 2 in another zone",
+		},
+		"the wanted hardware": {
+			hosts: []infrav1.CapstanHost{
+				ready("a", "z1"), ready("b", "z1", says("amd64", 2, 4000, 100)), ready("c", "z1", says("arm64", 8, 8000, 50)),
+				ready("d", "z1", says("amd64", 8, 8000, 50)), ready("e", "z1", says("amd64", 8, 8000, 40, 100)),
+				ready("f", "z1", says("amd64", 8, 3999, 100)),
+			},
+			request: Request{Hardware: infrav1.HostRequirements{
+				Architecture: "amd64", MinProcessors: 4, MinMemoryMiB: 4000, MinDiskGiB: 100,
+			}},
+			want: "e", why: "1 of 6 hosts fit: 5 without the required hardware",
+		},
+		"a host that is drained, and one in maintenance": {
+			hosts: []infrav1.CapstanHost{
+				ready("a", "z1", func(h *infrav1.CapstanHost) { h.Spec.Drain = true }),
+				ready("b", "z1", func(h *infrav1.CapstanHost) { h.Spec.Maintenance = "disks" }),
+			},
+			why: "0 of 2 hosts fit: 2 unschedulable",
 		},
 		"the selector": {
 			hosts:   []infrav1.CapstanHost{ready("a", "z1"), ready("b", "z1", labelled("disk", "ssd"))},

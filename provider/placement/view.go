@@ -14,12 +14,14 @@ import (
 const maxViews = 16
 
 // view groups the open hosts of an index by what requests look at: hosts of one shape fit the same requests. Of their
-// labels, a view knows those with certain keys only, so that labels that differ from host to host don't matter.
+// labels, a view knows those with certain keys only, so that labels that differ from host to host don't matter, and of
+// their hardware, whether it is what certain requests ask for.
 type view struct {
-	keys   []string // of labels, sorted
-	shapes map[string]*shape
-	of     map[string]*shape // by name of the host
-	used   int               // when the view was asked last
+	keys     []string // of labels, sorted
+	hardware infrav1.HostRequirements
+	shapes   map[string]*shape
+	of       map[string]*shape // by name of the host
+	used     int               // when the view was asked last
 }
 
 // shape is what requests look at, and the hosts that have it.
@@ -29,8 +31,8 @@ type shape struct {
 	hosts names
 }
 
-func newView(keys []string) *view {
-	return &view{keys: keys, shapes: map[string]*shape{}, of: map[string]*shape{}}
+func newView(keys []string, hardware infrav1.HostRequirements) *view {
+	return &view{keys: keys, hardware: hardware, shapes: map[string]*shape{}, of: map[string]*shape{}}
 }
 
 // put takes note of an open host.
@@ -43,7 +45,7 @@ func (v *view) put(host *infrav1.CapstanHost) (changed bool) {
 	v.remove(host.Name)
 	s := v.shapes[key]
 	if s == nil {
-		s = &shape{key: key, looks: looksOf(host, v.labelsOf(host))}
+		s = &shape{key: key, looks: looksOf(host, v.labelsOf(host), v.hardware)}
 		v.shapes[key] = s
 	}
 	s.hosts.add(host.Name)
@@ -73,6 +75,7 @@ func (v *view) keyOf(host *infrav1.CapstanHost) string {
 		b.WriteString(text)
 	}
 	b.WriteString(strconv.Itoa(int(stateOf(host))))
+	b.WriteString(strconv.FormatBool(suits(host, v.hardware)))
 	put(host.Spec.Zone)
 	b.WriteString(strconv.Itoa(len(host.Status.KubernetesVersions)))
 	for _, version := range host.Status.KubernetesVersions {

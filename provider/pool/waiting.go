@@ -211,5 +211,5 @@ func idOf(r placement.Request) string {
 	if r.Selector != nil {
 		selector = r.Selector.String()
 	}
-	return fmt.Sprintf("%q %t %q %q %q", r.Cluster, r.ControlPlane, r.Zone, r.Version, selector)
+	return fmt.Sprintf("%q %t %q %q %q %+v", r.Cluster, r.ControlPlane, r.Zone, r.Version, selector, r.Hardware)
 }

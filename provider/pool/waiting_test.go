@@ -117,9 +117,10 @@ func TestTenThousandMachinesWait(t *testing.T) {
 func TestWhoIsWoken(t *testing.T) {
 	inB := placement.Request{Zone: "zone-b"}
 	ssd := placement.Request{Selector: labels.SelectorFromSet(labels.Set{"disk": "ssd"})}
-	requests := map[string]placement.Request{"b1": inB, "b2": inB, "s1": ssd}
+	big := placement.Request{Hardware: infrav1.HostRequirements{MinProcessors: 8}}
+	requests := map[string]placement.Request{"b1": inB, "b2": inB, "s1": ssd, "h1": big}
 	hasSSD := func(h *infrav1.CapstanHost) { h.Labels = map[string]string{"disk": "ssd"} }
-	p, w := waiters(t, requests, "b1", "s1", "m1", "b2")
+	p, w := waiters(t, requests, "b1", "s1", "h1", "m1", "b2")
 	p.Observe(host("a", "1"))
 	p.woken(w, "m1") // the first that it fits
 	p.Observe(host("b", "1", hasSSD))
@@ -130,6 +131,8 @@ func TestWhoIsWoken(t *testing.T) {
 	p.woken(w, "")
 	p.Observe(host("d", "2", hasSSD)) // it fits b2 no better
 	p.woken(w, "")
+	p.Observe(host("d", "3", func(h *infrav1.CapstanHost) { h.Status.Agent = &infrav1.AgentReport{Processors: 8} }))
+	p.woken(w, "h1")
 }
 
 // TestAWakeIsPassedOn: a machine that was woken may not take the host, or take another one.

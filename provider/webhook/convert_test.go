@@ -43,6 +43,9 @@ func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 	m := created(t, object("v1beta2", "CapstanMachine", "through", map[string]any{
 		"providerID":   "capstan://default/host-1/12345678",
 		"hostSelector": map[string]any{"matchLabels": map[string]any{"rack": "a"}},
+		"hostRequirements": map[string]any{
+			"architecture": "amd64", "minProcessors": int64(2), "minMemoryMiB": int64(3), "minDiskGiB": int64(4),
+		},
 	}))
 	m.Object["status"] = machineStatus()
 	must(t, live.api.Status().Update(t.Context(), m))

@@ -41,6 +41,14 @@ func TestImmutable(t *testing.T) {
 			"CapstanMachine", map[string]any{"providerID": "p"}, setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"),
 			[]string{"spec.hostSelector can't be changed", "change the template"},
 		},
+		"the hardware of a machine that has no host yet": {
+			"CapstanMachine", nil, setTo(map[string]any{"architecture": "arm64"}, "spec", "hostRequirements"), nil,
+		},
+		"the hardware of a machine that has one": {
+			"CapstanMachine", map[string]any{"providerID": "p"},
+			setTo(map[string]any{"architecture": "arm64"}, "spec", "hostRequirements"),
+			[]string{"spec.hostRequirements can't be changed", "change the template"},
+		},
 		"the endpoint of a cluster": {
 			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint}, setTo("10.0.0.2", "spec", "controlPlaneEndpoint", "host"),
 			[]string{"spec.controlPlaneEndpoint can't be changed", "create a new cluster"},

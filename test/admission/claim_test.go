@@ -57,6 +57,8 @@ func TestClaims(t *testing.T) {
 		"make a host with an offer":    {change: annotate(infrav1.OfferAnnotation, "x/y"), may: movers},
 		"make a host that is given up": {change: annotate(infrav1.AbandonAnnotation, "x"), may: all},
 		"make a host that is accepted": {change: annotate(infrav1.AcceptAnnotation, "x"), may: all},
+		"keep what was accepted":       {before: claimed, change: annotate(infrav1.AcceptedAnnotation, "x"), may: all},
+		"make one that was accepted":   {change: annotate(infrav1.AcceptedAnnotation, "x"), may: all},
 		"accept a host":                {before: both(claimed, released), change: annotate(infrav1.AcceptAnnotation, "x"), may: all},
 		"label a host":                 {before: claimed, change: label, may: all},
 		"annotate a host":              {before: claimed, change: annotate("a", "b"), may: all},

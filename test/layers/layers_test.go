@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"local":      {"plane", "dock", "image", "provider", "extension", "runtime", "api", "templates", "internal"},
 	"cmd":        {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
 	"test":       {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
-	"hack":       {"contract", "local", "release"},
+	"hack":       {"contract", "local", "release", "provider", "extension", "runtime", "dock", "test"},
 }
 
 type pkg struct {

@@ -1,0 +1,279 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/internal/testapi"
+	"github.com/capstan-dev/capstan/agent/internal/testhost"
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// waitCarries waits until the agent reports which machine the host carries.
+func (h *host) waitCarries(t *testing.T, id string) {
+	t.Helper()
+	h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool { return r.Carries == id })
+}
+
+// waitFree waits until the agent has cleaned up after a machine by itself.
+func (h *host) waitFree(t *testing.T, id string) {
+	t.Helper()
+	h.api.Wait(t, "a host that carries nothing", func(r *v1beta2.AgentReport) bool {
+		return r.Carries == "" && r.Cleaning != nil && r.Cleaning.ProviderID == id && r.Cleaning.Done &&
+			len(r.Cleaning.Leftovers) == 0
+	})
+}
+
+// away runs a machine on the host, and stops the agent.
+func (h *host) away(t *testing.T) (id string) {
+	t.Helper()
+	agent := h.start(t, "")
+	id = h.claimIt(testData)
+	h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+	h.waitCarries(t, id)
+	waitKubelet(t)
+	stop(t, agent)
+	return id
+}
+
+// runsOn checks that nobody has cleaned up after the machine.
+func runsOn(t *testing.T) {
+	t.Helper()
+	if len(running(t, "kubelet")) == 0 || content("/etc/kubernetes/kubelet.conf") != "conf\n" {
+		t.Error("the machine was cleaned")
+	}
+}
+
+// TestAHostWhoseClaimEndedWithoutIt comes back with a machine that is not its own any more. It cleans up before it
+// counts as free, wherever it is killed meanwhile, and works again.
+func TestAHostWhoseClaimEndedWithoutIt(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		for _, point := range []string{"", "cleaned stop-services", "cleaned delete-folders", "stripped", "proved"} {
+			id := h.away(t)
+			h.api.NextEpoch()
+			if point != "" {
+				killed(t, h.start(t, point))
+			}
+			agent := h.start(t, "")
+			h.waitFree(t, id)
+			checkClean(t)
+			stop(t, agent)
+			forget(t, "/var/lib/post")
+			if t.Failed() {
+				t.Fatalf("at point %q", point)
+			}
+		}
+		h.away(t) // and is used again
+	})
+}
+
+// TestAHostThatIsClaimedAnewBeforeItIsBack cleans up after the machine before, and then begins with the other.
+func TestAHostThatIsClaimedAnewBeforeItIsBack(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		for name, then := range map[string]func(){
+			"the claim ended": h.api.NextEpoch,
+			"the host was registered anew": func() {
+				h.api.Change(func() { h.api.Host.UID, h.api.Host.Spec.Epoch, h.api.Host.Status.Agent = "another", 0, nil })
+			},
+		} {
+			h.away(t)
+			forget(t, "/var/lib/post", "/var/log/calls")
+			then()
+			id := h.claimIt(testData)
+			agent := h.start(t, "")
+			h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+			checkMachine(t, id)
+			calls := content("/var/log/calls")
+			reset, init := strings.Index(calls, "kubeadm reset"), strings.Index(calls, "kubeadm init")
+			if reset < 0 || init < reset || strings.Count(calls, "kubeadm init") != 1 {
+				t.Errorf("%s: the calls are\n%s", name, calls)
+			}
+			h.releaseIt(t, id)
+			checkClean(t)
+			stop(t, agent)
+			forget(t, "/var/lib/post")
+		}
+	})
+}
+
+// TestAClaimThatIsMissingIsNoWord: a management cluster that was restored from a backup doesn't know the claim. The
+// agent says what it has, and cleans nothing until somebody says that the machine may go.
+func TestAClaimThatIsMissingIsNoWord(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		id := h.away(t)
+		h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret, h.api.Host.Status.Agent = nil, nil, nil })
+		agent := h.start(t, "")
+		h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool {
+			return r.Carries == id && r.Cleaning != nil && r.Cleaning.ProviderID == id && len(r.Cleaning.Leftovers) == 1
+		})
+		runsOn(t)
+
+		other := h.claimIt(testData) // by a provider that does not look at what the host carries
+		got := h.waitBootstrap(t, other, v1beta2.BootstrapFailed)
+		if !strings.Contains(got.Message, "still carries the machine of "+id) {
+			t.Errorf("report %+v", got)
+		}
+		runsOn(t)
+		h.api.Change(func() { h.api.Host.Spec.Claim, h.api.Secret = nil, nil })
+
+		h.api.Change(func() { h.api.Host.Annotations = map[string]string{v1beta2.AcceptAnnotation: id} })
+		h.waitFree(t, id)
+		checkClean(t)
+		stop(t, agent)
+	})
+}
+
+// TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway, whether the agent was there when it was said or not.
+func TestLeftoversThatWereAcceptedDontKeepTheNextMachineAway(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		for _, there := range []bool{true, false} {
+			agent := h.start(t, "")
+			id := h.claimIt(testData)
+			h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+			waitKubelet(t)
+			keep, err := os.Open("/var/lib/kubelet/pods/a/volume")
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
+			h.api.Wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
+				return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) > 0 && r.Carries == id
+			})
+			if !there {
+				stop(t, agent)
+			}
+			h.api.Change(func() { h.api.Host.Annotations = map[string]string{v1beta2.AcceptedAnnotation: id} })
+			h.api.NextEpoch()
+			if !there {
+				agent = h.start(t, "")
+			}
+			h.waitCarries(t, "")
+			left, err := filepath.Glob("/var/lib/capstan/journal/*")
+			if err != nil || len(left) > 0 {
+				t.Errorf("journals %v, %v", left, err)
+			}
+			keep.Close()
+			shell(t, "umount /var/lib/kubelet/pods/a/volume; rm -rf /var/lib/kubelet")
+			next := h.claimIt("#cloud-config\nruncmd: ['true']\n")
+			h.waitBootstrap(t, next, v1beta2.BootstrapSucceeded)
+			h.releaseIt(t, next)
+			stop(t, agent)
+			forget(t, "/var/lib/post")
+		}
+	})
+}
+
+// TestAHostThatIsToBeInstalledAnewStaysOut although its agent has cleaned it after a claim that ended without it.
+func TestAHostThatIsToBeInstalledAnewStaysOut(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		agent := h.start(t, "")
+		h.api.ClaimWith(func(c *v1beta2.HostClaim) { c.Proof = v1beta2.ProofReimage }, "0000000a", testData)
+		const id = "capstan://default/h1/0000000a"
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		stop(t, agent)
+		h.api.NextEpoch()
+		agent = h.start(t, "")
+		h.api.Wait(t, "what is asked for", func(r *v1beta2.AgentReport) bool {
+			return r.Carries == id && r.Cleaning != nil && r.Cleaning.Done &&
+				slices.ContainsFunc(
+					r.Cleaning.Leftovers,
+					func(l string) bool { return strings.Contains(l, "installed anew") },
+				)
+		})
+		if len(running(t, "kubelet")) > 0 {
+			t.Error("the kubelet runs on")
+		}
+		h.api.Change(func() { h.api.Host.Annotations = map[string]string{v1beta2.AcceptAnnotation: id} })
+		h.waitCarries(t, "")
+		stop(t, agent)
+	})
+}
+
+// TestAJournalOfAnEarlierVersion says nothing about its claim: nothing is cleaned, and the next version of the agent
+// notes the claim while the machine has the host.
+func TestAJournalOfAnEarlierVersion(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		id := h.away(t)
+		files, err := filepath.Glob("/var/lib/capstan/journal/*/steps.jsonl")
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		var before []string
+		for line := range strings.Lines(content(files[0])) {
+			if !strings.Contains(line, `"held by"`) {
+				before = append(before, line)
+			}
+		}
+		if err := os.WriteFile(files[0], []byte(strings.Join(before, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		claim := h.api.Host.Spec.Claim
+		h.api.NextEpoch()
+		agent := h.start(t, "")
+		h.api.Wait(t, "what the host carries", func(r *v1beta2.AgentReport) bool {
+			return r.Carries == id && r.Cleaning != nil
+		})
+		runsOn(t)
+		stop(t, agent)
+
+		h.api.Change(func() { h.api.Host.Spec.Claim = claim })
+		agent = h.start(t, "")
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			views, err := journal.Look("/var/lib/capstan/journal")
+			if err == nil && len(views) == 1 && len(views[0].Notes("held by")) == 1 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the claim is not noted: %v", err)
+			}
+		}
+		stop(t, agent)
+		h.api.NextEpoch()
+		agent = h.start(t, "")
+		h.waitFree(t, id)
+		stop(t, agent)
+	})
+}
+
+// TestAPlaneThatWasRestoredElsewhere: the host is enrolled again, with the plane at another address. Its machine runs on
+// untouched, and it works there as before.
+func TestAPlaneThatWasRestoredElsewhere(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		h := newTestHost(t)
+		h.api.Change(func() { h.api.Host.UID = "uid" })
+		id := h.away(t)
+		calls := content("/var/log/calls")
+		there := testapi.New(t)
+		h.api.Mu.Lock()
+		there.Change(func() { // without its status, as after a restore
+			there.Host.UID, there.Host.Spec = h.api.Host.UID, *h.api.Host.Spec.DeepCopy()
+		})
+		h.api.Silent = true
+		h.api.Mu.Unlock()
+		if err := os.WriteFile(h.config, []byte(there.AgentConfig("/var/lib/capstan")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		agent := h.start(t, "")
+		h.api = there
+		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
+		h.waitCarries(t, id)
+		runsOn(t)
+		if now := content("/var/log/calls"); now != calls {
+			t.Errorf("calls after the restore: %s", strings.TrimPrefix(now, calls))
+		}
+		h.releaseIt(t, id)
+		checkClean(t)
+		stop(t, agent)
+	})
+}

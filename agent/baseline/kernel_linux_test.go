@@ -1,0 +1,163 @@
+package baseline
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/capstan-dev/capstan/agent/internal/testhost"
+)
+
+// TestSysctlsArePutBack: settings that a machine changed are named, and put back.
+func TestSysctlsArePutBack(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		remount(t)
+		h := whole()
+		h.Shared = true // the kernel is that of the machine: only the network's settings are the host's own
+		take(t, h)
+		before := map[string]string{}
+		for name, value := range map[string]string{
+			"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/rp_filter": "2", "net/ipv4/conf/eth0/route_localnet": "1",
+		} {
+			file := filepath.Join(sysctlDir, name)
+			was, ok := readSysctl(file)
+			if !ok || was == value {
+				t.Fatalf("%s is %q", name, was)
+			}
+			before[name] = was
+			if err := os.WriteFile(file, []byte(value), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found := compare(t, h)
+		for name := range before {
+			if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "sysctl "+name+", ") }) {
+				t.Errorf("%s is not found: %q", name, found)
+			}
+		}
+		if err := h.RestoreSysctls(path); err != nil {
+			t.Error(err)
+		}
+		if found := compare(t, h); len(found) > 0 {
+			t.Errorf("after they were put back: %q", found)
+		}
+		for name, was := range before {
+			if now, _ := readSysctl(filepath.Join(sysctlDir, name)); now != was {
+				t.Errorf("%s was %s and is %s", name, was, now)
+			}
+		}
+	})
+}
+
+// remount makes the settings of the host's own network writable.
+func remount(t *testing.T) {
+	t.Helper()
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSysctlsOfARestingMachineDontDiffer: what the kernel counts is left out.
+func TestSysctlsOfARestingMachineDontDiffer(t *testing.T) {
+	h := Host{Root: "/"}
+	before, err := h.sysctls()
+	if err != nil || len(before) < 100 {
+		t.Fatalf("%d settings, %v", len(before), err)
+	}
+	for range 5 { // to look opens files and makes entries in caches, which the kernel counts
+		now, err := h.sysctls()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := (state{Sysctls: now}).settings(state{Sysctls: before}); len(found) > 0 {
+			t.Errorf("these differ by themselves: %q", found)
+		}
+	}
+}
+
+// TestLegacyRulesAreFound changes a table of the packet filter of before nftables, as a machine with a program of its
+// own can.
+func TestLegacyRulesAreFound(t *testing.T) {
+	testhost.Run(t, func(t *testing.T) {
+		for _, l := range legacies {
+			if _, err := os.Stat(l.tables); err != nil {
+				t.Skipf("the kernel has no %s", l.name)
+			}
+		}
+		h := whole()
+		for _, l := range legacies { // to look at a table makes it, and is no difference
+			if _, err := l.does("filter"); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) {
+				t.Skipf("the kernel has no table filter of %s", l.name)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		take(t, h)
+		if found := compare(t, h); len(found) > 0 {
+			t.Fatalf("a host that nobody touched has %q", found)
+		}
+		for _, l := range legacies {
+			l.drop(t, "filter")
+		}
+		found := compare(t, h)
+		for _, l := range legacies {
+			want := "packet filter table filter of " + l.name + " with other rules"
+			if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, want) }) {
+				t.Errorf("%q is not found: %q", want, found)
+			}
+		}
+		if again := compare(t, h); !slices.Equal(again, found) {
+			t.Errorf("a second look: %q, and before %q", again, found)
+		}
+	})
+}
+
+// drop lets the first chain of a table drop everything.
+func (l legacy) drop(t *testing.T, table string) {
+	t.Helper()
+	fd, err := unix.Socket(l.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	info := make([]byte, infoLength)
+	copy(info, table)
+	if err := getsockopt(fd, l.level, getInfo, info); err != nil {
+		t.Fatal(err)
+	}
+	size := binary.NativeEndian.Uint32(info[infoLength-4:])
+	entries := make([]byte, headLength+size)
+	copy(entries, table)
+	binary.NativeEndian.PutUint32(entries[nameLength:], size)
+	if err := getsockopt(fd, l.level, getEntries, entries); err != nil {
+		t.Fatal(err)
+	}
+	rules := entries[headLength:]
+	target := int(binary.NativeEndian.Uint16(rules[l.offsets:]))
+	drop := int32(-1)
+	binary.NativeEndian.PutUint32(rules[target+l.targetVerdict:], uint32(drop))
+
+	// struct ipt_replace: name, hooks, number of entries, size, entries of hooks, underflows, counters, entries.
+	number := binary.NativeEndian.Uint32(info[infoLength-8:])
+	counters := make([]byte, 16*number)
+	replace := make([]byte, 96, 96+len(rules))
+	copy(replace, table)
+	copy(replace[32:], info[32:36])
+	binary.NativeEndian.PutUint32(replace[36:], number)
+	binary.NativeEndian.PutUint32(replace[40:], size)
+	copy(replace[44:84], info[36:76])
+	binary.NativeEndian.PutUint32(replace[84:], number)
+	*(*unsafe.Pointer)(unsafe.Pointer(&replace[88])) = unsafe.Pointer(&counters[0])
+	replace = append(replace, rules...)
+	const setReplace = 64 // IPT_SO_SET_REPLACE
+	if err := unix.SetsockoptString(fd, l.level, setReplace, string(replace)); err != nil {
+		t.Fatalf("changing a table of %s: %v", l.name, err)
+	}
+}

@@ -1,0 +1,83 @@
+package preflight
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+const usage = `capstan-agent preflight says what this computer would miss as a node, and the command that mends it.
+
+It changes nothing. The exit code is 1 if something is missing, and 0 if there are warnings only.
+
+Flags:
+`
+
+// Main is "capstan-agent preflight" on a computer. It returns the exit code.
+func Main(s *System, args []string, out, errOut io.Writer) int {
+	flags := flag.NewFlagSet("capstan-agent preflight", flag.ContinueOnError)
+	flags.SetOutput(errOut)
+	var role Role
+	flags.BoolVar(&role.Worker, "worker", false, "leave out what only a control plane needs")
+	format := flags.String("output", "table", "`format`: table, or json for programs")
+	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return 2
+	}
+	if flags.NArg() > 0 || *format != "table" && *format != "json" {
+		fmt.Fprintf(errOut, "capstan-agent preflight: unknown argument or format: see capstan-agent preflight --help\n")
+		return 2
+	}
+	all := Run(s, role)
+	write := table
+	if *format == "json" {
+		write = list
+	}
+	if err := write(out, all); err != nil {
+		fmt.Fprintln(errOut, "capstan-agent:", err)
+		return 1
+	}
+	if !Fit(all) {
+		return 1
+	}
+	return 0
+}
+
+// list writes the findings for programs.
+func list(out io.Writer, all []Finding) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(all)
+}
+
+// table writes the findings for people.
+func table(out io.Writer, all []Finding) error {
+	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', 0)
+	fmt.Fprintln(w, "CHECK\tVERDICT\tFOUND\tMEND")
+	for _, f := range all {
+		mend := f.Mend
+		if mend == "" {
+			mend = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Check, f.Verdict, printable(f.Found), mend)
+	}
+	return w.Flush()
+}
+
+// printable replaces what is no text: names of processes and of the host are anybody's.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}

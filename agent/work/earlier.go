@@ -1,0 +1,167 @@
+package work
+
+import (
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-dev/capstan/agent/journal"
+	"github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// keyHeld is the key of notes that say by which claim a machine came to the host.
+const keyHeld = "held by"
+
+// held says by which claim a machine came to the host: in which CapstanHost, and in which epoch of it.
+type held struct {
+	UID   types.UID             `json:"uid"`
+	Epoch int64                 `json:"epoch"`
+	Proof v1beta2.CleaningProof `json:"proof,omitempty"`
+}
+
+// noteHeld remembers by which claim the machine of a journal is on the host. A host that has moved to another
+// management cluster has another uid there, and gets another note.
+func noteHeld(j *journal.Journal, host *v1beta2.CapstanHost) error {
+	if host == nil || host.Spec.Claim == nil || host.Spec.Claim.ProviderID != j.Claim() {
+		return nil
+	}
+	value, err := json.Marshal(held{UID: host.UID, Epoch: host.Spec.Epoch, Proof: host.Spec.Claim.Proof})
+	if err != nil {
+		return err
+	}
+	return j.Note(keyHeld, string(value))
+}
+
+// heldBy returns what is noted about the claims of a journal.
+func heldBy(v *journal.View) (notes []held) {
+	for _, value := range v.Notes(keyHeld) {
+		var h held
+		if json.Unmarshal([]byte(value), &h) == nil {
+			notes = append(notes, h)
+		}
+	}
+	return notes
+}
+
+// fate is what becomes of what an earlier machine has left on the host.
+type fate string
+
+const (
+	// held back: it is not known that the claim has ended. Nothing is cleaned, and nothing else may run.
+	heldBack fate = "held back"
+	// toClean: the claim has ended.
+	toClean fate = "clean"
+	// toForget: the agent has cleaned, and somebody has accepted what is left.
+	toForget fate = "forget"
+)
+
+// fateOf decides by the host as it stands in the API. The journal is of a machine that is not that of the host's claim.
+//
+// A claim that is missing is no word that it has ended: a management cluster that was restored from a backup may be
+// older than the claim. That it has ended is said by a later epoch, which only the end of a claim begins, by another
+// CapstanHost of the name, which somebody has registered since, or by a person.
+func fateOf(v *journal.View, host *v1beta2.CapstanHost) fate {
+	if host == nil || host.Spec.Supplier != "" {
+		return heldBack
+	}
+	accepted := host.Annotations[v1beta2.AcceptAnnotation] == v.Claim() ||
+		host.Annotations[v1beta2.AcceptedAnnotation] == v.Claim()
+	cleaned, _ := v.Cleaned()
+	switch {
+	case accepted && cleaned:
+		return toForget
+	case accepted || ended(heldBy(v), host):
+		return toClean
+	default:
+		return heldBack
+	}
+}
+
+// ended reports whether the claim that is noted has ended. Without a note, as journals of earlier versions have none,
+// it is not known.
+func ended(notes []held, host *v1beta2.CapstanHost) bool {
+	here := slices.DeleteFunc(slices.Clone(notes), func(h held) bool { return h.UID != host.UID })
+	if len(here) == 0 {
+		return len(notes) > 0
+	}
+	return !slices.ContainsFunc(here, func(h held) bool { return h.Epoch >= host.Spec.Epoch })
+}
+
+// next returns the task for the host as it stands in the API. What earlier machines have left comes before all else:
+// whoever was away while its claim ended must not be used for another machine, nor count as free. A machine that claims
+// the host although it can't be cleaned fails.
+func (w *Worker) next(host *v1beta2.CapstanHost) (task, error) {
+	t := wanted(host)
+	if t.kind == cleaning { // which cleans after all machines
+		return t, nil
+	}
+	views, err := journal.Look(w.config.JournalDir())
+	if err != nil {
+		return t, err
+	}
+	var kept []*journal.View
+	for _, v := range views {
+		if v.IsOf(t.claim) || !v.Carries() {
+			kept = append(kept, v)
+			continue
+		}
+		cleaned, _ := v.Cleaned()
+		switch fateOf(v, host) {
+		case toClean:
+			if !cleaned || t.kind != bootstrapping {
+				return task{fencing, v.Claim()}, nil
+			}
+		case toForget:
+			w.log.Info("what a machine has left was accepted", "claim", v.Claim())
+			if err := v.Remove(); err != nil {
+				return t, err
+			}
+			continue
+		}
+		kept = append(kept, v)
+	}
+	w.showCarried(kept, host)
+	return t, nil
+}
+
+// showCarried reports what the host carries, and why nobody has cleaned it if the host looks free.
+func (w *Worker) showCarried(views []*journal.View, host *v1beta2.CapstanHost) {
+	w.report.Update(true, func(r *v1beta2.AgentReport) {
+		r.Carries = carried(views)
+		if r.Carries == "" || host == nil || host.Spec.Claim != nil || host.Spec.Supplier != "" ||
+			r.Cleaning != nil && r.Cleaning.ProviderID == r.Carries {
+			return
+		}
+		r.Cleaning = &v1beta2.CleaningReport{
+			ProviderID: r.Carries, Done: true,
+			Leftovers: []string{"the machine itself: the management cluster does not say that its claim has ended"},
+		}
+	})
+}
+
+// unknownMachine is what is reported when the journals can't be read.
+const unknownMachine = "unknown"
+
+// Carries returns the providerID of the machine that the host has, or has something of, as the journals in a directory
+// say; empty: of none.
+func Carries(dir string) string {
+	views, err := journal.Look(dir)
+	if err != nil {
+		return unknownMachine
+	}
+	return carried(views)
+}
+
+func carried(views []*journal.View) string {
+	for _, v := range views {
+		switch {
+		case !v.Carries():
+		case v.IsOf(v.Claim()):
+			return v.Claim()
+		default:
+			return unknownMachine
+		}
+	}
+	return ""
+}

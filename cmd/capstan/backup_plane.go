@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/local/planebackup"
+)
+
+func (a *app) backupPlaneCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "plane", Short: "Backups of the management plane itself",
+		Long: `Make a backup of the management plane, and make a plane of it, on this computer or another one. It is one file,
+with all objects and all keys of the plane: whoever has it is the plane. Local hosts and what is on them are not in it.
+docs/backup.md says what is, and how hosts find a plane that has moved.`,
+	}
+	cmd.AddCommand(a.backupPlaneCreateCommand(), a.backupPlaneRestoreCommand())
+	return cmd
+}
+
+// planeBackup returns the options for a file.
+func (a *app) planeBackup(path string) (planebackup.Options, error) {
+	kubernetes, err := a.versionOrNewest("")
+	if err != nil {
+		return planebackup.Options{}, err
+	}
+	tool, err := a.backupTool()
+	if err != nil {
+		return planebackup.Options{}, err
+	}
+	path, err = filepath.Abs(path)
+	return planebackup.Options{
+		Home: a.home, Path: path, Tool: tool, Version: version, KubernetesVersion: kubernetes, Step: a.steps().Run,
+		Note: func(text string) { fmt.Fprintln(a.err, text) },
+	}, err
+}
+
+func (a *app) backupPlaneCreateCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "create FILE", Short: "Write a backup of the plane to a file that does not exist yet",
+		Long: `Write a backup of the plane, which runs and goes on, to a file that only you can read. The snapshot in it is
+restored into another etcd to see that it works. Keep the file as safe as the plane: it has all keys, and is not encrypted.`,
+		Example: "  capstan backup plane create plane.tar",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			o, err := a.planeBackup(args[0])
+			if err != nil {
+				return err
+			}
+			m, err := planebackup.Create(ctx, o)
+			if err != nil {
+				return fmt.Errorf("backing up the plane: %w", err)
+			}
+			fmt.Fprintln(a.out, o.Path)
+			fmt.Fprintf(a.err, "%d keys at revision %d.\n", m.Keys, m.Revision)
+			a.next("capstan backup plane restore " + args[0] + "   # on a computer without this plane")
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
+	return cmd
+}
+
+func (a *app) backupPlaneRestoreCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: "Make a plane of a backup, in a home directory that has none",
+		Long: `Make a plane of a backup, in a home directory that has none, and don't start it. The plane of before must not run
+any more, or hosts obey both. docs/backup.md says how hosts find this one.`,
+		Example: "  capstan backup plane restore plane.tar",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			o, err := a.planeBackup(args[0])
+			if err != nil {
+				return err
+			}
+			m, err := planebackup.Restore(ctx, o)
+			if err != nil {
+				return fmt.Errorf("restoring the plane: %w", err)
+			}
+			fmt.Fprintf(a.err, "The plane is as it was at %s. All that happened since is not in it.\n",
+				m.Time.Local().Format(time.DateTime))
+			if m.Listen == "" {
+				a.next("capstan up")
+				return nil
+			}
+			a.next(
+				"capstan up --listen ADDRESS   # of this computer; hosts know "+m.Listen,
+				"capstan host token create --uses 20   # only if hosts can't reach it by that name; then the line on each host",
+			)
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
+	return cmd
+}

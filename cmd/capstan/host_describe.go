@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-dev/capstan/local"
+)
+
+// hostKey returns the name of a host in the namespace of this command.
+func (a *app) hostKey(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: a.namespace, Name: name}
+}
+
+// completeHosts completes one argument with the names of the hosts for which fits is true.
+func (a *app) completeHosts(fits func(local.Host) bool) cobra.CompletionFunc {
+	return a.completeHost(func(ctx context.Context) ([]string, error) {
+		c, err := a.client()
+		if err != nil {
+			return nil, err
+		}
+		hosts, err := local.Hosts(ctx, c, a.namespace)
+		var names []string
+		for _, h := range hosts {
+			if fits(h) {
+				names = append(names, h.Name)
+			}
+		}
+		return names, err
+	})
+}
+
+func anyHost(local.Host) bool { return true }
+
+func (a *app) hostDescribeCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "describe NAME", Short: "Show all about a host: claim, facts, conditions, and what it waits for",
+		Long: `Shows all about a host: its claim, what an administrator asks of it, what it says of itself, its
+conditions, and what it waits for. What a host says of itself is not proved; zone and labels are written by people.`,
+		Example:           "  capstan host describe rack1-07",
+		ValidArgsFunction: a.completeHosts(anyHost),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			d, err := local.DescribeHost(cmd.Context(), c, a.hostKey(args[0]))
+			if err != nil {
+				return err
+			}
+			return a.print(format, d, func() error { return a.hostDetails(d) })
+		},
+	}
+	outputFlag(cmd, &format)
+	return cmd
+}
+
+// hostDetails prints all about a host.
+func (a *app) hostDetails(d local.HostDetails) error {
+	w := tabwriter.NewWriter(a.out, 0, 4, 3, ' ', 0)
+	row := func(name, value string) { fmt.Fprintf(w, "%s:\t%s\n", name, dash(oneLine(value, 400))) }
+	var labels []string
+	for _, key := range slices.Sorted(maps.Keys(d.Labels)) {
+		labels = append(labels, key+"="+d.Labels[key])
+	}
+	claim := ""
+	if d.Machine != "" {
+		claim = fmt.Sprintf("machine %s of cluster %s, %s", d.Machine, d.Cluster, dash(d.Version))
+	}
+	row("Name", d.Name)
+	row("Namespace", d.Namespace)
+	row("Zone", d.Zone)
+	row("Labels", strings.Join(labels, ","))
+	row("State", d.State)
+	row("Claimed by", claim)
+	row("Asked for", d.Work)
+	row("Waits for", d.WaitsFor)
+	row("Address", d.Address)
+	row("Further addresses", strings.Join(d.Addresses, ", "))
+	row("Offers", strings.Join(d.KubernetesVersions, ", "))
+	row("Epoch", fmt.Sprint(d.Epoch))
+	fmt.Fprintln(w, "As the host says:\t")
+	row("  System", d.Facts.OperatingSystem)
+	row("  Kernel", d.Facts.Kernel)
+	row("  Architecture", d.Facts.Architecture)
+	row("  Model", d.Model)
+	row("  Runs in", d.Facts.Virtualization)
+	row("  Processors", strings.TrimSpace(number(int64(d.Facts.Processors), "")+" "+d.ProcessorModel))
+	row("  Memory", number(d.Facts.MemoryMiB, " MiB"))
+	row("  Disks", disksText(d))
+	row("  Agent", d.Facts.AgentVersion)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	cells := make([][]string, 0, len(d.Conditions))
+	for _, c := range d.Conditions {
+		cells = append(cells, []string{
+			c.Type, string(c.Status), c.Reason, age(c.LastTransitionTime), oneLine(c.Message, 400),
+		})
+	}
+	return a.table([]string{"CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"}, cells)
+}
+
+func disksText(d local.HostDetails) string {
+	var all []string
+	for _, disk := range d.Disks {
+		text := fmt.Sprintf("%s %d GiB", disk.Name, disk.SizeGiB)
+		if disk.Rotational {
+			text += " (turns)"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}

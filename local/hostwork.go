@@ -1,0 +1,204 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/poll"
+)
+
+// work is what an administrator asks of a host. It is written into the spec of the CapstanHost, where GitOps and
+// kubectl write it too.
+type work struct {
+	// cordon keeps new machines away, drain lets the machine on the host go too.
+	cordon, drain bool
+	// maintenance says why the host is out of use for a while. It drains the host.
+	maintenance string
+}
+
+// maintenanceLength bounds why a host is out of use, in characters.
+const maintenanceLength = 256
+
+// CordonHost keeps new machines away from a host. The machine on it stays.
+func CordonHost(ctx context.Context, c client.Client, host client.ObjectKey) (*infrav1.CapstanHost, error) {
+	return setWork(ctx, c, host, func(w *work) { w.cordon = true })
+}
+
+// UncordonHost takes a host into use again: it ends a drain and a maintenance too.
+func UncordonHost(ctx context.Context, c client.Client, host client.ObjectKey) (*infrav1.CapstanHost, error) {
+	return setWork(ctx, c, host, func(w *work) { *w = work{} })
+}
+
+// DrainHost lets the machine on a host go, and keeps new ones away. WaitDrained waits until that is done.
+func DrainHost(ctx context.Context, c client.Client, host client.ObjectKey) (*infrav1.CapstanHost, error) {
+	return setWork(ctx, c, host, func(w *work) { w.cordon, w.drain = true, true })
+}
+
+// MaintainHost drains a host and says why. When WaitDrained returns, it may be off.
+func MaintainHost(ctx context.Context, c client.Client, host client.ObjectKey, why string) (
+	*infrav1.CapstanHost, error,
+) {
+	if n := len([]rune(why)); n == 0 || n > maintenanceLength {
+		return nil, hint.Errorf("for example: --reason 'new disks'",
+			"say in 1 to %d characters why the host is out of use", maintenanceLength)
+	}
+	return setWork(ctx, c, host, func(w *work) { w.cordon, w.maintenance = true, why })
+}
+
+// setWork writes what an administrator asks of a host.
+func setWork(ctx context.Context, c client.Client, key client.ObjectKey, change func(*work)) (
+	*infrav1.CapstanHost, error,
+) {
+	h, err := getHost(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
+	w := work{cordon: h.Spec.Unschedulable, drain: h.Spec.Drain, maintenance: h.Spec.Maintenance}
+	change(&w)
+	if w == (work{}) && !h.DeletionTimestamp.IsZero() {
+		return nil, hint.Errorf("see what that waits for: capstan host describe "+h.Name,
+			"host %s is being removed, which can't be taken back", h.Name)
+	}
+	before := h.DeepCopy()
+	h.Spec.Unschedulable, h.Spec.Drain, h.Spec.Maintenance = w.cordon, w.drain, w.maintenance
+	if err := c.Patch(ctx, h, client.MergeFrom(before)); err != nil {
+		return nil, hint.Errorf("to drain a host takes ClusterRole capstan-inventory in its namespace",
+			"changing host %s: %w", h.Name, err)
+	}
+	return h, nil
+}
+
+// RemoveHost drains a host and deletes it. WaitRemoved waits until it is gone. It refuses local hosts, which are made
+// again.
+func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*infrav1.CapstanHost, error) {
+	h, err := getHost(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
+	if h.Spec.Supplier != "" {
+		return nil, hint.Errorf("choose how many there are: capstan up --hosts N",
+			"host %s is a local one: another one would be made for it", h.Name)
+	}
+	if h.Spec.Claim != nil { // without a claim it gets none either, once it is being deleted
+		if h, err = DrainHost(ctx, c, key); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Delete(ctx, h, client.Preconditions{UID: &h.UID}); client.IgnoreNotFound(err) != nil {
+		return nil, hint.Errorf("that takes ClusterRole capstan-inventory in its namespace",
+			"removing host %s: %w", h.Name, err)
+	}
+	return h, nil
+}
+
+// WaitDrained waits until no machine has a host. waiting hears what that waits for.
+func WaitDrained(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
+	return waitForHost(ctx, c, key, waiting, func(h *infrav1.CapstanHost) bool {
+		return meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.DrainedCondition)
+	})
+}
+
+// WaitRemoved waits until a host is gone. waiting hears what that waits for.
+func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
+	err := waitForHost(ctx, c, key, waiting, func(*infrav1.CapstanHost) bool { return false })
+	if errors.Is(err, errHostGone) {
+		return nil
+	}
+	return err
+}
+
+// errHostGone says that a host was deleted while it was waited for.
+var errHostGone = errors.New("the host is gone")
+
+func waitForHost(
+	ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string),
+	done func(*infrav1.CapstanHost) bool,
+) error {
+	last := ""
+	err := poll.Until(ctx, func() (bool, error) {
+		h := &infrav1.CapstanHost{}
+		if err := c.Get(ctx, key, h); apierrors.IsNotFound(err) {
+			return true, errHostGone
+		} else if err != nil {
+			return false, err
+		}
+		if last = WaitsFor(h); last != "" {
+			waiting(last)
+		}
+		return done(h), nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return hint.Errorf("it goes on by itself; see: capstan host describe "+key.Name,
+			"host %s still waits: %s", key.Name, last)
+	}
+	return err
+}
+
+// undecided are the reasons of condition Clean about which somebody has to decide.
+var undecided = map[string]bool{
+	infrav1.LeftoversFoundReason: true, infrav1.NotComparedReason: true, infrav1.ReimageNeededReason: true,
+}
+
+// WaitsFor says what a host waits for, with what to do about it where somebody must; empty: for nothing. Pure.
+func WaitsFor(h *infrav1.CapstanHost) string {
+	clean := meta.FindStatusCondition(h.Status.Conditions, infrav1.CleanCondition)
+	drained := meta.FindStatusCondition(h.Status.Conditions, infrav1.DrainedCondition)
+	ready := meta.FindStatusCondition(h.Status.Conditions, infrav1.ReadyCondition)
+	released := h.Spec.Claim != nil && h.Spec.Claim.Released
+	switch {
+	case released && silent(h):
+		return fmt.Sprintf("its agent, which is silent, to clean it after machine %s; if the computer is gone for good: "+
+			"capstan host abandon %s", h.Spec.Claim.Machine, h.Name)
+	case released && clean != nil && undecided[clean.Reason]:
+		return fmt.Sprintf("somebody to decide about what is left after machine %s: capstan host accept %s",
+			h.Spec.Claim.Machine, h.Name)
+	case released && h.Spec.Supplier != "":
+		return fmt.Sprintf("its supplier to destroy it after machine %s", h.Spec.Claim.Machine)
+	case released:
+		return fmt.Sprintf("its agent to clean it after machine %s", h.Spec.Claim.Machine)
+	case h.Spec.Drains() && drained == nil:
+		return "the manager to look at it"
+	case drained != nil && drained.Status != metav1.ConditionTrue:
+		return drained.Message
+	case !h.DeletionTimestamp.IsZero() && h.Spec.Claim != nil:
+		return fmt.Sprintf("machine %s to go: capstan host drain %s", h.Spec.Claim.Machine, h.Name)
+	case !h.DeletionTimestamp.IsZero():
+		return "the manager to remove its account"
+	case h.Spec.Maintenance != "":
+		return "the end of its maintenance: capstan host uncordon " + h.Name
+	case ready == nil:
+		return "the manager to look at it"
+	case ready.Status != metav1.ConditionTrue:
+		return ready.Message
+	case h.Spec.Closed():
+		return "somebody to take it into use again: capstan host uncordon " + h.Name
+	case h.Spec.Claim == nil:
+		return "a machine that claims it"
+	default:
+		return ""
+	}
+}
+
+func silent(h *infrav1.CapstanHost) bool {
+	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.HostOnlineCondition)
+	return c != nil && c.Reason == infrav1.HostOfflineReason
+}
+
+// getHost reads a host.
+func getHost(ctx context.Context, c client.Reader, key client.ObjectKey) (*infrav1.CapstanHost, error) {
+	h := &infrav1.CapstanHost{}
+	if err := c.Get(ctx, key, h); apierrors.IsNotFound(err) {
+		return nil, hint.Errorf("see: capstan host list", "there is no host %q", key.Name)
+	} else if err != nil {
+		return nil, hint.Errorf("run: capstan status", "reading host %s: %w", key.Name, err)
+	}
+	return h, nil
+}

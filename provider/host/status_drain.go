@@ -1,0 +1,38 @@
+package host
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+	"github.com/capstan-dev/capstan/provider/step"
+)
+
+// judgeDrained returns condition Drained of a host that shall be drained. waits is what the way of its machine waits
+// for.
+func judgeDrained(host *infrav1.CapstanHost, clean metav1.Condition, waits *step.Obstacle) metav1.Condition {
+	c := host.Spec.Claim
+	switch {
+	case c == nil && host.Spec.Maintenance != "":
+		return yes(infrav1.DrainedCondition, infrav1.InMaintenanceReason, "no machine has the host: it may be off")
+	case c == nil:
+		return yes(infrav1.DrainedCondition, infrav1.DrainedReason, "no machine has the host, and none gets it")
+	case c.Released:
+		return no(infrav1.DrainedCondition, clean.Reason, clean.Message)
+	case waits != nil:
+		return no(infrav1.DrainedCondition, waits.Reason, waits.Message)
+	default:
+		return no(infrav1.DrainedCondition, infrav1.WaitingForMachineReason,
+			fmt.Sprintf("machine %s has the host", c.Machine))
+	}
+}
+
+// inMaintenance says so, and how it ends.
+func inMaintenance(host *infrav1.CapstanHost, online metav1.Condition) string {
+	agent := "its agent reports"
+	if online.Status != metav1.ConditionTrue {
+		agent = "its agent is silent"
+	}
+	return fmt.Sprintf("in maintenance: %s; %s; remove spec.maintenance when it is over", host.Spec.Maintenance, agent)
+}

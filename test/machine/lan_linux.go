@@ -1,0 +1,120 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Wanted names the environment variable that says that tests may start machines: they take a Debian, and minutes.
+const Wanted = "CAPSTAN_TEST_MACHINES"
+
+// Environment variables that make a test binary something else.
+const (
+	rootVariable    = "CAPSTAN_MACHINE_ROOT"    // where the root is that machines begin with
+	insideVariable  = "CAPSTAN_MACHINES_INSIDE" // the tests, in a network of their own
+	machineVariable = "CAPSTAN_MACHINE"         // the supervisor of a machine
+)
+
+// LAN is the network that machines and the tests are in.
+type LAN struct {
+	Gateway string
+	bridge  string
+	bits    int
+	next    int
+}
+
+// NewLAN makes a network, in which the tests have an address, and the default route a gateway that is not there.
+func NewLAN(address string, bits int, gateway string) (*LAN, error) {
+	l := &LAN{Gateway: gateway, bridge: "lan0", bits: bits}
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: l.bridge}}); err != nil {
+		return nil, fmt.Errorf("making a bridge: %w", err)
+	}
+	at, err := netlink.ParseAddr(fmt.Sprintf("%s/%d", address, bits))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"lo", l.bridge} {
+		link, err := netlink.LinkByName(name)
+		if err == nil && name == l.bridge {
+			err = netlink.AddrAdd(link, at)
+		}
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return l, netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)})
+}
+
+// cable plugs the network of a process into the bridge.
+func (l *LAN) cable(port string, pid int) error {
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: port}, PeerName: "eth0",
+		PeerNamespace: netlink.NsPid(pid)}); err != nil {
+		return fmt.Errorf("making a cable: %w", err)
+	}
+	end, err := netlink.LinkByName(port)
+	if err != nil {
+		return err
+	}
+	bridge, err := netlink.LinkByName(l.bridge)
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.LinkSetMaster(end, bridge), netlink.LinkSetUp(end))
+}
+
+// Main runs the tests of a package that uses machines, from its TestMain: in a network of their own, where nobody else
+// is. It makes the root of machines first, if Wanted is set: that takes the computer's own network. It returns the exit
+// code.
+func Main(m *testing.M) int {
+	switch {
+	case os.Getenv(machineVariable) != "":
+		fmt.Fprintln(os.Stderr, "machine:", become(os.Getenv(machineVariable)))
+		return 1
+	case os.Getenv(insideVariable) != "" || os.Geteuid() != 0:
+		return m.Run()
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	if os.Getenv(Wanted) != "" {
+		root, err := prepare()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "this computer can't run machines:", err)
+			return 1
+		}
+		cmd.Env = append(cmd.Env, rootVariable+"="+root)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	fmt.Fprintln(os.Stderr, "a network for the tests:", err)
+	return 1
+}
+
+// prepare makes what machines need.
+func prepare() (string, error) {
+	if err := Preflight(); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	return makeRoot(ctx)
+}

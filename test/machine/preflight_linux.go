@@ -1,0 +1,63 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Preflight tries what a machine needs, and returns why this computer can't have one, or nil. It leaves nothing behind.
+func Preflight() error {
+	if os.Geteuid() != 0 {
+		return errors.New("only root can start machines")
+	}
+	var errs []error
+	for program, from := range map[string]string{
+		"mmdebstrap": "mmdebstrap", "systemd-nspawn": "systemd-container", "nsenter": "util-linux",
+	} {
+		if _, err := exec.LookPath(program); err != nil {
+			errs = append(errs, fmt.Errorf("there is no %s: apt-get install %s", program, from))
+		}
+	}
+	if group, err := newCgroup(fmt.Sprintf("machine-preflight-%d", os.Getpid())); err != nil {
+		errs = append(errs, fmt.Errorf("cgroups: %w", err))
+	} else {
+		errs = append(errs, group.remove())
+	}
+	return errors.Join(append(errs, namespaces(), overlay())...)
+}
+
+// namespaces starts a process in namespaces like those of a machine.
+func namespaces() error {
+	cmd := exec.Command("true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
+		syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | unix.CLONE_NEWCGROUP}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("namespaces: %w", err)
+	}
+	return nil
+}
+
+// overlay mounts a root over another one, where machines would have it.
+func overlay() error {
+	dir, err := os.MkdirTemp("", "machine-preflight-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, part := range []string{"lower", "upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, part), 0o755); err != nil {
+			return err
+		}
+	}
+	layers := fmt.Sprintf("lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work", dir, dir, dir)
+	if err := unix.Mount("overlay", filepath.Join(dir, "root"), "overlay", 0, layers); err != nil {
+		return fmt.Errorf("an overlay file system in %s: %w; set TMPDIR to a directory on a disk", dir, err)
+	}
+	return unix.Unmount(filepath.Join(dir, "root"), 0)
+}
