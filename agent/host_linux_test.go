@@ -171,7 +171,13 @@ func (h *host) start(t *testing.T, failAt string) *exec.Cmd {
 // startTo starts an agent that logs to a writer.
 func (h *host) startTo(t *testing.T, failAt string, log io.Writer) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(testhost.Binary)
+	return h.startProgram(t, testhost.Binary, failAt, log)
+}
+
+// startProgram starts a program as the agent.
+func (h *host) startProgram(t *testing.T, program, failAt string, log io.Writer) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(program)
 	cmd.Args = []string{"capstan-agent", "--config", h.config}
 	cmd.Env = append(os.Environ(), failpoint.Variable+"="+failAt)
 	cmd.Stderr = log

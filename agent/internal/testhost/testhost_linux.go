@@ -18,8 +18,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/command"
 )
 
-// variable holds, in the process inside, the folder that becomes the root directory.
-const variable = "CAPSTAN_TEST_HOST"
+const (
+	// variable holds, in the process inside, the directory that becomes the root directory.
+	variable = "CAPSTAN_TEST_HOST"
+	// sharedVariable holds what RunWith shares, as FROM=TO, separated by colons.
+	sharedVariable = "CAPSTAN_TEST_HOST_SHARED"
+)
 
 // Binary is the path of the test's own binary inside.
 const Binary = "/opt/capstan/bin/test"
@@ -47,6 +51,13 @@ var ownFiles = map[string]string{
 // Run runs test in a throw-away host, as root there. Where the kernel does not allow that, the test is skipped.
 func Run(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
+	RunWith(t, func(*testing.T) map[string]string { return nil }, test)
+}
+
+// RunWith is Run with files and directories of the machine, which share returns with their paths in the host. share
+// is called outside of the host only.
+func RunWith(t *testing.T, share func(t *testing.T) map[string]string, test func(t *testing.T)) {
+	t.Helper()
 	if root := os.Getenv(variable); root != "" {
 		if err := enter(root); err != nil {
 			t.Fatalf("making the host: %v", err)
@@ -58,8 +69,13 @@ func Run(t *testing.T, test func(t *testing.T)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var shared []string
+	for from, to := range share(t) {
+		shared = append(shared, from+"="+to)
+	}
 	cmd := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), variable+"="+t.TempDir(), "TMPDIR=/tmp")
+	cmd.Env = append(os.Environ(), variable+"="+t.TempDir(), "TMPDIR=/tmp",
+		sharedVariable+"="+strings.Join(shared, ":"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = attributes()
@@ -177,11 +193,37 @@ func mounts(root, self string) error {
 			return err
 		}
 	}
-	binary := filepath.Join(root, Binary)
-	if err := os.WriteFile(binary, nil, 0o755); err != nil {
+	shared := map[string]string{self: Binary}
+	for pair := range strings.SplitSeq(os.Getenv(sharedVariable), ":") {
+		if from, to, ok := strings.Cut(pair, "="); ok {
+			shared[from] = to
+		}
+	}
+	for from, to := range shared {
+		to = filepath.Join(root, to)
+		if err := place(from, to); err != nil {
+			return err
+		}
+		if err := bind(from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place makes an empty file or directory at to, on which from can be mounted.
+func place(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
 		return err
 	}
-	return bind(self, binary)
+	if info.IsDir() {
+		return os.MkdirAll(to, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, nil, 0o755)
 }
 
 func pivot(root string) error {
