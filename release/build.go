@@ -79,11 +79,12 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 		if err != nil {
 			return err
 		}
-		runner := filepath.Join(filepath.Dir(kube), "capstan-run")
-		all, kubes[arch] = append(all, kube, runner), kube
+		runner, nft := filepath.Join(filepath.Dir(kube), "capstan-run"), filepath.Join(filepath.Dir(kube), "capstan-nft")
+		all, kubes[arch] = append(all, kube, runner, nft), kube
 		programs := []program{
 			{path.Join("bundles", version, "capstan-kube"), kube, 0o755},
 			{path.Join("bundles", version, "capstan-run"), runner, 0o755},
+			{path.Join("bundles", version, "capstan-nft"), nft, 0o755},
 			{"LICENSE", filepath.Join(o.Source, "LICENSE"), 0o644}, {"README.md", filepath.Join(o.Source, "README.md"), 0o644},
 		}
 		for _, name := range Binaries {
@@ -129,7 +130,7 @@ func compile(ctx context.Context, o Options, s Settings, name, arch, file string
 	return nil
 }
 
-// bundle builds capstan-kube of the default Kubernetes version, and capstan-run, into one directory.
+// bundle builds capstan-kube of the default Kubernetes version, and what lies beside it, into one directory.
 func bundle(ctx context.Context, o Options, s Settings, arch, dir string) (version, file string, err error) {
 	text, err := os.ReadFile(filepath.Join(o.Source, "kube", "DEFAULT_VERSION"))
 	if err != nil {

@@ -1,0 +1,10 @@
+// Command capstan-nft is the nft command for kube-proxy, and for nobody else. See package nft.
+package main
+
+import (
+	"os"
+
+	"github.com/capstan-dev/capstan/kube/nft"
+)
+
+func main() { os.Exit(nft.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

@@ -1,0 +1,159 @@
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// token is a word, a sign, or a text in quotes.
+type token struct {
+	text   string
+	quoted bool
+}
+
+// words is a line that is being read.
+type words struct{ rest []token }
+
+// split splits a line into words. knftables writes all signs apart from words, but for commas.
+func split(line string) (*words, error) {
+	w := &words{}
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		if line[0] == '"' {
+			end := strings.IndexByte(line[1:], '"')
+			if end < 0 {
+				return nil, errors.New("a quote has no end")
+			}
+			text := line[1 : 1+end]
+			if strings.ContainsRune(text, '\\') {
+				return nil, fmt.Errorf("quotes can't have a backslash: %q", text)
+			}
+			w.rest, line = append(w.rest, token{text, true}), line[2+end:]
+			continue
+		}
+		if line[0] == ',' {
+			w.rest, line = append(w.rest, token{text: ","}), line[1:]
+			continue
+		}
+		end := strings.IndexAny(line, " \t\",")
+		if end < 0 {
+			end = len(line)
+		}
+		w.rest, line = append(w.rest, token{text: line[:end]}), line[end:]
+	}
+	return w, nil
+}
+
+// done reports whether the line has ended.
+func (w *words) done() bool { return len(w.rest) == 0 }
+
+// sees reports whether these words come next.
+func (w *words) sees(want ...string) bool {
+	return len(w.rest) >= len(want) && slices.EqualFunc(w.rest[:len(want)], want, func(t token, want string) bool {
+		return !t.quoted && t.text == want
+	})
+}
+
+// takes reports whether these words come next, and goes past them.
+func (w *words) takes(want ...string) bool {
+	if !w.sees(want...) {
+		return false
+	}
+	w.rest = w.rest[len(want):]
+	return true
+}
+
+// next goes past a word and returns it; empty at the end of the line, and where a text in quotes is.
+func (w *words) next() string {
+	if w.done() || w.rest[0].quoted {
+		return ""
+	}
+	text := w.rest[0].text
+	w.rest = w.rest[1:]
+	return text
+}
+
+// must goes past these words.
+func (w *words) must(want ...string) error {
+	if !w.takes(want...) {
+		return w.unexpected(strings.Join(want, " "))
+	}
+	return nil
+}
+
+// unexpected says that something else than wanted comes next.
+func (w *words) unexpected(wanted string) error {
+	if w.done() {
+		return fmt.Errorf("want %s, the line has ended", wanted)
+	}
+	return fmt.Errorf("want %s, not %q", wanted, w.rest[0].text)
+}
+
+// quoted goes past a text in quotes.
+func (w *words) quoted() (string, error) {
+	if w.done() || !w.rest[0].quoted {
+		return "", w.unexpected("a text in quotes")
+	}
+	text := w.rest[0].text
+	w.rest = w.rest[1:]
+	return text, nil
+}
+
+// number goes past a number.
+func (w *words) number(bits int) (uint64, error) {
+	text := w.next()
+	n, err := strconv.ParseUint(text, 0, bits)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", text)
+	}
+	return n, nil
+}
+
+// identifier is a name of a table, chain, set or map.
+var identifier = regexp.MustCompile(`^[A-Za-z_.][A-Za-z0-9_./-]*$`)
+
+// maxName is how long a name may be.
+const maxName = 255
+
+// name goes past a name.
+func (w *words) name() (string, error) {
+	text := w.next()
+	if len(text) > maxName || !identifier.MatchString(text) {
+		return "", fmt.Errorf("%q is not a name", text)
+	}
+	return text, nil
+}
+
+// parts goes past what is joined by dots, such as "10.0.0.1 . tcp . 80".
+func (w *words) parts() ([]string, error) {
+	var parts []string
+	for {
+		part := w.next()
+		if part == "" {
+			return nil, w.unexpected("a value")
+		}
+		parts = append(parts, part)
+		if !w.takes(".") {
+			return parts, nil
+		}
+	}
+}
+
+// verdict goes past a verdict.
+func (w *words) verdict() (verdict, error) {
+	text := w.next()
+	code, ok := verdicts[text]
+	if !ok {
+		return verdict{}, fmt.Errorf("%q is not a verdict", text)
+	}
+	v := verdict{code: code}
+	if text != "jump" && text != "goto" {
+		return v, nil
+	}
+	chain, err := w.name()
+	v.chain = chain
+	return v, err
+}
