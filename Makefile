@@ -8,7 +8,7 @@ export GOFLAGS := -buildvcs=false
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES_VERSION := $(shell cat kube/DEFAULT_VERSION)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-images capstan-manager
+BINARIES := capstan capstan-agent capstan-dock capstan-extension capstan-images capstan-manager capstan-net
 GO_FOLDERS := api agent clusterctl cmd config contract dock examples extension hack image internal kube local plane provider release runtime templates test
 # The race detector needs a C compiler; without one the tests run all the same, only without it.
 RACE := $(if $(shell command -v gcc),-race,)

@@ -78,7 +78,7 @@ func stopDock(ctx context.Context, dir home.Dir) error {
 // was killed.
 var (
 	ours = []string{
-		"kubeconfig", "lock", "dock", "plane", "clusters", "backups", "images", "registries.yaml", choicesFile,
+		"kubeconfig", "lock", "dock", "plane", "clusters", "backups", "bundles", "images", "registries.yaml", choicesFile,
 	}
 	oursHalf = []string{".kubeconfig-", "." + choicesFile + "-", ".new-"}
 )

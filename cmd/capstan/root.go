@@ -105,8 +105,8 @@ func (a *app) rootCommand() *cobra.Command {
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{
-		a.clusterCommand(), a.hostCommand(), a.imageCommand(), a.hookCommand(), a.backupCommand(), a.kubectlCommand(),
-		a.clusterctlCommand(),
+		a.clusterCommand(), a.hostCommand(), a.bundleCommand(), a.imageCommand(), a.hookCommand(), a.backupCommand(),
+		a.kubectlCommand(), a.clusterctlCommand(),
 	} {
 		c.GroupID = "work"
 		root.AddCommand(c)

@@ -5,6 +5,7 @@ package build
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
@@ -43,6 +44,8 @@ type Options struct {
 	Env []string
 	// Dir is the working directory; default /.
 	Dir string
+	// Architecture is that of the programs in a directory, as Go names it; default: this machine's. A program says its own.
+	Architecture string
 	// Epoch is the time of everything in the image; default 1970.
 	Epoch time.Time
 }
@@ -75,7 +78,7 @@ func Build(o Options, to io.Writer) error {
 	if o.Epoch.IsZero() {
 		l.epoch = time.Unix(0, 0).UTC()
 	}
-	arch := runtime.GOARCH
+	arch := cmp.Or(o.Architecture, runtime.GOARCH)
 	if info.IsDir() {
 		err = l.directory(o.Path)
 	} else {

@@ -58,6 +58,9 @@ func (d Dir) Dock() string { return d.join("dock") }
 // Images is the directory of the image store.
 func (d Dir) Images() string { return d.join("images") }
 
+// NodeBundles is the directory with the bundles that owned hosts get from the plane.
+func (d Dir) NodeBundles() string { return d.join("bundles") }
+
 // Plane is the directory of the management plane.
 func (d Dir) Plane() string { return d.join("plane") }
 

@@ -1,0 +1,110 @@
+// Package podnet connects the pods of owned hosts: it is what capstan-net runs on each Node. A Node's pods have
+// addresses of the Node's own range, and a link each, without a bridge. Nodes of the same network segment reach each
+// other's ranges by routes, others by VXLAN. What pods send to outside of the cluster has the Node's address.
+//
+// It is for IPv4. It enforces no NetworkPolicies.
+package podnet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Names of what a Node has.
+const (
+	// Tunnel is the link to Nodes of other segments.
+	Tunnel = "capnet0"
+	// Table is the nftables table, of family ip.
+	Table = "capstan-net"
+	// ConfigPath is the configuration by which the container runtime connects a pod.
+	ConfigPath = "/etc/cni/net.d/10-capstan.conflist"
+)
+
+// headers is by how many bytes packets grow in the tunnel.
+const headers = 50
+
+// Node is a Node as others have to know it.
+type Node struct {
+	Name string
+	// Address is the Node's own, IPv4.
+	Address netip.Addr
+	// Range is that of its pods.
+	Range netip.Prefix
+}
+
+// Route leads to the pods of another Node.
+type Route struct {
+	To  netip.Prefix
+	Via netip.Addr
+	// Tunneled: through the tunnel, where the Node has Via as well.
+	Tunneled bool
+}
+
+// Desired is what a Node must have.
+type Desired struct {
+	Self   Node
+	Routes []Route
+}
+
+// Tunneled reports whether any route takes the tunnel. Pure.
+func (d *Desired) Tunneled() bool {
+	return slices.ContainsFunc(d.Routes, func(r Route) bool { return r.Tunneled })
+}
+
+// Plan returns what the Node of a name must have, and false if it has no range or address yet. segments are the
+// networks that it is in without a router. A Node whose range overlaps with that of another one before it, by name, is
+// left out: nobody can say whose packets are whose. Pure.
+func Plan(name string, segments []netip.Prefix, nodes []Node) (*Desired, bool) {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
+	if at < 0 || !nodes[at].usable() {
+		return nil, false
+	}
+	d := &Desired{Self: nodes[at]}
+	taken := []netip.Prefix{d.Self.Range}
+	for _, n := range nodes {
+		if n.Name == name || !n.usable() || n.Address == d.Self.Address ||
+			slices.ContainsFunc(taken, n.Range.Overlaps) {
+			continue
+		}
+		taken = append(taken, n.Range)
+		near := slices.ContainsFunc(segments, func(s netip.Prefix) bool { return s.Contains(n.Address) })
+		d.Routes = append(d.Routes, Route{To: n.Range, Via: n.Address, Tunneled: !near})
+	}
+	return d, true
+}
+
+func (n Node) usable() bool { return n.Address.Is4() && n.Range.IsValid() && n.Range.Addr().Is4() }
+
+// MAC is that of a Node in the tunnel: it follows from its address, so nobody has to ask. Pure.
+func MAC(node netip.Addr) net.HardwareAddr {
+	b := node.As4()
+	return net.HardwareAddr{0x02, 0xca, b[0], b[1], b[2], b[3]}
+}
+
+// Config returns the configuration of the container runtime for a Node whose own link has an MTU. Pure.
+func (d *Desired) Config(mtu int) ([]byte, error) {
+	type object = map[string]any
+	text, err := json.MarshalIndent(object{
+		"cniVersion": "1.0.0", "name": "capstan",
+		"plugins": []object{
+			{
+				"type": "ptp", "mtu": mtu - headers, "ipMasq": false,
+				"ipam": object{
+					"type": "host-local", "ranges": [][]object{{{"subnet": d.Self.Range.String()}}},
+					"routes": []object{{"dst": "0.0.0.0/0"}},
+				},
+			},
+			{"type": "portmap", "backend": "nftables", "capabilities": object{"portMappings": true}},
+		},
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration of pods' network: %w", err)
+	}
+	return append(text, '\n'), nil
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-dev/capstan/internal/home"
+	"github.com/capstan-dev/capstan/local/nodebundle"
+)
+
+func (a *app) bundleCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "bundle", Aliases: []string{"bundles"},
+		Short: "Keep what owned hosts become nodes with: build, import, list",
+		Long: `Works with bundles: archives with the programs and images by which a computer becomes a node of one Kubernetes
+version, so that a cluster on owned hosts starts without a registry. Hosts get them from the plane.
+
+The plane need not run.`,
+		Example: `  kube/stock v1.36.3 stock                           # builds programs and images
+  capstan bundle build stock -o v1.36.3.tar.gz       # makes one archive of them
+  capstan bundle import v1.36.3.tar.gz               # gives it to the plane`,
+	}
+	cmd.AddCommand(a.bundleBuildCommand(), a.bundleImportCommand(), a.bundleListCommand())
+	return cmd
+}
+
+// bundleTable prints bundles, one line for each.
+func (a *app) bundleTable(all []nodebundle.Bundle) error {
+	cells := [][]string{}
+	for _, b := range all {
+		cells = append(cells, []string{b.Kubernetes, "linux/" + b.Architecture, size(b.Size),
+			age(metav1.NewTime(b.Imported))})
+	}
+	return a.table([]string{"KUBERNETES", "PLATFORM", "SIZE", "AGE"}, cells)
+}
+
+// netProgram returns the path of the program that connects pods, for an architecture.
+func (a *app) netProgram() (string, error) {
+	return home.Binaries(a.place().Binaries).Path(nodebundle.NetProgram)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-dev/capstan/internal/bundlefile"
+	"github.com/capstan-dev/capstan/local/nodebundle"
+)
+
+func (a *app) bundleBuildCommand() *cobra.Command {
+	var out, net string
+	cmd := &cobra.Command{
+		Use: "build DIRECTORY -o FILE", Short: "Make a bundle of what kube/stock has built",
+		Long: `Makes one archive of DIRECTORY, where kube/stock has built programs and images of a Kubernetes version: with a
+manifest that lists the digests of all files, and the image of the program that connects pods.`,
+		Example: `  kube/stock v1.36.3 stock
+  capstan bundle build stock -o v1.36.3.tar.gz`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if out == "" {
+				return hint("name it: -o v1.36.3.tar.gz", "the file of the bundle has no name")
+			}
+			if net == "" {
+				var err error
+				if net, err = a.netProgram(); err != nil {
+					return err
+				}
+			}
+			var m *bundlefile.Manifest
+			err := a.slowly("building "+out, func(say func(string)) (err error) {
+				m, err = nodebundle.Build(args[0], net, out, say)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "%s has Kubernetes %s for linux/%s: %d files, %d images, %s unpacked\n",
+				out, m.Kubernetes, m.Architecture, len(m.Files), len(m.Images), size(m.Size()))
+			a.next("capstan bundle import " + out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write (required)")
+	cmd.Flags().StringVar(&net, "net", "", "`program` that connects pods, for another architecture "+
+		"(default: the capstan-net beside this program)")
+	return cmd
+}

@@ -1,0 +1,139 @@
+// Package bundlefile reads and writes node bundles: archives with the programs and images by which a computer becomes
+// a node of one Kubernetes version.
+//
+// A bundle is a tar archive, packed by gzip. Its first file is manifest.json, which lists all others with their sizes
+// and SHA-256 digests, in the order in which they follow. A file is bin/NAME, cni/NAME or images/NAME.tar, and
+// nothing else is in a bundle: no links, no directories, no further files. Whoever reads one trusts none of it before
+// it was verified.
+package bundlefile
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ManifestName is the name of the first file of a bundle, and of the manifest in a directory.
+const ManifestName = "manifest.json"
+
+// Bounds of a bundle.
+const (
+	manifestLimit = 1 << 20
+	fileLimit     = 1 << 30
+	totalLimit    = 4 << 30
+	mostFiles     = 128
+)
+
+// ErrDamaged says that a bundle, or what was unpacked from one, is not what its manifest says.
+var ErrDamaged = errors.New("the bundle is damaged")
+
+// Manifest says what a bundle has.
+type Manifest struct {
+	// Kubernetes is the version, as v1.36.3.
+	Kubernetes string `json:"kubernetes"`
+	// Architecture is that of the programs, as Go names it.
+	Architecture string `json:"architecture"`
+	// Files are all files, in the order in which they follow.
+	Files []File `json:"files"`
+	// Images are the images that the files below images/ have.
+	Images []Image `json:"images"`
+}
+
+// File is one file of a bundle.
+type File struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Image is an image in a file of a bundle, an OCI archive.
+type Image struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+}
+
+var (
+	versionText = regexp.MustCompile(`^v1\.(0|[1-9][0-9]{0,2})\.(0|[1-9][0-9]{0,2})$`)
+	pathText    = regexp.MustCompile(`^(bin/[a-z0-9][a-z0-9._-]{0,62}|cni/[a-z0-9][a-z0-9._-]{0,62}|` +
+		`images/[a-z0-9][a-z0-9._-]{0,58}\.tar)$`)
+	digestText = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	imageText  = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]{0,200}:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+)
+
+// ValidVersion reports whether a text is a release of Kubernetes, as v1.36.3. Pure.
+func ValidVersion(text string) bool { return versionText.MatchString(text) }
+
+// ValidArchitecture reports whether there are bundles for an architecture. Pure.
+func ValidArchitecture(text string) bool { return text == "amd64" || text == "arm64" }
+
+// FileName returns what the file of a bundle is called. Pure.
+func FileName(version, architecture string) string {
+	return version + "-linux-" + architecture + ".tar.gz"
+}
+
+// ParseFileName is the other direction of [FileName]. Pure.
+func ParseFileName(name string) (version, architecture string, ok bool) {
+	name, ok = strings.CutSuffix(name, ".tar.gz")
+	version, architecture, found := strings.Cut(name, "-linux-")
+	return version, architecture, ok && found && ValidVersion(version) && ValidArchitecture(architecture)
+}
+
+// Check fails if the manifest can't be one. Pure.
+func (m *Manifest) Check() error {
+	switch {
+	case !ValidVersion(m.Kubernetes):
+		return fmt.Errorf("%w: %q is not a version of Kubernetes", ErrDamaged, m.Kubernetes)
+	case !ValidArchitecture(m.Architecture):
+		return fmt.Errorf("%w: there are no hosts of architecture %q", ErrDamaged, m.Architecture)
+	case len(m.Files) == 0 || len(m.Files) > mostFiles:
+		return fmt.Errorf("%w: it has %d files, and there can be 1 to %d", ErrDamaged, len(m.Files), mostFiles)
+	}
+	var total int64
+	known := map[string]bool{}
+	for _, f := range m.Files {
+		switch {
+		case !pathText.MatchString(f.Path):
+			return fmt.Errorf("%w: no bundle has a file %q", ErrDamaged, f.Path)
+		case known[f.Path]:
+			return fmt.Errorf("%w: %s is there twice", ErrDamaged, f.Path)
+		case f.Size <= 0 || f.Size > fileLimit:
+			return fmt.Errorf("%w: %s has %d bytes, and there can be 1 to %d", ErrDamaged, f.Path, f.Size, fileLimit)
+		case !digestText.MatchString(f.SHA256):
+			return fmt.Errorf("%w: %s has no digest", ErrDamaged, f.Path)
+		}
+		known[f.Path] = true
+		total += f.Size
+	}
+	if total > totalLimit {
+		return fmt.Errorf("%w: its files have %d bytes, and there can be %d", ErrDamaged, total, int64(totalLimit))
+	}
+	for _, i := range m.Images {
+		if !imageText.MatchString(i.Name) || !known[i.Path] || !strings.HasPrefix(i.Path, "images/") {
+			return fmt.Errorf("%w: image %q is in no file of it", ErrDamaged, i.Name)
+		}
+	}
+	return nil
+}
+
+// Image returns the name of the image whose repository ends with a name; empty if there is none. Pure.
+func (m *Manifest) Image(name string) string {
+	at := slices.IndexFunc(m.Images, func(i Image) bool {
+		repository, _, _ := strings.Cut(i.Name, ":")
+		return strings.HasSuffix(repository, "/"+name)
+	})
+	if at < 0 {
+		return ""
+	}
+	return m.Images[at].Name
+}
+
+// Size returns how many bytes the files have. Pure.
+func (m *Manifest) Size() int64 {
+	var total int64
+	for _, f := range m.Files {
+		total += f.Size
+	}
+	return total
+}

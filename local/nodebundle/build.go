@@ -1,0 +1,131 @@
+// Package nodebundle makes node bundles, and keeps those of a plane: the archives from which owned hosts get the
+// programs and images of a Kubernetes version (package bundlefile says what is in one).
+package nodebundle
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/capstan-dev/capstan/image/build"
+	"github.com/capstan-dev/capstan/internal/bundlefile"
+	"github.com/capstan-dev/capstan/internal/hint"
+	"github.com/capstan-dev/capstan/internal/regular"
+)
+
+// NetProgram is the program that connects the pods of hosts, and NetImage the image of it that each bundle has. The
+// tag is a number that grows when the image is another one.
+const (
+	NetProgram = "capstan-net"
+	NetImage   = "capstan.dev/capstan-net:1"
+)
+
+// textLimit bounds the small files of a build, in bytes.
+const textLimit = 64 << 10
+
+// rooted is an image to be made: its name, its root directory below images/ or a program, and what it runs.
+type rooted struct{ name, path, entrypoint string }
+
+// Build makes a bundle of what kube/stock has built in dir, with the program net in an image of its own. It writes the
+// file out, which is whole or not there, and returns what is in it.
+func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error) {
+	m, images, err := plan(dir)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(out), ".capstan-bundle-")
+	if err != nil {
+		return nil, fmt.Errorf("making a bundle: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	images = append(images, rooted{name: NetImage, path: net})
+	for _, i := range images {
+		say("image " + i.name)
+		if err := i.build(m, scratch); err != nil {
+			return nil, err
+		}
+	}
+	say("packing")
+	file, err := os.Create(filepath.Join(scratch, "bundle"))
+	if err != nil {
+		return nil, fmt.Errorf("making a bundle: %w", err)
+	}
+	defer file.Close()
+	err = bundlefile.Write(file, m, func(path string) string {
+		if strings.HasPrefix(path, "images/") {
+			return filepath.Join(scratch, filepath.Base(path))
+		}
+		return filepath.Join(dir, path)
+	})
+	if err == nil {
+		err = file.Close()
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making a bundle: %w", err)
+	}
+	return m, nil
+}
+
+// build makes the image, as a file in scratch that the manifest lists.
+func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
+	repository, _, _ := strings.Cut(i.name, ":")
+	name := filepath.Base(repository) + ".tar"
+	file, err := os.Create(filepath.Join(scratch, name))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	o := build.Options{Name: i.name, Path: i.path, Architecture: m.Architecture, User: "0:0"}
+	if i.entrypoint != "" {
+		o.Entrypoint = []string{i.entrypoint}
+	}
+	if err := build.Build(o, file); err != nil {
+		return fmt.Errorf("making image %s: %w", i.name, err)
+	}
+	m.Files = append(m.Files, bundlefile.File{Path: "images/" + name})
+	m.Images = append(m.Images, bundlefile.Image{Name: i.name, Path: "images/" + name})
+	return file.Close()
+}
+
+// plan returns the manifest of what is in a directory, and its images, without files for them yet.
+func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
+	const advice = "make the directory first: kube/stock VERSION DIRECTORY"
+	text, err := regular.Read(filepath.Join(dir, "version"), textLimit)
+	if err != nil {
+		return nil, nil, hint.Errorf(advice, "%s is not a directory of kube/stock: %w", dir, err)
+	}
+	version, arch, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if !bundlefile.ValidVersion(version) || !bundlefile.ValidArchitecture(arch) {
+		return nil, nil, hint.Errorf(advice, "%s does not say which version of Kubernetes it has", dir)
+	}
+	m := &bundlefile.Manifest{Kubernetes: version, Architecture: arch}
+	for _, part := range []string{"bin", "cni"} {
+		entries, err := os.ReadDir(filepath.Join(dir, part))
+		if err != nil {
+			return nil, nil, hint.Errorf(advice, "%s has no programs: %w", dir, err)
+		}
+		for _, entry := range entries {
+			m.Files = append(m.Files, bundlefile.File{Path: part + "/" + entry.Name()})
+		}
+	}
+	if text, err = regular.Read(filepath.Join(dir, "image-list"), textLimit); err != nil {
+		return nil, nil, hint.Errorf(advice, "%s has no list of images: %w", dir, err)
+	}
+	var images []rooted
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || len(fields) > 3 || !fs.ValidPath(fields[1]) {
+			return nil, nil, hint.Errorf(advice, "%s has an image that can't be made: %q", dir, strings.TrimSpace(line))
+		}
+		images = append(images, rooted{name: fields[0], path: filepath.Join(dir, "images", fields[1]),
+			entrypoint: strings.Join(fields[2:], "")})
+	}
+	slices.SortFunc(images, func(a, b rooted) int { return strings.Compare(a.name, b.name) })
+	return m, images, nil
+}
