@@ -134,7 +134,7 @@ func (a *agent) serve(ctx context.Context, f *handover.Follower) (moved bool) {
 	w := work.New(a.config, a.client, a.report, a.log)
 	var parts sync.WaitGroup
 	for _, part := range []func(context.Context){
-		a.report.Run, a.beat, a.renew, w.Run, func(ctx context.Context) { a.watch(ctx, w, f) },
+		a.report.Run, a.beat, a.renew, a.comeBack, w.Run, func(ctx context.Context) { a.watch(ctx, w, f) },
 	} {
 		parts.Go(func() { part(ctx) })
 	}

@@ -4,6 +4,7 @@
 // only what is its own: the CapstanHost, the bootstrap Secret and the Lease that carry the host's name.
 //
 //	enroll     report what the host is (status.agent), get a token of its own, and renew it
+//	come back  get another token when all that there are have expired (package enroll)
 //	heartbeat  renew the Lease
 //	report     keep status.agent as it should be (package report)
 //	work       run the bootstrap data of a claim, and clean the host after it (package work)

@@ -38,6 +38,9 @@ type Config struct {
 	// Namespace and Host name the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
 	Host      string `yaml:"host"`
+	// Enrolment is the URL of the plane's enrolment server, where the agent comes back when its token has expired. Empty:
+	// a person enrolls the host again then.
+	Enrolment string `yaml:"enrolment,omitempty"`
 	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent gets its own with it at once.
 	Token string `yaml:"token"`
 	// BundlesDir has a folder for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
@@ -92,12 +95,13 @@ func Parse(data []byte) (Config, error) {
 
 // Check fails if something is missing or can't be.
 func (c *Config) Check() error {
-	u, err := url.Parse(c.Server)
 	switch {
 	case c.Server == "":
 		return errors.New("server is missing: the URL of the management cluster's API server")
-	case err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil:
+	case !isServer(c.Server):
 		return errors.New("server must be a URL like https://10.0.0.1:6443")
+	case c.Enrolment != "" && !isServer(c.Enrolment):
+		return errors.New("enrolment must be a URL like https://10.0.0.1:7444")
 	case !name.MatchString(c.Namespace):
 		return errors.New("namespace must be the name of the CapstanHost's namespace")
 	case !name.MatchString(c.Host):
@@ -105,8 +109,14 @@ func (c *Config) Check() error {
 	case !filepath.IsAbs(c.BundlesDir) || !filepath.IsAbs(c.StateDir):
 		return errors.New("bundlesDir and stateDir must be absolute paths")
 	}
-	_, err = c.Roots()
+	_, err := c.Roots()
 	return err
+}
+
+// isServer reports whether a text is the URL of a server that is talked to by TLS.
+func isServer(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.RawQuery == "" && u.User == nil
 }
 
 // Roots returns the certificates that sign the server's certificate.

@@ -28,6 +28,7 @@ func TestParse(t *testing.T) {
 		"no namespace":                          {strings.Replace(good, "default", "''", 1), "namespace must be"},
 		"an authority that is not one":          {strings.Replace(good, ca, "aGVsbG8=", 1), "no certificate"},
 		"an authority that is not base64":       {strings.Replace(good, ca, "'%'", 1), "caData must be"},
+		"an enrolment server without TLS":       {good + "enrolment: http://10.0.0.1:7444\n", "enrolment must be"},
 		"an unknown key":                        {good + "bundleDir: /x\n", "bundleDir"},
 		"a relative path":                       {good + "stateDir: x\n", "absolute"},
 	}

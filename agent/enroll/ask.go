@@ -27,33 +27,38 @@ type asker struct {
 
 // newAsker returns one that talks to nobody but the plane whose authority has the hash.
 func newAsker(server, hash string, certificate tls.Certificate) (*asker, error) {
+	if err := enrolment.CheckPin(hash); err != nil {
+		return nil, err
+	}
+	return connect(server, certificate, func(host string) *tls.Config { return enrolment.ClientConfig(host, hash) })
+}
+
+// connect returns an asker of a server, which config says how to know.
+func connect(server string, certificate tls.Certificate, config func(host string) *tls.Config) (*asker, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return nil, errors.New("the enrolment server must be a URL like https://192.0.2.1:7444")
 	}
-	if err := enrolment.CheckPin(hash); err != nil {
-		return nil, err
-	}
-	config := enrolment.ClientConfig(u.Hostname(), hash)
-	config.Certificates = []tls.Certificate{certificate}
+	known := config(u.Hostname())
+	known.Certificates = []tls.Certificate{certificate}
 	transport := &http.Transport{
-		TLSClientConfig: config, TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: askTimeout,
+		TLSClientConfig: known, TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: askTimeout,
 		DisableKeepAlives: true,
 	}
-	return &asker{url: u.Scheme + "://" + u.Host + enrolment.EnrollPath, http: &http.Client{
+	return &asker{url: u.Scheme + "://" + u.Host, http: &http.Client{
 		Transport: transport, Timeout: askTimeout,
 		// A credential must not follow a redirection.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// ask sends a request once. What the plane refuses is an *enrolment.Refusal. No error has the credential.
-func (a *asker) ask(ctx context.Context, r enrolment.Request) (*enrolment.Answer, error) {
+// ask sends a request to a path once. What the plane refuses is an *enrolment.Refusal. No error has the credential.
+func (a *asker) ask(ctx context.Context, path string, r any) (*enrolment.Answer, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +92,7 @@ func (a *asker) askUntil(
 ) (answer *enrolment.Answer, err error) {
 	pauses := backoff.Backoff{First: time.Second, Max: time.Minute, Spread: backoff.FleetSpread}
 	for {
-		answer, err = a.ask(ctx, r)
+		answer, err = a.ask(ctx, enrolment.EnrollPath, r)
 		if err == nil || !mayHelp(err) {
 			return answer, err
 		}

@@ -90,6 +90,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	now.Server, now.Token = strings.TrimRight(answer.Server, "/"), answer.Token
+	now.Enrolment = strings.TrimRight(o.Ticket.Server, "/")
 	now.CAData, now.Namespace, now.Host = string(answer.CAData), answer.Namespace, answer.Host
 	if err := write(o.ConfigPath, now); err != nil {
 		return err
@@ -101,7 +102,7 @@ func Run(ctx context.Context, o Options) error {
 func (o Options) ask(ctx context.Context, server *asker, r enrolment.Request) (*enrolment.Answer, error) {
 	fmt.Fprintf(o.Out, "Enrolling at %s\n", o.Ticket.Server)
 	if o.Wait <= 0 {
-		return server.ask(ctx, r)
+		return server.ask(ctx, enrolment.EnrollPath, r)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()

@@ -27,11 +27,17 @@ const KeyFile = "enrolment.key"
 // ownKey returns the host's key, and makes it if there is none. One that can't be read is an error: with another key
 // the host would be another one.
 func ownKey(stateDir string) (crypto.Signer, error) {
+	key, err := readKey(stateDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return makeKey(filepath.Join(stateDir, KeyFile))
+	}
+	return key, err
+}
+
+// readKey returns the host's key.
+func readKey(stateDir string) (crypto.Signer, error) {
 	path := filepath.Join(stateDir, KeyFile)
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return makeKey(path)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the host's key: %w", err)
 	}

@@ -88,6 +88,7 @@ func (s Store) Change() error {
 func (s Store) Config(e *Enrolment) config.Config {
 	c := s.base
 	c.Server, c.CAData, c.Token = e.Server, e.CAData, e.Token
+	c.Enrolment = "" // that of the management cluster which the host has left
 	// A token is shown to its own management cluster only, so each has a file of its own.
 	sum := sha256.Sum256([]byte(e.Server + "\x00" + e.CAData))
 	c.TokenFile = ownToken + "-" + hex.EncodeToString(sum[:8])

@@ -25,6 +25,7 @@ type Keeper struct {
 	mu       sync.Mutex
 	used     token
 	rejected map[string]bool
+	refused  chan struct{} // holds at most one
 }
 
 // token is a bearer token with what it says about itself.
@@ -37,7 +38,8 @@ type token struct {
 
 // Open reads the tokens: configured returns that of the configuration (may be empty), path is where the agent's own is kept.
 func Open(path string, configured func() (string, error)) (*Keeper, error) {
-	k := &Keeper{path: path, configured: configured, now: time.Now, rejected: map[string]bool{}}
+	k := &Keeper{path: path, configured: configured, now: time.Now, rejected: map[string]bool{},
+		refused: make(chan struct{}, 1)}
 	k.choose()
 	if k.used.text == "" {
 		return nil, errors.New("there is no token: enroll the host again, which writes one to the configuration")
@@ -65,6 +67,22 @@ func (k *Keeper) Reject(text string) {
 	}
 	k.rejected[text] = true
 	k.choose()
+	if k.rejected[k.used.text] {
+		select {
+		case k.refused <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Refused returns a channel that holds a value after the server has refused the last token that there is.
+func (k *Keeper) Refused() <-chan struct{} { return k.refused }
+
+// Last returns the token in use, and whether the server has refused it: then there is no other one.
+func (k *Keeper) Last() (text string, refused bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.used.text, k.rejected[k.used.text]
 }
 
 // Keep takes a fresh token into use and writes it to disk.

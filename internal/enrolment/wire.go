@@ -12,6 +12,8 @@ const (
 	AgentPath = "/v1/agent/linux/"
 	// EnrollPath takes a Request and returns an Answer or a Refusal.
 	EnrollPath = "/v1/enroll"
+	// ReturnPath takes a Return and returns an Answer or a Refusal.
+	ReturnPath = "/v1/return"
 )
 
 // ChecksumSuffix is appended to the path of an agent for its checksum.
@@ -31,6 +33,15 @@ type Request struct {
 	Hostname string `json:"hostname,omitempty"`
 	// Machine identifies the hardware: 64 characters in hex.
 	Machine string `json:"machine"`
+	// Version is the agent's.
+	Version string `json:"version,omitempty"`
+}
+
+// Return is what a host sends whose identity has ended with time. It shows the same certificate as with a Request: the
+// token says which host it was, and the key that it is still the same computer.
+type Return struct {
+	// Token is the last one that the host had.
+	Token string `json:"token"`
 	// Version is the agent's.
 	Version string `json:"version,omitempty"`
 }
@@ -74,6 +85,8 @@ const (
 	ReasonTaken = "Taken"
 	// ReasonInUse: a machine is on the host that would get another identity.
 	ReasonInUse = "InUse"
+	// ReasonGone: the host of a Return is not this computer any more, or a person has to say so.
+	ReasonGone = "Gone"
 	// ReasonRequest: the request is malformed.
 	ReasonRequest = "Request"
 	// ReasonBusy: too many requests.

@@ -33,6 +33,8 @@ const (
 type Options struct {
 	// Enroll makes hosts. Required.
 	Enroll func(ctx context.Context, r enrolment.Request, key string) (*enrolment.Answer, error)
+	// Return gives hosts whose tokens have expired others. Nil: all are refused.
+	Return func(ctx context.Context, r enrolment.Return, key string) (*enrolment.Answer, error)
 	// Certificate returns the serving certificate as it is now. Required.
 	Certificate func() (*tls.Certificate, error)
 	// Authority is what signs it, and is sent along. Required.
@@ -128,6 +130,8 @@ func (s *Server) handler() http.Handler {
 		switch {
 		case r.URL.Path == enrolment.EnrollPath && r.Method == http.MethodPost:
 			s.enroll(w, r, from)
+		case r.URL.Path == enrolment.ReturnPath && r.Method == http.MethodPost && s.Return != nil:
+			s.comeBack(w, r, from)
 		case r.URL.Path == enrolment.VersionPath && reads:
 			answer(w, http.StatusOK, map[string]string{"version": s.Version})
 		case r.URL.Path == enrolment.InstallPath && reads:
@@ -173,46 +177,60 @@ func (s *Server) agent(w http.ResponseWriter, r *http.Request, arch string, from
 
 // enroll serves an enrolment.
 func (s *Server) enroll(w http.ResponseWriter, r *http.Request, from netip.Addr) {
+	serve(s, w, r, from, "enrolled", s.Enroll)
+}
+
+// comeBack serves the return of a host whose token has expired.
+func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, from netip.Addr) {
+	serve(s, w, r, from, "returned", s.Return)
+}
+
+// serve serves a request of a host: it is bounded, read, done and logged.
+func serve[R any](
+	s *Server, w http.ResponseWriter, r *http.Request, from netip.Addr, done string,
+	do func(context.Context, R, string) (*enrolment.Answer, error),
+) {
 	if !s.enrolling.take(from) {
 		s.busy(w)
 		return
 	}
 	defer s.enrolling.leave(from)
-	request, key, refusal := read(w, r)
+	var request R
+	key, refusal := read(w, r, &request)
 	if refusal != nil {
 		answer(w, http.StatusBadRequest, refusal)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	result, err := s.Enroll(ctx, request, key)
+	result, err := do(ctx, request, key)
 	switch refused := (*enrolment.Refusal)(nil); {
 	case err == nil:
-		s.Log.Info("A host enrolled", "host", result.Namespace+"/"+result.Host, "from", from, "again", result.Again)
+		s.Log.Info("A host "+done, "host", result.Namespace+"/"+result.Host, "from", from, "again", result.Again)
 		answer(w, http.StatusOK, result)
 	case errors.As(err, &refused):
-		s.Log.Info("A host was not enrolled", "reason", refused.Reason, "from", from)
+		s.Log.Info("A host was refused", "what", done, "reason", refused.Reason, "from", from)
 		answer(w, status(refused), refused)
 	default:
-		s.Log.Error("A host was not enrolled", "error", err, "from", from)
-		plane := refuse(enrolment.ReasonPlane, "the plane could not enroll the host: its log says why; try again")
+		s.Log.Error("A host was not served", "what", done, "error", err, "from", from)
+		plane := refuse(enrolment.ReasonPlane, "the plane could not serve the host: its log says why; try again")
 		plane.Retry = true
 		answer(w, http.StatusServiceUnavailable, plane)
 	}
 }
 
-// read reads a request and the hash of the key that the client has.
-func read(w http.ResponseWriter, r *http.Request) (request enrolment.Request, key string, refusal *enrolment.Refusal) {
+// read reads a request and returns the hash of the key that the client has.
+func read(w http.ResponseWriter, r *http.Request, request any) (key string, refusal *enrolment.Refusal) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return request, "", refuse(enrolment.ReasonRequest, "the host shows no certificate: enroll with capstan-agent")
+		return "", refuse(enrolment.ReasonRequest, "the host shows no certificate: enroll with capstan-agent")
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, enrolment.BodyLimit))
 	decoder.DisallowUnknownFields()
-	if decoder.Decode(&request) != nil || decoder.Decode(&struct{}{}) != io.EOF {
-		return enrolment.Request{}, "", refuse(enrolment.ReasonRequest, "the request is not what capstan-agent sends:"+
+	if decoder.Decode(request) != nil || decoder.Decode(&struct{}{}) != io.EOF {
+		return "", refuse(enrolment.ReasonRequest, "the request is not what capstan-agent sends:"+
 			" use the one that this plane offers")
 	}
-	return request, enrolment.Pin(r.TLS.PeerCertificates[0]), nil
+	return enrolment.Pin(r.TLS.PeerCertificates[0]), nil
 }
 
 // status returns the HTTP status of a refusal. Pure.
@@ -222,7 +240,7 @@ func status(r *enrolment.Refusal) int {
 		return http.StatusUnauthorized
 	case enrolment.ReasonName, enrolment.ReasonZone:
 		return http.StatusForbidden
-	case enrolment.ReasonTaken, enrolment.ReasonInUse:
+	case enrolment.ReasonTaken, enrolment.ReasonInUse, enrolment.ReasonGone:
 		return http.StatusConflict
 	}
 	return http.StatusBadRequest

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,8 +40,11 @@ func (s *server) addEnrolment(mgr ctrl.Manager) error {
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Server: s.Listen.Server(), CAData: mgr.GetConfig().CAData,
 		Clock: clock.RealClock{},
 	}
+	returns := &enrol.Returns{Hosts: hosts, Keys: func() ([]any, error) {
+		return keyutil.PublicKeysFromFile(filepath.Join(keys, "service-accounts.crt"))
+	}}
 	server := enrol.New(enrol.Options{
-		Enroll: hosts.Enroll,
+		Enroll: hosts.Enroll, Return: returns.Return,
 		// The API server's own, so hosts know one name and one authority. It is read for each connection (ADR 27).
 		Certificate: pki.Pair{
 			CertFile: filepath.Join(keys, "apiserver.crt"), KeyFile: filepath.Join(keys, "apiserver.key"),

@@ -106,6 +106,12 @@ func (s *Server) start(options Options) (err error) {
 	return s.control(options.Controllers)
 }
 
+// TokenKeys returns the files with the key that signs tokens of service accounts, and with its public half.
+func (s *Server) TokenKeys() (private, public string) {
+	dir := s.env.ControlPlane.GetAPIServer().CertDir
+	return filepath.Join(dir, "sa-signer.key"), filepath.Join(dir, "sa-signer.crt")
+}
+
 // User returns the configuration of a user without rights.
 func (s *Server) User(name string) (*rest.Config, error) {
 	user, err := s.env.AddUser(envtest.User{Name: name}, nil)

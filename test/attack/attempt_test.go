@@ -103,7 +103,7 @@ func judge(ctx context.Context, w *world, a attempt) (verdict, string) {
 func all() []attempt {
 	var list []attempt
 	for _, some := range [][]attempt{
-		hostSecrets(), hostState(), hostTokens(), hostRights(), hostLeases(), hostPlane(),
+		hostSecrets(), hostState(), hostTokens(), hostReturns(), hostRights(), hostLeases(), hostPlane(),
 		tenantNamespaces(), tenantRights(), tenantClaims(), enrollerNames(), tenantData(), authorFiles(),
 		rootOnHost(), fromHostNetwork(), withoutCredentials(), workload(), otherUsers(), hostile(),
 	} {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -111,6 +114,8 @@ func roles() error {
 // world is a namespace of hosts with an enrolment server.
 type world struct {
 	namespace, url, pin string
+	// clock tells the time by which hosts come back.
+	clock *clocktesting.FakePassiveClock
 }
 
 // newWorld makes one. Hosts reach the server as through the dock.
@@ -129,16 +134,23 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{namespace: namespace.Name, url: "https://" + outer.Addr().String(), pin: enrolment.Pin(ca.Certificate)}
+	w := &world{namespace: namespace.Name, url: "https://" + outer.Addr().String(), pin: enrolment.Pin(ca.Certificate),
+		clock: clocktesting.NewFakePassiveClock(time.Now())}
 	hosts := &enrol.Hosts{
 		Client: manager,
 		Reader: manager,
 		Server: api.Config.Host,
-		CAData: api.Config.CAData,
+		CAData: append(slices.Clone(api.Config.CAData), ca.PEM()...), // in a plane it is the same authority
 		Clock:  clock.RealClock{},
 	}
+	awaited := *hosts
+	awaited.Clock = w.clock
+	returns := &enrol.Returns{Hosts: &awaited, Keys: func() ([]any, error) {
+		_, public := api.TokenKeys()
+		return keyutil.PublicKeysFromFile(public)
+	}}
 	server := enrol.New(enrol.Options{
-		Enroll: hosts.Enroll, Authority: ca.Certificate, Binaries: t.TempDir(), URL: w.url, Version: "test",
+		Enroll: hosts.Enroll, Return: returns.Return, Authority: ca.Certificate, Binaries: t.TempDir(), URL: w.url, Version: "test",
 		Certificate: func() (*tls.Certificate, error) {
 			certificate := leaf.TLS()
 			return &certificate, nil

@@ -1,0 +1,87 @@
+package enrol
+
+import (
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+// lastToken is what a token of a host's account says. The API server judges tokens in everyday use, and refuses one
+// that has expired whatever else it says; only here is it read after that.
+type lastToken struct {
+	namespace, host string
+	// secret and secretUID are the Secret of the epoch that the token is bound to.
+	secret    string
+	secretUID types.UID
+	ends      time.Time
+}
+
+// errToken is all that is said about a token that is none of the plane's hosts.
+var errToken = errors.New("the token is not one that this plane gave to a host")
+
+// readToken checks the signature of a token and reads what it says. It does not look whether the token has expired.
+// The algorithm that counts is the key's, not one that the token names. Pure.
+func readToken(text string, keys []any) (lastToken, error) {
+	signed, signature, ok := cutLast(text)
+	_, payload, two := strings.Cut(signed, ".")
+	if !ok || !two || !signedByOne(signed, signature, keys) {
+		return lastToken{}, errToken
+	}
+	var claims struct {
+		Subject string `json:"sub"`
+		Expires int64  `json:"exp"`
+		Bound   struct {
+			Namespace string `json:"namespace"`
+			Secret    struct {
+				Name string    `json:"name"`
+				UID  types.UID `json:"uid"`
+			} `json:"secret"`
+		} `json:"kubernetes.io"`
+	}
+	data, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(data, &claims) != nil {
+		return lastToken{}, errToken
+	}
+	bound := claims.Bound
+	host, ok := strings.CutPrefix(
+		claims.Subject, "system:serviceaccount:"+bound.Namespace+":"+infrav1.IdentityPrefix,
+	)
+	if !ok || host == "" || bound.Namespace == "" || bound.Secret.Name == "" || bound.Secret.UID == "" ||
+		claims.Expires <= 0 {
+		return lastToken{}, errToken
+	}
+	return lastToken{namespace: bound.Namespace, host: host, secret: bound.Secret.Name,
+		secretUID: bound.Secret.UID, ends: time.Unix(claims.Expires, 0)}, nil
+}
+
+// cutLast cuts a token into what is signed and the signature.
+func cutLast(text string) (signed string, signature []byte, ok bool) {
+	at := strings.LastIndexByte(text, '.')
+	if at < 0 {
+		return "", nil, false
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(text[at+1:])
+	return text[:at], signature, err == nil
+}
+
+// signedByOne reports whether one of the keys has signed a text as ES256, which is how planes sign tokens.
+func signedByOne(signed string, signature []byte, keys []any) bool {
+	sum := sha256.Sum256([]byte(signed))
+	for _, key := range keys {
+		key, ok := key.(*ecdsa.PublicKey)
+		if ok && key.Curve.Params().BitSize == 256 && len(signature) == 64 && ecdsa.Verify(key, sum[:],
+			new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+			return true
+		}
+	}
+	return false
+}
