@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/command"
 	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/internal/atomicfile"
@@ -27,15 +26,21 @@ const runtimeLimit = time.Minute
 // prepare returns the steps before the data's own. They run each time, as a reboot may have undone them.
 func (b *Bootstrap) prepare() []step {
 	steps := []step{{name: "bundle", always: true, run: func(ctx context.Context, _ string) (int, error) {
-		return 0, bundle.Install(ctx, b.BundlesDir, bundle.LinkDir, b.Version, b.Local)
+		return 0, b.installBundle(ctx)
 	}}}
 	if b.Local {
 		steps = append(steps, step{name: "hostname", always: true, run: func(context.Context, string) (int, error) {
 			return 0, b.setHostname()
 		}})
 	}
-	return append(steps, step{name: "runtime", always: true, run: func(ctx context.Context, _ string) (int, error) {
+	steps = append(steps, step{name: "runtime", always: true, run: func(ctx context.Context, _ string) (int, error) {
 		return 0, b.startRuntime(ctx)
+	}})
+	if b.Local {
+		return steps
+	}
+	return append(steps, step{name: "images", always: true, run: func(ctx context.Context, _ string) (int, error) {
+		return 0, b.loadImages(ctx)
 	}})
 }
 

@@ -136,10 +136,14 @@ func link(dir, binary, path string) error {
 	return nil
 }
 
-// ours reports whether path is a link to a bundle's binary.
+// ours reports whether path is a link to a bundle's binary, or to a program of a bundle for owned hosts.
 func ours(dir, path string) bool {
 	to, err := os.Readlink(path)
-	return err == nil && strings.HasPrefix(to, dir+"/") && filepath.Base(to) == Binary
+	if err != nil || !strings.HasPrefix(to, dir+"/") {
+		return false
+	}
+	part := filepath.Base(filepath.Dir(to))
+	return filepath.Base(to) == Binary || part == "bin" || part == "cni"
 }
 
 // Remove removes all links to bundles in dir from linkDir.

@@ -40,6 +40,17 @@ var folders = []string{
 	"/run/kubeadm", "/run/cluster-api", "/run/capstan/command", "/var/log/pods", "/var/log/containers",
 }
 
+// runtimeFolders are those of containerd, deleted if it came with the machine: a host may have containers of its own.
+var runtimeFolders = []string{"/var/lib/containerd", "/run/containerd", "/run/cni"}
+
+// folders are what is deleted for this machine.
+func (c *Cleaner) folders() []string {
+	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
+		return slices.Concat(folders, runtimeFolders)
+	}
+	return folders
+}
+
 // mountPrefixes are what the mount points of a machine's mounts start with. The host may have network namespaces and containers of its own.
 var mountPrefixes = []string{
 	"/var/lib/kubelet/", "/var/lib/capstan/cri/", "/etc/kubernetes/", "/var/lib/etcd/", "/run/netns/cni-",
@@ -151,13 +162,13 @@ func (c *Cleaner) stopServices(ctx context.Context) error {
 // endProcesses ends what is still running of the machine, before its programs are unlinked.
 func (c *Cleaner) endProcesses(ctx context.Context) error {
 	_, err := proc.End(ctx, c.ofMachine, 5*time.Second, 30*time.Second)
-	return errors.Join(err, bundle.Remove(c.BundlesDir, bundle.LinkDir))
+	return errors.Join(err, bundle.Remove(c.BundlesDir, bundle.LinkDir), bundle.Remove(c.BundlesDir, bundle.CNIDir))
 }
 
 // programs are the programs of a node, besides those of a bundle.
 var programs = map[string]bool{
 	"kubelet": true, "kubeadm": true, "etcd": true, "kube-apiserver": true, "kube-controller-manager": true, "kube-scheduler": true,
-	"kube-proxy": true, "containerd-shim-runc-v2": true, "containerd-shim": true, "flanneld": true, "coredns": true,
+	"kube-proxy": true, "capstan-net": true, "containerd-shim-runc-v2": true, "containerd-shim": true, "flanneld": true, "coredns": true,
 }
 
 // ofMachine reports whether a process belongs to the machine: by its program, or because it runs in a pod.
@@ -173,8 +184,12 @@ func (c *Cleaner) ofMachine(p proc.Process) bool {
 }
 
 // restoreFiles puts files back as they were before the bootstrap.
-func (c *Cleaner) restoreFiles(context.Context) error {
-	return c.undo().Restore()
+func (c *Cleaner) restoreFiles(ctx context.Context) error {
+	err := c.undo().Restore()
+	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
+		err = errors.Join(err, c.run(ctx, "systemctl", "daemon-reload")) // its units are gone
+	}
+	return err
 }
 
 func (c *Cleaner) undo() *undo.Keeper {
@@ -185,7 +200,7 @@ func (c *Cleaner) undo() *undo.Keeper {
 // somebody's data.
 func (c *Cleaner) deleteFolders(context.Context) error {
 	var errs []error
-	for _, folder := range folders {
+	for _, folder := range c.folders() {
 		errs = append(errs, deleteFolder(folder))
 	}
 	return errors.Join(errs...)

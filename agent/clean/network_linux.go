@@ -19,7 +19,7 @@ import (
 // interfacePrefixes are the names that network plug-ins give to interfaces.
 var interfacePrefixes = []string{
 	"cni", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium", "lxc", "kube-ipvs", "kube-bridge", "nodelocaldns", "weave", "antrea", "ovn-k8s",
-	"vethwe", "dummy-kube",
+	"vethwe", "dummy-kube", "capnet",
 }
 
 // chainPrefixes are the names of packet filter chains of Kubernetes and of network plug-ins.
@@ -124,7 +124,7 @@ func (c *Cleaner) nftables(ctx context.Context) []string {
 	var tables []string
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "table" && fields[2] == "kube-proxy" {
+		if len(fields) == 3 && fields[0] == "table" && (fields[2] == "kube-proxy" || fields[2] == "capstan-net") {
 			tables = append(tables, fields[1]+" "+fields[2])
 		}
 	}

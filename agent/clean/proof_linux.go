@@ -82,7 +82,7 @@ func (c *Cleaner) mounts(context.Context) ([]string, error) {
 
 func (c *Cleaner) files(context.Context) ([]string, error) {
 	var left []string
-	for _, folder := range folders {
+	for _, folder := range c.folders() {
 		entries, err := os.ReadDir(folder)
 		switch {
 		case err != nil && exists(folder):
@@ -107,11 +107,16 @@ func (c *Cleaner) files(context.Context) ([]string, error) {
 			left = append(left, "path "+path+", which is not as it was before")
 		}
 	}
-	links, err := bundle.Links(c.BundlesDir, bundle.LinkDir)
-	for _, path := range links {
-		left = append(left, "path "+path)
+	for _, dir := range []string{bundle.LinkDir, bundle.CNIDir} {
+		links, err := bundle.Links(c.BundlesDir, dir)
+		if err != nil {
+			return left, err
+		}
+		for _, path := range links {
+			left = append(left, "path "+path)
+		}
 	}
-	return left, err
+	return left, nil
 }
 
 // underRemoved reports whether a path is in one of the folders, which are named themselves.

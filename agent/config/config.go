@@ -38,13 +38,16 @@ type Config struct {
 	// Namespace and Host name the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
 	Host      string `yaml:"host"`
-	// Enrolment is the URL of the plane's enrolment server, where the agent comes back when its token has expired. Empty:
-	// a person enrolls the host again then.
+	// Enrolment is the URL of the plane's enrolment server, where the agent comes back when its token has expired, and
+	// gets bundles. Empty: a person enrolls the host again, and brings them.
 	Enrolment string `yaml:"enrolment,omitempty"`
 	// Token is a bearer token of the host's ServiceAccount. It may be short-lived: the agent gets its own with it at once.
 	Token string `yaml:"token"`
 	// BundlesDir has a folder for each Kubernetes version that can be installed. Default /opt/capstan/bundles.
 	BundlesDir string `yaml:"bundlesDir"`
+	// Bundles says where the programs of a node come from: plane, directory (BundlesDir) or packages (the host's own).
+	// Default: the host's own if it has kubeadm and kubelet, else plane.
+	Bundles string `yaml:"bundles,omitempty"`
 	// StateDir is where the agent keeps its token and journal. Default /var/lib/capstan.
 	StateDir string `yaml:"stateDir"`
 	// Local is true on hosts that are namespaces of another machine: they have a host name of their own, but neither disks nor a clock.
@@ -106,6 +109,8 @@ func (c *Config) Check() error {
 		return errors.New("namespace must be the name of the CapstanHost's namespace")
 	case !name.MatchString(c.Host):
 		return errors.New("host must be the name of the CapstanHost")
+	case c.Bundles != "" && c.Bundles != "plane" && c.Bundles != "directory" && c.Bundles != "packages":
+		return errors.New("bundles must be plane, directory or packages")
 	case !filepath.IsAbs(c.BundlesDir) || !filepath.IsAbs(c.StateDir):
 		return errors.New("bundlesDir and stateDir must be absolute paths")
 	}

@@ -30,6 +30,8 @@ func TestParse(t *testing.T) {
 		"an authority that is not base64":       {strings.Replace(good, ca, "'%'", 1), "caData must be"},
 		"an enrolment server without TLS":       {good + "enrolment: http://10.0.0.1:7444\n", "enrolment must be"},
 		"an unknown key":                        {good + "bundleDir: /x\n", "bundleDir"},
+		"bundles from anywhere":                 {good + "bundles: internet\n", "bundles must be"},
+		"bundles from packages":                 {good + "bundles: packages\n", ""},
 		"a relative path":                       {good + "stateDir: x\n", "absolute"},
 	}
 	for name, c := range cases {

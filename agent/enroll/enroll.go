@@ -5,6 +5,7 @@
 package enroll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Options struct {
 	ConfigPath string
 	// StateDir is that of a new configuration; default config.DefaultStateDir.
 	StateDir string
+	// Bundles says where the programs of a node come from, as config.Config has it. Empty: what it says now.
+	Bundles string
 	// Wait is how long it is tried while the plane can't be reached or asks for patience. Zero: once.
 	Wait time.Duration
 	// Service starts the agent; nil leaves that to somebody else.
@@ -92,6 +95,7 @@ func Run(ctx context.Context, o Options) error {
 	now.Server, now.Token = strings.TrimRight(answer.Server, "/"), answer.Token
 	now.Enrolment = strings.TrimRight(o.Ticket.Server, "/")
 	now.CAData, now.Namespace, now.Host = string(answer.CAData), answer.Namespace, answer.Host
+	now.Bundles = cmp.Or(o.Bundles, now.Bundles)
 	if err := write(o.ConfigPath, now); err != nil {
 		return err
 	}

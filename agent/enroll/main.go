@@ -64,6 +64,8 @@ func Main(ctx context.Context, version string, args []string, in io.Reader, out,
 		"`directory` of the agent's state (default: that of the configuration, else "+
 			config.DefaultStateDir+")",
 	)
+	flags.StringVar(&o.Bundles, "bundles", "", "where the programs of a node come from: plane, directory or packages "+
+		"(default: the host's own if it has kubeadm and kubelet, else the plane)")
 	flags.DurationVar(&o.Wait, "wait", 0, "how long to try while the plane can't be reached or asks for patience")
 	noService := flags.Bool("no-service", false, "install no unit of systemd: somebody else starts the agent")
 	flags.Usage = func() { fmt.Fprint(errOut, usage); flags.PrintDefaults() }

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/agent/bootstrap"
+	"github.com/capstan-dev/capstan/agent/bundle"
 	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/enroll"
+	"github.com/capstan-dev/capstan/agent/fault"
 	"github.com/capstan-dev/capstan/agent/journal"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/api/v1beta2"
@@ -51,6 +54,9 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 	} else if len(others) > 0 {
 		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+"; release and clean it first")
 	}
+	if err := w.provideBundle(ctx, claim, j, step); err != nil || j.Outcome().Ended {
+		return err
+	}
 	if err := w.takeBaseline(ctx, claim, j, step); err != nil {
 		return err
 	}
@@ -75,6 +81,30 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 		return j.Fail("journal", err.Error())
 	}
 	return err
+}
+
+// provideBundle fetches the bundle of the claim's version, if the host is to have one. It comes before the baseline:
+// bundles stay for the next machine, so they are part of what the host was.
+func (w *Worker) provideBundle(
+	ctx context.Context, claim v1beta2.HostClaim, j *journal.Journal, step func(string),
+) error {
+	if w.config.Local || j.Began() {
+		return nil
+	}
+	step("bundle")
+	plane, err := enroll.Plane(w.config)
+	if err == nil {
+		policy := bundle.Policy(w.config.Bundles)
+		err = bundle.Provide(ctx, w.config.BundlesDir, claim.KubernetesVersion, policy, plane)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		w.log.Warn("there is no bundle", "version", claim.KubernetesVersion, "error", err)
+		return j.Fail("bundle", fault.Text(err, "the bundle can't be had; the agent's log says why"))
+	}
+	return nil
 }
 
 // metadata returns the values that the data may refer to: those of the claim and those that only the host knows.

@@ -14,6 +14,8 @@ const (
 	EnrollPath = "/v1/enroll"
 	// ReturnPath takes a Return and returns an Answer or a Refusal.
 	ReturnPath = "/v1/return"
+	// BundlePath, with VERSION/linux/ARCH, is a bundle for enrolled hosts, which show the certificate of their key.
+	BundlePath = "/v1/bundle/"
 )
 
 // ChecksumSuffix is appended to the path of an agent for its checksum.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +126,17 @@ func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infr
 		return nil, "", fmt.Errorf("looking for host %s: %w", who.host, err)
 	}
 	return there, same, nil
+}
+
+// Known reports whether a host has enrolled with a key.
+func (h *Hosts) Known(ctx context.Context, key string) (bool, error) {
+	all := &infrav1.CapstanHostList{}
+	if err := h.Client.List(ctx, all); err != nil {
+		return false, fmt.Errorf("listing hosts: %w", err)
+	}
+	return slices.ContainsFunc(all.Items, func(host infrav1.CapstanHost) bool {
+		return host.Annotations[KeyAnnotation] == key
+	}), nil
 }
 
 // settle makes the host, or makes it the claimant's.

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -45,6 +46,11 @@ type Options struct {
 	URL string
 	// Version is that of Capstan.
 	Version string
+	// Known reports whether a host has enrolled with the key of a hash. Required for Bundle.
+	Known func(ctx context.Context, key string) (bool, error)
+	// Bundle opens the bundle of a version and architecture for a host that has enrolled. It fails with fs.ErrNotExist if
+	// there is none. Nil: there are none.
+	Bundle func(version, architecture string) (*os.File, error)
 	// Now tells the time by which requests are limited; nil means time.Now.
 	Now func() time.Time
 	// Log may be nil.
@@ -126,6 +132,7 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		arch, isAgent := strings.CutPrefix(r.URL.Path, enrolment.AgentPath)
+		which, isBundle := strings.CutPrefix(r.URL.Path, enrolment.BundlePath)
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case r.URL.Path == enrolment.EnrollPath && r.Method == http.MethodPost:
@@ -139,6 +146,8 @@ func (s *Server) handler() http.Handler {
 			_, _ = w.Write(script(s.URL, enrolment.Pin(s.Authority), s.Version, s.agents.checksums()))
 		case isAgent && reads:
 			s.agent(w, r, arch, from)
+		case isBundle && reads && s.Bundle != nil:
+			s.bundle(w, r, which, from)
 		default:
 			answer(
 				w,

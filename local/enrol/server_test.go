@@ -43,6 +43,12 @@ type front struct {
 // newFront starts a server whose time is that of now; nil: the real one.
 func newFront(t *testing.T, now func() time.Time) *front {
 	t.Helper()
+	return newFrontWith(t, now, func(*Options) {})
+}
+
+// newFrontWith starts a server with changed options.
+func newFrontWith(t *testing.T, now func() time.Time, change func(*Options)) *front {
+	t.Helper()
 	f := &front{binaries: t.TempDir(), log: &bytes.Buffer{}}
 	leaf, ca := testcert.Server(t, net.IPv4(127, 0, 0, 1))
 	f.authority, f.ca = ca.Certificate, ca.PEM()
@@ -55,7 +61,7 @@ func newFront(t *testing.T, now func() time.Time) *front {
 		t.Fatal(err)
 	}
 	f.url = "https://" + outer.Addr().String()
-	s := New(Options{
+	o := Options{
 		Enroll: func(_ context.Context, r enrolment.Request, key string) (*enrolment.Answer, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -68,7 +74,9 @@ func newFront(t *testing.T, now func() time.Time) *front {
 		},
 		Authority: ca.Certificate, Binaries: f.binaries, URL: f.url, Version: "v9", Now: now,
 		Log: slog.New(slog.NewTextHandler(f.log, nil)),
-	})
+	}
+	change(&o)
+	s := New(o)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, inner) }()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-dev/capstan/local"
 	"github.com/capstan-dev/capstan/local/enrol"
+	"github.com/capstan-dev/capstan/local/nodebundle"
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
@@ -49,6 +50,7 @@ func (s *server) addEnrolment(mgr ctrl.Manager) error {
 		Certificate: pki.Pair{
 			CertFile: filepath.Join(keys, "apiserver.crt"), KeyFile: filepath.Join(keys, "apiserver.key"),
 		}.Current,
+		Known: hosts.Known, Bundle: nodebundle.Store{Dir: s.home.NodeBundles()}.Open,
 		Authority: authority, Binaries: string(s.bin), URL: s.Listen.Enrolment(), Version: s.Version,
 		Log: slog.New(logr.ToSlogHandler(klog.Background().WithName("enrolment"))),
 	})

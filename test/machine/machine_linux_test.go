@@ -84,7 +84,8 @@ func TestMachine(t *testing.T) {
 	for line, want := range map[string]string{
 		"cat /proc/1/comm":                               "systemd\n",
 		"hostname":                                       "rack1-01\n",
-		"systemctl is-active containerd":                 "active\n",
+		"systemctl is-active dbus":                       "active\n",
+		"command -v containerd || echo none":             "none\n",
 		"ip -4 -o addr show eth0 | grep -c 192.0.2.":     "1\n",
 		"ping -c1 -W5 192.0.2.1 > /dev/null && echo yes": "yes\n",
 		"sysctl -n net.ipv4.ip_forward=1":                "1\n",

@@ -25,7 +25,6 @@ const Suite = "bookworm"
 var packages = []string{
 	"systemd", "systemd-sysv", "dbus", "udev", "login", "passwd", "procps", "kmod", "mount", "less",
 	"iproute2", "iputils-ping", "nftables", "iptables", "conntrack", "ethtool", "socat", "curl", "ca-certificates",
-	"containerd", "runc", "containernetworking-plugins",
 }
 
 // masked are units that would touch what the machine shares with the computer that it runs on.

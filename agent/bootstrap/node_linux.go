@@ -1,0 +1,134 @@
+package bootstrap
+
+import (
+	"context"
+	"embed"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/bundle"
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/internal/atomicfile"
+	"github.com/capstan-dev/capstan/internal/bundlefile"
+)
+
+// KeyBundle is the key of the note that the container runtime came with a bundle: cleaning takes all of it away then.
+const KeyBundle = "node-bundle"
+
+// imageLimit bounds how long the images of a bundle may take to be loaded.
+const imageLimit = 15 * time.Minute
+
+// nodeFiles are the files that a bundle for owned hosts needs besides its programs, by where they go: services, and the
+// configuration of containerd.
+//
+//go:embed node/*
+var nodeFiles embed.FS
+
+var nodePaths = map[string]string{
+	"node/containerd.service": "/etc/systemd/system/containerd.service",
+	"node/kubelet.service":    "/etc/systemd/system/kubelet.service",
+	"node/10-kubeadm.conf":    "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf",
+	"node/config.toml":        "/etc/containerd/config.toml",
+}
+
+// packagedRuntimes are the services of containerd that packages bring.
+var packagedRuntimes = []string{"/usr/lib/systemd/system/containerd.service", "/lib/systemd/system/containerd.service"}
+
+// installBundle installs the bundle of the claim's version: that of owned hosts, or that of local ones.
+func (b *Bootstrap) installBundle(ctx context.Context) error {
+	if !b.Local {
+		m, err := bundle.Node(b.BundlesDir, b.Version)
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			return b.installNode(ctx, m)
+		}
+	}
+	return bundle.Install(ctx, b.BundlesDir, bundle.LinkDir, b.Version, b.Local)
+}
+
+// installNode installs a bundle for owned hosts.
+func (b *Bootstrap) installNode(ctx context.Context, m *bundlefile.Manifest) error {
+	for _, unit := range packagedRuntimes {
+		if _, err := os.Lstat(unit); err == nil {
+			return fault.New(nil, "the host has a containerd of its packages, %s, and the bundle brings another: "+
+				"remove that package, or enroll the host with --bundles packages", unit)
+		}
+	}
+	if !slices.Contains(b.Journal.Notes(KeyBundle), m.Kubernetes) {
+		if err := b.Journal.Note(KeyBundle, m.Kubernetes); err != nil {
+			return &journalError{err}
+		}
+	}
+	keeper := b.host().Undo
+	for _, dir := range []string{bundle.LinkDir, bundle.CNIDir} {
+		if err := keeper.MakeDir(dir); err != nil {
+			return fault.New(err, "%s can't be made", dir)
+		}
+	}
+	if err := bundle.InstallNode(b.BundlesDir, m, bundle.LinkDir, bundle.CNIDir); err != nil {
+		return err
+	}
+	for name, path := range nodePaths {
+		text, err := nodeFiles.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := keeper.MakeDir(filepath.Dir(path)); err != nil {
+			return fault.New(err, "%s can't be made", filepath.Dir(path))
+		}
+		if err := keeper.Keep(path); err != nil {
+			return fault.New(err, "keeping the host's own %s", path)
+		}
+		if err := atomicfile.Write(path, nodeFile(string(text), m), 0o644); err != nil {
+			return fault.New(err, "%s can't be written", path)
+		}
+	}
+	return b.systemctl(ctx, "daemon-reload")
+}
+
+// nodeFile fills in what differs from one bundle to another. Pure.
+func nodeFile(text string, m *bundlefile.Manifest) []byte {
+	return []byte(strings.NewReplacer("@PAUSE@", m.Image("pause"), "@CNI@", bundle.CNIDir).Replace(text))
+}
+
+// loadImages gives the container runtime those images of the bundle that it lacks.
+func (b *Bootstrap) loadImages(ctx context.Context) error {
+	if b.kubeadmRan() {
+		return nil
+	}
+	if len(b.Journal.Notes(KeyBundle)) == 0 {
+		return nil
+	}
+	dir := filepath.Join(b.BundlesDir, b.Version)
+	m, err := bundlefile.ReadManifest(dir)
+	if err != nil {
+		return fault.New(err, "the bundle can't be read")
+	}
+	var there strings.Builder
+	ctr := []string{filepath.Join(dir, "bin", "ctr"), "--namespace", "k8s.io", "images"}
+	list := command.Command{Args: slices.Concat(ctr, []string{"list", "--quiet"}), Output: &there, Limit: imageLimit}
+	if err := list.Run(ctx); err != nil {
+		return fault.New(err, "containerd does not list its images")
+	}
+	known := strings.Fields(there.String())
+	for _, i := range m.Images {
+		if slices.Contains(known, i.Name) {
+			continue
+		}
+		b.Log.Printf("loading image %s", i.Name)
+		load := command.Command{
+			Args:   slices.Concat(ctr, []string{"import", "--local", filepath.Join(dir, i.Path)}),
+			Output: b.Log, Limit: imageLimit,
+		}
+		if err := load.Run(ctx); err != nil {
+			return fault.New(err, "image %s can't be loaded", i.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/capstan-dev/capstan/agent/command"
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/internal/bundlefile"
+)
+
+// Policy says where an owned host gets the programs of a node from.
+type Policy string
+
+// The policies.
+const (
+	// FromAnywhere is the default: the host's own kubeadm and kubelet if it has them, else as [FromPlane].
+	FromAnywhere Policy = ""
+	// FromPlane is the directory of bundles, and for those that are not there, the plane.
+	FromPlane Policy = "plane"
+	// FromDirectory is the directory of bundles only.
+	FromDirectory Policy = "directory"
+	// FromPackages is the host itself: what its distribution's packages have installed.
+	FromPackages Policy = "packages"
+)
+
+// Valid reports whether there is such a policy. Pure.
+func (p Policy) Valid() bool {
+	return p == FromAnywhere || p == FromPlane || p == FromDirectory || p == FromPackages
+}
+
+// Provide sees to it that the bundle of a version is unpacked in dir, if the host is to have one. It fails with a
+// fault if it can't have it.
+func Provide(ctx context.Context, dir, version string, policy Policy, plane *Plane) error {
+	if version == "" || policy == FromPackages || has(dir, version) || policy == FromAnywhere && packaged(dir) {
+		return nil
+	}
+	if !bundlefile.ValidVersion(version) {
+		return fault.New(nil, "there are no bundles of Kubernetes %q", version)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fault.New(err, "the directory of bundles can't be made")
+	}
+	archive := filepath.Join(dir, bundlefile.FileName(version, runtime.GOARCH))
+	if _, err := os.Lstat(archive); err == nil {
+		return unpack(archive, dir, version)
+	}
+	switch {
+	case policy == FromDirectory:
+		return fault.New(nil, "this host has no bundle of Kubernetes %s; copy %s to it", version, archive)
+	case plane == nil && policy == FromAnywhere:
+		return nil // it may get its programs by its bootstrap data
+	case plane == nil:
+		return fault.New(nil, "this host knows no plane that has bundles; enroll it again, or copy %s to it", archive)
+	}
+	part := filepath.Join(dir, "."+filepath.Base(archive)+".part")
+	err := plane.fetch(ctx, version, runtime.GOARCH, part)
+	switch {
+	case errors.Is(err, errNone) && policy == FromAnywhere:
+		return nil
+	case errors.Is(err, errNone):
+		return fault.New(nil, "the plane has no bundle of Kubernetes %s for %s; where it is: capstan bundle import FILE",
+			version, runtime.GOARCH)
+	case err != nil:
+		return err
+	}
+	return errors.Join(unpack(part, dir, version), forget(part))
+}
+
+// unpack verifies and unpacks an archive.
+func unpack(archive, dir, version string) error {
+	file, err := os.Open(archive)
+	if err != nil {
+		return fault.New(err, "the bundle %s can't be read", archive)
+	}
+	defer file.Close()
+	to := filepath.Join(dir, version)
+	m, err := bundlefile.Unpack(file, to)
+	switch {
+	case errors.Is(err, bundlefile.ErrDamaged):
+		return fault.New(err, "the bundle of Kubernetes %s is damaged; import it anew", version)
+	case err != nil:
+		return fault.New(err, "the bundle of Kubernetes %s can't be unpacked; is the disk full?", version)
+	case m.Kubernetes != version || m.Architecture != runtime.GOARCH:
+		return errors.Join(fault.New(nil, "what is called the bundle of Kubernetes %s is that of %s for %s",
+			version, m.Kubernetes, m.Architecture), os.RemoveAll(to))
+	}
+	return nil
+}
+
+// has reports whether a bundle of a version is in dir: one of either kind.
+func has(dir, version string) bool {
+	for _, name := range []string{Binary, bundlefile.ManifestName} {
+		if _, err := os.Stat(filepath.Join(dir, version, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// packaged reports whether the host has programs of its own.
+func packaged(dir string) bool {
+	for _, name := range []string{"kubeadm", "kubelet"} {
+		path, err := command.Find(name)
+		if err != nil || ours(dir, path) {
+			return false
+		}
+	}
+	return true
+}
+
+// CNIDir is where the programs are linked that connect pods.
+const CNIDir = "/opt/cni/bin"
+
+// Node returns what the bundle of a version for owned hosts has; nil if there is none. Its files are as its manifest
+// says.
+func Node(dir, version string) (*bundlefile.Manifest, error) {
+	if !bundlefile.ValidVersion(version) {
+		return nil, nil
+	}
+	path := filepath.Join(dir, version)
+	m, err := bundlefile.CheckDirectory(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(err, "the bundle in %s is damaged; remove that directory, and delete the machine", path)
+	}
+	return m, nil
+}
+
+// InstallNode links the programs of a bundle for owned hosts.
+func InstallNode(dir string, m *bundlefile.Manifest, linkDir, cniDir string) error {
+	for _, f := range m.Files {
+		part, name, _ := strings.Cut(f.Path, "/")
+		to := map[string]string{"bin": linkDir, "cni": cniDir}[part]
+		if to == "" {
+			continue
+		}
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return fault.New(err, "%s can't be made", to)
+		}
+		if err := link(dir, filepath.Join(dir, m.Kubernetes, f.Path), filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

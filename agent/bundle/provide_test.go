@@ -1,0 +1,202 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/fault"
+	"github.com/capstan-dev/capstan/internal/bundlefile"
+)
+
+// archived returns a bundle for owned hosts of this architecture.
+func archived(t *testing.T, version string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	m := &bundlefile.Manifest{Kubernetes: version, Architecture: runtime.GOARCH}
+	for _, path := range []string{"bin/kubelet", "bin/kubeadm", "cni/ptp"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, path), bytes.Repeat([]byte(path), 1000), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		m.Files = append(m.Files, bundlefile.File{Path: path})
+	}
+	var out bytes.Buffer
+	if err := bundlefile.Write(&out, m, func(path string) string { return filepath.Join(dir, path) }); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// served serves a bundle at the plane's path, if there is one. Each answer is cut after some bytes, if that is not 0.
+func served(t *testing.T, version string, data []byte, cut int) (plane *Plane, ranges *[]string) {
+	t.Helper()
+	ranges = &[]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*ranges = append(*ranges, r.Header.Get("Range"))
+		if r.URL.Path != "/v1/bundle/"+version+"/linux/"+runtime.GOARCH || data == nil {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		if cut > 0 {
+			w = &cutter{ResponseWriter: w, left: cut}
+		}
+		http.ServeContent(w, r, "", time.Unix(0, 0), bytes.NewReader(data))
+	}))
+	t.Cleanup(server.Close)
+	return &Plane{URL: server.URL, HTTP: server.Client()}, ranges
+}
+
+// cutter ends a connection after some bytes.
+type cutter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutter) Write(data []byte) (int, error) {
+	if c.left -= len(data); c.left <= 0 {
+		_, _ = c.ResponseWriter.Write(data[:len(data)+c.left])
+		c.ResponseWriter.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	return c.ResponseWriter.Write(data)
+}
+
+func TestProvide(t *testing.T) {
+	const version = "v1.36.3"
+	data := archived(t, version)
+	for name, c := range map[string]struct {
+		policy  Policy
+		plane   []byte // what the plane has; nil: nothing
+		nowhere bool   // there is no plane
+		file    []byte // what is in the directory
+		version string
+		fails   string
+		there   bool
+	}{
+		"from the plane":                   {policy: FromPlane, plane: data, there: true},
+		"from anywhere: the plane":         {plane: data, there: true},
+		"from anywhere: nowhere":           {},
+		"from anywhere, without a plane":   {nowhere: true},
+		"the plane has none":               {policy: FromPlane, fails: "the plane has no bundle of Kubernetes v1.36.3"},
+		"there is no plane":                {policy: FromPlane, nowhere: true, fails: "knows no plane"},
+		"from packages":                    {policy: FromPackages, plane: data},
+		"from the directory":               {policy: FromDirectory, file: data, there: true},
+		"the directory comes first":        {policy: FromPlane, file: data, there: true},
+		"the directory has none":           {policy: FromDirectory, plane: data, fails: "copy "},
+		"a damaged one in the directory":   {policy: FromDirectory, file: data[:len(data)/2], fails: "is damaged"},
+		"a damaged one of the plane":       {policy: FromPlane, plane: data[:len(data)/2], fails: "is damaged"},
+		"another version under the name":   {policy: FromPlane, plane: archived(t, "v1.35.4"), fails: "is that of v1.35.4"},
+		"a version that leaves the folder": {policy: FromPlane, plane: data, version: "../x", fails: "there are no bundles"},
+		"a claim without a version":        {policy: FromPlane, plane: data, version: "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "bundles")
+			wanted := version
+			if c.version != "" {
+				wanted = strings.Trim(c.version, "-")
+			}
+			plane, _ := served(t, version, c.plane, 0)
+			if c.nowhere {
+				plane = nil
+			}
+			if c.file != nil {
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(dir, bundlefile.FileName(version, runtime.GOARCH))
+				if err := os.WriteFile(path, c.file, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := Provide(t.Context(), dir, wanted, c.policy, plane)
+			if c.fails == "" && err != nil || c.fails != "" && !strings.Contains(fault.Text(err, ""), c.fails) {
+				t.Fatalf("got %v, want %q", err, c.fails)
+			}
+			if m, err := Node(dir, version); err != nil || (m != nil) != c.there {
+				t.Errorf("it has %v, %v", m, err)
+			}
+			if parts, _ := filepath.Glob(filepath.Join(dir, ".*")); len(parts) > 0 {
+				t.Errorf("left is %v", parts)
+			}
+		})
+	}
+}
+
+// A connection that breaks again and again costs nothing that was fetched before.
+func TestADownloadGoesOnWhereItWas(t *testing.T) {
+	data := archived(t, "v1.36.3")
+	plane, ranges := served(t, "v1.36.3", data, len(data)*2/3)
+	dir := filepath.Join(t.TempDir(), "bundles")
+	if err := Provide(t.Context(), dir, "v1.36.3", FromPlane, plane); err != nil {
+		t.Fatal(err)
+	}
+	if len(*ranges) != 2 || (*ranges)[0] != "" || !strings.HasPrefix((*ranges)[1], "bytes=") {
+		t.Errorf("it asked for %q", *ranges)
+	}
+	if m, err := Node(dir, "v1.36.3"); err != nil || m == nil {
+		t.Errorf("got %v, %v", m, err)
+	}
+}
+
+// What was fetched of another bundle is not the beginning of this one.
+func TestADownloadOfAnotherBundleBeginsAnew(t *testing.T) {
+	plane, _ := served(t, "v1.36.3", archived(t, "v1.36.3"), 0)
+	dir := t.TempDir()
+	part := filepath.Join(dir, "."+bundlefile.FileName("v1.36.3", runtime.GOARCH)+".part")
+	for path, text := range map[string]string{part: "another", part + ".etag": `"0"`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Provide(t.Context(), dir, "v1.36.3", FromPlane, plane); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInstallNode(t *testing.T) {
+	parent := t.TempDir()
+	dir, bin, cni := filepath.Join(parent, "bundles"), filepath.Join(parent, "bin"), filepath.Join(parent, "cni")
+	plane, _ := served(t, "v1.36.3", archived(t, "v1.36.3"), 0)
+	if err := Provide(t.Context(), dir, "v1.36.3", FromPlane, plane); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Node(dir, "v1.36.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := InstallNode(dir, m, bin, cni); err != nil {
+			t.Fatal(err)
+		}
+	}
+	links, err := Links(dir, bin)
+	more, err2 := Links(dir, cni)
+	if err := errors.Join(err, err2); err != nil || len(links) != 2 || len(more) != 1 {
+		t.Errorf("links %v %v, %v", links, more, err)
+	}
+	if err := errors.Join(Remove(dir, bin), Remove(dir, cni)); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{bin, cni} {
+		if left, _ := os.ReadDir(d); len(left) > 0 {
+			t.Errorf("left is %v", left)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "v1.36.3/bin/kubelet"), []byte("evil"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Node(dir, "v1.36.3"); !strings.Contains(fault.Text(err, ""), "is damaged") {
+		t.Errorf("a changed program: %v", err)
+	}
+}

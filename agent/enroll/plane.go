@@ -1,0 +1,36 @@
+package enroll
+
+import (
+	"crypto/tls"
+
+	"github.com/capstan-dev/capstan/agent/bundle"
+	"github.com/capstan-dev/capstan/agent/config"
+)
+
+// Plane returns where the host of a configuration gets bundles; nil if it was not enrolled by a plane that has them.
+// The host proves that it has its key.
+func Plane(c config.Config) (*bundle.Plane, error) {
+	if c.Enrolment == "" {
+		return nil, nil
+	}
+	key, err := readKey(c.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := certificate(key)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := c.Roots()
+	if err != nil {
+		return nil, err
+	}
+	server, err := connect(c.Enrolment, shown, func(host string) *tls.Config {
+		return &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: roots}
+	})
+	if err != nil {
+		return nil, err
+	}
+	server.http.Timeout = 0 // a bundle takes as long as it takes; whoever asks has a limit
+	return &bundle.Plane{URL: c.Enrolment, HTTP: server.http}, nil
+}

@@ -1,0 +1,63 @@
+package enrol
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/internal/enrolment"
+)
+
+// bundleTimeout bounds one download of a bundle. Hosts whose download was cut go on where it was.
+const bundleTimeout = 30 * time.Minute
+
+// bundle serves a bundle to a host that has enrolled, which the handshake has proved.
+func (s *Server) bundle(w http.ResponseWriter, r *http.Request, which string, from netip.Addr) {
+	known := false
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		var err error
+		if known, err = s.Known(r.Context(), enrolment.Pin(r.TLS.PeerCertificates[0])); err != nil {
+			s.Log.Error("A bundle was not served", "error", err, "from", from)
+			plane := refuse(enrolment.ReasonPlane, "the plane could not look the host up: try again")
+			plane.Retry = true
+			answer(w, http.StatusServiceUnavailable, plane)
+			return
+		}
+	}
+	if !known {
+		answer(w, http.StatusForbidden, refuse(enrolment.ReasonRequest, "bundles are for hosts that have enrolled"))
+		return
+	}
+	version, arch, _ := strings.Cut(which, "/linux/")
+	file, err := s.Bundle(version, arch)
+	if errors.Is(err, fs.ErrNotExist) {
+		answer(w, http.StatusNotFound, refuse(enrolment.ReasonRequest, "the plane has no such bundle"))
+		return
+	}
+	if err != nil {
+		s.Log.Error("A bundle was not served", "error", err, "from", from)
+		answer(w, http.StatusServiceUnavailable, refuse(enrolment.ReasonPlane, "the plane could not open the bundle"))
+		return
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		answer(w, http.StatusServiceUnavailable, refuse(enrolment.ReasonPlane, "the plane could not open the bundle"))
+		return
+	}
+	if !s.downloads.take(from) {
+		s.busy(w)
+		return
+	}
+	defer s.downloads.leave(from)
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bundleTimeout)); err != nil {
+		return
+	}
+	w.Header().Set("Content-Type", "application/gzip")
+	w.Header().Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
+	http.ServeContent(w, r, "", info.ModTime(), file)
+}

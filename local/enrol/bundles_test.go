@@ -1,0 +1,71 @@
+package enrol
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/internal/enrolment"
+)
+
+// Bundles are for hosts that have enrolled, which show the key that they enrolled with.
+func TestBundlesAreForHosts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bundle")
+	if err := os.WriteFile(path, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]bool{}
+	f := newFrontWith(t, nil, func(o *Options) {
+		o.Known = func(_ context.Context, key string) (bool, error) {
+			if enrolment.CheckPin(key) != nil {
+				return false, errors.New("the key is no hash: " + key)
+			}
+			return answers["known"], nil
+		}
+		o.Bundle = func(version, arch string) (*os.File, error) {
+			if version != "v1.36.3" || arch != "amd64" {
+				return nil, fs.ErrNotExist
+			}
+			return os.Open(path)
+		}
+	})
+	const good = enrolment.BundlePath + "v1.36.3/linux/amd64"
+	host, stranger := f.client(t, true), f.client(t, false)
+	if code, body := call(t, host, http.MethodGet, f.url+good, nil); code != http.StatusForbidden {
+		t.Errorf("a computer that has not enrolled got %d %s", code, body)
+	}
+	answers["known"] = true
+	if code, body := call(t, stranger, http.MethodGet, f.url+good, nil); code != http.StatusForbidden {
+		t.Errorf("a stranger got %d %s", code, body)
+	}
+	if code, body := call(t, host, http.MethodGet, f.url+good, nil); code != http.StatusOK || body != "0123456789" {
+		t.Errorf("the host got %d %s", code, body)
+	}
+	for _, other := range []string{"v1.36.3/linux/arm64", "v1.36.3", "", "../linux/amd64", "v1.36.3/linux/amd64/x"} {
+		code, body := call(t, host, http.MethodGet, f.url+enrolment.BundlePath+other, nil)
+		if code != http.StatusNotFound {
+			t.Errorf("%q: %d %s", other, code, body)
+		}
+	}
+	if code, _ := call(t, host, http.MethodPost, f.url+good, strings.NewReader("x")); code != http.StatusForbidden {
+		t.Errorf("a bundle was posted: %d", code)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+good, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Range", "bytes=7-")
+	response, err := host.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusPartialContent || response.Header.Get("ETag") == "" {
+		t.Errorf("the rest of it: %s, %q", response.Status, response.Header.Get("ETag"))
+	}
+}
