@@ -185,7 +185,7 @@ func (k *kernel) addLink(l Link) error {
 		disable6 = "0"
 	}
 	for key, value := range map[string]string{
-		"ipv4/conf/*/rp_filter":      "2", // answers of Nodes may come by the tunnel to questions that did not
+		"ipv4/conf/*/rp_filter":      "0",
 		"ipv4/conf/*/send_redirects": "0",
 		"ipv6/conf/*/addr_gen_mode":  "1",
 		"ipv6/conf/*/accept_ra":      "0",
@@ -194,6 +194,11 @@ func (k *kernel) addLink(l Link) error {
 		if err := sysctl(key, value); err != nil {
 			return err
 		}
+	}
+	// Answers of pods behind a port of their Node come by the tunnel to questions that did not. The kernel's check drops
+	// them, as the tunnel has no address; the rules check who sends. What is set for all links counts for each.
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("0"), 0); err != nil {
+		return fmt.Errorf("turning off rp_filter: %w", err)
 	}
 	return k.handle.LinkSetUp(link)
 }
