@@ -149,7 +149,7 @@ func TestBundle(t *testing.T) {
 		"it picks under any other name":   {"other", []string{"kubelet", "--version"}, "Kubernetes " + version, 0},
 		"the components have the version": {"kube-apiserver", []string{"--version"}, "Kubernetes " + version, 0},
 		"kubectl too":                     {"kubectl", []string{"version", "--client"}, "Client Version: " + version, 0},
-		"there is no such applet":         {"capstan-kube", []string{"kube-proxy"}, "call it as one of: cp, cri, etcd", 2},
+		"there is no such applet":         {"capstan-kube", []string{"kube-dns"}, "call it as one of: cp, cri, etcd", 2},
 		"there is no name at all":         {"capstan-kube", nil, "call it as one of: cp, cri, etcd", 2},
 	}
 	for name, c := range cases {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/capstan-dev/capstan/kube/cri"
 	"github.com/capstan-dev/capstan/kube/kubelet"
+	"github.com/capstan-dev/capstan/kube/proxy"
 	"github.com/capstan-dev/capstan/kube/tool"
 )
 
@@ -42,6 +43,7 @@ func init() {
 		"kube-controller-manager": component(controllermanager.NewControllerManagerCommand),
 		"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 		"kubelet":                 component(kubelet.NewCommand),
+		"kube-proxy":              component(proxy.NewCommand),
 		"kubeadm":                 runKubeadm,
 		"kubectl":                 runKubectl,
 		"versions":                runVersions,
