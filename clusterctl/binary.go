@@ -24,7 +24,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// ParseBinaries reads NAME=PATH, where NAME is a provider of the request, and returns absolute paths by NAME. It fails if a file can't run on this machine.
+// ParseBinaries reads NAME=PATH, where NAME is a provider of the request, and returns absolute paths by NAME. It fails
+// if a file can't run on this machine.
 func ParseBinaries(given []string, request Request) (map[string]string, error) {
 	known := map[string]int{} // how many providers a name stands for
 	for kind, refs := range request {
@@ -48,7 +49,8 @@ func ParseBinaries(given []string, request Request) (map[string]string, error) {
 		case known[name] == 0:
 			errs = append(errs, fmt.Errorf("a binary is given for %s, which is not among the providers that are named", name))
 		case known[name] > 1:
-			errs = append(errs, fmt.Errorf("%s is the name of several providers: say which, such as infrastructure-%s=%s", name, name, path))
+			errs = append(errs, fmt.Errorf("%s is the name of several providers: say which, such as infrastructure-%s=%s", name,
+				name, path))
 		default:
 			absolute, err := filepath.Abs(path)
 			binaries[name] = absolute
@@ -101,7 +103,8 @@ func (c *Client) binary(name string, kind clusterctlv1.ProviderType) string {
 }
 
 // repository opens that of a provider. If it has a binary, its components are those of a process.
-func (c *Client) repository(ctx context.Context, p config.Provider, settings config.Client, options ...repository.Option) (repository.Client, error) {
+func (c *Client) repository(ctx context.Context, p config.Provider, settings config.Client,
+	options ...repository.Option) (repository.Client, error) {
 	all, err := c.own.open(ctx, p, settings, options...)
 	path := c.binary(p.Name(), p.Type())
 	if err != nil || path == "" || !c.Embedded() {
@@ -138,17 +141,19 @@ func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptio
 	if err != nil {
 		return nil, err
 	}
-	return components, repository.AlterComponents(components, func(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
-		objects, ports, err := podless.Rewrite(objects, podless.Options{Binary: c.from.binary, Taken: taken})
-		if err != nil {
-			return nil, fmt.Errorf("it can't run as a process: %w", err)
-		}
-		plane.ports[label] = ports
-		return objects, nil
-	})
+	return components, repository.AlterComponents(components,
+		func(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+			objects, ports, err := podless.Rewrite(objects, podless.Options{Binary: c.from.binary, Taken: taken})
+			if err != nil {
+				return nil, fmt.Errorf("it can't run as a process: %w", err)
+			}
+			plane.ports[label] = ports
+			return objects, nil
+		})
 }
 
-// InstalledError is for an installation of a provider that is there already and runs another program: it would be left as it is. An upgrade changes it, to the same version as well.
+// InstalledError is for an installation of a provider that is there already and runs another program: it would be left
+// as it is. An upgrade changes it, to the same version as well.
 type InstalledError struct {
 	Provider Provider
 	// Version is the one that was asked for, Binary the program.
@@ -162,7 +167,8 @@ func (e *InstalledError) Error() string {
 	if len(e.Runs) > 0 {
 		runs = "and runs " + strings.Join(e.Runs, ", ")
 	}
-	return fmt.Sprintf("%s is installed at %s %s: it would not run %s", e.Provider.Label(), e.Provider.Version, runs, e.Binary)
+	return fmt.Sprintf("%s is installed at %s %s: it would not run %s", e.Provider.Label(), e.Provider.Version,
+		runs, e.Binary)
 }
 
 // mayRun fails if a program is given for a provider that is there already, and runs another one.
@@ -206,7 +212,10 @@ func (c *Client) processes(ctx context.Context) ([]appsv1.Deployment, error) {
 	if err := api.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("looking for providers that are processes: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { _, ok := d.Annotations[podless.BinaryAnnotation]; return !ok }), nil
+	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool {
+		_, ok := d.Annotations[podless.BinaryAnnotation]
+		return !ok
+	}), nil
 }
 
 // taken are the ports of providers that run as processes, or are about to, but for one that is about to be replaced.

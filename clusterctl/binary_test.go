@@ -21,9 +21,13 @@ import (
 func program(t *testing.T, machine elf.Machine, mode os.FileMode) string {
 	t.Helper()
 	var text bytes.Buffer
-	head := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56, Shentsize: 64}
+	head := elf.Header64{
+		Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56,
+		Shentsize: 64,
+	}
 	copy(head.Ident[:], elf.ELFMAG)
-	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
+	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] =
+		byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
 	if err := binary.Write(&text, binary.LittleEndian, head); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +51,9 @@ func TestParseBinaries(t *testing.T) {
 	other := elf.EM_S390
 	good := program(t, here, 0o755)
 	request := Request{
-		clusterctlv1.InfrastructureProviderType: {"docker", "NS/Other:v1.0.0"}, clusterctlv1.BootstrapProviderType: {"k3s"}, clusterctlv1.ControlPlaneProviderType: {"k3s"},
-		clusterctlv1.CoreProviderType: {"cluster-api"},
+		clusterctlv1.InfrastructureProviderType: {"docker", "NS/Other:v1.0.0"}, clusterctlv1.BootstrapProviderType: {"k3s"},
+		clusterctlv1.ControlPlaneProviderType: {"k3s"},
+		clusterctlv1.CoreProviderType:         {"cluster-api"},
 	}
 	for name, c := range map[string]struct {
 		given []string
@@ -71,8 +76,10 @@ func TestParseBinaries(t *testing.T) {
 		"a folder":                           {[]string{"docker=" + t.TempDir()}, "not executable", true},
 		"a file that can't be executed":      {[]string{"docker=" + program(t, here, 0o644)}, "not executable", true},
 		"a program for another architecture": {[]string{"docker=" + program(t, other, 0o755)}, "another architecture", true},
-		"a text":                             {[]string{"docker=" + file(t, []byte("hello"), 0o755)}, "no program for Linux", true},
-		"all mistakes":                       {[]string{"aws=" + good, "docker=/nowhere/at/all"}, "not among the providers that are named\nlooking", true},
+		"a text": {[]string{"docker=" + file(t, []byte("hello"), 0o755)},
+			"no program for Linux", true},
+		"all mistakes": {[]string{"aws=" + good, "docker=/nowhere/at/all"},
+			"not among the providers that are named\nlooking", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseBinaries(c.given, request)
@@ -102,16 +109,22 @@ func TestParseBinaries(t *testing.T) {
 func TestAnotherProgramOfAnInstalledProvider(t *testing.T) {
 	docker := Provider{Name: "docker", Type: clusterctlv1.InfrastructureProviderType, Version: "v1.0.0"}
 	runs := func(label, program string) (d appsv1.Deployment) {
-		d.Labels, d.Annotations = map[string]string{clusterv1.ProviderNameLabel: label}, map[string]string{podless.BinaryAnnotation: program}
+		d.Labels, d.Annotations = map[string]string{
+			clusterv1.ProviderNameLabel: label,
+		}, map[string]string{podless.BinaryAnnotation: program}
 		return d
 	}
 	for name, c := range map[string]struct {
 		all  []appsv1.Deployment
 		want string // none: it may be installed once more
 	}{
-		"the same program":         {[]appsv1.Deployment{runs("addon-x", "/opt/x"), runs("infrastructure-docker", "/opt/capd")}, ""},
-		"another program":          {[]appsv1.Deployment{runs("infrastructure-docker", "/opt/old")}, "infrastructure-docker is installed at v1.0.0 and runs /opt/old: it would not run /opt/capd"},
-		"the program of another":   {[]appsv1.Deployment{runs("addon-x", "/opt/capd")}, "infrastructure-docker is installed at v1.0.0 without one: it would not run /opt/capd"},
+		"the same program": {
+			[]appsv1.Deployment{runs("addon-x", "/opt/x"), runs("infrastructure-docker", "/opt/capd")}, "",
+		},
+		"another program": {[]appsv1.Deployment{runs("infrastructure-docker", "/opt/old")},
+			"infrastructure-docker is installed at v1.0.0 and runs /opt/old: it would not run /opt/capd"},
+		"the program of another": {[]appsv1.Deployment{runs("addon-x", "/opt/capd")},
+			"infrastructure-docker is installed at v1.0.0 without one: it would not run /opt/capd"},
 		"a program, and it has no": {nil, "without one"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,8 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (offers int, err error)
 	for i := range hosts.Items {
 		host := &hosts.Items[i]
 		if handover.Leaving(host) {
-			return 0, fmt.Errorf("host %s is on its way to the target: run capstan clusterctl move again, which finishes the move", host.Name)
+			return 0, fmt.Errorf("host %s is on its way to the target: run capstan clusterctl move again, which finishes the "+
+				"move", host.Name)
 		}
 	}
 	for i := range hosts.Items {
@@ -76,7 +77,9 @@ func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, e
 		return true, nil
 	}
 	secret := &corev1.Secret{}
-	err := s.from.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}, secret)
+	err := s.from.Get(ctx, client.ObjectKey{
+		Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix,
+	}, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading the offer of host %s: %w", host.Name, err)
 	}
@@ -94,7 +97,8 @@ func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the offers are called off, but the agents of these hosts have not taken note within %s: %s; they do as soon as they are back",
+	return fmt.Errorf("the offers are called off, but the agents of these hosts have not taken note within %s: %s; they "+
+		"do as soon as they are back",
 		limit, strings.Join(names, ", "))
 }
 

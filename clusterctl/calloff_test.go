@@ -171,6 +171,7 @@ type failingPart struct {
 	whole *failing
 }
 
-func (f failingPart) Create(ctx context.Context, o, part client.Object, options ...client.SubResourceCreateOption) error {
+func (f failingPart) Create(ctx context.Context, o, part client.Object,
+	options ...client.SubResourceCreateOption) error {
 	return f.whole.do(func() error { return f.SubResourceClient.Create(ctx, o, part, options...) })
 }

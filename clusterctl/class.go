@@ -31,7 +31,8 @@ const (
 // ErrClassGone is returned when clusters have moved and the plane that they have left lacks its ClusterClass.
 var ErrClassGone = errors.New("the clusters have moved, but the plane has not got its own ClusterClass back")
 
-// Move moves clusters. A namespace's ClusterClasses go along; an embedded plane gets its own one back, without which it makes no clusters.
+// Move moves clusters. A namespace's ClusterClasses go along; an embedded plane gets its own one back, without which it
+// makes no clusters.
 func (c *Client) Move(ctx context.Context, o upstream.MoveOptions) error {
 	if err := c.Client.Move(ctx, o); err != nil {
 		return err
@@ -70,7 +71,8 @@ func restoreClass(ctx context.Context, c client.Client) error {
 		object.SetNamespace(planeNamespace)
 		// What the mover has deleted may be there for a moment, and webhooks may be busy.
 		patience := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 9}
-		if err := retry.OnError(patience, func(err error) bool { return ctx.Err() == nil && !apierrors.IsInvalid(err) }, func() error { return restore(ctx, c, object) }); err != nil {
+		if err := retry.OnError(patience, func(err error) bool { return ctx.Err() == nil && !apierrors.IsInvalid(err) },
+			func() error { return restore(ctx, c, object) }); err != nil {
 			return fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}

@@ -1,8 +1,9 @@
 // Package clusterctl is the library of clusterctl, fitted to a management plane that runs no containers.
 //
-// [Open] returns upstream's client for a management cluster. If that is an embedded plane, the providers that are a part of it come from a
-// repository in this binary, at the versions that the plane runs; nothing looks for cert-manager; no network is needed. What would need Pods is refused before
-// anything is written. For other management clusters it is upstream's client as it is, which also knows Capstan's cluster templates.
+// [Open] returns upstream's client for a management cluster. If that is an embedded plane, the providers that are a
+// part of it come from a repository in this binary, at the versions that the plane runs; nothing looks for
+// cert-manager; no network is needed. What would need Pods is refused before anything is written. For other management
+// clusters it is upstream's client as it is, which also knows Capstan's cluster templates.
 package clusterctl
 
 import (
@@ -31,24 +32,27 @@ import (
 // answerTimeout bounds a question to a management cluster.
 const answerTimeout = 15 * time.Second
 
-// embeddedMark is the annotation that an embedded plane sets on each object that it applies, and so on the providers in its inventory.
+// embeddedMark is the annotation that an embedded plane sets on each object that it applies, and so on the providers in
+// its inventory.
 const embeddedMark = "plane.capstan.dev/hash"
 
 // Options say which management cluster to work with.
 type Options struct {
-	// Kubeconfig is the path of its kubeconfig. If there is no such file, the client works without a management cluster, as far as that goes.
+	// Kubeconfig is the path of its kubeconfig. If there is no such file, the client works without a management cluster,
+	// as far as that goes.
 	Kubeconfig string
 	// Context is one of the kubeconfig; default: the current one.
 	Context string
 	// Config is the path or URL of clusterctl's configuration; default: clusterctl's own, if it exists.
 	Config string
-	// Binaries are programs that run as processes of an embedded plane instead of the providers' Pods: absolute paths by names of providers, such as docker, or infrastructure-docker where
-	// there are several.
+	// Binaries are programs that run as processes of an embedded plane instead of the providers' Pods: absolute paths by
+	// names of providers, such as docker, or infrastructure-docker where there are several.
 	Binaries map[string]string
 	// Allow is asked before Binaries are installed: it lets the plane run them. Until done is called, no other client
 	// may install any. Default: they may run already.
 	Allow func(ctx context.Context, binaries map[string]string) (done func(), err error)
-	// Version is that of this binary, whose cluster templates are used where there is neither an embedded plane nor a repository of Capstan in the configuration.
+	// Version is that of this binary, whose cluster templates are used where there is neither an embedded plane nor a
+	// repository of Capstan in the configuration.
 	Version string
 }
 
@@ -64,11 +68,13 @@ type Client struct {
 	allow     func(ctx context.Context, binaries map[string]string) (done func(), err error)
 	// named is the management cluster as commands for the user name it; empty for the plane of this machine.
 	named upstream.Kubeconfig
-	// ports are those that processes got whose components this client has read, by the providers' labels: what one command installs is read before any of it is there.
+	// ports are those that processes got whose components this client has read, by the providers' labels: what one command
+	// installs is read before any of it is there.
 	ports map[string][]int
 }
 
-// Template is the infrastructure provider whose cluster templates are used where there is no management cluster: Capstan, from the user's configuration or else from this binary.
+// Template is the infrastructure provider whose cluster templates are used where there is no management cluster:
+// Capstan, from the user's configuration or else from this binary.
 func (c *Client) Template() string {
 	if own := c.own[capstan]; own != nil {
 		return capstan.name + ":" + own.version
@@ -114,7 +120,8 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	plain := settings
 	c.own, settings = own, configuration{settings, own}
 	c.Client, err = upstream.New(ctx, "", upstream.InjectConfig(settings),
-		upstream.InjectRepositoryFactory(func(ctx context.Context, in upstream.RepositoryClientFactoryInput) (repository.Client, error) {
+		upstream.InjectRepositoryFactory(func(ctx context.Context,
+			in upstream.RepositoryClientFactoryInput) (repository.Client, error) {
 			return c.repository(ctx, in.Provider, settings, repository.InjectYamlProcessor(in.Processor))
 		}),
 		upstream.InjectClusterClientFactory(func(in upstream.ClusterClientFactoryInput) (cluster.Client, error) {
@@ -122,7 +129,8 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 				// What is in this binary has no components: upgrades look only where the user's configuration says.
 				return cluster.New(cluster.Kubeconfig(in.Kubeconfig), plain, cluster.InjectYamlProcessor(in.Processor)), nil
 			}
-			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor), cluster.InjectRepositoryFactory(c.repository))
+			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor),
+				cluster.InjectRepositoryFactory(c.repository))
 			return withoutCertManager{all}, nil
 		}))
 	if err != nil {
@@ -157,7 +165,9 @@ func installed(ctx context.Context, kubeconfig upstream.Kubeconfig) ([]Provider,
 	for i := range list.Items {
 		p := &list.Items[i]
 		_, embedded := p.Annotations[embeddedMark]
-		all = append(all, Provider{Name: p.ProviderName, Type: p.GetProviderType(), Namespace: p.Namespace, Version: p.Version, Embedded: embedded})
+		all = append(all, Provider{
+			Name: p.ProviderName, Type: p.GetProviderType(), Namespace: p.Namespace, Version: p.Version, Embedded: embedded,
+		})
 	}
 	return all, nil
 }
@@ -169,7 +179,8 @@ func connect(kubeconfig upstream.Kubeconfig) (client.Client, error) {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterctlv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterctlv1.AddToScheme(scheme),
+		clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	c, err := client.New(settings, client.Options{Scheme: scheme})
@@ -193,7 +204,8 @@ var errNoNamespace = errors.New("no namespace is named")
 
 func load(kubeconfig upstream.Kubeconfig) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig.Path}, &clientcmd.ConfigOverrides{CurrentContext: kubeconfig.Context})
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig.Path},
+		&clientcmd.ConfigOverrides{CurrentContext: kubeconfig.Context})
 }
 
 func restConfig(kubeconfig upstream.Kubeconfig) (*rest.Config, error) {

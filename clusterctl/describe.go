@@ -21,7 +21,8 @@ const namesOfGroup = 3
 
 // bad are conditions that are of interest when they are true; all others are when they are not.
 var bad = []string{
-	clusterv1.PausedCondition, clusterv1.DeletingCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition,
+	clusterv1.PausedCondition, clusterv1.DeletingCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition,
+	clusterv1.ScalingDownCondition,
 	clusterv1.RemediatingCondition,
 }
 

@@ -18,7 +18,10 @@ import (
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func is(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))}
+	return metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(now.Add(-time.Minute)),
+	}
 }
 
 func machine(name string, conditions ...metav1.Condition) *clusterv1.Machine {
@@ -35,18 +38,26 @@ func example(o tree.ObjectTreeOptions) *tree.ObjectTree {
 	cluster.Name, cluster.UID = "blue", "cluster"
 	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	cluster.Status.Conditions = []metav1.Condition{
-		is(clusterv1.AvailableCondition, metav1.ConditionFalse, "NotAvailable", "* ControlPlaneAvailable: one of 2\n* WorkersAvailable: none"),
+		is(clusterv1.AvailableCondition, metav1.ConditionFalse, "NotAvailable",
+			"* ControlPlaneAvailable: one of 2\n* WorkersAvailable: none"),
 		is(clusterv1.PausedCondition, metav1.ConditionFalse, "NotPaused", ""),
 	}
-	cluster.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{DesiredReplicas: n(2), Replicas: n(2), AvailableReplicas: n(1), ReadyReplicas: n(1), UpToDateReplicas: n(2)}
-	cluster.Status.Workers = &clusterv1.WorkersStatus{DesiredReplicas: n(3), Replicas: n(3), AvailableReplicas: n(0), ReadyReplicas: n(0), UpToDateReplicas: n(3)}
+	cluster.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{
+		DesiredReplicas: n(2), Replicas: n(2), AvailableReplicas: n(1), ReadyReplicas: n(1), UpToDateReplicas: n(2),
+	}
+	cluster.Status.Workers = &clusterv1.WorkersStatus{
+		DesiredReplicas: n(3), Replicas: n(3), AvailableReplicas: n(0), ReadyReplicas: n(0), UpToDateReplicas: n(3),
+	}
 	t := tree.NewObjectTree(cluster, o)
 	controlPlane := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": map[string]any{"name": "blue-cp", "uid": "cp"},
-		"spec": map[string]any{"replicas": int64(2)}, "status": map[string]any{"replicas": int64(2), "readyReplicas": int64(1)},
+		"apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+		"metadata": map[string]any{"name": "blue-cp", "uid": "cp"},
+		"spec":     map[string]any{"replicas": int64(2)},
+		"status":   map[string]any{"replicas": int64(2), "readyReplicas": int64(1)},
 	}}
 	t.Add(cluster, controlPlane, tree.ObjectMetaName("ControlPlane"), tree.GroupingObject(true), tree.ZOrder(1))
-	t.Add(controlPlane, machine("cp-a", is("Ready", metav1.ConditionTrue, "Ready", ""), is("Available", metav1.ConditionTrue, "Available", ""), is("UpToDate", metav1.ConditionTrue, "UpToDate", "")))
+	t.Add(controlPlane, machine("cp-a", is("Ready", metav1.ConditionTrue, "Ready", ""),
+		is("Available", metav1.ConditionTrue, "Available", ""), is("UpToDate", metav1.ConditionTrue, "UpToDate", "")))
 	t.Add(controlPlane, machine("cp-b", is("Ready", metav1.ConditionFalse, "NotReady", "* BootstrapConfigReady: waits")))
 	workers := tree.VirtualObject("", "WorkerGroup", "Workers")
 	t.Add(cluster, workers)

@@ -79,7 +79,8 @@ func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, 
 		return nil, fmt.Errorf("asking the target which cluster it is: %w", err)
 	}
 	if fromID == toID {
-		return nil, fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters are already", target.Path)
+		return nil, fmt.Errorf("source and target are the same management cluster: %s leads to where the clusters are "+
+			"already", target.Path)
 	}
 	return &sides{from: from, to: to, target: string(toID)}, nil
 }
@@ -118,7 +119,8 @@ func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 			continue
 		}
 		secret := &corev1.Secret{}
-		if err := s.from.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix}, secret); client.IgnoreNotFound(err) != nil {
+		if err := s.from.Get(ctx, client.ObjectKey{Namespace: host.Namespace, Name: host.Name + infrav1.OfferSecretSuffix},
+			secret); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading the offer of host %s: %w", host.Name, err)
 		}
 		if stands(host, secret.Data, s.target, server, ca) {
@@ -147,17 +149,20 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	if server == "" {
 		server = strings.TrimRight(settings.Host, "/")
 		if settings.ServerName != "" {
-			return "", nil, errors.New("the target's kubeconfig reaches it by another name than its certificate has, which agents don't do: name the server with --agent-server")
+			return "", nil, errors.New("the target's kubeconfig reaches it by another name than its certificate has, which " +
+				"agents don't do: name the server with --agent-server")
 		}
 	}
 	if len(ca) == 0 {
 		ca = settings.CAData
 	}
 	if u, err := url.Parse(server); err != nil || u.Scheme != "https" || u.Host == "" {
-		return "", nil, fmt.Errorf("agents need a URL like https://10.0.0.1:6443 of the target, %q is none: name it with --agent-server", server)
+		return "", nil, fmt.Errorf("agents need a URL like https://10.0.0.1:6443 of the target, %q is none: name it with "+
+			"--agent-server", server)
 	}
 	if len(ca) == 0 {
-		return "", nil, errors.New("the target's kubeconfig has no certificate authority, and agents never trust a server by chance: name a file with --agent-ca")
+		return "", nil, errors.New("the target's kubeconfig has no certificate authority, and agents never trust a server " +
+			"by chance: name a file with --agent-ca")
 	}
 	return server, ca, nil
 }
@@ -171,7 +176,8 @@ func wants(host *infrav1.CapstanHost) bool {
 
 // stands reports whether the agent has accepted this target already.
 func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server string, ca []byte) bool {
-	return host.Offer() != "" && host.OfferAccepted() && string(offer[infrav1.OfferIDKey]) == host.Offer() && string(offer[infrav1.OfferTargetKey]) == target &&
+	return host.Offer() != "" && host.OfferAccepted() && string(offer[infrav1.OfferIDKey]) == host.Offer() &&
+		string(offer[infrav1.OfferTargetKey]) == target &&
 		string(offer[infrav1.OfferServerKey]) == server && bytes.Equal(offer[infrav1.OfferCAKey], ca)
 }
 
@@ -213,7 +219,8 @@ func (s *sides) record(ctx context.Context, host *infrav1.CapstanHost, data map[
 	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").
 		WithName(host.Name).WithUID(host.UID).WithController(true)
 	secret := corev1ac.Secret(host.Name+infrav1.OfferSecretSuffix, host.Namespace).
-		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).WithData(data)
+		WithLabels(map[string]string{agentid.Label: host.Name}).WithOwnerReferences(owner).WithType(corev1.SecretTypeOpaque).
+		WithData(data)
 	err := agentid.Ensure(ctx, s.from, s.from, host, []runtime.ApplyConfiguration{secret})
 	if err != nil {
 		return fmt.Errorf("writing the offer: %w", err)
@@ -253,7 +260,9 @@ func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (
 	if err := epoch.Begin(ctx, s.to, s.to, there); err != nil {
 		return "", fmt.Errorf("beginning its epoch in the target: %w", err)
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name},
+	}
 	request := epoch.TokenRequest(there, offerLife)
 	if err := s.to.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("getting a token in the target: %w", err)
@@ -262,7 +271,8 @@ func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (
 }
 
 // edit changes a host in the source as it is now.
-func (s *sides) edit(ctx context.Context, host *infrav1.CapstanHost, change func(now *infrav1.CapstanHost) error) error {
+func (s *sides) edit(ctx context.Context, host *infrav1.CapstanHost,
+	change func(now *infrav1.CapstanHost) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		now := &infrav1.CapstanHost{}
 		if err := s.from.Get(ctx, client.ObjectKeyFromObject(host), now); err != nil {
@@ -306,7 +316,8 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 		switch report := host.Status.Agent; {
 		case host.OfferAccepted() || handover.HandedOver(host):
 			why = "the provider has not taken note yet: does it run?"
-		case report != nil && report.HandOver != nil && report.HandOver.Offer == host.Offer() && report.HandOver.Message != "":
+		case report != nil && report.HandOver != nil && report.HandOver.Offer == host.Offer() &&
+			report.HandOver.Message != "":
 			why = report.HandOver.Message
 		}
 		all = append(all, fmt.Sprintf("host %s: %s", host.Name, why))
@@ -316,7 +327,8 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 
 // wait lists the hosts of a namespace in the source until check has nothing to say; then, at the latest after limit,
 // it returns what check said last.
-func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration, check func([]infrav1.CapstanHost) error) error {
+func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration,
+	check func([]infrav1.CapstanHost) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {

@@ -28,7 +28,9 @@ func offered(h *infrav1.CapstanHost) { handover.Offer(h, "uid/1") }
 
 func says(accepted bool, message string) func(*infrav1.CapstanHost) {
 	return func(h *infrav1.CapstanHost) {
-		h.Status.Agent = &infrav1.AgentReport{HandOver: &infrav1.HandOverReport{Offer: "uid/1", Accepted: accepted, Message: message}}
+		h.Status.Agent = &infrav1.AgentReport{
+			HandOver: &infrav1.HandOverReport{Offer: "uid/1", Accepted: accepted, Message: message},
+		}
 	}
 }
 
@@ -48,25 +50,32 @@ func dock(h *infrav1.CapstanHost) { h.Spec.Supplier = infrav1.SupplierDock }
 
 // TestWhoGetsAnOffer: claimed hosts that are not local.
 func TestWhoGetsAnOffer(t *testing.T) {
-	secret := map[string][]byte{infrav1.OfferIDKey: []byte("uid/1"), infrav1.OfferTargetKey: []byte("t"), infrav1.OfferServerKey: []byte("s"), infrav1.OfferCAKey: []byte("c")}
+	secret := map[string][]byte{
+		infrav1.OfferIDKey: []byte("uid/1"), infrav1.OfferTargetKey: []byte("t"), infrav1.OfferServerKey: []byte("s"),
+		infrav1.OfferCAKey: []byte("c"),
+	}
 	for name, c := range map[string]struct {
 		host           infrav1.CapstanHost
 		target, server string
 		wants, stands  bool
 	}{
-		"a claimed host":                              {host: claimed(), wants: true},
-		"a free host":                                 {host: claimed(free)},
-		"a local host":                                {host: claimed(dock)},
-		"somebody vouched for the agent":              {host: claimed(vouched)},
-		"an offer that was not accepted yet":          {host: claimed(offered), wants: true},
-		"an offer that was accepted":                  {host: claimed(offered, says(true, "")), wants: true, stands: true},
-		"an offer that the agent could not take":      {host: claimed(offered, says(false, "no")), wants: true},
-		"an offer that the agent can't take any more": {host: claimed(offered, says(true, ""), remarked, says(false, "expired")), wants: true},
-		"the provider has noticed that, too":          {host: claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), wants: true},
-		"an accepted offer of another target":         {host: claimed(offered, says(true, "")), target: "other", wants: true},
-		"an accepted offer by another name":           {host: claimed(offered, says(true, "")), server: "other", wants: true},
-		"a mover has marked it, the agent has gone":   {host: claimed(offered, says(true, ""), marked)},
-		"a mark from an earlier move":                 {host: claimed(marked), wants: true},
+		"a claimed host":                         {host: claimed(), wants: true},
+		"a free host":                            {host: claimed(free)},
+		"a local host":                           {host: claimed(dock)},
+		"somebody vouched for the agent":         {host: claimed(vouched)},
+		"an offer that was not accepted yet":     {host: claimed(offered), wants: true},
+		"an offer that was accepted":             {host: claimed(offered, says(true, "")), wants: true, stands: true},
+		"an offer that the agent could not take": {host: claimed(offered, says(false, "no")), wants: true},
+		"an offer that the agent can't take any more": {
+			host: claimed(offered, says(true, ""), remarked, says(false, "expired")), wants: true,
+		},
+		"the provider has noticed that, too": {
+			host: claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), wants: true,
+		},
+		"an accepted offer of another target":       {host: claimed(offered, says(true, "")), target: "other", wants: true},
+		"an accepted offer by another name":         {host: claimed(offered, says(true, "")), server: "other", wants: true},
+		"a mover has marked it, the agent has gone": {host: claimed(offered, says(true, ""), marked)},
+		"a mark from an earlier move":               {host: claimed(marked), wants: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := wants(&c.host); got != c.wants {
@@ -91,15 +100,21 @@ func TestWhatAMoveWaitsFor(t *testing.T) {
 		host infrav1.CapstanHost
 		want string
 	}{
-		"no word from the agent":                         {claimed(offered), "has not answered"},
-		"the agent can't":                                {claimed(offered, says(false, "connection refused")), "connection refused"},
-		"the agent can, the provider is slow":            {claimed(offered, says(true, "")), "does it run"},
-		"the agent can, and the hold is gone":            {claimed(offered, says(true, ""), remarked), ""},
-		"the agent can't any more, the provider is slow": {claimed(offered, says(true, ""), remarked, says(false, "expired")), "expired"},
-		"the agent can't any more":                       {claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), "expired"},
-		"somebody vouched, the provider hasn't noticed":  {claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "does it run"},
-		"a free host":                                    {claimed(free), ""},
-		"on its way":                                     {claimed(offered, says(true, ""), marked), ""},
+		"no word from the agent": {claimed(offered), "has not answered"},
+		"the agent can't": {claimed(offered, says(false, "connection refused")),
+			"connection refused"},
+		"the agent can, the provider is slow": {claimed(offered, says(true, "")), "does it run"},
+		"the agent can, and the hold is gone": {claimed(offered, says(true, ""), remarked), ""},
+		"the agent can't any more, the provider is slow": {claimed(offered, says(true, ""), remarked, says(false, "expired")),
+			"expired"},
+		"the agent can't any more": {
+			claimed(offered, says(true, ""), remarked, says(false, "expired"), remarked), "expired",
+		},
+		"somebody vouched, the provider hasn't noticed": {
+			claimed(func(h *infrav1.CapstanHost) { h.Annotations[infrav1.HandedOverAnnotation] = "uid" }), "does it run",
+		},
+		"a free host": {claimed(free), ""},
+		"on its way":  {claimed(offered, says(true, ""), marked), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(waitsFor([]infrav1.CapstanHost{c.host}), "\n")
@@ -136,13 +151,20 @@ func TestHowAgentsReachTheTarget(t *testing.T) {
 		how              HandOver
 		server, ca, fail string
 	}{
-		"as the kubeconfig says":            {settings: plain, server: "https://10.0.0.1:6443", ca: "ca"},
-		"by another name":                   {settings: plain, how: HandOver{Server: "https://plane:7443", CA: []byte("other")}, server: "https://plane:7443", ca: "other"},
-		"the certificate has another name":  {settings: named, fail: "--agent-server"},
-		"another name is given":             {settings: named, how: HandOver{Server: "https://x"}, server: "https://x", ca: "ca"},
+		"as the kubeconfig says": {settings: plain, server: "https://10.0.0.1:6443", ca: "ca"},
+		"by another name": {
+			settings: plain, how: HandOver{Server: "https://plane:7443", CA: []byte("other")}, server: "https://plane:7443",
+			ca: "other",
+		},
+		"the certificate has another name": {settings: named, fail: "--agent-server"},
+		"another name is given": {
+			settings: named, how: HandOver{Server: "https://x"}, server: "https://x", ca: "ca",
+		},
 		"there is no certificate authority": {settings: bare, fail: "--agent-ca"},
-		"a certificate authority is given":  {settings: bare, how: HandOver{CA: []byte("given")}, server: "https://10.0.0.1:6443", ca: "given"},
-		"not https":                         {settings: plain, how: HandOver{Server: "http://x"}, fail: "is none"},
+		"a certificate authority is given": {
+			settings: bare, how: HandOver{CA: []byte("given")}, server: "https://10.0.0.1:6443", ca: "given",
+		},
+		"not https": {settings: plain, how: HandOver{Server: "http://x"}, fail: "is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, ca, err := c.how.reach(&c.settings)

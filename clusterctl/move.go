@@ -15,8 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/handover"
 )
 
-// MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written: that is this one, or doesn't answer, or
-// some are paused, or machines are on local hosts, which are processes of this plane's dock. An empty target stands for a dry run, which has none.
+// MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written:
+// that is this one, or doesn't answer, or some are paused, or machines are on local hosts, which are processes of this
+// plane's dock. An empty target stands for a dry run, which has none.
 func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.Kubeconfig) error {
 	if namespace == "" {
 		return errNoNamespace
@@ -64,7 +65,8 @@ func local(hosts []infrav1.CapstanHost) error {
 		}
 	}
 	if len(stay) > 0 {
-		return fmt.Errorf("local hosts are processes of this plane and can't move with their clusters: %s; move owned hosts, or make the clusters anew in the target", strings.Join(stay, ", "))
+		return fmt.Errorf("local hosts are processes of this plane and can't move with their clusters: %s; move owned "+
+			"hosts, or make the clusters anew in the target", strings.Join(stay, ", "))
 	}
 	return nil
 }
@@ -74,7 +76,8 @@ func vouch(hosts []infrav1.CapstanHost) []string {
 	var commands []string
 	for i := range hosts {
 		if h := &hosts[i]; h.Spec.Claim != nil && !handover.HandedOver(h) && !handover.Leaving(h) {
-			commands = append(commands, fmt.Sprintf("kubectl annotate --overwrite -n %s capstanhost %s %s=%s", h.Namespace, h.Name, infrav1.HandedOverAnnotation, h.UID))
+			commands = append(commands, fmt.Sprintf("kubectl annotate --overwrite -n %s capstanhost %s %s=%s", h.Namespace,
+				h.Name, infrav1.HandedOverAnnotation, h.UID))
 		}
 	}
 	return commands

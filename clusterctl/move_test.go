@@ -26,13 +26,24 @@ func TestHostsThatKeepAMoveFromStarting(t *testing.T) {
 		hosts       []infrav1.CapstanHost
 		local, held string
 	}{
-		"no hosts":                           {},
-		"free hosts":                         {hosts: []infrav1.CapstanHost{host("a", "", false, ""), host("b", infrav1.SupplierDock, false, "")}},
-		"a local host":                       {hosts: []infrav1.CapstanHost{host("a", infrav1.SupplierDock, true, "uid-a")}, local: "a (cluster c1)"},
-		"an agent that was handed over":      {hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a")}},
-		"an agent of which nobody said it":   {hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a"), host("b", "", true, "")}, held: "-n blue capstanhost b infrastructure.capstan.dev/handed-over=uid-b"},
-		"a word that is of an earlier move":  {hosts: []infrav1.CapstanHost{host("a", "", true, "other")}, held: "handed-over=uid-a"},
-		"a free host among those that go on": {hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a"), host("b", "", false, "")}},
+		"no hosts": {},
+		"free hosts": {
+			hosts: []infrav1.CapstanHost{host("a", "", false, ""), host("b", infrav1.SupplierDock, false, "")},
+		},
+		"a local host": {
+			hosts: []infrav1.CapstanHost{host("a", infrav1.SupplierDock, true, "uid-a")}, local: "a (cluster c1)",
+		},
+		"an agent that was handed over": {hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a")}},
+		"an agent of which nobody said it": {
+			hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a"), host("b", "", true, "")},
+			held:  "-n blue capstanhost b infrastructure.capstan.dev/handed-over=uid-b",
+		},
+		"a word that is of an earlier move": {
+			hosts: []infrav1.CapstanHost{host("a", "", true, "other")}, held: "handed-over=uid-a",
+		},
+		"a free host among those that go on": {
+			hosts: []infrav1.CapstanHost{host("a", "", true, "uid-a"), host("b", "", false, "")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := func(err error, want string) {

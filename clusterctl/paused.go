@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaySave fails if the clusters of a namespace can't be saved to a directory, before anything is written: that pauses them, as a move does.
+// MaySave fails if the clusters of a namespace can't be saved to a directory, before anything is written: that pauses
+// them, as a move does.
 func (c *Client) MaySave(ctx context.Context, namespace string) error {
 	if namespace == "" {
 		return errNoNamespace
@@ -25,8 +26,8 @@ func (c *Client) MaySave(ctx context.Context, namespace string) error {
 	return resumable(ctx, source, c.Kubeconfig, namespace)
 }
 
-// resumable fails, with the commands that resume them, if clusters of a namespace, or classes there and of these clusters, are paused: those don't move. A move that was interrupted
-// has left them so.
+// resumable fails, with the commands that resume them, if clusters of a namespace, or classes there and of these
+// clusters, are paused: those don't move. A move that was interrupted has left them so.
 func resumable(ctx context.Context, c client.Client, at upstream.Kubeconfig, namespace string) error {
 	clusters, classes := &clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}
 	for _, list := range []client.ObjectList{clusters, classes} {
@@ -51,15 +52,18 @@ func resumable(ctx context.Context, c client.Client, at upstream.Kubeconfig, nam
 	if len(commands) == 0 {
 		return nil
 	}
-	return errors.New("paused clusters and classes don't move; if an interrupted move has left them so, resume them in the source and move again (docs/clusterctl.md):\n  " + strings.Join(commands, "\n  "))
+	return errors.New("paused clusters and classes don't move; if an interrupted move has left them so, resume them in " +
+		"the source and move again (docs/clusterctl.md):\n  " + strings.Join(commands, "\n  "))
 }
 
 // resume has the commands that resume what is paused.
-func resume(at upstream.Kubeconfig, clusters []clusterv1.Cluster, classes []clusterv1.ClusterClass) (commands []string) {
+func resume(at upstream.Kubeconfig, clusters []clusterv1.Cluster,
+	classes []clusterv1.ClusterClass) (commands []string) {
 	for i := range clusters {
 		c := &clusters[i]
 		if ptr.Deref(c.Spec.Paused, false) {
-			commands = append(commands, kubectl(at, c.Namespace)+" patch cluster "+c.Name+` --type merge -p '{"spec":{"paused":null}}'`)
+			commands = append(commands, kubectl(at, c.Namespace)+" patch cluster "+c.Name+
+				` --type merge -p '{"spec":{"paused":null}}'`)
 		}
 		if annotations.HasPaused(c) {
 			commands = append(commands, kubectl(at, c.Namespace)+" annotate cluster "+c.Name+" "+clusterv1.PausedAnnotation+"-")
@@ -67,7 +71,8 @@ func resume(at upstream.Kubeconfig, clusters []clusterv1.Cluster, classes []clus
 	}
 	for i := range classes {
 		if c := &classes[i]; annotations.HasPaused(c) {
-			commands = append(commands, kubectl(at, c.Namespace)+" annotate clusterclass "+c.Name+" "+clusterv1.PausedAnnotation+"-")
+			commands = append(commands, kubectl(at, c.Namespace)+" annotate clusterclass "+c.Name+" "+
+				clusterv1.PausedAnnotation+"-")
 		}
 	}
 	return commands

@@ -28,9 +28,18 @@ func TestWhatResumes(t *testing.T) {
 	}{
 		"nothing is paused":    {cluster(nil, nil), class(nil), nil},
 		"nothing is, any more": {cluster(ptr.To(false), nil), class(nil), nil},
-		"a cluster":            {cluster(ptr.To(true), nil), class(nil), []string{`kubectl --kubeconfig '/my files/k' --context one -n blue patch cluster c1 --type merge -p '{"spec":{"paused":null}}'`}},
-		"a cluster, by hand":   {cluster(nil, mark), class(nil), []string{"kubectl --kubeconfig '/my files/k' --context one -n blue annotate cluster c1 cluster.x-k8s.io/paused-"}},
-		"a class":              {cluster(nil, nil), class(mark), []string{"kubectl --kubeconfig '/my files/k' --context one -n classes annotate clusterclass owned cluster.x-k8s.io/paused-"}},
+		"a cluster": {cluster(ptr.To(true), nil), class(nil),
+			[]string{
+				`kubectl --kubeconfig '/my files/k' --context one -n blue patch cluster c1 --type merge -p '{"spec":{"paused":null}}'`,
+			}},
+		"a cluster, by hand": {cluster(nil, mark), class(nil),
+			[]string{"kubectl --kubeconfig '/my files/k' --context one -n blue annotate cluster c1 cluster.x-k8s.io/paused-"}},
+		"a class": {
+			cluster(nil, nil), class(mark),
+			[]string{
+				"kubectl --kubeconfig '/my files/k' --context one -n classes annotate clusterclass owned cluster.x-k8s.io/paused-",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := resume(at, []clusterv1.Cluster{c.cluster}, []clusterv1.ClusterClass{c.class}); !slices.Equal(got, c.want) {
@@ -41,7 +50,9 @@ func TestWhatResumes(t *testing.T) {
 }
 
 func TestQuote(t *testing.T) {
-	for word, want := range map[string]string{"": "''", "blue": "blue", "/a/b-c_d.e": "/a/b-c_d.e", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'"} {
+	for word, want := range map[string]string{
+		"": "''", "blue": "blue", "/a/b-c_d.e": "/a/b-c_d.e", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'",
+	} {
 		if got := Quote(word); got != want {
 			t.Errorf("%q is %s, want %s", word, got, want)
 		}
@@ -53,7 +64,8 @@ func TestNoNamespace(t *testing.T) {
 	c := &Client{}
 	_, calledOff := c.CallOff(t.Context(), HandOver{})
 	for name, err := range map[string]error{
-		"move": c.MayMove(t.Context(), "", upstream.Kubeconfig{}), "save": c.MaySave(t.Context(), ""), "hand over": c.HandOver(t.Context(), HandOver{}), "call off": calledOff,
+		"move": c.MayMove(t.Context(), "", upstream.Kubeconfig{}), "save": c.MaySave(t.Context(), ""),
+		"hand over": c.HandOver(t.Context(), HandOver{}), "call off": calledOff,
 	} {
 		if !errors.Is(err, errNoNamespace) {
 			t.Errorf("%s: %v", name, err)

@@ -15,17 +15,20 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl/podless"
 )
 
-// Request names providers by type, as on clusterctl's command line: NAME or NAME:VERSION; for upgrades and deletions NAMESPACE/NAME:VERSION too.
+// Request names providers by type, as on clusterctl's command line: NAME or NAME:VERSION; for upgrades and deletions
+// NAMESPACE/NAME:VERSION too.
 type Request map[clusterctlv1.ProviderType][]string
 
 // Types are all types of providers, in clusterctl's order.
 var Types = []clusterctlv1.ProviderType{
-	clusterctlv1.CoreProviderType, clusterctlv1.BootstrapProviderType, clusterctlv1.ControlPlaneProviderType, clusterctlv1.InfrastructureProviderType,
+	clusterctlv1.CoreProviderType, clusterctlv1.BootstrapProviderType, clusterctlv1.ControlPlaneProviderType,
+	clusterctlv1.InfrastructureProviderType,
 	clusterctlv1.IPAMProviderType, clusterctlv1.RuntimeExtensionProviderType, clusterctlv1.AddonProviderType,
 }
 
 // ErrPartOfThePlane is returned for providers that are a part of an embedded plane: they come, change and go with it.
-var ErrPartOfThePlane = errors.New("it is a part of the embedded plane, and changes with it: install another version of capstan, then run capstan down and capstan up")
+var ErrPartOfThePlane = errors.New("it is a part of the embedded plane, and changes with it: install another version " +
+	"of capstan, then run capstan down and capstan up")
 
 // parse reads NAME, NAME:VERSION or NAMESPACE/NAME:VERSION; upstream checks what it looks like.
 func parse(ref string) (name, version string) {
@@ -46,8 +49,8 @@ func (c *Client) part(kind clusterctlv1.ProviderType, ref string) (p Provider, o
 	return c.Installed[i], true
 }
 
-// ToInstall returns what of a request is left to install: providers that are a part of the plane are there already. It fails for another version of those, and for
-// providers that can't work here, before anything is written.
+// ToInstall returns what of a request is left to install: providers that are a part of the plane are there already. It
+// fails for another version of those, and for providers that can't work here, before anything is written.
 func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace string) (Request, error) {
 	left := Request{}
 	var errs []error
@@ -58,7 +61,9 @@ func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace
 				errs = append(errs, fmt.Errorf("%s is at %s here, not at %s: %w", p.Label(), p.Version, version, ErrPartOfThePlane))
 			}
 			if ok && c.binary(p.Name, kind) != "" {
-				errs = append(errs, fmt.Errorf("%s runs in the plane itself, so a binary given for it would run beside it: leave out its --provider-binary", p.Label()))
+				errs = append(errs,
+					fmt.Errorf("%s runs in the plane itself, so a binary given for it would run beside it: leave out its "+
+						"--provider-binary", p.Label()))
 			}
 			if ok {
 				continue
@@ -109,9 +114,11 @@ func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, 
 	if !c.Embedded() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("no answer within %s; clusterctl's configuration can name a folder instead", fetchTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout,
+		fmt.Errorf("no answer within %s; clusterctl's configuration can name a folder instead", fetchTimeout))
 	defer cancel()
-	components, err := c.GetProviderComponents(ctx, ref, kind, upstream.ComponentsOptions{TargetNamespace: targetNamespace})
+	components, err := c.GetProviderComponents(ctx, ref, kind,
+		upstream.ComponentsOptions{TargetNamespace: targetNamespace})
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, context.Cause(ctx))
 	}
@@ -124,10 +131,12 @@ func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, 
 	return fit(clusterctlv1.ManifestLabel(components.Name(), kind)+" "+components.Version(), components.Objs())
 }
 
-// fetchTimeout bounds how long the repository of a provider may take to give its components: upstream tries for minutes.
+// fetchTimeout bounds how long the repository of a provider may take to give its components: upstream tries for
+// minutes.
 const fetchTimeout = 30 * time.Second
 
-// fit says why the objects of a provider can't work on an embedded plane, which runs no containers and has no cert-manager.
+// fit says why the objects of a provider can't work on an embedded plane, which runs no containers and has no
+// cert-manager.
 func fit(provider string, objects []unstructured.Unstructured) error {
 	var needs []string
 	for _, o := range objects {
@@ -141,7 +150,8 @@ func fit(provider string, objects []unstructured.Unstructured) error {
 	if len(needs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s can't work here: it needs %s, and an embedded plane runs no containers; give the program that its image has (--provider-binary), "+
+	return fmt.Errorf("%s can't work here: it needs %s, and an embedded plane runs no containers; give the program that "+
+		"its image has (--provider-binary), "+
 		"or install it in a management cluster that runs containers (--kubeconfig)",
 		provider, strings.Join(needs, ", "))
 }

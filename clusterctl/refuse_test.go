@@ -26,10 +26,20 @@ func TestFit(t *testing.T) {
 		objects []unstructured.Unstructured
 		want    []string // parts of the message; none: it fits
 	}{
-		"definitions and roles":  {[]unstructured.Unstructured{object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"), object("rbac.authorization.k8s.io/v1", "ClusterRole", "b")}, nil},
-		"a controller in a Pod":  {[]unstructured.Unstructured{object("v1", "Namespace", "a"), object("apps/v1", "Deployment", "manager")}, []string{"addon-x", "Deployment ns/manager", "no containers"}},
-		"everything that runs":   {[]unstructured.Unstructured{object("batch/v1", "CronJob", "j"), object("apps/v1", "DaemonSet", "d")}, []string{"CronJob ns/j, DaemonSet ns/d"}},
-		"a certificate":          {[]unstructured.Unstructured{object("cert-manager.io/v1", "Certificate", "c")}, []string{"cert-manager for its Certificate ns/c"}},
+		"definitions and roles": {
+			[]unstructured.Unstructured{object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"),
+				object("rbac.authorization.k8s.io/v1", "ClusterRole", "b")}, nil,
+		},
+		"a controller in a Pod": {
+			[]unstructured.Unstructured{object("v1", "Namespace", "a"), object("apps/v1", "Deployment", "manager")},
+			[]string{"addon-x", "Deployment ns/manager", "no containers"},
+		},
+		"everything that runs": {
+			[]unstructured.Unstructured{object("batch/v1", "CronJob", "j"), object("apps/v1", "DaemonSet", "d")},
+			[]string{"CronJob ns/j, DaemonSet ns/d"},
+		},
+		"a certificate": {[]unstructured.Unstructured{object("cert-manager.io/v1", "Certificate", "c")},
+			[]string{"cert-manager for its Certificate ns/c"}},
 		"nothing at all to have": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +74,12 @@ func TestWhatIsAPartOfThePlane(t *testing.T) {
 		"its version":        {infrastructure("capstan:v0.1.0"), true, true},
 		"another version":    {infrastructure("capstan:v0.2.0"), false, true},
 		"with its namespace": {infrastructure("capstan-system/capstan:v0.1.0"), true, true},
-		"two at once":        {Request{clusterctlv1.InfrastructureProviderType: {"capstan"}, clusterctlv1.BootstrapProviderType: {"kubeadm:v1.2.4"}}, false, true},
-		"none":               {Request{}, true, false},
+		"two at once": {
+			Request{
+				clusterctlv1.InfrastructureProviderType: {"capstan"}, clusterctlv1.BootstrapProviderType: {"kubeadm:v1.2.4"},
+			}, false, true,
+		},
+		"none": {Request{}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			left, err := plane.ToInstall(t.Context(), c.request, "")
@@ -99,7 +113,8 @@ func TestVersion(t *testing.T) {
 // TestOwnRepositories: a plane has its providers at its versions, and elsewhere there are Capstan's templates.
 func TestOwnRepositories(t *testing.T) {
 	core := identity{"cluster-api", clusterctlv1.CoreProviderType}
-	const elsewhere = "providers: [{name: capstan, type: InfrastructureProvider, url: \"file:///nowhere/infrastructure-capstan/v0.4.0/infrastructure-components.yaml\"}]"
+	const elsewhere = "providers: [{name: capstan, type: InfrastructureProvider, url: " +
+		"\"file:///nowhere/infrastructure-capstan/v0.4.0/infrastructure-components.yaml\"}]"
 	for name, c := range map[string]struct {
 		installed []Provider
 		config    string
@@ -108,13 +123,16 @@ func TestOwnRepositories(t *testing.T) {
 		"no management cluster": {want: map[identity]string{capstan: "v0.3.0"}},
 		"no management cluster, and a repository in the configuration": {config: elsewhere},
 		"a plane counts more than the configuration": {
-			[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, elsewhere, map[identity]string{capstan: "v0.2.0"},
+			[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, elsewhere,
+			map[identity]string{capstan: "v0.2.0"},
 		},
 		"a plane of an older version": {
-			[]Provider{{Name: "cluster-api", Type: core.kind, Version: "v1.14.2", Embedded: true}, {Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, "",
+			[]Provider{{Name: "cluster-api", Type: core.kind, Version: "v1.14.2", Embedded: true},
+				{Name: "capstan", Type: capstan.kind, Version: "v0.2.0", Embedded: true}}, "",
 			map[identity]string{core: "v1.14.2", capstan: "v0.2.0"},
 		},
-		"a management cluster that is no plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, "", map[identity]string{capstan: "v0.3.0"}},
+		"a management cluster that is no plane": {[]Provider{{Name: "capstan", Type: capstan.kind, Version: "v0.2.0"}}, "",
+			map[identity]string{capstan: "v0.3.0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own, err := newOwnRepositories(c.installed, settings(t, c.config), "v0.3.0")
@@ -122,7 +140,8 @@ func TestOwnRepositories(t *testing.T) {
 				t.Fatalf("%d repositories, %v", len(own), err)
 			}
 			for id, version := range c.want {
-				if text, err := own[id].GetFile(t.Context(), version, "metadata.yaml"); err != nil || !strings.Contains(string(text), "v1beta2") {
+				if text, err := own[id].GetFile(t.Context(), version, "metadata.yaml"); err != nil ||
+					!strings.Contains(string(text), "v1beta2") {
 					t.Errorf("%s at %s: %s %v", id.name, version, text, err)
 				}
 			}
@@ -134,7 +153,8 @@ func TestOwnRepositories(t *testing.T) {
 			}
 		})
 	}
-	if _, err := newOwnRepositories([]Provider{{Name: "capstan", Type: capstan.kind, Version: "839c54c", Embedded: true}}, settings(t, ""), ""); err == nil || !strings.Contains(err.Error(), "839c54c") {
+	if _, err := newOwnRepositories([]Provider{{Name: "capstan", Type: capstan.kind, Version: "839c54c", Embedded: true}},
+		settings(t, ""), ""); err == nil || !strings.Contains(err.Error(), "839c54c") {
 		t.Errorf("a version that is none: %v", err)
 	}
 }
@@ -156,8 +176,10 @@ func settings(t *testing.T, text string) config.Client {
 // A program for what the plane does itself would be ignored: it is refused.
 func TestNoProgramForAPartOfThePlane(t *testing.T) {
 	plane := &Client{
-		Installed: []Provider{{Name: "capstan", Type: clusterctlv1.InfrastructureProviderType, Version: "v0.1.0", Embedded: true}},
-		binaries:  map[string]string{"infrastructure-capstan": "/opt/capstan-manager"},
+		Installed: []Provider{
+			{Name: "capstan", Type: clusterctlv1.InfrastructureProviderType, Version: "v0.1.0", Embedded: true},
+		},
+		binaries: map[string]string{"infrastructure-capstan": "/opt/capstan-manager"},
 	}
 	_, err := plane.ToInstall(t.Context(), Request{clusterctlv1.InfrastructureProviderType: {"capstan"}}, "")
 	if err == nil || !strings.Contains(err.Error(), "leave out its --provider-binary") {

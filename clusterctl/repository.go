@@ -22,7 +22,8 @@ const ProviderName = "capstan"
 // development is the version of a binary that is no release.
 const development = "v0.1.0-dev"
 
-// Version returns a version as clusterctl's inventory takes it: text if it is a semantic version that begins with v, else one that says that this is no release.
+// Version returns a version as clusterctl's inventory takes it: text if it is a semantic version that begins with v,
+// else one that says that this is no release.
 func Version(text string) string {
 	if v, err := version.ParseSemantic(text); err != nil || "v"+v.String() != text {
 		return development
@@ -36,8 +37,9 @@ type identity struct {
 	kind clusterctlv1.ProviderType
 }
 
-// ownRepositories are the repositories in this binary: one for each provider of an embedded plane, with the version that runs there and no other; elsewhere
-// that of Capstan's cluster templates alone, if the user's configuration has no repository of Capstan.
+// ownRepositories are the repositories in this binary: one for each provider of an embedded plane, with the version
+// that runs there and no other; elsewhere that of Capstan's cluster templates alone, if the user's configuration has no
+// repository of Capstan.
 type ownRepositories map[identity]*ownRepository
 
 // ownRepository has one version.
@@ -66,12 +68,16 @@ func newOwnRepositories(installed []Provider, settings config.Client, binary str
 	for id, text := range versions {
 		v, err := version.ParseSemantic(text)
 		if err != nil {
-			return nil, fmt.Errorf("the inventory has %s %s at version %q, which is not semantic: end and start the plane with this version of capstan: %w", id.kind, id.name, text, err)
+			return nil, fmt.Errorf("the inventory has %s %s at version %q, which is not semantic: end and start the plane "+
+				"with this version of capstan: %w", id.kind, id.name, text, err)
 		}
-		own[id] = &ownRepository{repository.NewMemoryRepository().WithPaths("", "components.yaml").WithMetadata(text, &clusterctlv1.Metadata{
-			// An embedded plane has all providers at the same contract, as they are parts of one program.
-			ReleaseSeries: []clusterctlv1.ReleaseSeries{{Major: int32(v.Major()), Minor: int32(v.Minor()), Contract: clusterv1.GroupVersion.Version}},
-		}), text}
+		own[id] = &ownRepository{repository.NewMemoryRepository().WithPaths("", "components.yaml").WithMetadata(text,
+			&clusterctlv1.Metadata{
+				// An embedded plane has all providers at the same contract, as they are parts of one program.
+				ReleaseSeries: []clusterctlv1.ReleaseSeries{
+					{Major: int32(v.Major()), Minor: int32(v.Minor()), Contract: clusterv1.GroupVersion.Version},
+				},
+			}), text}
 	}
 	if own[capstan] == nil {
 		return own, nil
@@ -96,7 +102,8 @@ func (r *ownRepository) addTemplates() error {
 }
 
 // open returns a client of the repository of a provider: the one in this binary, or where the configuration says.
-func (r ownRepositories) open(ctx context.Context, p config.Provider, settings config.Client, options ...repository.Option) (repository.Client, error) {
+func (r ownRepositories) open(ctx context.Context, p config.Provider, settings config.Client,
+	options ...repository.Option) (repository.Client, error) {
 	if own, ok := r[identity{p.Name(), p.Type()}]; ok {
 		options = append(options, repository.InjectRepository(own))
 	}

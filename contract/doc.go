@@ -31,8 +31,8 @@
 //   - 003: InfraCluster contract rules (v1beta1)
 //   - 004: clusterctl provider contract
 //   - UP: Cluster API after v1.14.0. UP:im and UP:ic are the book's pages of InfraMachine and InfraCluster, UP:cp,
-//     UP:bp and UP:mp those of ControlPlane, BootstrapConfig and InfraMachinePool, UP:ctl that of clusterctl, UP:cc that of
-//     writing a ClusterClass; UP:ext, UP:lh and UP:dep those of implementing extensions, implementing hooks and
+//     UP:bp and UP:mp those of ControlPlane, BootstrapConfig and InfraMachinePool, UP:ctl that of clusterctl, UP:cc
+//     that of writing a ClusterClass; UP:ext, UP:lh and UP:dep those of implementing extensions, implementing hooks and
 //     deploying; UP:sdk is the proposal, UP:code Go source, UP:v1.9 the page at v1.9.9
 //   - UP:k8s: the documentation of Kubernetes
 //

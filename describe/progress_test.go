@@ -57,7 +57,8 @@ func TestMeasure(t *testing.T) {
 	}{
 		"a blocking hook is what is waited for first": {cluster(blocked), nil, Progress{StepHooks, "cluster needs 6 hosts"}},
 		"then the endpoint":                           {cluster(refs), nil, Progress{StepEndpoint, ""}},
-		"then the control plane":                      {cluster(refs, provisioned), nil, Progress{StepControlPlane, "waiting for machines"}},
+		"then the control plane": {cluster(refs, provisioned), nil,
+			Progress{StepControlPlane, "waiting for machines"}},
 		"then each Node": {
 			cluster(refs, provisioned, initialized), []clusterv1.Machine{machine("a", true), machine("b", false)},
 			Progress{StepNodes, "1 of 2; b: kubelet is starting"},
@@ -71,7 +72,8 @@ func TestMeasure(t *testing.T) {
 			Progress{StepNodes, "1 of 2; waiting for machines"},
 		},
 		"a machine of another version is waited for, with what holds the upgrade": {
-			cluster(refs, provisioned, initialized, blocked, upgraded), []clusterv1.Machine{machine("a", true), machine("b", true)},
+			cluster(refs, provisioned, initialized, blocked, upgraded),
+			[]clusterv1.Machine{machine("a", true), machine("b", true)},
 			Progress{StepNodes, "0 of 2 machines have v1.36.3; cluster needs 6 hosts"},
 		},
 		"all Nodes Ready is the end": {

@@ -62,7 +62,8 @@ func TestExtensionConforms(t *testing.T) {
 	t.Attr("rule", "RX-25")
 	t.Attr("rule", "RX-27")
 	if passed["malformed"] != all || passed["survives"] != 1 {
-		t.Errorf("of %d handlers, %d refuse what is malformed; afterwards it survives: %d", all, passed["malformed"], passed["survives"])
+		t.Errorf("of %d handlers, %d refuse what is malformed; afterwards it survives: %d", all, passed["malformed"],
+			passed["survives"])
 	}
 	t.Attr("rule", "RX-22")
 	if passed["waits-honestly"] != all {
@@ -107,7 +108,9 @@ func TestErrorMessagesAreStableAndHoldNoSecrets(t *testing.T) {
 // messageOf calls a handler with a sample, and returns the message of its answer.
 func messageOf(t *testing.T, handler http.Handler, of, name string) string {
 	t.Helper()
-	d, ok := hook.ClusterAPI().Get(hook.ID{Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Name: of})
+	d, ok := hook.ClusterAPI().Get(hook.ID{
+		Group: runtimehooksv1.GroupVersion.Group, Version: runtimehooksv1.GroupVersion.Version, Name: of,
+	})
 	if !ok {
 		t.Fatalf("there is no hook %s", of)
 	}
@@ -120,7 +123,8 @@ func messageOf(t *testing.T, handler http.Handler, of, name string) string {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, d.ID.Path(name), bytes.NewReader(body)))
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, d.ID.Path(name),
+		bytes.NewReader(body)))
 	var answer struct{ Message string }
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%s answers %d %s, %v", name, w.Code, w.Body, err)

@@ -50,8 +50,8 @@ const Name = "capstan"
 
 // Options of the extension.
 type Options struct {
-	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, and the ConfigMaps with add-ons and Secrets with kubeconfigs, with a scheme
-	// like [Scheme]. It must not be a cache, see capacity.New.
+	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, and the ConfigMaps with add-ons and Secrets with
+	// kubeconfigs, with a scheme like [Scheme]. It must not be a cache, see capacity.New.
 	Reader client.Reader
 	// Events makes Events of Clusters. Default: none are made.
 	Events client.Writer
@@ -59,7 +59,8 @@ type Options struct {
 	Log *slog.Logger
 	// Metrics gets the metrics of the server, see server.Options. Default: none are registered.
 	Metrics prometheus.Registerer
-	// Patience is how long one call of the verification looks again before it answers that something is not right. Default: 3 seconds.
+	// Patience is how long one call of the verification looks again before it answers that something is not right.
+	// Default: 3 seconds.
 	Patience time.Duration
 	// Bundle is the path of a bundle's capstan-kube, whose etcd verifies backups. Default: none are taken.
 	Bundle string
@@ -142,8 +143,8 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
 }
 
-// Mapper knows where the API server serves what the extension reads. Asking the API server for that would cost the first Cluster
-// a fifth of a second, and the answer is known.
+// Mapper knows where the API server serves what the extension reads. Asking the API server for that would cost the
+// first Cluster a fifth of a second, and the answer is known.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"ConfigMap", "Secret", "Event"} {
@@ -154,13 +155,14 @@ func Mapper() meta.RESTMapper {
 	mapper.Add(clusterv1.GroupVersion.WithKind("MachineDeployment"), meta.RESTScopeNamespace)
 	mapper.Add(workload.KubeadmControlPlane, meta.RESTScopeNamespace)
 	mapper.AddSpecific(clusterv1.GroupVersion.WithKind("ClusterClass"),
-		clusterv1.GroupVersion.WithResource("clusterclasses"), clusterv1.GroupVersion.WithResource("clusterclass"), meta.RESTScopeNamespace)
+		clusterv1.GroupVersion.WithResource("clusterclasses"), clusterv1.GroupVersion.WithResource("clusterclass"),
+		meta.RESTScopeNamespace)
 	mapper.Add(infrav1.GroupVersion.WithKind("CapstanHost"), meta.RESTScopeNamespace)
 	return mapper
 }
 
-// Config gives the ExtensionConfig for an extension at this URL (https), whose certificate is of one of these CAs in PEM form. It is called
-// for Clusters of all namespaces.
+// Config gives the ExtensionConfig for an extension at this URL (https), whose certificate is of one of these CAs in
+// PEM form. It is called for Clusters of all namespaces.
 func Config(url string, caBundle []byte) *runtimev1.ExtensionConfig {
 	return &runtimev1.ExtensionConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: runtimev1.GroupVersion.String(), Kind: "ExtensionConfig"},

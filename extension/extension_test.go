@@ -51,7 +51,8 @@ func TestExtensionIsCalled(t *testing.T) {
 			policy = runtimev1.FailurePolicyIgnore
 		}
 		timeout := int32(10)
-		if strings.HasPrefix(h.Name, "add-ons-") || strings.HasPrefix(h.Name, "verification-") { // they work in another cluster
+		// they work in another cluster
+		if strings.HasPrefix(h.Name, "add-ons-") || strings.HasPrefix(h.Name, "verification-") {
 			timeout = 30
 		}
 		if h.Name == "add-ons-before-upgrade.capstan" { // it looks, and holds nothing
@@ -64,8 +65,10 @@ func TestExtensionIsCalled(t *testing.T) {
 
 	cluster := parttest.NewCluster("mine", 1, 2)
 	created := &runtimehooksv1.BeforeClusterCreateResponse{}
-	err = calls.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, &cluster, &runtimehooksv1.BeforeClusterCreateRequest{Cluster: cluster}, created)
-	if err != nil || created.RetryAfterSeconds != 5 || !strings.HasPrefix(created.Message, "cluster needs 3 hosts, 2 of 2 are free") {
+	err = calls.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, &cluster,
+		&runtimehooksv1.BeforeClusterCreateRequest{Cluster: cluster}, created)
+	if err != nil || created.RetryAfterSeconds != 5 ||
+		!strings.HasPrefix(created.Message, "cluster needs 3 hosts, 2 of 2 are free") {
 		t.Errorf("got %+v, %v", created, err)
 	}
 	w.Change(func() {
@@ -79,14 +82,25 @@ func TestExtensionIsCalled(t *testing.T) {
 		request  runtimehooksv1.RequestObject
 		response runtimehooksv1.ResponseObject
 	}{
-		"AfterControlPlaneInitialized": {runtimehooksv1.AfterControlPlaneInitialized, &runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: cluster}, &runtimehooksv1.AfterControlPlaneInitializedResponse{}},
-		"BeforeClusterUpgrade":         {runtimehooksv1.BeforeClusterUpgrade, &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: cluster}, &runtimehooksv1.BeforeClusterUpgradeResponse{}},
-		"BeforeControlPlaneUpgrade":    {runtimehooksv1.BeforeControlPlaneUpgrade, &runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster}, &runtimehooksv1.BeforeControlPlaneUpgradeResponse{}},
-		"AfterControlPlaneUpgrade":     {runtimehooksv1.AfterControlPlaneUpgrade, &runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: cluster}, &runtimehooksv1.AfterControlPlaneUpgradeResponse{}},
-		"BeforeWorkersUpgrade":         {runtimehooksv1.BeforeWorkersUpgrade, &runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster}, &runtimehooksv1.BeforeWorkersUpgradeResponse{}},
-		"AfterWorkersUpgrade":          {runtimehooksv1.AfterWorkersUpgrade, &runtimehooksv1.AfterWorkersUpgradeRequest{Cluster: cluster}, &runtimehooksv1.AfterWorkersUpgradeResponse{}},
-		"AfterClusterUpgrade":          {runtimehooksv1.AfterClusterUpgrade, &runtimehooksv1.AfterClusterUpgradeRequest{Cluster: cluster}, &runtimehooksv1.AfterClusterUpgradeResponse{}},
-		"BeforeClusterDelete":          {runtimehooksv1.BeforeClusterDelete, &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster}, &runtimehooksv1.BeforeClusterDeleteResponse{}},
+		"AfterControlPlaneInitialized": {runtimehooksv1.AfterControlPlaneInitialized,
+			&runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: cluster},
+			&runtimehooksv1.AfterControlPlaneInitializedResponse{}},
+		"BeforeClusterUpgrade": {runtimehooksv1.BeforeClusterUpgrade,
+			&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: cluster}, &runtimehooksv1.BeforeClusterUpgradeResponse{}},
+		"BeforeControlPlaneUpgrade": {runtimehooksv1.BeforeControlPlaneUpgrade,
+			&runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster},
+			&runtimehooksv1.BeforeControlPlaneUpgradeResponse{}},
+		"AfterControlPlaneUpgrade": {runtimehooksv1.AfterControlPlaneUpgrade,
+			&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: cluster},
+			&runtimehooksv1.AfterControlPlaneUpgradeResponse{}},
+		"BeforeWorkersUpgrade": {runtimehooksv1.BeforeWorkersUpgrade,
+			&runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster}, &runtimehooksv1.BeforeWorkersUpgradeResponse{}},
+		"AfterWorkersUpgrade": {runtimehooksv1.AfterWorkersUpgrade,
+			&runtimehooksv1.AfterWorkersUpgradeRequest{Cluster: cluster}, &runtimehooksv1.AfterWorkersUpgradeResponse{}},
+		"AfterClusterUpgrade": {runtimehooksv1.AfterClusterUpgrade,
+			&runtimehooksv1.AfterClusterUpgradeRequest{Cluster: cluster}, &runtimehooksv1.AfterClusterUpgradeResponse{}},
+		"BeforeClusterDelete": {runtimehooksv1.BeforeClusterDelete,
+			&runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster}, &runtimehooksv1.BeforeClusterDeleteResponse{}},
 	} {
 		handlers, err := calls.GetAllExtensions(t.Context(), call.hook, &cluster)
 		if err != nil || len(handlers) == 0 {

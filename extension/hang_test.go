@@ -26,7 +26,8 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 	t.Helper()
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"c": {
-			Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			Server:                   server.URL,
+			CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: "t"}},
 		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "c",
@@ -37,8 +38,9 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 	return data
 }
 
-// A workload cluster whose API server takes requests and never answers holds its own Cluster only: each hook gets an answer, with the reason, before the caller gives
-// up. An answer that comes too late would count against the extension, and callers would leave it alone for all clusters.
+// A workload cluster whose API server takes requests and never answers holds its own Cluster only: each hook gets an
+// answer, with the reason, before the caller gives up. An answer that comes too late would count against the extension,
+// and callers would leave it alone for all clusters.
 func TestAWorkloadClusterThatHangs(t *testing.T) {
 	end := make(chan struct{})
 	hangs := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
@@ -48,8 +50,10 @@ func TestAWorkloadClusterThatHangs(t *testing.T) {
 	cluster := sample.Cluster()
 	w.Kubeconfigs = map[string][]byte{cluster.Namespace + "/" + cluster.Name + "-kubeconfig": kubeconfigOf(t, hangs)}
 	w.AddOns = []corev1.ConfigMap{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "shop", Labels: map[string]string{addon.Label: "shop"}},
-		Data:       map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace, Name: "shop", Labels: map[string]string{addon.Label: "shop"},
+		},
+		Data: map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
 	}}
 	e, err := New(Options{Reader: w, Bundle: "/bin/true", Backups: t.TempDir()})
 	if err != nil {
@@ -57,10 +61,14 @@ func TestAWorkloadClusterThatHangs(t *testing.T) {
 	}
 	t.Cleanup(e.Close)
 	after := &runtimehooksv1.AfterControlPlaneUpgradeRequest{
-		TypeMeta: metav1.TypeMeta{APIVersion: runtimehooksv1.GroupVersion.String(), Kind: "AfterControlPlaneUpgradeRequest"}, Cluster: *cluster, KubernetesVersion: sample.To,
+		TypeMeta: metav1.TypeMeta{APIVersion: runtimehooksv1.GroupVersion.String(), Kind: "AfterControlPlaneUpgradeRequest"},
+		Cluster:  *cluster, KubernetesVersion: sample.To,
 	}
 	before := &runtimehooksv1.BeforeClusterUpgradeRequest{
-		TypeMeta: metav1.TypeMeta{APIVersion: runtimehooksv1.GroupVersion.String(), Kind: "BeforeClusterUpgradeRequest"}, Cluster: *cluster,
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: runtimehooksv1.GroupVersion.String(), Kind: "BeforeClusterUpgradeRequest",
+		},
+		Cluster:               *cluster,
 		FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
 	}
 	for name, c := range map[string]struct {
@@ -68,9 +76,12 @@ func TestAWorkloadClusterThatHangs(t *testing.T) {
 		request any
 		want    string
 	}{
-		"add-ons":                   {hook.AfterControlPlaneUpgrade.ID().Path("add-ons-control-plane"), after, "add-ons: reading the inventory of add-ons"},
-		"verification":              {hook.AfterControlPlaneUpgrade.ID().Path("verification-control-plane"), after, "verification: asking the API server whether it is ready"},
-		"add-ons that are compared": {hook.BeforeClusterUpgrade.ID().Path("add-ons-before-upgrade"), before, "add-ons could not be compared: reading the inventory of add-ons"},
+		"add-ons": {hook.AfterControlPlaneUpgrade.ID().Path("add-ons-control-plane"), after,
+			"add-ons: reading the inventory of add-ons"},
+		"verification": {hook.AfterControlPlaneUpgrade.ID().Path("verification-control-plane"), after,
+			"verification: asking the API server whether it is ready"},
+		"add-ons that are compared": {hook.BeforeClusterUpgrade.ID().Path("add-ons-before-upgrade"), before,
+			"add-ons could not be compared: reading the inventory of add-ons"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := json.Marshal(c.request)
@@ -78,8 +89,10 @@ func TestAWorkloadClusterThatHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			answer := httptest.NewRecorder()
-			e.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path+"?timeout=3s", bytes.NewReader(body)))
-			if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"status":"Success"`) || !strings.Contains(answer.Body.String(), c.want) {
+			e.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, c.path+"?timeout=3s",
+				bytes.NewReader(body)))
+			if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"status":"Success"`) ||
+				!strings.Contains(answer.Body.String(), c.want) {
 				t.Errorf("it answers %d %s, want %q", answer.Code, answer.Body, c.want)
 			}
 		})

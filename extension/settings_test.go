@@ -35,7 +35,8 @@ func TestSettingsAreDocumented(t *testing.T) {
 		if allowed == "" {
 			allowed = "any text"
 		}
-		if row := "| `" + s.Name + "` | " + s.Does + " | " + allowed + " | " + given + " |"; !strings.Contains(string(data), row) {
+		if row := "| `" + s.Name + "` | " + s.Does + " | " + allowed + " | " + given +
+			" |"; !strings.Contains(string(data), row) {
 			t.Errorf("docs/lifecycle-extensions.md has no row\n%s", row)
 		}
 	}

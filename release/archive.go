@@ -19,7 +19,8 @@ type program struct {
 	mode int64
 }
 
-// packed puts programs below the folder capstan-VERSION of a compressed tar archive, where they find each other: unpacking it is the installation.
+// packed puts programs below the folder capstan-VERSION of a compressed tar archive, where they find each other:
+// unpacking it is the installation.
 func packed(version string, date time.Time, programs []program) ([]byte, error) {
 	entries := make([]entry, 0, len(programs))
 	for _, p := range programs {

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// TestPacked unpacks an archive: programs stand beside each other, bundles where the programs look for them, and it is the same when it is made again.
+// TestPacked unpacks an archive: programs stand beside each other, bundles where the programs look for them, and it is
+// the same when it is made again.
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	var programs []program

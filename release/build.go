@@ -22,9 +22,11 @@ var Binaries = []string{
 
 // Settings say how binaries are made.
 type Settings struct {
-	// Date is that of all files in images and of the bill of materials. The date of the commit makes a release that others can make again.
+	// Date is that of all files in images and of the bill of materials. The date of the commit makes a release that others
+	// can make again.
 	Date time.Time
-	// Architectures are those to build for. Default: [Architectures]. With fewer it is a release to try out, on the machine that made it.
+	// Architectures are those to build for. Default: [Architectures]. With fewer it is a release to try out, on the
+	// machine that made it.
 	Architectures []string
 	// Flags are further flags for go build; -trimpath keeps the path of the source tree out of the binaries.
 	Flags []string
@@ -32,8 +34,9 @@ type Settings struct {
 	Progress func(what string)
 }
 
-// Build makes the whole release in the folder out: the provider repository, binaries/VERSION with the binaries, an archive of them and the Kubernetes bundle
-// for each architecture, and the bill of materials, and images/VERSION. SHA256SUMS in out lists everything. It compiles for minutes.
+// Build makes the whole release in the folder out: the provider repository, binaries/VERSION with the binaries, an
+// archive of them and the Kubernetes bundle for each architecture, and the bill of materials, and images/VERSION.
+// SHA256SUMS in out lists everything. It compiles for minutes.
 func Build(ctx context.Context, o Options, s Settings, out string) error {
 	if s.Progress == nil {
 		s.Progress = func(string) {}
@@ -90,7 +93,8 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 		for _, name := range Binaries {
 			programs = append(programs, program{name, built[name][arch], 0o755})
 		}
-		if files[path.Join("binaries", o.Version, fmt.Sprintf("capstan-%s-linux-%s.tar.gz", o.Version, arch))], err = packed(o.Version, s.Date, programs); err != nil {
+		if files[path.Join("binaries", o.Version, fmt.Sprintf("capstan-%s-linux-%s.tar.gz", o.Version, arch))], err = packed(
+			o.Version, s.Date, programs); err != nil {
 			return err
 		}
 	}
@@ -120,7 +124,8 @@ func compile(ctx context.Context, o Options, s Settings, name, arch, file string
 	if err != nil {
 		return err
 	}
-	args := append([]string{"build", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version=" + o.Version, "-o", absolute}, s.Flags...)
+	args := append([]string{"build", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version=" + o.Version, "-o",
+		absolute}, s.Flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/"+name)...)
 	cmd.Dir = o.Source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)

@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// contractLabel is a label without the contract version; its value lists the API versions that serve that contract (IM-35).
+// contractLabel is a label without the contract version; its value lists the API versions that serve that contract
+// (IM-35).
 const contractLabel = "cluster.x-k8s.io/"
 
-// components builds a folder of config/ and makes it the release's: images with its name, definitions with the label of its contract.
+// components builds a folder of config/ and makes it the release's: images with its name, definitions with the label of
+// its contract.
 func components(o Options, folder string) ([]byte, error) {
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsNone // a folder also takes single files of others
@@ -47,7 +49,8 @@ func components(o Options, folder string) ([]byte, error) {
 	return pin(out.Bytes(), o)
 }
 
-// fit takes the labels of newer contracts away from a definition: Cluster API would use them, and clusterctl go by metadata.yaml (CT-34).
+// fit takes the labels of newer contracts away from a definition: Cluster API would use them, and clusterctl go by
+// metadata.yaml (CT-34).
 func fit(object *resource.Resource, contract string) error {
 	if object.GetKind() != "CustomResourceDefinition" {
 		return nil
@@ -87,7 +90,8 @@ func (o Options) Image(name string) string {
 func (o Options) canonical() error {
 	for _, name := range Images {
 		if _, err := reference.ParseNamed(o.Image(name)); err != nil {
-			return fmt.Errorf("image prefix %q makes the name %s: %w; give a registry and a path, such as registry.example.com/capstan", o.ImagePrefix, o.Image(name), err)
+			return fmt.Errorf("image prefix %q makes the name %s: %w; give a registry and a path, such as "+
+				"registry.example.com/capstan", o.ImagePrefix, o.Image(name), err)
 		}
 	}
 	return nil

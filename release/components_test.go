@@ -19,14 +19,17 @@ import (
 
 // componentFiles are all components files, with the label of the provider and the kinds without a namespace.
 var componentFiles = map[string]string{
-	InfrastructureComponents: Infrastructure, OwnCertificatesComponents: Infrastructure, RuntimeExtensionComponents: RuntimeExtension,
+	InfrastructureComponents: Infrastructure, OwnCertificatesComponents: Infrastructure,
+	RuntimeExtensionComponents: RuntimeExtension,
 }
 
-var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration",
+var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
+	"ValidatingWebhookConfiguration",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ExtensionConfig"}
 
 // eachComponents runs a test for each components file.
-func eachComponents(t *testing.T, test func(t *testing.T, label string, text []byte, all []*unstructured.Unstructured)) {
+func eachComponents(t *testing.T, test func(t *testing.T, label string, text []byte,
+	all []*unstructured.Unstructured)) {
 	files := repository(t, options)
 	for name, label := range componentFiles {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +133,8 @@ func TestComponentsAreClosed(t *testing.T) {
 				_, name, _ := strings.Cut(from, "/")
 				needs(o, "Certificate/"+name)
 			}
-			if o.GetKind() == "CustomResourceDefinition" || o.GetKind() == "ValidatingWebhookConfiguration" || o.GetKind() == "ExtensionConfig" {
+			if o.GetKind() == "CustomResourceDefinition" || o.GetKind() == "ValidatingWebhookConfiguration" ||
+				o.GetKind() == "ExtensionConfig" {
 				for _, name := range services(t, o) {
 					needs(o, "Service/"+name)
 					references++
@@ -203,7 +207,8 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	if c.LivenessProbe == nil || c.ReadinessProbe == nil {
 		t.Error("a probe is missing")
 	}
-	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
+		c.Resources.Limits.Memory().IsZero() {
 		t.Errorf("resources are %+v", c.Resources)
 	}
 	for label, value := range d.Spec.Selector.MatchLabels {
@@ -215,7 +220,8 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 		t.Errorf("security of the Pod: %+v", pod.SecurityContext)
 	}
 	s := c.SecurityContext
-	if *s.AllowPrivilegeEscalation || *s.Privileged || !*s.ReadOnlyRootFilesystem || *s.RunAsUser != NonRoot || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+	if *s.AllowPrivilegeEscalation || *s.Privileged || !*s.ReadOnlyRootFilesystem || *s.RunAsUser != NonRoot ||
+		len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("security of the container: %+v", s)
 	}
 	t.Attr("rule", "RX-38")
@@ -225,11 +231,13 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	t.Attr("rule", "RX-36")
 }
 
-// TestExtensionOutlivesANode looks for what lets one replica of the extension answer while the other's Node is drained, or its Pod replaced.
+// TestExtensionOutlivesANode looks for what lets one replica of the extension answer while the other's Node is drained,
+// or its Pod replaced.
 func TestExtensionOutlivesANode(t *testing.T) {
 	var d appsv1.Deployment
 	var budget policyv1.PodDisruptionBudget
-	for _, o := range objects(t, repository(t, options).in(RuntimeExtension, options.Version)[RuntimeExtensionComponents]) {
+	for _, o := range objects(t, repository(t, options).in(RuntimeExtension,
+		options.Version)[RuntimeExtensionComponents]) {
 		switch o.GetKind() {
 		case "Deployment":
 			d = convert[appsv1.Deployment](t, o)
@@ -237,17 +245,21 @@ func TestExtensionOutlivesANode(t *testing.T) {
 			budget = convert[policyv1.PodDisruptionBudget](t, o)
 		}
 	}
-	if *d.Spec.Replicas < 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 || budget.Spec.MinAvailable.IntValue() != 1 {
+	if *d.Spec.Replicas < 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 ||
+		budget.Spec.MinAvailable.IntValue() != 1 {
 		t.Errorf("%d replicas, strategy %+v, budget %+v", *d.Spec.Replicas, d.Spec.Strategy, budget.Spec)
 	}
 	t.Attr("rule", "RX-35")
 	pods := labels.Set(d.Spec.Template.Labels)
-	for what, selector := range map[string]*metav1.LabelSelector{"budget": budget.Spec.Selector, "spread": d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector} {
+	for what, selector := range map[string]*metav1.LabelSelector{
+		"budget": budget.Spec.Selector, "spread": d.Spec.Template.Spec.TopologySpreadConstraints[0].LabelSelector,
+	} {
 		if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || s.Empty() || !s.Matches(pods) {
 			t.Errorf("%s selects %v, Pods have %v: %v", what, selector, pods, err)
 		}
 	}
-	if c := d.Spec.Template.Spec.Containers[0]; !slices.Contains(c.Args, "--lease-namespace=$(NAMESPACE)") || c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.namespace" {
+	if c := d.Spec.Template.Spec.Containers[0]; !slices.Contains(c.Args, "--lease-namespace=$(NAMESPACE)") ||
+		c.Env[0].ValueFrom.FieldRef.FieldPath != "metadata.namespace" {
 		t.Errorf("replicas don't know where their Leases are: %v %v", c.Args, c.Env)
 	}
 }

@@ -39,7 +39,9 @@ func TestDist(t *testing.T) {
 	}
 	version := filepath.Base(versions[0])
 	t.Run("checksums", func(t *testing.T) { checkSums(t, dist) })
-	t.Run("bill of materials", func(t *testing.T) { checkBill(t, filepath.Join(versions[0], "capstan.cdx.json"), version) })
+	t.Run("bill of materials", func(t *testing.T) {
+		checkBill(t, filepath.Join(versions[0], "capstan.cdx.json"), version)
+	})
 	for name, run := range map[string][][]string{
 		"capstan-manager":   {{"/capstan-manager", "--version"}, {"/capstan-manager", "--help"}},
 		"capstan-extension": {{"/capstan-extension", "--version"}, {"/capstan-kube", "etcd", "--version"}},
@@ -47,7 +49,8 @@ func TestDist(t *testing.T) {
 		t.Run(name, func(t *testing.T) { checkImage(t, filepath.Join(dist, "images", version, name+".oci.tar"), name, run) })
 	}
 	t.Run("archive", func(t *testing.T) {
-		checkArchive(t, filepath.Join(versions[0], fmt.Sprintf("capstan-%s-linux-%s.tar.gz", version, runtime.GOARCH)), "capstan-"+version)
+		checkArchive(t, filepath.Join(versions[0], fmt.Sprintf("capstan-%s-linux-%s.tar.gz", version, runtime.GOARCH)),
+			"capstan-"+version)
 	})
 }
 
@@ -112,7 +115,10 @@ func checkBill(t *testing.T, file, version string) {
 	if bill.Metadata.Component.Version != version || bill.SerialNumber == "" {
 		t.Errorf("it is of %s, number %q", bill.Metadata.Component.Version, bill.SerialNumber)
 	}
-	wanted := map[string]bool{"stdlib": true, "sigs.k8s.io/cluster-api": true, "k8s.io/kubernetes": true, "go.etcd.io/etcd/server/v3": true, "sigs.k8s.io/controller-runtime": true}
+	wanted := map[string]bool{
+		"stdlib": true, "sigs.k8s.io/cluster-api": true, "k8s.io/kubernetes": true, "go.etcd.io/etcd/server/v3": true,
+		"sigs.k8s.io/controller-runtime": true,
+	}
 	seen := map[string]bool{}
 	for _, c := range *bill.Components {
 		if seen[c.BOMRef] || c.Version == "" {
@@ -126,7 +132,8 @@ func checkBill(t *testing.T, file, version string) {
 	}
 }
 
-// checkImage: the image is valid and not root's, and its programs run with nothing around them but what is in it, as its user.
+// checkImage: the image is valid and not root's, and its programs run with nothing around them but what is in it, as
+// its user.
 func checkImage(t *testing.T, file, name string, run [][]string) {
 	archive, err := os.ReadFile(file)
 	if err != nil {
@@ -158,7 +165,8 @@ func checkImage(t *testing.T, file, name string, run [][]string) {
 			t.Fatal(err)
 		}
 		config, err := one.ConfigFile()
-		if err != nil || config.Config.User != fmt.Sprintf("%d:%d", NonRoot, NonRoot) || len(config.Config.Entrypoint) != 1 || config.Config.Entrypoint[0] != "/"+name {
+		if err != nil || config.Config.User != fmt.Sprintf("%d:%d", NonRoot, NonRoot) || len(config.Config.Entrypoint) != 1 ||
+			config.Config.Entrypoint[0] != "/"+name {
 			t.Errorf("for %s it is %+v, %v", m.Platform.Architecture, config, err)
 		}
 		if m.Platform.Architecture != runtime.GOARCH || os.Geteuid() != 0 {
@@ -245,14 +253,16 @@ func checkArchive(t *testing.T, file, folder string) {
 		t.Helper()
 		var out bytes.Buffer
 		cmd := exec.Command("./capstan", args...)
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Join(dir, folder), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "CAPSTAN_HOME=" + home}, &out, &out
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = filepath.Join(dir, folder),
+			[]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "CAPSTAN_HOME=" + home}, &out, &out
 		if err := cmd.Run(); err != nil {
 			t.Errorf("capstan %s: %v\n%s", strings.Join(args, " "), err, out.String())
 		}
 	}
 	defer capstan("down", "--delete")
 	for _, args := range []string{
-		"--version", "up", "cluster create demo --workers 1", "cluster list", "cluster describe demo", "kubectl get machines", "cluster delete demo",
+		"--version", "up", "cluster create demo --workers 1", "cluster list", "cluster describe demo", "kubectl get machines",
+		"cluster delete demo",
 	} {
 		if capstan(strings.Fields(args)...); t.Failed() {
 			return

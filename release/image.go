@@ -24,8 +24,9 @@ import (
 // NonRoot is the user and the group that containers run as.
 const NonRoot = 65532
 
-// image makes the image of static programs, one for each architecture (GOARCH), as an OCI archive; the program of the image's name is what it runs. There is
-// nothing in it but the programs and the names of its user: no shell, no libraries, no package manager.
+// image makes the image of static programs, one for each architecture (GOARCH), as an OCI archive; the program of the
+// image's name is what it runs. There is nothing in it but the programs and the names of its user: no shell, no
+// libraries, no package manager.
 func image(o Options, name string, programs map[string][]program, date time.Time) ([]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range slices.Sorted(maps.Keys(programs)) {
@@ -52,11 +53,14 @@ func image(o Options, name string, programs map[string][]program, date time.Time
 func single(name, arch, version string, binaries []entry, date time.Time) (v1.Image, error) {
 	user := fmt.Sprintf("nonroot:x:%d:%d:nonroot:/:/sbin/nologin\n", NonRoot, NonRoot)
 	group := fmt.Sprintf("nonroot:x:%d:\n", NonRoot)
-	content, err := tape(date, append([]entry{{"etc/passwd", 0o644, []byte(user)}, {"etc/group", 0o644, []byte(group)}}, binaries...))
+	content, err := tape(date, append([]entry{{"etc/passwd", 0o644, []byte(user)}, {"etc/group", 0o644, []byte(group)}},
+		binaries...))
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	},
 		tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
@@ -74,7 +78,10 @@ func single(name, arch, version string, binaries []entry, date time.Time) (v1.Im
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: date}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/" + name}, User: fmt.Sprintf("%d:%d", NonRoot, NonRoot), WorkingDir: "/",
-		Labels: map[string]string{"org.opencontainers.image.title": name, "org.opencontainers.image.version": version, "org.opencontainers.image.licenses": "Apache-2.0"},
+		Labels: map[string]string{
+			"org.opencontainers.image.title": name, "org.opencontainers.image.version": version,
+			"org.opencontainers.image.licenses": "Apache-2.0",
+		},
 	}
 	return mutate.ConfigFile(filled, config)
 }
@@ -90,7 +97,8 @@ func archive(index v1.ImageIndex, name string, date time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name})); err != nil {
+	if err := to.AppendIndex(index,
+		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name})); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", name, err)
 	}
 	var files []entry
@@ -139,7 +147,9 @@ func tape(date time.Time, files []entry) ([]byte, error) {
 		if err := folder(path.Dir(f.name)); err != nil {
 			return nil, err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: date}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: date,
+		}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.data); err != nil {

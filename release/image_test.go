@@ -44,7 +44,8 @@ func untar(t *testing.T, data []byte) string {
 	}
 }
 
-// TestImage reads an image back: valid, for each architecture, not root, the binary as its entrypoint, and the same bytes when made again.
+// TestImage reads an image back: valid, for each architecture, not root, the binary as its entrypoint, and the same
+// bytes when made again.
 func TestImage(t *testing.T) {
 	binaries := map[string][]program{}
 	for _, arch := range Architectures {
@@ -70,7 +71,8 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	top, err := index.IndexManifest()
-	if err != nil || len(top.Manifests) != 1 || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "localhost/capstan-manager:v0.1.0" {
+	if err != nil || len(top.Manifests) != 1 ||
+		top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "localhost/capstan-manager:v0.1.0" {
 		t.Fatalf("the archive has %+v, %v", top, err)
 	}
 	inner, err := index.ImageIndex(top.Manifests[0].Digest)
@@ -127,7 +129,8 @@ func TestArchitectures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := inner.IndexManifest(); err != nil || len(m.Manifests) != 1 || m.Manifests[0].Platform.Architecture != "arm64" {
+	if m, err := inner.IndexManifest(); err != nil || len(m.Manifests) != 1 ||
+		m.Manifests[0].Platform.Architecture != "arm64" {
 		t.Errorf("the index has %+v, %v", m, err)
 	}
 	err = Build(t.Context(), options, Settings{Architectures: []string{"vax"}}, t.TempDir())
@@ -188,7 +191,8 @@ func TestBill(t *testing.T) {
 		}
 		found[c.Name] = c.PackageURL
 	}
-	if !strings.HasPrefix(found["sigs.k8s.io/kustomize/api"], "pkg:golang/sigs.k8s.io/kustomize/api@v") || found["stdlib"] == "" || b.SerialNumber == "" {
+	if !strings.HasPrefix(found["sigs.k8s.io/kustomize/api"], "pkg:golang/sigs.k8s.io/kustomize/api@v") ||
+		found["stdlib"] == "" || b.SerialNumber == "" {
 		t.Errorf("the bill of this test is\n%s", one)
 	}
 	if _, err := bill("v0.1.0", []string{"doc.go"}, date); err == nil {

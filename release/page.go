@@ -20,14 +20,16 @@ func Page(source string) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	out.WriteString("# Flavors, classes, variables\n\nMade from the files by `make generate`; how to use them is in [clusterctl.md](clusterctl.md).\n")
+	out.WriteString("# Flavors, classes, variables\n\nMade from the files by `make generate`; how to use them is in " +
+		"[clusterctl.md](clusterctl.md).\n")
 	if err := flavors(&out, files); err != nil {
 		return nil, err
 	}
 	if err := classes(&out, files); err != nil {
 		return nil, err
 	}
-	out.WriteString("\n## Variables of components\n\nClusterctl takes them from the environment or from its configuration file when a provider is installed or upgraded.\n")
+	out.WriteString("\n## Variables of components\n\nClusterctl takes them from the environment or from its " +
+		"configuration file when a provider is installed or upgraded.\n")
 	for _, label := range []string{Infrastructure, RuntimeExtension} {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			if strings.HasPrefix(name, label+"/") && strings.Contains(name, "components") {
@@ -43,7 +45,8 @@ func Page(source string) ([]byte, error) {
 
 // flavors writes about cluster templates.
 func flavors(out *bytes.Buffer, files Files) error {
-	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR`; without a flavor it is the default.\n")
+	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR`; " +
+		"without a flavor it is the default.\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		flavor, ok := strings.CutPrefix(strings.TrimSuffix(path.Base(name), postfix), templatePrefix)
 		if !ok {
@@ -62,7 +65,8 @@ func flavors(out *bytes.Buffer, files Files) error {
 
 // classes writes about ClusterClasses and their variables.
 func classes(out *bytes.Buffer, files Files) error {
-	out.WriteString("\n## ClusterClasses\n\nClusterctl adds them to what it generates for a flavor that uses them, unless they are there.\n")
+	out.WriteString("\n## ClusterClasses\n\nClusterctl adds them to what it generates for a flavor that uses them, " +
+		"unless they are there.\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasPrefix(path.Base(name), classPrefix) {
 			continue

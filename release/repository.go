@@ -38,7 +38,8 @@ var Images = []string{"capstan-manager", extensionImage}
 type Options struct {
 	// Version is semantic and begins with v, such as v0.1.0. metadata.yaml must list its series.
 	Version string
-	// ImagePrefix is where images will be published, registry and path without a slash at the end. Default: DefaultImagePrefix.
+	// ImagePrefix is where images will be published, registry and path without a slash at the end. Default:
+	// DefaultImagePrefix.
 	ImagePrefix string
 	// Source is the root directory of the source tree.
 	Source string
@@ -47,7 +48,8 @@ type Options struct {
 // Files are contents by path, with slashes.
 type Files map[string][]byte
 
-// Repository makes the YAML files of the provider repository, as clusterctl finds them in a local folder: LABEL/VERSION/FILE.
+// Repository makes the YAML files of the provider repository, as clusterctl finds them in a local folder:
+// LABEL/VERSION/FILE.
 func Repository(o Options) (Files, error) {
 	if _, err := contract(Metadata, o.Version); err != nil {
 		return nil, err

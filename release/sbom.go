@@ -16,7 +16,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// bill makes the software bill of materials (CycloneDX, JSON) of Go binaries: the modules that the linker wrote into them, no more and no fewer.
+// bill makes the software bill of materials (CycloneDX, JSON) of Go binaries: the modules that the linker wrote into
+// them, no more and no fewer.
 func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 	modules, toolchain := map[debug.Module]bool{}, ""
 	for _, file := range binaries {
@@ -29,7 +30,8 @@ func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 			if m.Replace != nil {
 				m = m.Replace
 			}
-			modules[debug.Module{Path: m.Path, Version: m.Version}] = true // the bundle may have another version of a module than our own programs
+			// the bundle may have another version of a module than our own programs
+			modules[debug.Module{Path: m.Path, Version: m.Version}] = true
 		}
 	}
 	components := []cyclonedx.Component{component("stdlib", toolchain)}
@@ -59,7 +61,9 @@ func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 
 func component(name, version string) cyclonedx.Component {
 	purl := "pkg:golang/" + name + "@" + version
-	return cyclonedx.Component{BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl}
+	return cyclonedx.Component{
+		BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl,
+	}
 }
 
 func encodeBill(b *cyclonedx.BOM) ([]byte, error) {

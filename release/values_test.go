@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
-// filled returns the objects of a template with these values of variables, and defaults for the others, as clusterctl makes them.
+// filled returns the objects of a template with these values of variables, and defaults for the others, as clusterctl
+// makes them.
 func filled(t *testing.T, template []byte, values map[string]string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := yamlprocessor.NewSimpleProcessor().Process(template, func(name string) (string, error) {
@@ -50,13 +51,16 @@ func TestValuesThatLookLikeOthers(t *testing.T) {
 			continue
 		}
 		for _, o := range filled(t, template, map[string]string{
-			"CLUSTER_NAME": "no", "CAPSTAN_ENDPOINT_HOST": "10", "CAPSTAN_ZONE_1": "1", "CAPSTAN_ZONE_2": "1e3", "CAPSTAN_ZONE_3": "true",
-			"KUBERNETES_VERSION": "v1.36.3", "CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "1", "CAPSTAN_VIP_IMAGE": "registry.example.com:5000/kube-vip:v1",
+			"CLUSTER_NAME": "no", "CAPSTAN_ENDPOINT_HOST": "10", "CAPSTAN_ZONE_1": "1", "CAPSTAN_ZONE_2": "1e3",
+			"CAPSTAN_ZONE_3":     "true",
+			"KUBERNETES_VERSION": "v1.36.3", "CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "1",
+			"CAPSTAN_VIP_IMAGE": "registry.example.com:5000/kube-vip:v1",
 		}) {
 			if check(file, o.Object); o.GetKind() == "Cluster" && o.GetName() != "no" {
 				t.Errorf("%s: the Cluster is %q", file, o.GetName())
 			}
-			if zone, ok, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "failureDomain"); ok && slices.Contains([]string{"1", "1e3", "true"}, zone) {
+			if zone, ok, _ := unstructured.NestedString(o.Object, "spec", "template", "spec", "failureDomain"); ok &&
+				slices.Contains([]string{"1", "1e3", "true"}, zone) {
 				zones++
 			}
 		}
@@ -66,26 +70,33 @@ func TestValuesThatLookLikeOthers(t *testing.T) {
 	}
 }
 
-// TestPortOfAVirtualAddress: kube-vip forwards nothing, so what is called at the address is the port of an API server; behind a load balancer it is the balancer's port.
+// TestPortOfAVirtualAddress: kube-vip forwards nothing, so what is called at the address is the port of an API server;
+// behind a load balancer it is the balancer's port.
 func TestPortOfAVirtualAddress(t *testing.T) {
 	files := repository(t, options).in(Infrastructure, options.Version)
-	for file, own := range map[string]bool{"cluster-template-vip.yaml": true, "cluster-template-ha.yaml": true, "cluster-template-external.yaml": false} {
+	for file, own := range map[string]bool{
+		"cluster-template-vip.yaml": true, "cluster-template-ha.yaml": true, "cluster-template-external.yaml": false,
+	} {
 		found := 0
 		for _, o := range filled(t, files[file], map[string]string{
-			"CLUSTER_NAME": "c", "CAPSTAN_ENDPOINT_HOST": "192.0.2.1", "CAPSTAN_ENDPOINT_PORT": "8443", "CAPSTAN_VIP_IMAGE": "kube-vip:v1",
+			"CLUSTER_NAME": "c", "CAPSTAN_ENDPOINT_HOST": "192.0.2.1", "CAPSTAN_ENDPOINT_PORT": "8443",
+			"CAPSTAN_VIP_IMAGE":  "kube-vip:v1",
 			"KUBERNETES_VERSION": "v1.36.3", "CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "1",
 		}) {
 			switch o.GetKind() {
 			case "CapstanCluster":
 				found++
-				if port, _, _ := unstructured.NestedNumberAsFloat64(o.Object, "spec", "controlPlaneEndpoint", "port"); port != 8443 {
+				if port, _, _ := unstructured.NestedNumberAsFloat64(o.Object, "spec", "controlPlaneEndpoint",
+					"port"); port != 8443 {
 					t.Errorf("%s: the endpoint has port %v", file, port)
 				}
 			case "KubeadmControlPlane":
 				found++
 				config := []string{"spec", "kubeadmConfigSpec"}
-				init, inits, _ := unstructured.NestedNumberAsFloat64(o.Object, append(config, "initConfiguration", "localAPIEndpoint", "bindPort")...)
-				join, joins, _ := unstructured.NestedNumberAsFloat64(o.Object, append(config, "joinConfiguration", "controlPlane", "localAPIEndpoint", "bindPort")...)
+				init, inits, _ := unstructured.NestedNumberAsFloat64(o.Object,
+					append(config, "initConfiguration", "localAPIEndpoint", "bindPort")...)
+				join, joins, _ := unstructured.NestedNumberAsFloat64(o.Object,
+					append(config, "joinConfiguration", "controlPlane", "localAPIEndpoint", "bindPort")...)
 				if inits != own || joins != own || own && (init != 8443 || join != 8443) {
 					t.Errorf("%s: API servers listen at %v and %v", file, init, join)
 				}

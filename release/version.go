@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Metadata has the series of releases with the contract of each (CT-28 to CT-33). A release of a new minor needs a line there first. Both providers publish it, without the series that are newer than
-// the release: clusterctl looks for the latest release of a contract in the newest series that it finds there, and fails if there is none yet.
+// Metadata has the series of releases with the contract of each (CT-28 to CT-33). A release of a new minor needs a line
+// there first. Both providers publish it, without the series that are newer than the release: clusterctl looks for the
+// latest release of a contract in the newest series that it finds there, and fails if there is none yet.
 //
 //go:embed metadata.yaml
 var Metadata []byte
@@ -50,7 +51,8 @@ func upTo(metadata []byte, text string) ([]byte, error) {
 	return out, nil
 }
 
-// contract returns the contract version that a release serves, such as v1beta2. It fails for what is no version of ours: the error says what to change.
+// contract returns the contract version that a release serves, such as v1beta2. It fails for what is no version of
+// ours: the error says what to change.
 func contract(metadata []byte, text string) (string, error) {
 	if !strings.HasPrefix(text, "v") {
 		return "", fmt.Errorf("version %q does not begin with v: give one such as v0.1.0", text)
@@ -60,19 +62,22 @@ func contract(metadata []byte, text string) (string, error) {
 		return "", fmt.Errorf("version %q is not semantic: give one such as v0.1.0: %w", text, err)
 	}
 	if v.BuildMetadata() != "" {
-		return "", fmt.Errorf("version %q has build metadata, which tags of images can't have: leave +%s out", text, v.BuildMetadata())
+		return "", fmt.Errorf("version %q has build metadata, which tags of images can't have: leave +%s out", text,
+			v.BuildMetadata())
 	}
 	var m list
 	if err := yaml.UnmarshalStrict(metadata, &m); err != nil {
 		return "", fmt.Errorf("reading metadata.yaml: %w", err)
 	}
 	if m.APIVersion != "clusterctl.cluster.x-k8s.io/v1alpha3" || m.Kind != "Metadata" {
-		return "", fmt.Errorf("metadata.yaml is %s of %s: clusterctl reads Metadata of clusterctl.cluster.x-k8s.io/v1alpha3", m.Kind, m.APIVersion)
+		return "", fmt.Errorf("metadata.yaml is %s of %s: clusterctl reads Metadata of clusterctl.cluster.x-k8s.io/v1alpha3",
+			m.Kind, m.APIVersion)
 	}
 	for _, s := range m.ReleaseSeries {
 		if s.Major == v.Major() && s.Minor == v.Minor() {
 			return s.Contract, nil
 		}
 	}
-	return "", fmt.Errorf("version %s is of no release series: add %d.%d to release/metadata.yaml, with its contract", text, v.Major(), v.Minor())
+	return "", fmt.Errorf("version %s is of no release series: add %d.%d to release/metadata.yaml, with its contract",
+		text, v.Major(), v.Minor())
 }

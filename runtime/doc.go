@@ -5,19 +5,20 @@
 //
 // # To call hooks
 //
-//   - [github.com/capstan-dev/capstan/runtime/hook]: what a hook is. A hook is a typed value, a catalog holds the hooks that
-//     a process knows with their versions and facts, [hook.ClusterAPI] is the catalog of Cluster API's own.
-//   - [github.com/capstan-dev/capstan/runtime/registry]: which handlers the ExtensionConfigs of a management cluster have
-//     brought.
-//   - [github.com/capstan-dev/capstan/runtime/client]: calls them. It implements Cluster API's public client interface, so its
-//     reconcilers use it unchanged.
+//   - [github.com/capstan-dev/capstan/runtime/hook]: what a hook is. A hook is a typed value, a catalog holds the hooks
+//     that a process knows with their versions and facts, [hook.ClusterAPI] is the catalog of Cluster API's own.
+//   - [github.com/capstan-dev/capstan/runtime/registry]: which handlers the ExtensionConfigs of a management cluster
+//     have brought.
+//   - [github.com/capstan-dev/capstan/runtime/client]: calls them. It implements Cluster API's public client interface,
+//     so its reconcilers use it unchanged.
 //   - [github.com/capstan-dev/capstan/runtime/extensionconfig]: the controller of ExtensionConfigs.
 //   - [github.com/capstan-dev/capstan/runtime/record]: a bounded journal of calls, for people.
 //
 // # To write an extension
 //
 //   - [github.com/capstan-dev/capstan/runtime/server]: answers. Typed functions in, a plain http.Handler out.
-//   - [github.com/capstan-dev/capstan/runtime/topology]: patches, validations and variables of a ClusterClass as Go types.
+//   - [github.com/capstan-dev/capstan/runtime/topology]: patches, validations and variables of a ClusterClass as Go
+//     types.
 //   - [github.com/capstan-dev/capstan/runtime/inplace]: Machines that are updated in place instead of being replaced.
 //   - [github.com/capstan-dev/capstan/runtime/upgradeplan]: by which versions of Kubernetes a Cluster is upgraded.
 //   - [github.com/capstan-dev/capstan/runtime/patch]: the shortest patch from one document to another.
@@ -34,7 +35,8 @@
 // # To publish hooks, and keep promises
 //
 //   - [github.com/capstan-dev/capstan/runtime/schema]: hooks and their types as data, from Go types or from source.
-//   - [github.com/capstan-dev/capstan/runtime/rules]: what breaks extensions between two releases; lock files; preflight.
+//   - [github.com/capstan-dev/capstan/runtime/rules]: what breaks extensions between two releases; lock files;
+//     preflight.
 //
 // Rules that the code refers to by id (RX, RC, RS, CL, LH, UH) are those of the Runtime SDK's contract.
 package runtime

@@ -38,7 +38,9 @@ func (r *rewriter) certify(c *unstructured.Unstructured) (*unstructured.Unstruct
 	for file, text := range map[string][]byte{"ca.crt": authority, "tls.crt": certificate, "tls.key": key} {
 		data[file] = base64.StdEncoding.EncodeToString(text)
 	}
-	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data}}
+	o := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data},
+	}
 	o.SetNamespace(c.GetNamespace())
 	o.SetName(secret)
 	o.SetLabels(c.GetLabels()) // by which clusterctl finds it when the provider is deleted
@@ -47,14 +49,17 @@ func (r *rewriter) certify(c *unstructured.Unstructured) (*unstructured.Unstruct
 	return o, nil
 }
 
-// issue makes an authority for one certificate, whose key is forgotten, and that certificate, which is good for servers on 127.0.0.1 and with these names. All is PEM.
+// issue makes an authority for one certificate, whose key is forgotten, and that certificate, which is good for servers
+// on 127.0.0.1 and with these names. All is PEM.
 func issue(hosts []string) (authority, certificate, key []byte, err error) {
 	ca := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "capstan-provider"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: "capstan-provider"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	leaf := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "provider"}, DNSNames: append([]string{"localhost"}, hosts...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject: pkix.Name{CommonName: "provider"}, DNSNames: append([]string{"localhost"}, hosts...),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	caKey, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	leafKey, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

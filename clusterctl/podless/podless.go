@@ -1,4 +1,5 @@
-// Package podless rewrites the components of a provider, so that its controller works as a process on a machine, without Pods, a cluster network and cert-manager.
+// Package podless rewrites the components of a provider, so that its controller works as a process on a machine,
+// without Pods, a cluster network and cert-manager.
 //
 // [Rewrite] is a pure function but for the keys that it makes. Its result is what gets installed:
 //
@@ -27,7 +28,8 @@ import (
 const BinaryAnnotation = "plane.capstan.dev/binary"
 
 // Runners are kinds that run containers.
-var Runners = []string{"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController", "StatefulSet"}
+var Runners = []string{"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController",
+	"StatefulSet"}
 
 // Options say how a provider runs.
 type Options struct {
@@ -37,8 +39,10 @@ type Options struct {
 	Taken []int
 }
 
-// Rewrite returns the objects of a provider as they are installed, and the ports that its process has on 127.0.0.1. The objects given are left as they are. The error names everything that can't work.
-func Rewrite(objects []unstructured.Unstructured, o Options) (rewritten []unstructured.Unstructured, ports []int, err error) {
+// Rewrite returns the objects of a provider as they are installed, and the ports that its process has on 127.0.0.1. The
+// objects given are left as they are. The error names everything that can't work.
+func Rewrite(objects []unstructured.Unstructured,
+	o Options) (rewritten []unstructured.Unstructured, ports []int, err error) {
 	r := rewriter{authorities: map[string][]byte{}, secrets: map[string]bool{}}
 	var errs []error
 	for i := range objects {
@@ -105,7 +109,8 @@ func (r *rewriter) sort(o *unstructured.Unstructured) error {
 	switch {
 	case kind.Kind == "Deployment":
 		if r.deployment != nil {
-			return fmt.Errorf("it has more than one Deployment, %s and %s: one binary is one process", name(r.deployment), name(o))
+			return fmt.Errorf("it has more than one Deployment, %s and %s: one binary is one process",
+				name(r.deployment), name(o))
 		}
 		r.deployment = o
 	case slices.Contains(Runners, kind.Kind):
@@ -125,7 +130,8 @@ func (r *rewriter) sort(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// order is namespaces, then Secrets, then definitions and what else there is, then what has to do with them: webhooks and the Deployment.
+// order is namespaces, then Secrets, then definitions and what else there is, then what has to do with them: webhooks
+// and the Deployment.
 func order(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) }
 
 func rank(o *unstructured.Unstructured) int {

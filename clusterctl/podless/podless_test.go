@@ -84,7 +84,8 @@ func TestRewrite(t *testing.T) {
 	for _, o := range out {
 		kinds = append(kinds, o.GetKind())
 	}
-	want := "Namespace Secret ServiceAccount CustomResourceDefinition ValidatingWebhookConfiguration ExtensionConfig Service Deployment"
+	want := "Namespace Secret ServiceAccount CustomResourceDefinition ValidatingWebhookConfiguration ExtensionConfig " +
+		"Service Deployment"
 	if got := strings.Join(kinds, " "); got != want {
 		t.Errorf("the kinds are\n%s, want\n%s", got, want)
 	}
@@ -95,7 +96,8 @@ func TestRewrite(t *testing.T) {
 	}
 	// The ports of the container are webhooks 9443, health 9440, metrics 8443, in this order, and 9500 and 9502 are taken.
 	wantArgs := []string{
-		"--leader-elect=false", "--diagnostics-address=127.0.0.1:9504", "--insecure-diagnostics=false", "--feature-gates=A=true", "--upstream-address=192.0.2.1:443",
+		"--leader-elect=false", "--diagnostics-address=127.0.0.1:9504", "--insecure-diagnostics=false",
+		"--feature-gates=A=true", "--upstream-address=192.0.2.1:443",
 		"--webhook-port=9501", "--webhook-cert-dir=/tmp/certs", "--health-addr=127.0.0.1:9503",
 	}
 	if got := args(d); !slices.Equal(got, wantArgs) {
@@ -103,21 +105,25 @@ func TestRewrite(t *testing.T) {
 	}
 
 	secret := find(t, out, "Secret")
-	if secret.GetLabels()["cluster.x-k8s.io/provider"] != "infrastructure-x" || secret.GetNamespace() != "x-system" || secret.GetName() != "x-cert" {
+	if secret.GetLabels()["cluster.x-k8s.io/provider"] != "infrastructure-x" || secret.GetNamespace() != "x-system" ||
+		secret.GetName() != "x-cert" {
 		t.Errorf("the Secret is %v", secret.Object["metadata"])
 	}
 	hooks, _, _ := unstructured.NestedSlice(find(t, out, "ValidatingWebhookConfiguration").Object, "webhooks")
 	config := hooks[0].(map[string]any)["clientConfig"].(map[string]any)
-	if config["url"] != "https://127.0.0.1:9501/validate-x" || config["service"] != nil || config["caBundle"] != text(secret, "data", "ca.crt") {
+	if config["url"] != "https://127.0.0.1:9501/validate-x" || config["service"] != nil ||
+		config["caBundle"] != text(secret, "data", "ca.crt") {
 		t.Errorf("webhooks are asked at %v", config)
 	}
 	crd := find(t, out, "CustomResourceDefinition")
 	conversion := []string{"spec", "conversion", "webhook", "clientConfig"}
-	if text(crd, append(conversion, "url")...) != "https://127.0.0.1:9501/convert" || text(crd, append(conversion, "caBundle")...) != text(secret, "data", "ca.crt") || len(crd.GetAnnotations()) > 0 {
+	if text(crd, append(conversion, "url")...) != "https://127.0.0.1:9501/convert" ||
+		text(crd, append(conversion, "caBundle")...) != text(secret, "data", "ca.crt") || len(crd.GetAnnotations()) > 0 {
 		t.Errorf("the definition is %v", crd.Object)
 	}
 	extension := find(t, out, "ExtensionConfig")
-	if text(extension, "spec", "clientConfig", "url") != "https://127.0.0.1:9501/" || extension.GetAnnotations()["runtime.cluster.x-k8s.io/inject-ca-from-secret"] != "x-system/x-cert" {
+	if text(extension, "spec", "clientConfig", "url") != "https://127.0.0.1:9501/" ||
+		extension.GetAnnotations()["runtime.cluster.x-k8s.io/inject-ca-from-secret"] != "x-system/x-cert" {
 		t.Errorf("the ExtensionConfig is %v", extension.Object)
 	}
 	verify(t, secret)
@@ -154,12 +160,22 @@ func TestFlags(t *testing.T) {
 		replace []string
 		want    string // an argument
 	}{
-		"a port in the arguments is replaced":           {[]string{"- --insecure-diagnostics=false", "- --webhook-port=9443"}, "--webhook-port=9500"},
-		"an address for health is replaced":             {[]string{"- --insecure-diagnostics=false", "- --health-probe-bind-address=:9440"}, "--health-probe-bind-address=127.0.0.1:9501"},
-		"an address that is no port of the container":   {[]string{"- --insecure-diagnostics=false", "- --profiler-address=localhost:6060"}, "--profiler-address=127.0.0.1:9503"},
-		"the election of kubebuilder is switched off":   {[]string{"- --leader-elect", "- --enable-leader-election=true"}, "--enable-leader-election=false"},
-		"what listens nowhere stays as it is":           {[]string{":8443", "0"}, "--diagnostics-address=0"},
-		"a folder for certificates that is given stays": {[]string{"- --insecure-diagnostics=false", "- --webhook-cert-dir=/tmp/certs/"}, "--webhook-cert-dir=/tmp/certs/"},
+		"a port in the arguments is replaced": {[]string{"- --insecure-diagnostics=false", "- --webhook-port=9443"},
+			"--webhook-port=9500"},
+		"an address for health is replaced": {
+			[]string{"- --insecure-diagnostics=false", "- --health-probe-bind-address=:9440"},
+			"--health-probe-bind-address=127.0.0.1:9501",
+		},
+		"an address that is no port of the container": {
+			[]string{"- --insecure-diagnostics=false", "- --profiler-address=localhost:6060"},
+			"--profiler-address=127.0.0.1:9503",
+		},
+		"the election of kubebuilder is switched off": {[]string{"- --leader-elect", "- --enable-leader-election=true"},
+			"--enable-leader-election=false"},
+		"what listens nowhere stays as it is": {[]string{":8443", "0"}, "--diagnostics-address=0"},
+		"a folder for certificates that is given stays": {
+			[]string{"- --insecure-diagnostics=false", "- --webhook-cert-dir=/tmp/certs/"}, "--webhook-cert-dir=/tmp/certs/",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"})
@@ -168,7 +184,8 @@ func TestFlags(t *testing.T) {
 			}
 			got := args(find(t, out, "Deployment"))
 			flag, _, _ := strings.Cut(c.want, "=")
-			if n := len(slices.DeleteFunc(slices.Clone(got), func(a string) bool { return !strings.HasPrefix(a, flag+"=") })); n != 1 || !slices.Contains(got, c.want) {
+			if n := len(slices.DeleteFunc(slices.Clone(got),
+				func(a string) bool { return !strings.HasPrefix(a, flag+"=") })); n != 1 || !slices.Contains(got, c.want) {
 				t.Errorf("%q is not in %q, or is there %d times", c.want, got, n)
 			}
 		})
@@ -181,31 +198,49 @@ func TestRefused(t *testing.T) {
 		replace []string
 		want    string
 	}{
-		"nothing that runs":                   {[]string{"kind: Deployment", "kind: ConfigMap"}, "no Deployment"},
-		"two Deployments":                     {[]string{"kind: ServiceAccount", "kind: Deployment"}, "more than one Deployment, x-system/x-manager and x-system/x-controller"},
-		"another kind that runs containers":   {[]string{"kind: ServiceAccount", "kind: DaemonSet"}, "DaemonSet x-system/x-manager"},
-		"another kind of cert-manager":        {[]string{"kind: Issuer", "kind: CertificateRequest"}, "CertificateRequest x-system/x-issuer needs cert-manager"},
-		"an authority of cert-manager":        {[]string{"secretName: x-cert\n", "secretName: x-cert\n  isCA: true\n"}, "Certificate x-system/x-serving"},
-		"a second container":                  {[]string{"- name: manager", "- name: proxy\n        - name: manager"}, "2 containers (proxy, manager)"},
-		"an init container":                   {[]string{"containers:", "initContainers: [{name: first}]\n      containers:"}, "init container first"},
-		"a token as a volume":                 {[]string{volume, "projected: {}"}, "has volume certs"},
-		"a path of the machine somewhere":     {[]string{volume, "hostPath: {path: /var/lib}"}, "has volume certs"},
-		"a part of a volume":                  {[]string{"mountPath: /tmp/certs", "mountPath: /tmp/certs, subPath: a"}, "a part of volume certs"},
-		"an environment from elsewhere":       {[]string{"- name: manager", "- name: manager\n          envFrom: [{configMapRef: {name: x}}]"}, "envFrom"},
-		"a variable with the Pod's memory":    {[]string{"fieldRef: {fieldPath: metadata.uid}", "resourceFieldRef: {resource: limits.memory}"}, "variable POD_UID"},
-		"a Service that is not there":         {[]string{"service: {name: x-webhook, namespace: x-system, path: /validate-x}", "service: {name: other, namespace: x-system}"}, "ValidatingWebhookConfiguration x: it asks Service x-system/other"},
-		"a port that the Service has not":     {[]string{"path: /validate-x", "port: 444"}, "no port 444"},
-		"a port that the container has not":   {[]string{"targetPort: webhooks", "targetPort: 1"}, "leads to port 1"},
-		"a webhook that nobody vouches for":   {[]string{"cert-manager.io/inject-ca-from: x-system/x-serving", "a: b"}, "no Certificate of the components is its authority"},
-		"everything that is wrong, not first": {[]string{"kind: ServiceAccount", "kind: Job", "kind: Issuer", "kind: Order"}, "Job x-system/x-manager would run containers, and only a Deployment can be a process\nOrder x-system/x-issuer"},
+		"nothing that runs": {[]string{"kind: Deployment", "kind: ConfigMap"}, "no Deployment"},
+		"two Deployments": {[]string{"kind: ServiceAccount", "kind: Deployment"},
+			"more than one Deployment, x-system/x-manager and x-system/x-controller"},
+		"another kind that runs containers": {[]string{"kind: ServiceAccount", "kind: DaemonSet"},
+			"DaemonSet x-system/x-manager"},
+		"another kind of cert-manager": {[]string{"kind: Issuer", "kind: CertificateRequest"},
+			"CertificateRequest x-system/x-issuer needs cert-manager"},
+		"an authority of cert-manager": {[]string{"secretName: x-cert\n", "secretName: x-cert\n  isCA: true\n"},
+			"Certificate x-system/x-serving"},
+		"a second container": {[]string{"- name: manager", "- name: proxy\n        - name: manager"},
+			"2 containers (proxy, manager)"},
+		"an init container": {[]string{"containers:", "initContainers: [{name: first}]\n      containers:"},
+			"init container first"},
+		"a token as a volume":             {[]string{volume, "projected: {}"}, "has volume certs"},
+		"a path of the machine somewhere": {[]string{volume, "hostPath: {path: /var/lib}"}, "has volume certs"},
+		"a part of a volume": {[]string{"mountPath: /tmp/certs", "mountPath: /tmp/certs, subPath: a"},
+			"a part of volume certs"},
+		"an environment from elsewhere": {
+			[]string{"- name: manager", "- name: manager\n          envFrom: [{configMapRef: {name: x}}]"}, "envFrom",
+		},
+		"a variable with the Pod's memory": {
+			[]string{"fieldRef: {fieldPath: metadata.uid}", "resourceFieldRef: {resource: limits.memory}"}, "variable POD_UID",
+		},
+		"a Service that is not there": {
+			[]string{"service: {name: x-webhook, namespace: x-system, path: /validate-x}",
+				"service: {name: other, namespace: x-system}"}, "ValidatingWebhookConfiguration x: it asks Service x-system/other",
+		},
+		"a port that the Service has not":   {[]string{"path: /validate-x", "port: 444"}, "no port 444"},
+		"a port that the container has not": {[]string{"targetPort: webhooks", "targetPort: 1"}, "leads to port 1"},
+		"a webhook that nobody vouches for": {[]string{"cert-manager.io/inject-ca-from: x-system/x-serving", "a: b"},
+			"no Certificate of the components is its authority"},
+		"everything that is wrong, not first": {[]string{"kind: ServiceAccount", "kind: Job", "kind: Issuer", "kind: Order"},
+			"Job x-system/x-manager would run containers, and only a Deployment can be a process\nOrder x-system/x-issuer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, _, err := Rewrite(components(t, c.replace...), Options{Binary: "/opt/x"}); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
-	if _, _, err := Rewrite(components(t, volume, "hostPath: {path: /tmp/certs/}"), Options{Binary: "/opt/x"}); err != nil {
+	if _, _, err := Rewrite(components(t, volume, "hostPath: {path: /tmp/certs/}"),
+		Options{Binary: "/opt/x"}); err != nil {
 		t.Errorf("a path of the machine that is the same inside: %v", err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// firstPort is the lowest that a process gets. Those of the plane itself are below, those that the kernel gives away far above.
+// firstPort is the lowest that a process gets. Those of the plane itself are below, those that the kernel gives away
+// far above.
 const firstPort = 9500
 
 // program is the container of a Deployment, as a process.
@@ -59,7 +60,8 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 		refuse("takes its whole environment from elsewhere (envFrom)")
 	}
 	for _, e := range p.container.Env {
-		if from := e.ValueFrom; from != nil && from.SecretKeyRef == nil && from.ConfigMapKeyRef == nil && (from.FieldRef == nil || !slices.Contains(fields, from.FieldRef.FieldPath)) {
+		if from := e.ValueFrom; from != nil && from.SecretKeyRef == nil && from.ConfigMapKeyRef == nil &&
+			(from.FieldRef == nil || !slices.Contains(fields, from.FieldRef.FieldPath)) {
 			refuse("has the variable %s with a value that only a Pod has", e.Name)
 		}
 	}
@@ -73,16 +75,19 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 		}
 		switch v := pod.Volumes[i]; {
 		case v.Secret != nil, v.ConfigMap != nil, v.EmptyDir != nil:
-		case v.HostPath != nil && strings.TrimSuffix(v.HostPath.Path, "/") == strings.TrimSuffix(m.MountPath, "/"): // is there
+		// is there
+		case v.HostPath != nil && strings.TrimSuffix(v.HostPath.Path, "/") == strings.TrimSuffix(m.MountPath, "/"):
 		default:
-			refuse("has volume %s, and only Secrets, ConfigMaps, empty folders, and paths of the machine that are the same inside can be had without a Pod", m.Name)
+			refuse("has volume %s, and only Secrets, ConfigMaps, empty folders, and paths of the machine that are the same "+
+				"inside can be had without a Pod", m.Name)
 		}
 	}
 	return p, errors.Join(errs...)
 }
 
 // fields are those of a Pod that a process gets, too.
-var fields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.serviceAccountName", "spec.nodeName", "status.podIP", "status.hostIP"}
+var fields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.serviceAccountName", "spec.nodeName",
+	"status.podIP", "status.hostIP"}
 
 // choose gives each port of the container, and each that a flag names, one that is free.
 func (p *program) choose(taken []int) {
@@ -99,7 +104,8 @@ func (p *program) choose(taken []int) {
 	}
 }
 
-// Ports are those that a Deployment's containers have, or their arguments name. For one that was rewritten these are the ports of its process.
+// Ports are those that a Deployment's containers have, or their arguments name. For one that was rewritten these are
+// the ports of its process.
 func Ports(d *appsv1.Deployment) []int {
 	var ports []int
 	for i := range d.Spec.Template.Spec.Containers {
@@ -138,7 +144,8 @@ func own(value string) (host string, port int, ok bool) {
 	return host, port, err == nil && port > 0 && port < 1<<16
 }
 
-// serves returns the port of the process for one of the container's, by its name or number, and remembers that webhooks are there. 0: there is none.
+// serves returns the port of the process for one of the container's, by its name or number, and remembers that webhooks
+// are there. 0: there is none.
 func (p *program) serves(target any) int {
 	for _, c := range p.container.Ports {
 		n, ok := integer(target)
@@ -150,7 +157,8 @@ func (p *program) serves(target any) int {
 	return 0
 }
 
-// rewritten returns the Deployment with the annotation, and with the ports and flags of the process. secrets are those that hold certificates.
+// rewritten returns the Deployment with the annotation, and with the ports and flags of the process. secrets are those
+// that hold certificates.
 func (p *program) rewritten(binary string, secrets map[string]bool) (*unstructured.Unstructured, error) {
 	d, c := &p.deployment, p.container
 	if d.Annotations == nil {
@@ -187,7 +195,8 @@ func (p *program) translate(port *intstr.IntOrString) {
 	}
 }
 
-// flags are the arguments of the process: with its ports, without an election of a leader, and with the flags of Cluster API's providers for what the manifest leaves at its default.
+// flags are the arguments of the process: with its ports, without an election of a leader, and with the flags of
+// Cluster API's providers for what the manifest leaves at its default.
 func (p *program) flags(secrets map[string]bool) []string {
 	named := map[int]bool{}
 	var args []string
@@ -209,7 +218,8 @@ func (p *program) flags(secrets map[string]bool) []string {
 	if p.hooks != 0 && !named[p.hooks] {
 		args = append(args, fmt.Sprintf("--webhook-port=%d", p.ports[p.hooks]))
 	}
-	if folder := p.certificates(secrets); p.hooks != 0 && folder != "" && !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "="+folder) }) {
+	if folder := p.certificates(secrets); p.hooks != 0 && folder != "" &&
+		!slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "="+folder) }) {
 		args = append(args, "--webhook-cert-dir="+folder)
 	}
 	if port := p.health(); port != 0 && !named[port] {
@@ -237,7 +247,8 @@ func (p *program) health() int {
 			continue
 		}
 		for _, c := range p.container.Ports {
-			if port := probe.HTTPGet.Port; port.StrVal == c.Name && port.Type == intstr.String || port.Type == intstr.Int && port.IntVal == c.ContainerPort {
+			if port := probe.HTTPGet.Port; port.StrVal == c.Name && port.Type == intstr.String ||
+				port.Type == intstr.Int && port.IntVal == c.ContainerPort {
 				return int(c.ContainerPort)
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Annotations by which cert-manager is asked to write an authority into an object: that of a Certificate, or of a Secret.
+// Annotations by which cert-manager is asked to write an authority into an object: that of a Certificate, or of a
+// Secret.
 const (
 	injectFromCertificate = "cert-manager.io/inject-ca-from"
 	injectFromSecret      = "cert-manager.io/inject-ca-from-secret"
@@ -34,7 +35,8 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 		errs = append(errs, unstructured.SetNestedSlice(o.Object, hooks, "webhooks"))
 	case "CustomResourceDefinition":
 		if hook, ok, _ := unstructured.NestedMap(o.Object, "spec", "conversion", "webhook"); ok {
-			errs = append(errs, r.lead(o, hook, p, true), unstructured.SetNestedMap(o.Object, hook, "spec", "conversion", "webhook"))
+			errs = append(errs, r.lead(o, hook, p, true),
+				unstructured.SetNestedMap(o.Object, hook, "spec", "conversion", "webhook"))
 		}
 	case "ExtensionConfig": // its authority comes from a Secret that an annotation names, and its controller reads
 		if spec, ok, _ := unstructured.NestedMap(o.Object, "spec"); ok {
@@ -49,7 +51,8 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	return errors.Join(errs...)
 }
 
-// lead replaces the Service in parent's clientConfig by a URL, and writes the authority there, without which nothing may be asked.
+// lead replaces the Service in parent's clientConfig by a URL, and writes the authority there, without which nothing
+// may be asked.
 func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *program, needsAuthority bool) error {
 	config, _ := parent["clientConfig"].(map[string]any)
 	service, ok := config["service"].(map[string]any)
@@ -95,7 +98,8 @@ func (r *rewriter) port(ref map[string]any, p *program) (int, error) {
 			if chosen := p.serves(target(port)); chosen != 0 {
 				return chosen, nil
 			}
-			return 0, fmt.Errorf("its Service %s/%s leads to port %v, which the Deployment's container doesn't have", namespace, called, target(port))
+			return 0, fmt.Errorf("its Service %s/%s leads to port %v, which the Deployment's container doesn't have", namespace,
+				called, target(port))
 		}
 		return 0, fmt.Errorf("its Service %s/%s has no port %d", namespace, called, number)
 	}

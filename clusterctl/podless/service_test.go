@@ -25,11 +25,15 @@ func TestAnExtensionWhoseExtensionConfigComesLater(t *testing.T) {
 		flags   bool
 		target  any // of the Service
 	}{
-		"a Service that names the port":            {alone, true, "webhooks"},
-		"a Service with the port's number":         {append(alone, "targetPort: webhooks", "targetPort: 9443"), true, int64(9500)},
-		"a Service that names no target":           {append(alone, "{port: 443, targetPort: webhooks}", "{port: 9443}"), true, int64(9500)},
-		"a Service of another program":             {append(alone, "targetPort: webhooks", "targetPort: 1234"), false, int64(1234)},
-		"a program that has no certificate":        {append(alone, "secretName: x-cert}", "secretName: other}"), false, "webhooks"},
+		"a Service that names the port": {alone, true, "webhooks"},
+		"a Service with the port's number": {append(alone, "targetPort: webhooks", "targetPort: 9443"), true,
+			int64(9500)},
+		"a Service that names no target": {append(alone, "{port: 443, targetPort: webhooks}", "{port: 9443}"), true,
+			int64(9500)},
+		"a Service of another program": {append(alone, "targetPort: webhooks", "targetPort: 1234"), false,
+			int64(1234)},
+		"a program that has no certificate": {append(alone, "secretName: x-cert}", "secretName: other}"), false,
+			"webhooks"},
 		"a program whose ExtensionConfig is there": {nil, true, "webhooks"},
 	} {
 		t.Run(name, func(t *testing.T) {

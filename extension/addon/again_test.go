@@ -13,18 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTheSameUnderAnotherName: writing out a namespace, or leaving one out, changes nothing about what is there, and it is removed when nobody wants it any more.
+// TestTheSameUnderAnotherName: writing out a namespace, or leaving one out, changes nothing about what is there, and it
+// is removed when nobody wants it any more.
 func TestTheSameUnderAnotherName(t *testing.T) {
-	const in, without = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again, namespace: default}\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\n"
+	const in, without = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again, namespace: default}\n",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\n"
 	const role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: again}\n"
 	for name, c := range map[string]struct {
 		first, second string
 		object        client.Object
 	}{
-		"a namespace is written out":          {without, in, &corev1.ConfigMap{}},
-		"a namespace is left out":             {in, without, &corev1.ConfigMap{}},
-		"a namespace of a kind that has none": {role, strings.Replace(role, "again}", "again, namespace: default}", 1), &rbacv1.ClusterRole{}},
-		"and without it again":                {strings.Replace(role, "again}", "again, namespace: default}", 1), role, &rbacv1.ClusterRole{}},
+		"a namespace is written out": {without, in, &corev1.ConfigMap{}},
+		"a namespace is left out":    {in, without, &corev1.ConfigMap{}},
+		"a namespace of a kind that has none": {role, strings.Replace(role, "again}", "again, namespace: default}", 1),
+			&rbacv1.ClusterRole{}},
+		"and without it again": {strings.Replace(role, "again}", "again, namespace: default}", 1), role,
+			&rbacv1.ClusterRole{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := cluster(t)
@@ -46,16 +50,19 @@ func TestTheSameUnderAnotherName(t *testing.T) {
 			if err := w.Get(t.Context(), key, c.object); err != nil || c.object.GetUID() != uid {
 				t.Fatalf("the object has uid %s, %v; it had %s", c.object.GetUID(), err, uid)
 			}
-			if missing, superfluous, err := Outstanding(t.Context(), w, objects); err != nil || len(missing)+len(superfluous) > 0 {
+			if missing, superfluous, err := Outstanding(t.Context(), w, objects); err != nil ||
+				len(missing)+len(superfluous) > 0 {
 				t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
 			}
-			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first), source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
+			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first),
+				source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
 				t.Errorf("both at the same time: %v", err)
 			}
 			if result := mustApply(t, w, nil); len(result.Removed) != 1 {
 				t.Errorf("when nobody wants it: %+v", result)
 			}
-			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first), source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
+			if _, err := Apply(t.Context(), w, choose(t, source("a", "", "", "", c.first),
+				source("b", "", "", "", c.second))); err == nil || !strings.Contains(err.Error(), "twice") {
 				t.Errorf("both from the start: %v", err)
 			}
 		})
@@ -76,7 +83,8 @@ func (s *slow) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...
 	return s.Client.Apply(ctx, o, opts...)
 }
 
-// TestLittleTime: each call gets further, also when there is never time for all of it; and what has no time to be compared is no error.
+// TestLittleTime: each call gets further, also when there is never time for all of it; and what has no time to be
+// compared is no error.
 func TestLittleTime(t *testing.T) {
 	w := cluster(t)
 	documents := []string{namespace}
@@ -113,7 +121,8 @@ func TestLittleTime(t *testing.T) {
 	}
 }
 
-// refusing refuses writes of one object until another one has its content, as a webhook does whose Deployment was broken.
+// refusing refuses writes of one object until another one has its content, as a webhook does whose Deployment was
+// broken.
 type refusing struct {
 	client.Client
 	what, until string
@@ -122,7 +131,8 @@ type refusing struct {
 func (r refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	if named, is := o.(interface{ GetName() string }); is && named.GetName() == r.what {
 		cm := &corev1.ConfigMap{}
-		if err := r.Get(ctx, client.ObjectKey{Namespace: "shop", Name: r.until}, cm); err != nil || cm.Data["colour"] != "red" {
+		if err := r.Get(ctx, client.ObjectKey{Namespace: "shop", Name: r.until}, cm); err != nil ||
+			cm.Data["colour"] != "red" {
 			return fmt.Errorf("failed calling webhook: %w", err)
 		}
 	}

@@ -28,7 +28,8 @@ func (a announcer) again(ctx context.Context, cluster *clusterv1.Cluster, found 
 	return a.make(ctx, cluster, metav1.ObjectMeta{GenerateName: cluster.Name + "."}, found)
 }
 
-// once makes an Event, unless there is one that says the same: of what stays as it is while a Cluster is asked about again and again. It is false if there is.
+// once makes an Event, unless there is one that says the same: of what stays as it is while a Cluster is asked about
+// again and again. It is false if there is.
 func (a announcer) once(ctx context.Context, cluster *clusterv1.Cluster, found finding.Finding) bool {
 	sum := sha256.Sum256([]byte(string(cluster.UID) + "/" + found.Reason + "/" + found.Message))
 	return a.make(ctx, cluster, metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", cluster.Name, sum[:8])}, found)
@@ -45,7 +46,8 @@ func (a announcer) make(
 	err := a.writer.Create(ctx, &corev1.Event{
 		ObjectMeta: name,
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID,
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name,
+			UID: cluster.UID,
 		},
 		Type: corev1.EventTypeWarning, Reason: found.Reason, Message: found.Message,
 		Source: corev1.EventSource{Component: "capstan-extension"}, ReportingController: "capstan.dev/extension",

@@ -27,7 +27,8 @@ const (
 	servedWithin = 3 * time.Second
 	// pause between two looks at it.
 	pause = 100 * time.Millisecond
-	// noteWithin is left for the last write of the inventory, which is made also when the time for everything else is over: what was applied is known then.
+	// noteWithin is left for the last write of the inventory, which is made also when the time for everything else is
+	// over: what was applied is known then.
 	noteWithin = 1500 * time.Millisecond
 )
 
@@ -37,7 +38,8 @@ type Result struct {
 	Applied int
 	// Removed were applied before, and are gone.
 	Removed []Ref
-	// Left were applied before, are not wanted any more, and stay: they hold what others put there, were there before, or have been made again.
+	// Left were applied before, are not wanted any more, and stay: they hold what others put there, were there before, or
+	// have been made again.
 	Left []Ref
 	// Drift is what had been changed since it was applied.
 	Drift []Drift
@@ -52,8 +54,9 @@ type Drift struct {
 	What string
 }
 
-// Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated; an error leaves what is done done. What is new or has changed comes
-// first, so that each call gets further, however little time it has; what is as it was wanted last time is then looked at for drift.
+// Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated;
+// an error leaves what is done done. What is new or has changed comes first, so that each call gets further, however
+// little time it has; what is as it was wanted last time is then looked at for drift.
 func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
 	outer := ctx
 	if deadline, bounded := ctx.Deadline(); bounded {
@@ -104,7 +107,8 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 	return result, errors.Join(err, inv.write(noted, c))
 }
 
-// split gives the objects that were not applied yet as they are wanted now, after the namespaces and definitions that they may need, and the others.
+// split gives the objects that were not applied yet as they are wanted now, after the namespaces and definitions that
+// they may need, and the others.
 func split(inv *inventory, objects []Object) (outstanding, rest []Object) {
 	for _, o := range objects {
 		if o.phase > 1 && inv.has(&o) {
@@ -131,7 +135,8 @@ func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Ob
 		if err != nil {
 			return fmt.Errorf("applying %s of %s: %w", o.Ref, o.Source, err)
 		}
-		if at := inv.known(after); at >= 0 && inv.entries[at].Ref.same() != o.Ref.same() && wantedAlso(objects, inv.entries[at].Ref) {
+		if at := inv.known(after); at >= 0 && inv.entries[at].Ref.same() != o.Ref.same() &&
+			wantedAlso(objects, inv.entries[at].Ref) {
 			return twice(o, inv.entries[at].Ref)
 		}
 		known.Adopted = known.Adopted || foreign
@@ -153,11 +158,14 @@ func wantedAlso(objects []Object, ref Ref) bool {
 }
 
 func twice(o *Object, other Ref) error {
-	return fmt.Errorf("%s of %s is in the add-ons twice, also as %s: give it its namespace, or none if its kind has none", o.Ref, o.Source, other)
+	return fmt.Errorf("%s of %s is in the add-ons twice, also as %s: give it its namespace, or none if its kind has none",
+		o.Ref, o.Source, other)
 }
 
-// apply writes one object, and says how it differed from what was applied last, and whether it is foreign: somebody else has made it. A dry run changes nothing.
-func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun bool) (drift string, after *unstructured.Unstructured, foreign bool, err error) {
+// apply writes one object, and says how it differed from what was applied last, and whether it is foreign: somebody
+// else has made it. A dry run changes nothing.
+func apply(ctx context.Context, c client.Client, o *Object, known *entry,
+	dryRun bool) (drift string, after *unstructured.Unstructured, foreign bool, err error) {
 	before, err := read(ctx, c, o.Content)
 	if err != nil {
 		return "", nil, false, err
@@ -176,7 +184,8 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry, dryRun
 			break
 		}
 		// A kind that is new is served a moment after its definition says so.
-		if unknown := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); !unknown || dryRun || time.Since(start) > servedWithin {
+		if unknown := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); !unknown || dryRun ||
+			time.Since(start) > servedWithin {
 			return "", nil, false, err
 		}
 		if backoff.Sleep(ctx, pause) != nil {
@@ -308,7 +317,8 @@ func remove(ctx context.Context, c client.Client, e entry) (removed bool, err er
 		return false, nil
 	}
 	uid := there.GetUID()
-	err = c.Delete(ctx, there, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err = c.Delete(ctx, there, client.Preconditions{UID: &uid},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	return err == nil || apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
@@ -340,7 +350,8 @@ func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, e
 	return found, nil
 }
 
-// Outstanding gives the objects that were not applied yet as they are wanted now, and those of before that were not removed yet.
+// Outstanding gives the objects that were not applied yet as they are wanted now, and those of before that were not
+// removed yet.
 func Outstanding(ctx context.Context, c client.Reader, objects []Object) (missing, superfluous []Ref, err error) {
 	inv, err := readInventory(ctx, c)
 	if err != nil {

@@ -104,18 +104,21 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// A definition and an object of it, a namespace and what is in it, all in one go, the wrong way round; then nothing more to do.
+// A definition and an object of it, a namespace and what is in it, all in one go, the wrong way round; then nothing
+// more to do.
 func TestApplyInOrder(t *testing.T) {
 	c := cluster(t)
 	objects := choose(t, source("shop", "", "", "", thing, config("x"), things, namespace))
-	if result := mustApply(t, c, objects); result.Applied != 4 || len(result.Drift)+len(result.Removed)+len(result.Left) > 0 {
+	if result := mustApply(t, c, objects); result.Applied != 4 ||
+		len(result.Drift)+len(result.Removed)+len(result.Left) > 0 {
 		t.Errorf("got %+v", result)
 	}
 	first := get(t, c, "x")
 	if first == nil || first.Data["colour"] != "red" {
 		t.Fatalf("got %v", first)
 	}
-	if result := mustApply(t, c, objects); result.Applied != 4 || len(result.Drift)+len(result.Removed)+len(result.Left) > 0 {
+	if result := mustApply(t, c, objects); result.Applied != 4 ||
+		len(result.Drift)+len(result.Removed)+len(result.Left) > 0 {
 		t.Errorf("the second time: %+v", result)
 	}
 	if again := get(t, c, "x"); again.ResourceVersion != first.ResourceVersion {
@@ -125,7 +128,8 @@ func TestApplyInOrder(t *testing.T) {
 		t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
 	}
 	left := mustApply(t, c, nil)
-	if got := fmt.Sprint(left.Removed, left.Left); got != "[ConfigMap shop/x Thing shop/one] [CustomResourceDefinition things.example.org Namespace shop]" {
+	if got := fmt.Sprint(left.Removed, left.Left); got != "[ConfigMap shop/x Thing shop/one] [CustomResourceDefinition "+
+		"things.example.org Namespace shop]" {
 		t.Errorf("removed and left are %s", got)
 	}
 }
@@ -150,7 +154,9 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
-			if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}); err != nil {
+			if err := c.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"},
+			}); err != nil {
 				t.Error(err)
 			}
 		}, false, "[] [ConfigMap shop/p]"},
@@ -158,19 +164,25 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
-			if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}); err != nil {
+			if err := c.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"},
+			}); err != nil {
 				t.Error(err)
 			}
-			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")), source("extra", "", "", "", config("p"))))
+			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")),
+				source("extra", "", "", "", config("p"))))
 		}, false, "[] [ConfigMap shop/p]"},
 		"also if the add-on has another content since": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
 				t.Error(err)
 			}
-			if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}); err != nil {
+			if err := c.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"},
+			}); err != nil {
 				t.Error(err)
 			}
-			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")), source("extra", "", "", "", strings.ReplaceAll(config("p"), "red", "blue"))))
+			mustApply(t, c, choose(t, source("shop", "", "", "", namespace, config("stays")),
+				source("extra", "", "", "", strings.ReplaceAll(config("p"), "red", "blue"))))
 		}, false, "[] [ConfigMap shop/p]"},
 		"what is gone is gone": {false, func(t *testing.T, c client.Client) {
 			if err := c.Delete(t.Context(), get(t, c, "p")); err != nil {
@@ -183,7 +195,9 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 			shop := source("shop", "", "", "", namespace, config("stays"))
 			mustApply(t, w, choose(t, shop))
 			if c.before {
-				if err := w.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}}); err != nil {
+				if err := w.Create(t.Context(), &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"},
+				}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -191,7 +205,8 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 				_ = w.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}})
 			})
 			mustApply(t, w, choose(t, shop, source("extra", "", "", "", config("p"))))
-			if missing, superfluous, err := Outstanding(t.Context(), w, choose(t, shop)); err != nil || len(missing) > 0 || len(superfluous) != 1 {
+			if missing, superfluous, err := Outstanding(t.Context(), w, choose(t, shop)); err != nil || len(missing) > 0 ||
+				len(superfluous) != 1 {
 				t.Errorf("outstanding are %v, %v, %v", missing, superfluous, err)
 			}
 			if c.between != nil {
@@ -217,7 +232,8 @@ func TestDrift(t *testing.T) {
 		again  bool                    // make it again after that
 		want   string
 	}{
-		"a field of ours":       {func(cm *corev1.ConfigMap) { cm.Data["colour"] = "blue" }, false, "[{ConfigMap shop/d changed}]"},
+		"a field of ours": {func(cm *corev1.ConfigMap) { cm.Data["colour"] = "blue" }, false,
+			"[{ConfigMap shop/d changed}]"},
 		"a field of ours, gone": {func(cm *corev1.ConfigMap) { cm.Data = nil }, false, "[{ConfigMap shop/d changed}]"},
 		"a field of others":     {func(cm *corev1.ConfigMap) { cm.Data["more"] = "1" }, false, "[]"},
 		"it is gone":            {nil, false, "[{ConfigMap shop/d missing}]"},
@@ -239,7 +255,9 @@ func TestDrift(t *testing.T) {
 				err = w.Delete(t.Context(), cm)
 			}
 			if c.again && err == nil {
-				err = w.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d"}, Data: map[string]string{"colour": "red"}})
+				err = w.Create(t.Context(), &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d"}, Data: map[string]string{"colour": "red"},
+				})
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -249,7 +267,8 @@ func TestDrift(t *testing.T) {
 			if got := fmt.Sprint(seen); err != nil || got != c.want {
 				t.Errorf("looking at it: %s, %v, want %s", got, err, c.want)
 			}
-			if after := get(t, w, "d"); (after == nil) != (before == nil) || after != nil && after.ResourceVersion != before.ResourceVersion {
+			if after := get(t, w, "d"); (after == nil) != (before == nil) ||
+				after != nil && after.ResourceVersion != before.ResourceVersion {
 				t.Error("looking at it changed it")
 			}
 			if got := fmt.Sprint(mustApply(t, w, objects).Drift); got != c.want {
@@ -316,7 +335,8 @@ func (f *failing) Delete(ctx context.Context, o client.Object, opts ...client.De
 	return f.Client.Delete(ctx, o, opts...)
 }
 
-// The process dies after each write in turn. Doing it again leads to the end all the same, and nothing that was applied is forgotten.
+// The process dies after each write in turn. Doing it again leads to the end all the same, and nothing that was applied
+// is forgotten.
 func TestDyingAtAnyMoment(t *testing.T) {
 	w := cluster(t)
 	shop := source("shop", "", "", "", namespace)
@@ -344,12 +364,15 @@ func TestDyingAtAnyMoment(t *testing.T) {
 // A definition that never comes up is waited for no longer than the caller waits.
 func TestADefinitionThatIsNotServed(t *testing.T) {
 	w := cluster(t)
-	second := strings.NewReplacer("things.example.org", "others.example.org", "plural: things", "plural: others").Replace(things) // the kind is taken
+	// the kind is taken
+	second := strings.NewReplacer("things.example.org", "others.example.org", "plural: things",
+		"plural: others").Replace(things)
 	mustApply(t, w, choose(t, source("a", "", "", "", things)))
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	_, err := Apply(ctx, w, choose(t, source("a", "", "", "", things), source("b", "", "", "", second)))
-	if err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition others.example.org of b/a.yaml is not served yet") {
+	if err == nil || !strings.Contains(err.Error(),
+		"CustomResourceDefinition others.example.org of b/a.yaml is not served yet") {
 		t.Errorf("error is %v", err)
 	}
 	crd := &unstructured.Unstructured{}
@@ -363,7 +386,10 @@ func TestADefinitionThatIsNotServed(t *testing.T) {
 
 func TestAnInventoryThatCanNotBeRead(t *testing.T) {
 	w := cluster(t)
-	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: InventoryNamespace, Name: InventoryName}, Data: map[string]string{inventoryKey: "{"}}
+	broken := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: InventoryNamespace, Name: InventoryName},
+		Data:       map[string]string{inventoryKey: "{"},
+	}
 	_ = w.Delete(t.Context(), broken.DeepCopy()) // of a test before
 	if err := w.Create(t.Context(), broken); err != nil {
 		t.Fatal(err)

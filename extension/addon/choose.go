@@ -25,9 +25,11 @@ import (
 const (
 	// Label marks a ConfigMap as an add-on; its value names the add-on.
 	Label = "addons.capstan.dev/add-on"
-	// ClusterSelectorAnnotation is a label selector for Clusters of the same namespace. Without it the add-on is for all of them.
+	// ClusterSelectorAnnotation is a label selector for Clusters of the same namespace. Without it the add-on is for all
+	// of them.
 	ClusterSelectorAnnotation = "addons.capstan.dev/cluster-selector"
-	// VersionsAnnotation is a constraint on the Kubernetes version, such as ">=1.35 <1.37". Without it the add-on is for all versions.
+	// VersionsAnnotation is a constraint on the Kubernetes version, such as ">=1.35 <1.37". Without it the add-on is for
+	// all versions.
 	VersionsAnnotation = "addons.capstan.dev/kubernetes-versions"
 	// OrderAnnotation is a whole number: what has a smaller one is applied earlier. Default: 0.
 	OrderAnnotation = "addons.capstan.dev/order"
@@ -83,8 +85,8 @@ func (r Ref) isCRD() bool {
 }
 func (r Ref) isNamespace() bool { return r.Group == "" && r.Kind == "Namespace" }
 
-// Choose gives the objects for a cluster with these labels and this Kubernetes version, in the order in which they are to be applied. The
-// error names ConfigMap and key of what can't be used.
+// Choose gives the objects for a cluster with these labels and this Kubernetes version, in the order in which they are
+// to be applied. The error names ConfigMap and key of what can't be used.
 func Choose(sources []corev1.ConfigMap, clusterLabels map[string]string, version string) ([]Object, error) {
 	kubernetes, err := parseVersion(version)
 	if err != nil {
@@ -136,10 +138,12 @@ func parseVersion(version string) (*semver.Version, error) {
 }
 
 // chosen tells whether a ConfigMap is for a cluster.
-func chosen(source *corev1.ConfigMap, clusterLabels map[string]string, version *semver.Version) (is bool, order int, err error) {
+func chosen(source *corev1.ConfigMap, clusterLabels map[string]string,
+	version *semver.Version) (is bool, order int, err error) {
 	selector, err := labels.Parse(source.Annotations[ClusterSelectorAnnotation])
 	if err != nil {
-		return false, 0, fmt.Errorf("annotation %s must be a label selector, such as environment=test: %w", ClusterSelectorAnnotation, err)
+		return false, 0, fmt.Errorf("annotation %s must be a label selector, such as environment=test: %w",
+			ClusterSelectorAnnotation, err)
 	}
 	if text, given := source.Annotations[OrderAnnotation]; given {
 		if order, err = strconv.Atoi(text); err != nil {
@@ -149,7 +153,8 @@ func chosen(source *corev1.ConfigMap, clusterLabels map[string]string, version *
 	if text, given := source.Annotations[VersionsAnnotation]; given {
 		constraint, err := semver.NewConstraint(text)
 		if err != nil {
-			return false, 0, fmt.Errorf("annotation %s must be a constraint on versions, such as >=1.35 <1.37: %w", VersionsAnnotation, err)
+			return false, 0, fmt.Errorf("annotation %s must be a constraint on versions, such as >=1.35 <1.37: %w",
+				VersionsAnnotation, err)
 		}
 		if !constraint.Check(version) {
 			return false, 0, nil
@@ -213,7 +218,9 @@ func object(content *unstructured.Unstructured) (o Object, err error) {
 	}
 	sum := sha256.Sum256(data)
 	o = Object{
-		Ref:     Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: content.GetNamespace(), Name: content.GetName()},
+		Ref: Ref{
+			Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: content.GetNamespace(), Name: content.GetName(),
+		},
 		Content: content, Hash: hex.EncodeToString(sum[:16]), phase: 2,
 	}
 	switch {

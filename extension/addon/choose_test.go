@@ -11,25 +11,31 @@ import (
 
 func source(name, order, versions, clusters string, documents ...string) corev1.ConfigMap {
 	annotations := map[string]string{}
-	for key, value := range map[string]string{OrderAnnotation: order, VersionsAnnotation: versions, ClusterSelectorAnnotation: clusters} {
+	for key, value := range map[string]string{
+		OrderAnnotation: order, VersionsAnnotation: versions, ClusterSelectorAnnotation: clusters,
+	} {
 		if value != "" {
 			annotations[key] = value
 		}
 	}
 	return corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{Label: name}, Annotations: annotations},
-		Data:       map[string]string{"a.yaml": strings.Join(documents, "\n---\n")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, Labels: map[string]string{Label: name}, Annotations: annotations,
+		},
+		Data: map[string]string{"a.yaml": strings.Join(documents, "\n---\n")},
 	}
 }
 
 func config(name string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: shop}\ndata: {colour: red}\n", name)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: shop}\ndata: {colour: red}\n",
+		name)
 }
 
 const (
 	namespace  = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
-	definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.org}\n"
-	list       = `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"}},{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two"}}]}`
+	definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
+		"metadata: {name: things.example.org}\n"
+	list = `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"}},{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two"}}]}`
 )
 
 func TestChoose(t *testing.T) {
@@ -39,28 +45,58 @@ func TestChoose(t *testing.T) {
 		want    string // objects in their order, or the error
 	}{
 		"none": {nil, "v1.36.3", ""},
-		"namespaces and definitions come first": {[]corev1.ConfigMap{source("a", "", "", "", config("x"), definition, namespace)}, "v1.36.3",
+		"namespaces and definitions come first": {[]corev1.ConfigMap{
+			source("a", "", "", "", config("x"), definition, namespace),
+		}, "v1.36.3",
 			"Namespace shop, CustomResourceDefinition things.example.org, ConfigMap shop/x"},
 		"then the order that ConfigMaps name, then their names": {[]corev1.ConfigMap{
-			source("a", "10", "", "", config("late")), source("c", "-1", "", "", config("early")), source("d", "", "", "", config("w")), source("b", "", "", "", config("x")),
+			source("a", "10", "", "", config("late")), source("c", "-1", "", "", config("early")),
+			source("d", "", "", "", config("w")), source("b", "", "", "", config("x")),
 		}, "v1.36.3", "ConfigMap shop/early, ConfigMap shop/x, ConfigMap shop/w, ConfigMap shop/late"},
-		"documents keep their order":             {[]corev1.ConfigMap{source("a", "", "", "", config("z"), "", config("b"))}, "v1.36.3", "ConfigMap shop/z, ConfigMap shop/b"},
-		"a list stands for what is in it":        {[]corev1.ConfigMap{source("a", "", "", "", list)}, "v1.36.3", "ConfigMap one, ConfigMap two"},
-		"a range of versions that fits":          {[]corev1.ConfigMap{source("a", "", ">=1.35 <1.37", "", config("x"))}, "v1.36.3", "ConfigMap shop/x"},
-		"one that begins later":                  {[]corev1.ConfigMap{source("a", "", ">=1.36.4", "", config("x"))}, "v1.36.3", ""},
-		"one that has ended":                     {[]corev1.ConfigMap{source("a", "", "<1.36", "", config("x"))}, "v1.36.3", ""},
-		"one of two by the version":              {[]corev1.ConfigMap{source("a", "", "~1.35", "", config("x")), source("b", "", "~1.36", "", config("x"))}, "v1.35.0", "ConfigMap shop/x"},
-		"a pre-release is like its release":      {[]corev1.ConfigMap{source("a", "", ">=1.36", "", config("x"))}, "v1.36.0-rc.1+build", "ConfigMap shop/x"},
-		"Clusters by label":                      {[]corev1.ConfigMap{source("a", "", "", "env=test", config("x")), source("b", "", "", "env!=test", config("w"))}, "v1.36.3", "ConfigMap shop/x"},
-		"a selector that is none":                {[]corev1.ConfigMap{source("a", "", "", "env in", config("x"))}, "v1.36.3", "ConfigMap a: annotation addons.capstan.dev/cluster-selector must be a label selector"},
-		"a range that is none":                   {[]corev1.ConfigMap{source("a", "", "new", "", config("x"))}, "v1.36.3", "annotation addons.capstan.dev/kubernetes-versions must be a constraint on versions"},
-		"an order that is none":                  {[]corev1.ConfigMap{source("a", "first", "", "", config("x"))}, "v1.36.3", "annotation addons.capstan.dev/order must be a whole number"},
-		"a version that is none":                 {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest", `version "latest" of the Cluster is no version of Kubernetes`},
-		"no YAML":                                {[]corev1.ConfigMap{source("a", "", "", "", config("x"), "a: b: c")}, "v1.36.3", "ConfigMap a, key a.yaml: document 2 is no YAML of an object"},
-		"no object":                              {[]corev1.ConfigMap{source("a", "", "", "", "kind: ConfigMap")}, "v1.36.3", "ConfigMap a, key a.yaml: object 1: it needs apiVersion, kind and metadata.name"},
-		"an object without a name of its own":    {[]corev1.ConfigMap{source("a", "", "", "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x}")}, "v1.36.3", "it needs apiVersion, kind and metadata.name"},
-		"an object twice":                        {[]corev1.ConfigMap{source("a", "", "", "", config("x")), source("b", "", "", "", config("x"))}, "v1.36.3", "ConfigMap shop/x is in a/a.yaml and in b/a.yaml: an object can be in one add-on only"},
-		"too many objects":                       {[]corev1.ConfigMap{source("a", "", "", "", strings.Repeat("---\n"+config("x"), 1001))}, "v1.36.3", "more than 1000 objects"},
+		"documents keep their order": {[]corev1.ConfigMap{source("a", "", "", "", config("z"), "", config("b"))},
+			"v1.36.3", "ConfigMap shop/z, ConfigMap shop/b"},
+		"a list stands for what is in it": {[]corev1.ConfigMap{source("a", "", "", "", list)}, "v1.36.3",
+			"ConfigMap one, ConfigMap two"},
+		"a range of versions that fits": {[]corev1.ConfigMap{source("a", "", ">=1.35 <1.37", "", config("x"))},
+			"v1.36.3", "ConfigMap shop/x"},
+		"one that begins later": {[]corev1.ConfigMap{source("a", "", ">=1.36.4", "", config("x"))},
+			"v1.36.3", ""},
+		"one that has ended": {[]corev1.ConfigMap{source("a", "", "<1.36", "", config("x"))},
+			"v1.36.3", ""},
+		"one of two by the version": {
+			[]corev1.ConfigMap{source("a", "", "~1.35", "", config("x")), source("b", "", "~1.36", "", config("x"))}, "v1.35.0",
+			"ConfigMap shop/x",
+		},
+		"a pre-release is like its release": {[]corev1.ConfigMap{source("a", "", ">=1.36", "", config("x"))},
+			"v1.36.0-rc.1+build", "ConfigMap shop/x"},
+		"Clusters by label": {
+			[]corev1.ConfigMap{source("a", "", "", "env=test", config("x")), source("b", "", "", "env!=test", config("w"))},
+			"v1.36.3", "ConfigMap shop/x",
+		},
+		"a selector that is none": {[]corev1.ConfigMap{source("a", "", "", "env in", config("x"))}, "v1.36.3",
+			"ConfigMap a: annotation addons.capstan.dev/cluster-selector must be a label selector"},
+		"a range that is none": {[]corev1.ConfigMap{source("a", "", "new", "", config("x"))}, "v1.36.3",
+			"annotation addons.capstan.dev/kubernetes-versions must be a constraint on versions"},
+		"an order that is none": {[]corev1.ConfigMap{source("a", "first", "", "", config("x"))}, "v1.36.3",
+			"annotation addons.capstan.dev/order must be a whole number"},
+		"a version that is none": {[]corev1.ConfigMap{source("a", "", "", "", config("x"))}, "latest",
+			`version "latest" of the Cluster is no version of Kubernetes`},
+		"no YAML": {[]corev1.ConfigMap{source("a", "", "", "", config("x"), "a: b: c")},
+			"v1.36.3", "ConfigMap a, key a.yaml: document 2 is no YAML of an object"},
+		"no object": {[]corev1.ConfigMap{source("a", "", "", "", "kind: ConfigMap")}, "v1.36.3",
+			"ConfigMap a, key a.yaml: object 1: it needs apiVersion, kind and metadata.name"},
+		"an object without a name of its own": {
+			[]corev1.ConfigMap{source("a", "", "", "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: x}")},
+			"v1.36.3", "it needs apiVersion, kind and metadata.name",
+		},
+		"an object twice": {
+			[]corev1.ConfigMap{source("a", "", "", "", config("x")), source("b", "", "", "", config("x"))}, "v1.36.3",
+			"ConfigMap shop/x is in a/a.yaml and in b/a.yaml: an object can be in one add-on only",
+		},
+		"too many objects": {
+			[]corev1.ConfigMap{source("a", "", "", "", strings.Repeat("---\n"+config("x"), 1001))}, "v1.36.3",
+			"more than 1000 objects",
+		},
 		"what is not chosen is not read closely": {[]corev1.ConfigMap{source("a", "", "<1", "", "a: b: c")}, "v1.36.3", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +123,8 @@ func TestWhatAnAPIServerWroteIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exported := strings.Replace(config("x"), "namespace: shop", "namespace: shop, uid: u, resourceVersion: '7', managedFields: []", 1) + "status: {phase: old}\n"
+	exported := strings.Replace(config("x"), "namespace: shop",
+		"namespace: shop, uid: u, resourceVersion: '7', managedFields: []", 1) + "status: {phase: old}\n"
 	taken, err := Choose([]corev1.ConfigMap{source("a", "", "", "", exported)}, nil, "v1.36.3")
 	if err != nil || taken[0].Hash != plain[0].Hash {
 		t.Errorf("got %+v, want %+v, error %v", taken, plain, err)

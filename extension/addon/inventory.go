@@ -28,7 +28,8 @@ type entry struct {
 	UID types.UID `json:"uid,omitempty"`
 	// Hash of what was applied.
 	Hash string `json:"hash,omitempty"`
-	// Adopted is true for what somebody else has made, before it was applied for the first time or again later: it is changed, and never removed.
+	// Adopted is true for what somebody else has made, before it was applied for the first time or again later: it is
+	// changed, and never removed.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
@@ -54,7 +55,8 @@ func readInventory(ctx context.Context, c client.Reader) (*inventory, error) {
 		return inv, nil
 	}
 	if err := json.Unmarshal([]byte(inv.content), &inv.entries); err != nil {
-		return nil, fmt.Errorf("the inventory of add-ons in ConfigMap %s/%s can't be read (%w): delete it to have it made anew; "+
+		return nil, fmt.Errorf("the inventory of add-ons in ConfigMap %s/%s can't be read (%w): delete it to have it made "+
+			"anew; "+
 			"what was applied before is not removed any more then", InventoryNamespace, InventoryName, err)
 	}
 	return inv, nil
@@ -70,7 +72,8 @@ func (inv *inventory) write(ctx context.Context, c client.Client) error {
 		return nil
 	}
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: InventoryNamespace, Name: InventoryName, Labels: map[string]string{"app.kubernetes.io/managed-by": FieldManager},
+		Namespace: InventoryNamespace, Name: InventoryName,
+		Labels: map[string]string{"app.kubernetes.io/managed-by": FieldManager},
 	}}
 	if inv.stored != nil {
 		next = inv.stored.DeepCopy()

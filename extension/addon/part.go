@@ -194,8 +194,9 @@ func (a *addOns) left(ctx context.Context, cluster *clusterv1.Cluster) (found fi
 	if err != nil || len(applied) == 0 {
 		return found, err
 	}
-	return finding.Finding{Reason: ReasonStay, Message: fmt.Sprintf("add-ons: no ConfigMap of the namespace has label %s, "+
-		"so what was applied stays: %s (an empty add-on has it removed)", Label, names(applied))}, nil
+	return finding.Finding{Reason: ReasonStay,
+		Message: fmt.Sprintf("add-ons: no ConfigMap of the namespace has label %s, "+
+			"so what was applied stays: %s (an empty add-on has it removed)", Label, names(applied))}, nil
 }
 
 // apply makes the workload cluster have the objects, and says what it did.

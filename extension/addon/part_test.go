@@ -41,11 +41,13 @@ func TestPart(t *testing.T) {
 	mine.Spec.Topology.Version = sample.From
 	w, events, metrics := parttest.NewWorld(0), &journal{}, prometheus.NewRegistry()
 	w.Kubeconfigs = map[string][]byte{mine.Namespace + "/" + mine.Name + "-kubeconfig": api.Kubeconfig}
-	addOn := source("part", "", "", "", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: part, namespace: default}\ndata: {colour: red}\n")
+	addOn := source("part", "", "", "",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: part, namespace: default}\ndata: {colour: red}\n")
 	addOn.Namespace = mine.Namespace
 	w.AddOns = []corev1.ConfigMap{addOn}
 	p, err := New(Options{
-		Reader: w, Scheme: scheme.Scheme, Events: events, Log: slog.New(slog.DiscardHandler), Metrics: metrics, Now: parttest.Noon,
+		Reader: w, Scheme: scheme.Scheme, Events: events, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
+		Now: parttest.Noon,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,15 +80,19 @@ func TestPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "add-ons-before-upgrade",
-		&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *mine, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
-	if err != nil || before.Message != "add-ons: 1 changed since they were applied: ConfigMap default/part" || colour() != "pink" {
+		&runtimehooksv1.BeforeClusterUpgradeRequest{
+			Cluster: *mine, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+		})
+	if err != nil || before.Message != "add-ons: 1 changed since they were applied: ConfigMap default/part" ||
+		colour() != "pink" {
 		t.Errorf("got %+v, %v", before, err)
 	}
 	after("add-ons: 1 applied, 1 changed since they were applied, and put right: ConfigMap default/part", 0)
 	if colour() != "red" {
 		t.Error("drift was not put right")
 	}
-	if len(events.events) != 2 || events.events[0].Reason != ReasonDrift || events.events[0].InvolvedObject.Name != mine.Name ||
+	if len(events.events) != 2 || events.events[0].Reason != ReasonDrift ||
+		events.events[0].InvolvedObject.Name != mine.Name ||
 		events.events[0].Message != "Objects of add-ons were 1 changed since they were applied: ConfigMap default/part" {
 		t.Errorf("the Events are %+v", events.events)
 	}

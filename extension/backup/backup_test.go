@@ -38,23 +38,25 @@ func snapshotOf(t *testing.T, keys ...string) (file string, contents Contents, m
 	file = filepath.Join(directory, snapshotFile)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	err = tool(t).serve(ctx, directory, filepath.Join(directory, "data"), "http://localhost:2380", func(c *clientv3.Client) error {
-		for _, key := range keys {
-			if _, err := c.Put(ctx, "/registry/"+key, strings.Repeat(key, 1000)); err != nil {
+	err = tool(t).serve(ctx, directory, filepath.Join(directory, "data"), "http://localhost:2380",
+		func(c *clientv3.Client) error {
+			for _, key := range keys {
+				if _, err := c.Put(ctx, "/registry/"+key, strings.Repeat(key, 1000)); err != nil {
+					return err
+				}
+			}
+			if contents, err = read(ctx, c, c.Endpoints()[0], 0); err != nil {
 				return err
 			}
-		}
-		if contents, err = read(ctx, c, c.Endpoints()[0], 0); err != nil {
+			live := &member{Client: c, name: "etcd"}
+			size, sum, err := live.snapshot(ctx, file)
+			m = Manifest{
+				Name: nameOf(time.Now(), ReasonManual), Namespace: "default", Cluster: "blue", Reason: ReasonManual,
+				Time: time.Now(),
+				Size: size, SHA256: hex.EncodeToString(sum), Revision: contents.Revision, Keys: contents.Keys, Hash: contents.Hash,
+			}
 			return err
-		}
-		live := &member{Client: c, name: "etcd"}
-		size, sum, err := live.snapshot(ctx, file)
-		m = Manifest{
-			Name: nameOf(time.Now(), ReasonManual), Namespace: "default", Cluster: "blue", Reason: ReasonManual, Time: time.Now(),
-			Size: size, SHA256: hex.EncodeToString(sum), Revision: contents.Revision, Keys: contents.Keys, Hash: contents.Hash,
-		}
-		return err
-	})
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,9 @@ func TestTrailing(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, ok := range map[string]bool{"blue": true, "20260102T030405Z-manual": true, "": false, "..": false, "a/b": false, ".new": false} {
+	for name, ok := range map[string]bool{
+		"blue": true, "20260102T030405Z-manual": true, "": false, "..": false, "a/b": false, ".new": false,
+	} {
 		if err := checkName(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -189,7 +193,8 @@ func TestMatches(t *testing.T) {
 	if err := m.Matches(map[string]string{"ca": "1", "sa": "2", "etcd": "3"}); err != nil {
 		t.Error(err)
 	}
-	if err := m.Matches(map[string]string{"ca": "1", "sa": "9"}); err == nil || !strings.Contains(err.Error(), "Secret blue-sa") {
+	if err := m.Matches(map[string]string{"ca": "1", "sa": "9"}); err == nil ||
+		!strings.Contains(err.Error(), "Secret blue-sa") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// bucketTimeout bounds each request but those that carry a snapshot, and how long a store has to begin an answer to these.
+	// bucketTimeout bounds each request but those that carry a snapshot, and how long a store has to begin an answer to
+	// these.
 	bucketTimeout = 30 * time.Second
 	// maxObject is what an S3-compatible store takes in one piece.
 	maxObject = 5 << 30
@@ -37,8 +38,8 @@ const (
 	emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
 )
 
-// Bucket keeps backups in a bucket of an S3-compatible store, as objects PREFIX/NAMESPACE/CLUSTER/NAME/FILE. The manifest is written last and removed first: what has
-// none is no backup. Make it with [OpenBucket], and Close it.
+// Bucket keeps backups in a bucket of an S3-compatible store, as objects PREFIX/NAMESPACE/CLUSTER/NAME/FILE. The
+// manifest is written last and removed first: what has none is no backup. Make it with [OpenBucket], and Close it.
 type Bucket struct {
 	place       Place
 	credentials aws.Credentials
@@ -72,11 +73,15 @@ func OpenBucket(place Place, credentials Credentials) (*Bucket, error) {
 		}
 	}
 	return &Bucket{
-		place: place, credentials: aws.Credentials{AccessKeyID: credentials.AccessKeyID, SecretAccessKey: credentials.SecretAccessKey},
-		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }), // keys need no escaping, see Place.check
+		place: place, credentials: aws.Credentials{
+			AccessKeyID: credentials.AccessKeyID, SecretAccessKey: credentials.SecretAccessKey,
+		},
+		// keys need no escaping, see Place.check
+		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
 		http: &http.Client{
 			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: bucketTimeout, ResponseHeaderTimeout: bucketTimeout, MaxConnsPerHost: 4,
+				Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: bucketTimeout,
+				ResponseHeaderTimeout: bucketTimeout, MaxConnsPerHost: 4,
 			},
 			// A signature is for one host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -294,9 +299,10 @@ func (b *Bucket) key(m Manifest, file string) string {
 	return path.Join(b.place.Prefix, m.Namespace, m.Cluster, m.Name, file)
 }
 
-// send signs and sends a request for an object, or for the bucket if there is no key. Answers other than success are errors; one that the object is not there is
-// os.ErrNotExist.
-func (b *Bucket) send(ctx context.Context, method, key string, query url.Values, body io.Reader, size int64, sum string) (*http.Response, error) {
+// send signs and sends a request for an object, or for the bucket if there is no key. Answers other than success are
+// errors; one that the object is not there is os.ErrNotExist.
+func (b *Bucket) send(ctx context.Context, method, key string, query url.Values, body io.Reader, size int64,
+	sum string) (*http.Response, error) {
 	target := strings.TrimSuffix(b.place.Endpoint, "/") + "/" + b.place.Bucket
 	if key != "" {
 		target += "/" + key
@@ -330,7 +336,8 @@ func (b *Bucket) send(ctx context.Context, method, key string, query url.Values,
 	return nil, refused(response)
 }
 
-// refused reads why a store does not do what it was asked for. Only code and message are told: the rest has parts of the request.
+// refused reads why a store does not do what it was asked for. Only code and message are told: the rest has parts of
+// the request.
 func refused(response *http.Response) error {
 	var why struct{ Code, Message string }
 	if data, err := io.ReadAll(io.LimitReader(response.Body, maxManifest)); err == nil {

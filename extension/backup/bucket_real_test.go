@@ -23,7 +23,8 @@ import (
 // realStore is the variable that has a real S3-compatible store built and asked: make test-bucket.
 const realStore = "CAPSTAN_TEST_BUCKET"
 
-// TestRealBucket does what TestBucket does, and more, with a store that others have made (its module is in hack/s3server).
+// TestRealBucket does what TestBucket does, and more, with a store that others have made (its module is in
+// hack/s3server).
 func TestRealBucket(t *testing.T) {
 	if os.Getenv(realStore) == "" {
 		t.Skip("make test-bucket runs this test: it builds a store, which takes minutes")
@@ -74,7 +75,10 @@ func manyBackups(t *testing.T, place Place, credentials Credentials) {
 	}
 	for i := range backups {
 		at := time.Date(2026, 1, 2, 3, i/60, i%60, 0, time.UTC)
-		m := Manifest{Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: "blue", Reason: ReasonManual, Time: at, SHA256: hex.EncodeToString(sum[:])}
+		m := Manifest{
+			Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: "blue", Reason: ReasonManual, Time: at,
+			SHA256: hex.EncodeToString(sum[:]),
+		}
 		if err := b.Add(t.Context(), m, file); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +111,10 @@ func largeBackup(t *testing.T, place Place, credentials Credentials) {
 		}
 	}
 	at := time.Now().UTC().Truncate(time.Second)
-	m := Manifest{Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: "large", Reason: ReasonManual, Time: at, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil))}
+	m := Manifest{
+		Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: "large", Reason: ReasonManual, Time: at, Size: size,
+		SHA256: hex.EncodeToString(sum.Sum(nil)),
+	}
 	began := time.Now()
 	if err := b.Add(t.Context(), m, file); err != nil {
 		t.Fatal(err)
@@ -119,7 +126,8 @@ func largeBackup(t *testing.T, place Place, credentials Credentials) {
 	t.Logf("2 GiB: kept in %s, fetched in %s", kept.Sub(began).Round(time.Second), time.Since(kept).Round(time.Second))
 }
 
-// startStore builds and starts one on loopback, with https. Buckets are the folders in the directory that it returns; "backups" is there.
+// startStore builds and starts one on loopback, with https. Buckets are the folders in the directory that it returns;
+// "backups" is there.
 func startStore(t *testing.T) (objects string, place Place, credentials Credentials) {
 	t.Helper()
 	directory := t.TempDir()
@@ -139,7 +147,9 @@ func startStore(t *testing.T) (objects string, place Place, credentials Credenti
 		t.Fatal(err)
 	}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
-	for name, data := range map[string][]byte{"tls.crt": certificate, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
+	for name, data := range map[string][]byte{
+		"tls.crt": certificate, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	} {
 		if err := os.WriteFile(filepath.Join(directory, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +168,8 @@ func startStore(t *testing.T) (objects string, place Place, credentials Credenti
 	free.Close()
 
 	var said bytes.Buffer
-	cmd := exec.Command(binary, "--quiet", "--port", address, "--cert", filepath.Join(directory, "tls.crt"), "--key", filepath.Join(directory, "tls.key"),
+	cmd := exec.Command(binary, "--quiet", "--port", address, "--cert", filepath.Join(directory, "tls.crt"), "--key",
+		filepath.Join(directory, "tls.key"),
 		"posix", "--sidecar", filepath.Join(directory, "attributes"), objects)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=AKID", "ROOT_SECRET_KEY=SECRET")
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &said, &said, endWithParent()

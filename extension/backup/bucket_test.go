@@ -37,7 +37,8 @@ func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	refuse := func(status int, code string) {
 		w.WriteHeader(status)
-		_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code><Message>as told</Message><StringToSign>SECRET</StringToSign></Error>")
+		_, _ = io.WriteString(w, "<Error><Code>"+code+
+			"</Code><Message>as told</Message><StringToSign>SECRET</StringToSign></Error>")
 	}
 	body, err := io.ReadAll(r.Body)
 	sum := sha256.Sum256(body)
@@ -99,7 +100,8 @@ func newBucket(t *testing.T, prefix string) (*s3, *Bucket, Place, Credentials) {
 	t.Cleanup(listening.Close)
 	place := Place{Endpoint: listening.URL, Bucket: "backups", Region: "us-east-1", Prefix: prefix}
 	credentials := Credentials{
-		AccessKeyID: "AKID", SecretAccessKey: "SECRET", CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listening.Certificate().Raw}),
+		AccessKeyID: "AKID", SecretAccessKey: "SECRET",
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: listening.Certificate().Raw}),
 	}
 	b, err := OpenBucket(place, credentials)
 	if err != nil {
@@ -131,7 +133,8 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 	backup := func(cluster string, minute int) Manifest {
 		at := time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC)
 		return Manifest{
-			Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: cluster, Reason: ReasonManual, Time: at, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
+			Name: nameOf(at, ReasonManual), Namespace: "default", Cluster: cluster, Reason: ReasonManual, Time: at,
+			Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
 		}
 	}
 	for _, m := range []Manifest{backup("blue", 2), backup("blue", 1), backup("blue-2", 3), backup("green", 4)} {
@@ -144,13 +147,17 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 	}
 	damaged := backup("blue", 5)
 	damaged.SHA256 = strings.Repeat("0", 64)
-	if err := b.Add(t.Context(), damaged, file); err == nil || !strings.Contains(err.Error(), "XAmzContentSHA256Mismatch") {
+	if err := b.Add(t.Context(), damaged, file); err == nil ||
+		!strings.Contains(err.Error(), "XAmzContentSHA256Mismatch") {
 		t.Errorf("the store takes what is damaged on the way: %v", err)
 	}
 	plant(b.key(backup("blue", 6), snapshotFile), data) // a crash before the manifest
-	for want, names := range map[int][2]string{2: {"default", "blue"}, 1: {"default", "green"}, 4: {"", ""}, 0: {"other", "blue"}} {
+	for want, names := range map[int][2]string{
+		2: {"default", "blue"}, 1: {"default", "green"}, 4: {"", ""}, 0: {"other", "blue"},
+	} {
 		all, err := b.List(t.Context(), names[0], names[1])
-		if err != nil || len(all) != want || !slices.IsSortedFunc(all, func(a, b Manifest) int { return a.Time.Compare(b.Time) }) {
+		if err != nil || len(all) != want || !slices.IsSortedFunc(all,
+			func(a, b Manifest) int { return a.Time.Compare(b.Time) }) {
 			t.Errorf("backups of %q: %v, %v", names, all, err)
 		}
 	}
@@ -178,7 +185,8 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 		t.Error(err)
 	}
 	left, err := b.keys(t.Context(), b.place.Prefix)
-	if slices.ContainsFunc(left, func(key string) bool { return key == b.key(backup("blue", 6), snapshotFile) }) || len(left) != 6 || err != nil {
+	if slices.ContainsFunc(left, func(key string) bool { return key == b.key(backup("blue", 6), snapshotFile) }) ||
+		len(left) != 6 || err != nil {
 		t.Errorf("after tidying: %v, %v", left, err)
 	}
 }
@@ -187,7 +195,9 @@ func keepsBackups(t *testing.T, b *Bucket, plant func(key string, data []byte)) 
 func TestRefused(t *testing.T) {
 	s, b, place, credentials := newBucket(t, "")
 	s.status = http.StatusForbidden
-	if _, err := b.List(t.Context(), "", ""); err == nil || !strings.Contains(err.Error(), "listing backups in bucket backups: it answers 403 Forbidden AccessDenied as told") || strings.Contains(err.Error(), "SECRET") {
+	if _, err := b.List(t.Context(), "", ""); err == nil ||
+		!strings.Contains(err.Error(), "listing backups in bucket backups: it answers 403 Forbidden AccessDenied as told") ||
+		strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
 	s.status = 0
@@ -202,7 +212,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// refusesStrangers is what a store says to who has other keys, or asks for another bucket. unknown is its answer to an access key that it doesn't know.
+// refusesStrangers is what a store says to who has other keys, or asks for another bucket. unknown is its answer to an
+// access key that it doesn't know.
 func refusesStrangers(t *testing.T, place Place, right Credentials, unknown string) {
 	t.Helper()
 	wrongKey, wrongSecret, elsewhere := right, right, place
@@ -219,11 +230,13 @@ func refusesStrangers(t *testing.T, place Place, right Credentials, unknown stri
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.List(t.Context(), "", ""); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), want) {
+		if _, err := b.List(t.Context(), "", ""); err == nil || errors.Is(err, os.ErrNotExist) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		// What is refused must not look like something that has gone already.
-		if err := b.Remove(t.Context(), Manifest{Namespace: "default", Cluster: "blue", Name: "a"}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := b.Remove(t.Context(), Manifest{Namespace: "default", Cluster: "blue", Name: "a"}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("removing: got %v, want %s", err, want)
 		}
 		b.Close()
@@ -231,18 +244,26 @@ func refusesStrangers(t *testing.T, place Place, right Credentials, unknown stri
 }
 
 func TestOpenBucket(t *testing.T) {
-	right, keys := Place{Endpoint: "https://s3.example.org:9000", Bucket: "backups", Region: "us-east-1", Prefix: "a/b"}, Credentials{AccessKeyID: "a", SecretAccessKey: "b"}
+	right, keys := Place{
+		Endpoint: "https://s3.example.org:9000", Bucket: "backups", Region: "us-east-1", Prefix: "a/b",
+	}, Credentials{AccessKeyID: "a", SecretAccessKey: "b"}
 	for name, c := range map[string]struct {
 		change func(*Place, *Credentials)
 		want   string
 	}{
-		"as it should be":         {func(*Place, *Credentials) {}, ""},
-		"http":                    {func(p *Place, _ *Credentials) { p.Endpoint = "http://s3.example.org" }, "backup.insecure"},
-		"http that is allowed":    {func(p *Place, _ *Credentials) { p.Endpoint, p.Insecure = "http://127.0.0.1:9000", true }, ""},
-		"no URL":                  {func(p *Place, _ *Credentials) { p.Endpoint = "s3.example.org" }, "it must be https://"},
-		"a password in the URL":   {func(p *Place, _ *Credentials) { p.Endpoint = "https://a:b@s3.example.org" }, "it must be https://"},
-		"a path in the URL":       {func(p *Place, _ *Credentials) { p.Endpoint = "https://s3.example.org/a" }, "it must be https://"},
-		"another scheme":          {func(p *Place, _ *Credentials) { p.Endpoint = "file://s3.example.org" }, "it must be https://"},
+		"as it should be": {func(*Place, *Credentials) {}, ""},
+		"http": {func(p *Place, _ *Credentials) { p.Endpoint = "http://s3.example.org" },
+			"backup.insecure"},
+		"http that is allowed": {
+			func(p *Place, _ *Credentials) { p.Endpoint, p.Insecure = "http://127.0.0.1:9000", true }, "",
+		},
+		"no URL": {func(p *Place, _ *Credentials) { p.Endpoint = "s3.example.org" }, "it must be https://"},
+		"a password in the URL": {func(p *Place, _ *Credentials) { p.Endpoint = "https://a:b@s3.example.org" },
+			"it must be https://"},
+		"a path in the URL": {func(p *Place, _ *Credentials) { p.Endpoint = "https://s3.example.org/a" },
+			"it must be https://"},
+		"another scheme": {func(p *Place, _ *Credentials) { p.Endpoint = "file://s3.example.org" },
+			"it must be https://"},
 		"no bucket":               {func(p *Place, _ *Credentials) { p.Bucket = "A/B" }, "no name of a bucket"},
 		"no region":               {func(p *Place, _ *Credentials) { p.Region = "" }, "no region"},
 		"a prefix that goes up":   {func(p *Place, _ *Credentials) { p.Prefix = "a/../b" }, "a prefix is made of"},
@@ -267,8 +288,14 @@ func TestOpenBucket(t *testing.T) {
 // The settings lead to the bucket, by the keys in a Secret.
 func TestRunnerKeepsInABucket(t *testing.T) {
 	s, _, place, credentials := newBucket(t, "")
-	secret := &corev1.Secret{Data: map[string][]byte{"access-key-id": []byte(credentials.AccessKeyID), "secret-access-key": []byte(credentials.SecretAccessKey), "ca.crt": credentials.CA}}
-	w := newWorld(t, Options{Reader: secretReader{types.NamespacedName{Namespace: "ops", Name: "keys"}, secret}}, func(context.Context) error { return nil })
+	secret := &corev1.Secret{
+		Data: map[string][]byte{
+			"access-key-id": []byte(credentials.AccessKeyID), "secret-access-key": []byte(credentials.SecretAccessKey),
+			"ca.crt": credentials.CA,
+		},
+	}
+	w := newWorld(t, Options{Reader: secretReader{types.NamespacedName{Namespace: "ops", Name: "keys"}, secret}},
+		func(context.Context) error { return nil })
 	w.policy.Place, w.policy.Credentials = place, types.NamespacedName{Namespace: "ops", Name: "keys"}
 	for range 2 {
 		if message, err := w.upgrade(t.Context(), "v1.36.3"); err != nil || !strings.Contains(message, "was verified") {
@@ -280,11 +307,13 @@ func TestRunnerKeepsInABucket(t *testing.T) {
 	}
 	// A store that is away counts as a try that fails.
 	s.status = http.StatusServiceUnavailable
-	if _, err := w.upgrade(t.Context(), "v1.36.4"); err == nil || !strings.Contains(err.Error(), "(try 1), is tried again: listing backups in bucket backups: it answers 503") {
+	if _, err := w.upgrade(t.Context(), "v1.36.4"); err == nil ||
+		!strings.Contains(err.Error(), "(try 1), is tried again: listing backups in bucket backups: it answers 503") {
 		t.Errorf("error %v", err)
 	}
 	w.policy.Credentials.Name = "others"
-	if _, err := w.upgrade(t.Context(), "v1.36.5"); err == nil || !strings.Contains(err.Error(), "reading Secret ops/others with the keys of bucket backups") {
+	if _, err := w.upgrade(t.Context(), "v1.36.5"); err == nil ||
+		!strings.Contains(err.Error(), "reading Secret ops/others with the keys of bucket backups") {
 		t.Errorf("error %v", err)
 	}
 }

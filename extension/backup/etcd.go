@@ -28,7 +28,8 @@ const (
 	etcdPort    = 2379
 	dialTimeout = 10 * time.Second
 	callTimeout = 15 * time.Second
-	// compareTimeout bounds how long a live member may take to sum up all keys. One that takes longer has better things to do.
+	// compareTimeout bounds how long a live member may take to sum up all keys. One that takes longer has better things to
+	// do.
 	compareTimeout = time.Minute
 	// maxSnapshot is more than etcd allows a database to be.
 	maxSnapshot = 16 << 30
@@ -49,7 +50,8 @@ func connect(ctx context.Context, config *rest.Config, certificates *tls.Config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the cluster: %w", err)
 	}
-	pods, err := clients.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "component=etcd,tier=control-plane", Limit: 20})
+	pods, err := clients.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: "component=etcd,tier=control-plane", Limit: 20})
 	if err != nil {
 		return nil, fmt.Errorf("listing the etcd pods of the cluster: %w", err)
 	}
@@ -79,14 +81,17 @@ func unready(pod *corev1.Pod) int {
 }
 
 func connectTo(ctx context.Context, pod string, config *rest.Config, certificates *tls.Config) (*member, error) {
-	dialer, err := proxy.NewDialer(proxy.Proxy{Kind: "pods", Namespace: metav1.NamespaceSystem, KubeConfig: config, Port: etcdPort})
+	dialer, err := proxy.NewDialer(proxy.Proxy{
+		Kind: "pods", Namespace: metav1.NamespaceSystem, KubeConfig: config, Port: etcdPort,
+	})
 	if err != nil {
 		return nil, err
 	}
 	// gRPC tries on and says in the end that time is up; what went wrong is here, and in the handshake.
 	var dialed atomic.Pointer[error]
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{pod}, DialTimeout: dialTimeout, TLS: certificates, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx),
+		Endpoints: []string{pod}, DialTimeout: dialTimeout, TLS: certificates, Logger: zap.NewNop(),
+		Context:            context.WithoutCancel(ctx),
 		MaxCallRecvMsgSize: 16 << 20,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dialer.DialContextWithAddr(ctx, address)
@@ -113,7 +118,8 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 	return &member{Client: client, name: pod, version: status.Version}, nil
 }
 
-// snapshot writes all of etcd to a new file and gives its size and SHA-256. The sum that etcd itself sends at the end is checked.
+// snapshot writes all of etcd to a new file and gives its size and SHA-256. The sum that etcd itself sends at the end
+// is checked.
 func (m *member) snapshot(ctx context.Context, path string) (size int64, sum []byte, err error) {
 	stream, err := m.Snapshot(ctx)
 	if err != nil {
@@ -130,7 +136,8 @@ func (m *member) snapshot(ctx context.Context, path string) (size int64, sum []b
 		return 0, nil, fmt.Errorf("reading the snapshot from %s: %w", m.name, err)
 	}
 	if !tail.right() {
-		return 0, nil, fmt.Errorf("the snapshot from %s came damaged or incomplete (%d bytes): its check sum is wrong", m.name, size)
+		return 0, nil, fmt.Errorf("the snapshot from %s came damaged or incomplete (%d bytes): its check sum is wrong",
+			m.name, size)
 	}
 	return size, all.Sum(nil), nil
 }

@@ -30,17 +30,19 @@ type Manifest struct {
 	// KubernetesVersion is that of the cluster's API server, EtcdVersion that of the member that gave the snapshot.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	EtcdVersion       string `json:"etcdVersion"`
-	// Revision, Keys and Hash were read from an etcd that the snapshot was restored into. Hash is etcd's own of all keys at Revision.
+	// Revision, Keys and Hash were read from an etcd that the snapshot was restored into. Hash is etcd's own of all keys
+	// at Revision.
 	Revision int64  `json:"revision"`
 	Keys     int64  `json:"keys"`
 	Hash     uint32 `json:"hash"`
-	// ComparedWithCluster tells that the cluster's own hash at Revision was the same. It is false if the cluster had compacted
-	// its history meanwhile, which makes the two incomparable.
+	// ComparedWithCluster tells that the cluster's own hash at Revision was the same. It is false if the cluster had
+	// compacted its history meanwhile, which makes the two incomparable.
 	ComparedWithCluster bool `json:"comparedWithCluster"`
 	// Size of the snapshot in bytes, and its SHA-256 in hexadecimal digits.
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
-	// Authorities are SHA-256 fingerprints of the cluster's authorities by purpose (ca, etcd, proxy, sa). A snapshot works only with these.
+	// Authorities are SHA-256 fingerprints of the cluster's authorities by purpose (ca, etcd, proxy, sa). A snapshot works
+	// only with these.
 	Authorities map[string]string `json:"authorities"`
 }
 
@@ -73,7 +75,8 @@ func checkName(parts ...string) error {
 func (m *Manifest) Matches(authorities map[string]string) error {
 	for purpose, fingerprint := range m.Authorities {
 		if got := authorities[purpose]; got != fingerprint {
-			return fmt.Errorf("backup %s was taken when the cluster had another certificate authority or key %q: restore the Secret %s-%s of that time first",
+			return fmt.Errorf("backup %s was taken when the cluster had another certificate authority or key %q: restore the "+
+				"Secret %s-%s of that time first",
 				m.Name, purpose, m.Cluster, purpose)
 		}
 	}

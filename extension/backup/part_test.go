@@ -15,10 +15,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// Upgrades wait for a backup and deletions do not, unless labels or settings say otherwise; the cluster in these cases has nothing to back up, or the process no
-// place to keep it.
+// Upgrades wait for a backup and deletions do not, unless labels or settings say otherwise; the cluster in these cases
+// has nothing to back up, or the process no place to keep it.
 func TestWhatWaitsForABackup(t *testing.T) {
-	const nothing, noPlace = "no backup is taken: the cluster has no control plane yet", "there is no place to keep backups"
+	const nothing, noPlace = "no backup is taken: the cluster has no control plane yet",
+		"there is no place to keep backups"
 	for name, c := range map[string]struct {
 		place    bool
 		settings map[string]string
@@ -26,18 +27,28 @@ func TestWhatWaitsForABackup(t *testing.T) {
 		upgrade  string // the message, or the error; empty: it passes in silence
 		deletion string
 	}{
-		"by default":                        {true, nil, "", nothing, ""},
-		"off by the settings":               {true, map[string]string{"backup-before-upgrade.enabled": "false"}, "", "", ""},
-		"on by the settings":                {true, map[string]string{"backup-before-delete.enabled": "true"}, "", nothing, nothing},
-		"on by the label":                   {true, nil, "enabled", nothing, nothing},
-		"off by the label":                  {true, map[string]string{"backup-before-delete.enabled": "true"}, "disabled", "", ""},
-		"no place, and nobody asks":         {false, nil, "", "no backup is taken: " + noPlace, ""},
-		"no place, asked for by a label":    {false, nil, "enabled", "backup-before-upgrade asks for a backup, and " + noPlace, "backup-before-delete asks for a backup, and " + noPlace},
-		"a setting that is wrong":           {true, map[string]string{"backup.keep": "0"}, "", `setting "backup.keep" must be a number between 1 and 500`, `setting "backup.keep"`},
-		"outside of the window":             {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, "", "the backup before the upgrade to v1.36.3 waits: outside of the maintenance windows", ""},
-		"inside of the window":              {true, map[string]string{"maintenance-window.windows": "Sat 11:00 2h UTC"}, "", nothing, ""},
-		"windows that are switched off":     {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC", "maintenance-window.enabled": "false"}, "", nothing, ""},
-		"neither holding on nor going on":   {true, map[string]string{"backup-before-upgrade.on-failure": "x"}, "", "must be hold or go-on", "must be hold or go-on"},
+		"by default":          {true, nil, "", nothing, ""},
+		"off by the settings": {true, map[string]string{"backup-before-upgrade.enabled": "false"}, "", "", ""},
+		"on by the settings": {true, map[string]string{"backup-before-delete.enabled": "true"}, "",
+			nothing, nothing},
+		"on by the label": {true, nil, "enabled", nothing, nothing},
+		"off by the label": {true, map[string]string{"backup-before-delete.enabled": "true"},
+			"disabled", "", ""},
+		"no place, and nobody asks": {false, nil, "", "no backup is taken: " + noPlace, ""},
+		"no place, asked for by a label": {false, nil, "enabled",
+			"backup-before-upgrade asks for a backup, and " + noPlace, "backup-before-delete asks for a backup, and " + noPlace},
+		"a setting that is wrong": {true, map[string]string{"backup.keep": "0"}, "",
+			`setting "backup.keep" must be a number between 1 and 500`, `setting "backup.keep"`},
+		"outside of the window": {true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, "",
+			"the backup before the upgrade to v1.36.3 waits: outside of the maintenance windows", ""},
+		"inside of the window": {true, map[string]string{"maintenance-window.windows": "Sat 11:00 2h UTC"}, "",
+			nothing, ""},
+		"windows that are switched off": {
+			true, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC", "maintenance-window.enabled": "false"}, "",
+			nothing, "",
+		},
+		"neither holding on nor going on": {true, map[string]string{"backup-before-upgrade.on-failure": "x"}, "",
+			"must be hold or go-on", "must be hold or go-on"},
 		"switched off, whatever is written": {true, map[string]string{"backup.keep": "0"}, "disabled", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,9 +70,12 @@ func TestWhatWaitsForABackup(t *testing.T) {
 				cluster.Labels[part.Label(BeforeUpgrade)], cluster.Labels[part.Label(BeforeDelete)] = c.label, c.label
 			}
 			upgrade, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "backup-upgrade",
-				&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
+				&runtimehooksv1.BeforeClusterUpgradeRequest{
+					Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+				})
 			said(t, "the upgrade", upgrade, err, c.upgrade)
-			deletion, err := hooktest.CallOne(t, e, hook.BeforeClusterDelete, "backup-delete", &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster})
+			deletion, err := hooktest.CallOne(t, e, hook.BeforeClusterDelete, "backup-delete",
+				&runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster})
 			said(t, "the deletion", deletion, err, c.deletion)
 		})
 	}
@@ -75,7 +89,8 @@ func said(t *testing.T, what string, response runtimehooksv1.RetryResponseObject
 	} else {
 		text, waits = response.GetMessage(), response.GetRetryAfterSeconds() > 0
 	}
-	if !strings.Contains(text, want) || want == "" && text != "" || waits != (strings.Contains(want, "asks for a backup") || strings.Contains(want, " waits: ")) {
+	if !strings.Contains(text, want) || want == "" && text != "" ||
+		waits != (strings.Contains(want, "asks for a backup") || strings.Contains(want, " waits: ")) {
 		t.Errorf("%s: %q, it waits: %v; want %q", what, text, waits, want)
 	}
 }

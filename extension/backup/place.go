@@ -31,7 +31,8 @@ func (p Place) check() error {
 	}
 	switch {
 	case strings.HasPrefix(p.Endpoint, "http:") && !p.Insecure:
-		return fmt.Errorf("endpoint %s: backups have all Secrets of a cluster, so http needs to be allowed (%s)", p.Endpoint, settingInsecure)
+		return fmt.Errorf("endpoint %s: backups have all Secrets of a cluster, so http needs to be allowed (%s)", p.Endpoint,
+			settingInsecure)
 	case !bucketName.MatchString(p.Bucket):
 		return fmt.Errorf("%q is no name of a bucket", p.Bucket)
 	case !regionName.MatchString(p.Region):
@@ -42,7 +43,8 @@ func (p Place) check() error {
 
 func checkEndpoint(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("it must be https://HOST or https://HOST:PORT")
 	}
 	return nil

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// stores gives each sort of store with a backup file, and functions that leave in it what a try that was killed at a time leaves, and a manifest that can't be read.
+// stores gives each sort of store with a backup file, and functions that leave in it what a try that was killed at a
+// time leaves, and a manifest that can't be read.
 func stores(t *testing.T) map[string]struct {
 	Store
 	left    func(at time.Time)
@@ -64,8 +65,8 @@ func stores(t *testing.T) map[string]struct {
 	}
 }
 
-// Whatever the store: after a backup what has expired goes, of the same cluster and asked for in the same way, and so does what tries have left that were killed long ago. A
-// backup that is damaged stays, is named, and costs no other.
+// Whatever the store: after a backup what has expired goes, of the same cluster and asked for in the same way, and so
+// does what tries have left that were killed long ago. A backup that is damaged stays, is named, and costs no other.
 func TestRetentionInEachStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")
 	if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
@@ -78,7 +79,8 @@ func TestRetentionInEachStore(t *testing.T) {
 			backup := func(cluster, reason string, daysAgo int) Manifest {
 				at := now.AddDate(0, 0, -daysAgo)
 				m := Manifest{
-					Name: nameOf(at, reason), Namespace: "default", Cluster: cluster, UID: "1", Reason: reason, Time: at, Size: 4, SHA256: hex.EncodeToString(sum[:]),
+					Name: nameOf(at, reason), Namespace: "default", Cluster: cluster, UID: "1", Reason: reason, Time: at, Size: 4,
+					SHA256: hex.EncodeToString(sum[:]),
 				}
 				if err := store.Add(t.Context(), m, file); err != nil {
 					t.Fatal(err)
@@ -96,7 +98,8 @@ func TestRetentionInEachStore(t *testing.T) {
 			store.left(now.Add(-leftFor - time.Hour))
 			store.left(now.Add(-leftFor + time.Hour)) // may be in the writing
 			newest := backup("blue", upgrade, 0)
-			if err := prune(t.Context(), Job{Namespace: "default", Cluster: "blue", Store: store, Retention: Retention{Keep: 2}}, newest); err != nil {
+			if err := prune(t.Context(), Job{Namespace: "default", Cluster: "blue", Store: store, Retention: Retention{Keep: 2}},
+				newest); err != nil {
 				t.Fatal(err)
 			}
 			all, err := store.List(t.Context(), "", "")
@@ -107,7 +110,8 @@ func TestRetentionInEachStore(t *testing.T) {
 			for _, m := range all {
 				got = append(got, fmt.Sprintf("%s %d", m.Cluster, int(now.Sub(m.Time).Hours())/24))
 			}
-			// Of what was taken before the same upgrade the last one stays, and with it the one before the deletion that somebody thought better of.
+			// Of what was taken before the same upgrade the last one stays, and with it the one before the deletion that
+			// somebody thought better of.
 			if want := []string{"blue 8", "blue 7", "green 6", "blue 0"}; !slices.Equal(got, want) {
 				t.Errorf("there are %v, want %v", got, want)
 			}
@@ -116,7 +120,8 @@ func TestRetentionInEachStore(t *testing.T) {
 			}
 			// Who has a damaged one goes on all the same.
 			cluster := blue()
-			if have, err := fresh(t.Context(), store, cluster, upgrade, now, time.Hour); err != nil || have == nil || have.Name != newest.Name {
+			if have, err := fresh(t.Context(), store, cluster, upgrade, now, time.Hour); err != nil || have == nil ||
+				have.Name != newest.Name {
 				t.Errorf("found %v, %v", have, err)
 			}
 		})

@@ -26,8 +26,8 @@ const (
 	retryPeriod   = time.Second
 )
 
-// Replicas makes the processes of one extension take turns, so that two that are called for the same cluster do not both take its backup. Clusters share
-// few Leases by their uid: those that meet at one wait for each other.
+// Replicas makes the processes of one extension take turns, so that two that are called for the same cluster do not
+// both take its backup. Clusters share few Leases by their uid: those that meet at one wait for each other.
 type Replicas struct {
 	// Leases reads and writes Leases: get, create and update.
 	Leases coordinationv1.LeasesGetter
@@ -35,8 +35,8 @@ type Replicas struct {
 	Namespace string
 }
 
-// inTurn calls do while no other replica does for the same cluster. waiting is called before. The context of do ends when the turn is lost, which
-// happens if the API server can't be reached for too long.
+// inTurn calls do while no other replica does for the same cluster. waiting is called before. The context of do ends
+// when the turn is lost, which happens if the API server can't be reached for too long.
 func (r *Replicas) inTurn(ctx context.Context, uid string, waiting func(), do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // the library tells each step
 	defer cancel()
@@ -105,7 +105,8 @@ func (t *turn) wait() error {
 	began := t.began
 	t.mu.Unlock()
 	if !began {
-		return errors.New("waiting for another replica of the extension to take backups took too long, or its Lease could not be read or written")
+		return errors.New("waiting for another replica of the extension to take backups took too long, or its Lease could " +
+			"not be read or written")
 	}
 	<-t.done
 	return t.err

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas that are asked for the same backup at once take one, by a Lease of a real API server; when the one that has the turn fails, the other
-// takes it.
+// Two replicas that are asked for the same backup at once take one, by a Lease of a real API server; when the one that
+// has the turn fails, the other takes it.
 func TestReplicasTakeOneBackup(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {
@@ -57,7 +57,10 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 			}
 			var replicas []*world
 			for range 2 {
-				replicas = append(replicas, newWorld(t, Options{Directory: directory, Replicas: &Replicas{Leases: clients.CoordinationV1(), Namespace: "default"}}, take))
+				replicas = append(replicas,
+					newWorld(t, Options{
+						Directory: directory, Replicas: &Replicas{Leases: clients.CoordinationV1(), Namespace: "default"},
+					}, take))
 			}
 			// The first call of each ends at once, so that it begins and does not wait.
 			ended, end := context.WithCancel(ctx)

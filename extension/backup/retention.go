@@ -13,8 +13,9 @@ type Retention struct {
 	MaxAge time.Duration
 }
 
-// Expired gives the backups of one cluster that are to be removed, oldest first. When there are too many, those go first that were taken again for the same reason: a step that something
-// holds for days is backed up again and again, and takes nothing from earlier steps.
+// Expired gives the backups of one cluster that are to be removed, oldest first. When there are too many, those go
+// first that were taken again for the same reason: a step that something holds for days is backed up again and again,
+// and takes nothing from earlier steps.
 func (r Retention) Expired(all []Manifest, now time.Time) []Manifest {
 	sorted := slices.Clone(all)
 	sortByTime(sorted)
@@ -37,7 +38,10 @@ func (r Retention) Expired(all []Manifest, now time.Time) []Manifest {
 	return expired
 }
 
-// peers gives the backups that were asked for in the same way as this one. Those that people took are not removed because hooks took others.
+// peers gives the backups that were asked for in the same way as this one. Those that people took are not removed
+// because hooks took others.
 func peers(all []Manifest, of Manifest) []Manifest {
-	return slices.DeleteFunc(slices.Clone(all), func(m Manifest) bool { return (m.Reason == ReasonManual) != (of.Reason == ReasonManual) })
+	return slices.DeleteFunc(slices.Clone(all), func(m Manifest) bool {
+		return (m.Reason == ReasonManual) != (of.Reason == ReasonManual)
+	})
 }

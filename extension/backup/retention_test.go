@@ -21,10 +21,11 @@ func TestExpired(t *testing.T) {
 		have []Manifest
 		want []Manifest
 	}{
-		"none, nothing to do":                         {Retention{Keep: 3}, nil, nil},
-		"as many as are kept":                         {Retention{Keep: 3}, aged(0, 1, 2), nil},
-		"the oldest go":                               {Retention{Keep: 2}, aged(0, 3, 1, 2), aged(3, 2)},
-		"the old ones go":                             {Retention{Keep: 9, MaxAge: 36 * time.Hour}, aged(0, 1, 2, 3), aged(3, 2)},
+		"none, nothing to do": {Retention{Keep: 3}, nil, nil},
+		"as many as are kept": {Retention{Keep: 3}, aged(0, 1, 2), nil},
+		"the oldest go":       {Retention{Keep: 2}, aged(0, 3, 1, 2), aged(3, 2)},
+		"the old ones go": {Retention{Keep: 9, MaxAge: 36 * time.Hour}, aged(0, 1, 2, 3),
+			aged(3, 2)},
 		"the newest stays, whatever its age":          {Retention{Keep: 9, MaxAge: time.Hour}, aged(30, 40), aged(40)},
 		"a count of none still keeps one":             {Retention{}, aged(1, 2), aged(2)},
 		"without an age they are kept by their count": {Retention{Keep: 2}, aged(400, 500), nil},
@@ -42,9 +43,12 @@ func TestExpired(t *testing.T) {
 func TestAStepThatIsHeld(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	backup := func(uid, reason string, hours int) Manifest {
-		return Manifest{Name: fmt.Sprint(uid, reason, hours), UID: uid, Reason: reason, Time: now.Add(-time.Duration(hours) * time.Hour)}
+		return Manifest{
+			Name: fmt.Sprint(uid, reason, hours), UID: uid, Reason: reason, Time: now.Add(-time.Duration(hours) * time.Hour),
+		}
 	}
-	all := []Manifest{backup("1", "to-35", 900), backup("1", "to-36", 500), backup("2", "to-37", 400), backup("1", "to-37", 3), backup("1", "to-37", 2), backup("1", "to-37", 1), backup("1", "to-37", 0)}
+	all := []Manifest{backup("1", "to-35", 900), backup("1", "to-36", 500), backup("2", "to-37", 400),
+		backup("1", "to-37", 3), backup("1", "to-37", 2), backup("1", "to-37", 1), backup("1", "to-37", 0)}
 	var gone []string
 	for _, m := range (Retention{Keep: 4}).Expired(all, now) {
 		gone = append(gone, m.Name)
@@ -62,7 +66,9 @@ func TestAStepThatIsHeld(t *testing.T) {
 }
 
 func TestBackupsOfPeopleAreNotThoseOfHooks(t *testing.T) {
-	manual, upgrade, deleted := Manifest{Name: "m", Reason: ReasonManual}, Manifest{Name: "u", Reason: UpgradeReason("v1.35.4", "v1.36.3")}, Manifest{Name: "d", Reason: ReasonDelete}
+	manual, upgrade, deleted := Manifest{
+		Name: "m", Reason: ReasonManual,
+	}, Manifest{Name: "u", Reason: UpgradeReason("v1.35.4", "v1.36.3")}, Manifest{Name: "d", Reason: ReasonDelete}
 	all := []Manifest{manual, upgrade, deleted}
 	for name, c := range map[string]struct {
 		of   Manifest

@@ -21,9 +21,11 @@ import (
 )
 
 const (
-	// patience is how long a call waits for a backup before it blocks: that of a small cluster is done by then, and costs no second call.
+	// patience is how long a call waits for a backup before it blocks: that of a small cluster is done by then, and costs
+	// no second call.
 	patience = 5 * time.Second
-	// lookTimeout bounds the look for a backup that is there already. With patience it is less than callers wait for an answer.
+	// lookTimeout bounds the look for a backup that is there already. With patience it is less than callers wait for an
+	// answer.
 	lookTimeout = 3 * time.Second
 	// askAgain is how soon a call comes again while a backup runs.
 	askAgain = 2 * time.Second
@@ -59,7 +61,8 @@ const (
 )
 
 // ErrNoPlace says that nothing tells where backups are to be kept, so none are taken.
-var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or set a bucket")
+var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or " +
+	"set a bucket")
 
 // Options of the part.
 type Options struct {
@@ -179,10 +182,12 @@ func (r *runner) store(ctx context.Context, policy Policy) (store Store, end fun
 	}
 	secret := &corev1.Secret{}
 	if err := r.options.Reader.Get(ctx, policy.Credentials, secret); err != nil {
-		return nil, nil, fmt.Errorf("reading Secret %s with the keys of bucket %s: %w", policy.Credentials, policy.Place.Bucket, err)
+		return nil, nil, fmt.Errorf("reading Secret %s with the keys of bucket %s: %w", policy.Credentials,
+			policy.Place.Bucket, err)
 	}
 	bucket, err := OpenBucket(policy.Place, Credentials{
-		AccessKeyID: string(secret.Data["access-key-id"]), SecretAccessKey: string(secret.Data["secret-access-key"]), CA: secret.Data["ca.crt"],
+		AccessKeyID: string(secret.Data["access-key-id"]), SecretAccessKey: string(secret.Data["secret-access-key"]),
+		CA: secret.Data["ca.crt"],
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w (Secret %s)", err, policy.Credentials)
@@ -191,7 +196,8 @@ func (r *runner) store(ctx context.Context, policy Policy) (store Store, end fun
 }
 
 // fresh finds the newest backup of a cluster for a reason, if it is fresh enough; else nil.
-func fresh(ctx context.Context, store Store, cluster *clusterv1.Cluster, reason string, now time.Time, freshFor time.Duration) (*Manifest, error) {
+func fresh(ctx context.Context, store Store, cluster *clusterv1.Cluster, reason string, now time.Time,
+	freshFor time.Duration) (*Manifest, error) {
 	all, err := store.List(ctx, cluster.Namespace, cluster.Name)
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
@@ -260,7 +266,8 @@ func (r *runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy P
 	ctx, cancel := context.WithTimeout(r.ctx, queueFor+policy.Timeout)
 	defer cancel()
 	m, err := r.inTurn(ctx, t, cluster, reason, policy)
-	log := r.options.Log.With("cluster", cluster.Namespace+"/"+cluster.Name, "reason", reason, "duration", r.now().Sub(t.began).String())
+	log := r.options.Log.With("cluster", cluster.Namespace+"/"+cluster.Name, "reason", reason, "duration",
+		r.now().Sub(t.began).String())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
@@ -273,7 +280,8 @@ func (r *runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy P
 	t.retry = r.now().Add(min(firstPause<<min(t.failures-1, 10), longestPause))
 }
 
-// inTurn takes a backup when neither another replica nor too many others of this one do. If another replica has taken it meanwhile, that one counts.
+// inTurn takes a backup when neither another replica nor too many others of this one do. If another replica has taken
+// it meanwhile, that one counts.
 func (r *runner) inTurn(
 	ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy,
 ) (m Manifest, err error) {
@@ -320,11 +328,13 @@ func (r *runner) inTurn(
 		err = take(ctx)
 		return m, err
 	}
-	err = r.options.Replicas.inTurn(ctx, string(cluster.UID), func() { tell("waiting for another replica of the extension") }, take)
+	err = r.options.Replicas.inTurn(ctx, string(cluster.UID),
+		func() { tell("waiting for another replica of the extension") }, take)
 	return m, err
 }
 
-// initialized gives ErrNotInitialized for a kubeadm control plane that never answered: Cluster API makes the Secrets of a cluster before its first machine.
+// initialized gives ErrNotInitialized for a kubeadm control plane that never answered: Cluster API makes the Secrets of
+// a cluster before its first machine.
 func (r *runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) error {
 	ref := cluster.Spec.ControlPlaneRef
 	if !workload.HasKubeadm(cluster) {
@@ -341,7 +351,8 @@ func (r *runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) er
 	if err != nil {
 		return fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	if is, _, err := unstructured.NestedBool(controlPlane.Object, "status", "initialization", "controlPlaneInitialized"); err != nil || !is {
+	if is, _, err := unstructured.NestedBool(controlPlane.Object, "status", "initialization",
+		"controlPlaneInitialized"); err != nil || !is {
 		return fmt.Errorf("%w: %s %s was never initialized", ErrNotInitialized, ref.Kind, ref.Name)
 	}
 	return nil
@@ -352,7 +363,8 @@ func (r *runner) judge(t *try, goOn bool) part.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case errors.Is(t.err, ErrNotInitialized), errors.Is(t.err, ErrElsewhere), errors.Is(t.err, ErrNoAuthority) && !t.kubeadm:
+	case errors.Is(t.err, ErrNotInitialized), errors.Is(t.err, ErrElsewhere),
+		errors.Is(t.err, ErrNoAuthority) && !t.kubeadm:
 		return part.Pass(finding.Finding{Reason: ReasonNotNeeded, Message: "no backup is taken: " + t.err.Error()})
 	case t.err != nil && goOn && t.failures >= tries:
 		message := fmt.Sprintf("no backup was taken, %d tries failed: %v", t.failures, t.err)

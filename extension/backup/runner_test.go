@@ -59,7 +59,8 @@ func newWorld(t *testing.T, options Options, take func(context.Context) error) *
 		if err := take(ctx); err != nil {
 			return Manifest{}, err
 		}
-		m := Manifest{Name: fmt.Sprint(nameOf(time.Now(), job.Reason), n), Namespace: job.Namespace, Cluster: job.Cluster, UID: job.UID, Reason: job.Reason, Time: time.Now(),
+		m := Manifest{Name: fmt.Sprint(nameOf(time.Now(), job.Reason), n), Namespace: job.Namespace, Cluster: job.Cluster,
+			UID: job.UID, Reason: job.Reason, Time: time.Now(),
 			Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
 		return m, job.Store.Add(ctx, m, file)
 	}
@@ -136,12 +137,14 @@ func TestItBlocksWhileABackupRuns(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for range 2 {
-		if _, err := w.upgrade(short, "v1.36.3"); err == nil || !strings.Contains(err.Error(), "wait 2s: backup of etcd since") {
+		if _, err := w.upgrade(short, "v1.36.3"); err == nil ||
+			!strings.Contains(err.Error(), "wait 2s: backup of etcd since") {
 			t.Errorf("while it runs: %v", err)
 		}
 	}
 	close(release)
-	if message, err := w.upgrade(t.Context(), "v1.36.3"); err != nil || !strings.Contains(message, "was verified") || w.takes.Load() != 1 {
+	if message, err := w.upgrade(t.Context(), "v1.36.3"); err != nil || !strings.Contains(message, "was verified") ||
+		w.takes.Load() != 1 {
 		t.Errorf("after it: %q, %v, %d backups", message, err, w.takes.Load())
 	}
 }
@@ -156,7 +159,8 @@ func TestFailures(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(try %d), is tried again: no route to host", try+1)) {
 			t.Errorf("try %d: %v", try, err)
 		}
-		if _, again := w.upgrade(t.Context(), "v1.36.3"); again == nil || again.Error() != err.Error() || int(w.takes.Load()) != try+1 {
+		if _, again := w.upgrade(t.Context(), "v1.36.3"); again == nil || again.Error() != err.Error() ||
+			int(w.takes.Load()) != try+1 {
 			t.Errorf("before its pause is over: %v, %d tries", again, w.takes.Load())
 		}
 		at = at.Add(longestPause)
@@ -174,7 +178,8 @@ func TestFailures(t *testing.T) {
 func TestATryIsBounded(t *testing.T) {
 	w := newWorld(t, Options{}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	w.policy.Timeout = 10 * time.Millisecond
-	if _, err := w.upgrade(t.Context(), "v1.36.3"); err == nil || !strings.Contains(err.Error(), `it took longer than 10ms (setting "backup.timeout")`) {
+	if _, err := w.upgrade(t.Context(), "v1.36.3"); err == nil ||
+		!strings.Contains(err.Error(), `it took longer than 10ms (setting "backup.timeout")`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -224,7 +229,8 @@ func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
 	}
 }
 
-// A cluster of kubeadm that lacks an authority has lost something: it must not be upgraded as if there were nothing to save.
+// A cluster of kubeadm that lacks an authority has lost something: it must not be upgraded as if there were nothing to
+// save.
 func TestAnAuthorityIsMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
@@ -234,7 +240,8 @@ func TestAnAuthorityIsMissing(t *testing.T) {
 		"of another sort, which has none": {"HostedControlPlane", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{Reader: controlPlane{initialized: true}}, func(context.Context) error { return fmt.Errorf("%w: there is no Secret blue-etcd", ErrNoAuthority) })
+			w := newWorld(t, Options{Reader: controlPlane{initialized: true}},
+				func(context.Context) error { return fmt.Errorf("%w: there is no Secret blue-etcd", ErrNoAuthority) })
 			cluster := blue()
 			cluster.Spec.ControlPlaneRef.Kind = c.kind
 			message, err := w.Ensure(t.Context(), cluster, UpgradeReason("v1.35.4", "v1.36.3"), w.policy)
@@ -256,20 +263,23 @@ func (c controlPlane) Get(_ context.Context, _ client.ObjectKey, into client.Obj
 	if c.err != nil {
 		return c.err
 	}
-	return unstructured.SetNestedField(into.(*unstructured.Unstructured).Object, c.initialized, "status", "initialization", "controlPlaneInitialized")
+	return unstructured.SetNestedField(into.(*unstructured.Unstructured).Object, c.initialized, "status", "initialization",
+		"controlPlaneInitialized")
 }
 
-// A control plane that never came up has nothing to save, although Cluster API has made its Secrets: its cluster can be deleted.
+// A control plane that never came up has nothing to save, although Cluster API has made its Secrets: its cluster can be
+// deleted.
 func TestAControlPlaneThatNeverCameUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		reader controlPlane
 		takes  int32
 		want   string
 	}{
-		"never":            {controlPlane{}, 0, "no backup is taken: the cluster has no control plane yet"},
-		"it did":           {controlPlane{initialized: true}, 1, "was verified"},
-		"it is gone":       {controlPlane{err: apierrors.NewNotFound(schema.GroupResource{}, "blue")}, 1, "was verified"},
-		"it can't be read": {controlPlane{err: errors.New("no answer")}, 0, "is tried again: reading KubeadmControlPlane blue: no answer"},
+		"never":      {controlPlane{}, 0, "no backup is taken: the cluster has no control plane yet"},
+		"it did":     {controlPlane{initialized: true}, 1, "was verified"},
+		"it is gone": {controlPlane{err: apierrors.NewNotFound(schema.GroupResource{}, "blue")}, 1, "was verified"},
+		"it can't be read": {controlPlane{err: errors.New("no answer")}, 0,
+			"is tried again: reading KubeadmControlPlane blue: no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Options{Reader: c.reader}, func(context.Context) error { return nil })

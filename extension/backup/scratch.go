@@ -14,8 +14,9 @@ const (
 	unlockedFor = time.Minute
 )
 
-// Scratch makes a directory for snapshots in between, which are as secret as the cluster, and removes those that processes left behind that were killed:
-// a living one holds a lock on its own. parent may be empty for the directory of the operating system. remove must be called in the end.
+// Scratch makes a directory for snapshots in between, which are as secret as the cluster, and removes those that
+// processes left behind that were killed: a living one holds a lock on its own. parent may be empty for the directory
+// of the operating system. remove must be called in the end.
 func Scratch(parent string) (path string, remove func(), err error) {
 	if parent == "" {
 		parent = os.TempDir()

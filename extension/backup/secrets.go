@@ -89,8 +89,8 @@ func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster st
 	return a, nil
 }
 
-// etcdTLS makes a client certificate of the authority. The member is known by the name localhost, which kubeadm writes into each one's
-// certificate: the port-forward ends on the member's own loopback interface.
+// etcdTLS makes a client certificate of the authority. The member is known by the name localhost, which kubeadm writes
+// into each one's certificate: the port-forward ends on the member's own loopback interface.
 func etcdTLS(ca, key []byte, now time.Time) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(ca, key)
 	if err != nil {
@@ -123,7 +123,9 @@ func etcdTLS(ca, key []byte, now time.Time) (*tls.Config, error) {
 			for _, c := range state.PeerCertificates[1:] {
 				intermediates.AddCert(c)
 			}
-			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots, Intermediates: intermediates})
+			_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{
+				DNSName: "localhost", Roots: roots, Intermediates: intermediates,
+			})
 			return err
 		},
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}},

@@ -29,8 +29,9 @@ func authority(t *testing.T) (certificate, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -40,10 +41,12 @@ func authority(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// Only a member whose certificate is of the cluster's etcd authority, and for localhost, is believed; and our certificate is of that authority.
+// Only a member whose certificate is of the cluster's etcd authority, and for localhost, is believed; and our
+// certificate is of that authority.
 func TestMembersAreVerified(t *testing.T) {
 	ca, key := authority(t)
 	otherCA, otherKey := authority(t)
@@ -70,7 +73,8 @@ func TestMembersAreVerified(t *testing.T) {
 				t.Fatal(err)
 			}
 			der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-				SerialNumber: big.NewInt(2), DNSNames: []string{c.host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+				SerialNumber: big.NewInt(2), DNSNames: []string{c.host}, NotBefore: time.Now().Add(-time.Hour),
+				NotAfter: time.Now().Add(time.Hour),
 			}, pair.Leaf, &own.PublicKey, pair.PrivateKey)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +97,8 @@ func TestMembersAreVerified(t *testing.T) {
 				}
 				defer far.Close()
 				ended <- tls.Server(far, &tls.Config{
-					Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients,
+					Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: own}},
+					ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: clients,
 				}).HandshakeContext(ctx)
 			}()
 			near, err := net.Dial("tcp", listener.Addr().String())
@@ -153,7 +158,8 @@ func TestReadAccess(t *testing.T) {
 			if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 				t.Fatalf("error %v, want %v", err, c.want)
 			}
-			if err == nil && (len(access.Fingerprints) != len(authorities) || access.etcd == nil || access.Config.Host != "https://127.0.0.1:6443") {
+			if err == nil && (len(access.Fingerprints) != len(authorities) || access.etcd == nil ||
+				access.Config.Host != "https://127.0.0.1:6443") {
 				t.Errorf("got %+v", access)
 			}
 		})

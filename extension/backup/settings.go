@@ -32,31 +32,37 @@ func Settings() []setting.Setting {
 	return []setting.Setting{
 		{
 			Name: settingKeep, Default: "5", Allowed: "a number between 1 and 500", Check: checkKeep,
-			Does: "How many backups of a cluster are kept, of those that hooks have asked for. What was taken again for the same step goes first.",
+			Does: "How many backups of a cluster are kept, of those that hooks have asked for. What was taken again for the " +
+				"same step goes first.",
 		},
 		{
-			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for ever", Check: checkDuration(0, 0),
-			Does: "For how long they are kept; the newest one stays whatever its age.",
+			Name: settingMaxAge, Default: "720h", Allowed: "a duration, such as 720h, or 0s for ever",
+			Check: checkDuration(0, 0),
+			Does:  "For how long they are kept; the newest one stays whatever its age.",
 		},
 		{
 			Name: settingFreshFor, Default: "1h", Allowed: "a duration of 1m or more", Check: checkDuration(time.Minute, 0),
 			Does: "How old the backup for an upgrade or a deletion may be when it goes on: something else may hold it for days.",
 		},
 		{
-			Name: settingTimeout, Default: "10m", Allowed: "a duration between 10s and 2h", Check: checkDuration(10*time.Second, 2*time.Hour),
-			Does: "How long one try may take.",
+			Name: settingTimeout, Default: "10m", Allowed: "a duration between 10s and 2h",
+			Check: checkDuration(10*time.Second, 2*time.Hour),
+			Does:  "How long one try may take.",
 		},
 		{
-			Name: settingBucket, Allowed: "the name of a bucket", Check: emptyOr(func(v string) bool { return bucketName.MatchString(v) }),
-			Does: "The bucket of an S3-compatible store that backups are kept in. Empty: on the disk of the process.",
+			Name: settingBucket, Allowed: "the name of a bucket",
+			Check: emptyOr(func(v string) bool { return bucketName.MatchString(v) }),
+			Does:  "The bucket of an S3-compatible store that backups are kept in. Empty: on the disk of the process.",
 		},
 		{
-			Name: settingEndpoint, Default: "https://s3.amazonaws.com", Allowed: "https://HOST or https://HOST:PORT", Check: checkEndpoint,
-			Does: "Where the store is.",
+			Name: settingEndpoint, Default: "https://s3.amazonaws.com", Allowed: "https://HOST or https://HOST:PORT",
+			Check: checkEndpoint,
+			Does:  "Where the store is.",
 		},
 		{
-			Name: settingRegion, Default: "us-east-1", Allowed: "a region", Check: emptyOr(func(v string) bool { return regionName.MatchString(v) }),
-			Does: "The region of the bucket.",
+			Name: settingRegion, Default: "us-east-1", Allowed: "a region",
+			Check: emptyOr(func(v string) bool { return regionName.MatchString(v) }),
+			Does:  "The region of the bucket.",
 		},
 		{
 			Name: settingPrefix, Allowed: "letters, digits, dots, dashes and slashes", Check: checkPrefix,
@@ -64,7 +70,8 @@ func Settings() []setting.Setting {
 		},
 		{
 			Name: settingCredentials, Allowed: "NAMESPACE/NAME of a Secret", Check: emptyOr(isSecretName),
-			Does: "Secret with `access-key-id`, `secret-access-key` and, if the store's certificate is of an authority of its own, `ca.crt`.",
+			Does: "Secret with `access-key-id`, `secret-access-key` and, if the store's certificate is of an authority of its " +
+				"own, `ca.crt`.",
 		},
 		{
 			Name: settingInsecure, Default: "false", Allowed: "true or false", Check: setting.OneOf("true", "false"),
@@ -96,7 +103,8 @@ type Policy struct {
 	FreshFor time.Duration
 	// Timeout bounds one try.
 	Timeout time.Duration
-	// Place is the bucket; with none in it backups are on the disk of the process. Credentials is the Secret with its keys.
+	// Place is the bucket; with none in it backups are on the disk of the process. Credentials is the Secret with its
+	// keys.
 	Place       Place
 	Credentials types.NamespacedName
 	// GoOn lets an upgrade or a deletion go on without a backup after three tries have failed. Else it waits.
@@ -110,7 +118,9 @@ func ReadPolicy(values setting.Values) (Policy, error) {
 	number, err := strconv.Atoi(values[settingKeep])
 	errs = append(errs, err)
 	p.Retention.Keep = number
-	for name, to := range map[string]*time.Duration{settingMaxAge: &p.Retention.MaxAge, settingFreshFor: &p.FreshFor, settingTimeout: &p.Timeout} {
+	for name, to := range map[string]*time.Duration{
+		settingMaxAge: &p.Retention.MaxAge, settingFreshFor: &p.FreshFor, settingTimeout: &p.Timeout,
+	} {
 		*to, err = time.ParseDuration(values[name])
 		errs = append(errs, err)
 	}
@@ -121,14 +131,16 @@ func ReadPolicy(values setting.Values) (Policy, error) {
 		return p, nil
 	}
 	p.Place = Place{
-		Endpoint: values[settingEndpoint], Bucket: values[settingBucket], Region: values[settingRegion], Prefix: values[settingPrefix], Insecure: values[settingInsecure] == "true",
+		Endpoint: values[settingEndpoint], Bucket: values[settingBucket], Region: values[settingRegion],
+		Prefix: values[settingPrefix], Insecure: values[settingInsecure] == "true",
 	}
 	if err := p.Place.check(); err != nil {
 		return p, fmt.Errorf("reading the settings of backups: %w", err)
 	}
 	namespace, name, found := strings.Cut(values[settingCredentials], "/")
 	if !found {
-		return p, fmt.Errorf("reading the settings of backups: a bucket needs setting %q, the Secret with its keys", settingCredentials)
+		return p, fmt.Errorf("reading the settings of backups: a bucket needs setting %q, the Secret with its keys",
+			settingCredentials)
 	}
 	p.Credentials = types.NamespacedName{Namespace: namespace, Name: name}
 	return p, nil

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// checkSignature is the store's side of AWS Signature Version 4, written from its description and not with the library that signs. It gives the code of what is wrong.
+// checkSignature is the store's side of AWS Signature Version 4, written from its description and not with the library
+// that signs. It gives the code of what is wrong.
 func checkSignature(r *http.Request, accessKey, secret, region string, now time.Time) (code string) {
 	fields, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !is {
@@ -40,7 +41,8 @@ func checkSignature(r *http.Request, accessKey, secret, region string, now time.
 		}
 	}
 	var canonical strings.Builder
-	fmt.Fprintf(&canonical, "%s\n%s\n%s\n", r.Method, r.URL.EscapedPath(), strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"))
+	fmt.Fprintf(&canonical, "%s\n%s\n%s\n", r.Method, r.URL.EscapedPath(),
+		strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"))
 	for _, name := range signed {
 		value := strings.Join(r.Header.Values(name), ",")
 		switch name {
@@ -66,34 +68,40 @@ func checkSignature(r *http.Request, accessKey, secret, region string, now time.
 	return ""
 }
 
-// The check itself is right: it takes the example in the description of the signature, and nothing that differs from it.
+// The check itself is right: it takes the example in the description of the signature, and nothing that differs from
+// it.
 func TestCheckSignature(t *testing.T) {
 	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		change func(*http.Request)
 		want   string
 	}{
-		"the example":           {func(*http.Request) {}, ""},
-		"another method":        {func(r *http.Request) { r.Method = http.MethodDelete }, "SignatureDoesNotMatch"},
-		"another object":        {func(r *http.Request) { r.URL.Path = "/other.txt" }, "SignatureDoesNotMatch"},
-		"another question":      {func(r *http.Request) { r.URL.RawQuery = "acl=" }, "SignatureDoesNotMatch"},
-		"another host":          {func(r *http.Request) { r.Host = "example.org" }, "SignatureDoesNotMatch"},
-		"another header":        {func(r *http.Request) { r.Header.Set("Range", "bytes=0-10") }, "SignatureDoesNotMatch"},
-		"another body":          {func(r *http.Request) { r.Header.Set("X-Amz-Content-Sha256", strings.Repeat("0", 64)) }, "SignatureDoesNotMatch"},
-		"of long ago":           {func(r *http.Request) { r.Header.Set("X-Amz-Date", "20130523T000000Z") }, "RequestTimeTooSkewed"},
+		"the example":      {func(*http.Request) {}, ""},
+		"another method":   {func(r *http.Request) { r.Method = http.MethodDelete }, "SignatureDoesNotMatch"},
+		"another object":   {func(r *http.Request) { r.URL.Path = "/other.txt" }, "SignatureDoesNotMatch"},
+		"another question": {func(r *http.Request) { r.URL.RawQuery = "acl=" }, "SignatureDoesNotMatch"},
+		"another host":     {func(r *http.Request) { r.Host = "example.org" }, "SignatureDoesNotMatch"},
+		"another header":   {func(r *http.Request) { r.Header.Set("Range", "bytes=0-10") }, "SignatureDoesNotMatch"},
+		"another body": {func(r *http.Request) { r.Header.Set("X-Amz-Content-Sha256", strings.Repeat("0", 64)) },
+			"SignatureDoesNotMatch"},
+		"of long ago": {func(r *http.Request) { r.Header.Set("X-Amz-Date", "20130523T000000Z") },
+			"RequestTimeTooSkewed"},
 		"without authorization": {func(r *http.Request) { r.Header.Del("Authorization") }, "AccessDenied"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://examplebucket.s3.amazonaws.com/test.txt", nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+				"https://examplebucket.s3.amazonaws.com/test.txt", nil)
 			for name, value := range map[string]string{
 				"Range": "bytes=0-9", "X-Amz-Content-Sha256": emptySum, "X-Amz-Date": "20130524T000000Z",
 				"Authorization": "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request," +
-					"SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+					"SignedHeaders=host;range;x-amz-content-sha256;x-amz-date," +
+					"Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
 			} {
 				r.Header.Set(name, value)
 			}
 			c.change(r)
-			if got := checkSignature(r, "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1", now); got != c.want {
+			if got := checkSignature(r, "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1",
+				now); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

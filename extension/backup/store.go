@@ -25,12 +25,14 @@ const leftFor = 24 * time.Hour
 // ErrDamaged says that manifests in a store can't be read.
 var ErrDamaged = errors.New("backups are damaged")
 
-// Store keeps backups. What was added is whole or not there. All methods may be called at the same time, also by several processes.
+// Store keeps backups. What was added is whole or not there. All methods may be called at the same time, also by
+// several processes.
 type Store interface {
 	// Add keeps the snapshot in file.
 	Add(ctx context.Context, m Manifest, file string) error
-	// List gives the backups of a cluster, or of all clusters if both names are empty, oldest first. None is no error. Those that are damaged are left out, and named by
-	// an error that is [ErrDamaged], beside the others: one that can't be read must not hold up what does not need it.
+	// List gives the backups of a cluster, or of all clusters if both names are empty, oldest first. None is no error.
+	// Those that are damaged are left out, and named by an error that is [ErrDamaged], beside the others: one that can't
+	// be read must not hold up what does not need it.
 	List(ctx context.Context, namespace, cluster string) ([]Manifest, error)
 	// Fetch copies a snapshot to a file that does not exist yet, mode 0600, and checks that it is the one of the manifest.
 	Fetch(ctx context.Context, m Manifest, file string) error

@@ -85,7 +85,8 @@ func Take(ctx context.Context, job Job) (m Manifest, err error) {
 	return m, nil
 }
 
-// compare tells whether the cluster itself has the same keys at that revision. It is false, without an error, if the cluster can't tell.
+// compare tells whether the cluster itself has the same keys at that revision. It is false, without an error, if the
+// cluster can't tell.
 func compare(ctx context.Context, live *member, restored Contents) (bool, error) {
 	if restored.Keys == 0 {
 		return false, fmt.Errorf("the snapshot from %s holds no keys: a Kubernetes cluster always has some", live.name)
@@ -97,7 +98,8 @@ func compare(ctx context.Context, live *member, restored Contents) (bool, error)
 		return false, nil // compacted meanwhile, or the member is gone or slow: the sum of the snapshot was right
 	}
 	if there.Hash != restored.Hash || there.Keys != restored.Keys {
-		return false, fmt.Errorf("the restored snapshot differs from %s at revision %d: %d keys with hash %d, there are %d with hash %d; take another one, and look at the member",
+		return false, fmt.Errorf("the restored snapshot differs from %s at revision %d: %d keys with hash %d, there are %d "+
+			"with hash %d; take another one, and look at the member",
 			live.name, restored.Revision, restored.Keys, restored.Hash, there.Keys, there.Hash)
 	}
 	return true, nil

@@ -25,8 +25,8 @@ const (
 	firstDial = 20 * time.Millisecond
 	// connectTimeout bounds one try to connect to an etcd of this machine.
 	connectTimeout = 20 * time.Second
-	// revisionJump is what a restored cluster's revision is raised by, more than can have happened since the snapshot: clients
-	// that have seen later revisions then read everything again, instead of missing changes.
+	// revisionJump is what a restored cluster's revision is raised by, more than can have happened since the snapshot:
+	// clients that have seen later revisions then read everything again, instead of missing changes.
 	revisionJump = "1000000000"
 )
 
@@ -49,7 +49,8 @@ type Contents struct {
 // Check says what is missing; nil if the tool can be used.
 func (t Tool) Check() error {
 	if t.Path == "" {
-		return errors.New("no etcd was given to verify snapshots with: start the extension with --bundle, the path of capstan-kube")
+		return errors.New("no etcd was given to verify snapshots with: start the extension with --bundle, the path of " +
+			"capstan-kube")
 	}
 	if _, err := os.Stat(t.Path); err != nil {
 		return fmt.Errorf("looking for an etcd to verify snapshots with: %w", err)
@@ -65,8 +66,9 @@ type Identity struct {
 	PeerURL string
 }
 
-// Restore makes a data directory, which must not exist, for a cluster of one member, from a snapshot. Its revision is raised so that clients of
-// the old cluster notice. How long it takes depends on the size of the snapshot: ctx bounds it.
+// Restore makes a data directory, which must not exist, for a cluster of one member, from a snapshot. Its revision is
+// raised so that clients of the old cluster notice. How long it takes depends on the size of the snapshot: ctx bounds
+// it.
 func (t Tool) Restore(ctx context.Context, snapshot, directory string, identity Identity) error {
 	return t.restore(ctx, snapshot, directory, identity, "--bump-revision", revisionJump, "--mark-compacted")
 }
@@ -88,7 +90,8 @@ func (t Tool) restore(ctx context.Context, snapshot, directory string, identity 
 	return nil
 }
 
-// Verify restores a snapshot into an etcd of its own, in a directory that it makes below scratch and removes, and reads all of it. ctx bounds it.
+// Verify restores a snapshot into an etcd of its own, in a directory that it makes below scratch and removes, and reads
+// all of it. ctx bounds it.
 func (t Tool) Verify(ctx context.Context, snapshot, scratch string) (contents Contents, err error) {
 	directory, err := os.MkdirTemp(scratch, ".verify-")
 	if err != nil {
@@ -113,7 +116,8 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, t.Path, "etcd", "--name", "scratch", "--data-dir", data, "--log-level", "warn", "--unsafe-no-fsync",
+	cmd := exec.CommandContext(ctx, t.Path, "etcd", "--name", "scratch", "--data-dir", data, "--log-level", "warn",
+		"--unsafe-no-fsync",
 		"--heartbeat-interval", "20", "--election-timeout", "100", // it has nobody to wait for before it leads
 		"--listen-client-urls", "unix://client", "--advertise-client-urls", "http://localhost:2379",
 		"--listen-peer-urls", "unix://peer", "--initial-advertise-peer-urls", peer, "--initial-cluster", "scratch="+peer)
@@ -162,7 +166,8 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 	return use(client)
 }
 
-// read reads what an etcd holds at a revision, or at the latest one if it is 0. It reads the whole database: ctx bounds it.
+// read reads what an etcd holds at a revision, or at the latest one if it is 0. It reads the whole database: ctx bounds
+// it.
 func read(ctx context.Context, client *clientv3.Client, endpoint string, revision int64) (c Contents, err error) {
 	all, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
 	if err != nil {

@@ -71,8 +71,8 @@ type Cluster struct {
 	Needs []Need
 	// Bound are machines without a host that can have one in their zone only. They are among the Needs without a zone.
 	Bound []Need
-	// Besides are hosts that the cluster in question shall have anyway, with those that it has. Those of them that it has not claimed yet are promised to it, and can't
-	// serve its Needs, which then are what comes on top.
+	// Besides are hosts that the cluster in question shall have anyway, with those that it has. Those of them that it has
+	// not claimed yet are promised to it, and can't serve its Needs, which then are what comes on top.
 	Besides []Need
 	// Words of the message about it.
 	Words Words
@@ -154,7 +154,8 @@ func older(a, b Cluster) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// outstanding gives what a cluster needs and has not claimed. Hosts that it has in a zone serve needs in that zone first.
+// outstanding gives what a cluster needs and has not claimed. Hosts that it has in a zone serve needs in that zone
+// first.
 func outstanding(hosts []Host, cluster Cluster) []Need {
 	has := map[string]int{} // by zone
 	for _, h := range hosts {
@@ -174,7 +175,8 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 	for _, n := range has {
 		left += n
 	}
-	// What is left serves any zone, then needs elsewhere: the machine stands, wherever it does. Needs without a zone sort last, hence backwards.
+	// What is left serves any zone, then needs elsewhere: the machine stands, wherever it does. Needs without a zone sort
+	// last, hence backwards.
 	for i := len(needs) - 1; i >= 0; i-- {
 		served := min(needs[i].Hosts, left)
 		needs[i].Hosts -= served

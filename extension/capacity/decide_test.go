@@ -80,8 +80,10 @@ func TestDecide(t *testing.T) {
 			"cluster needs 6 hosts, 4 of 8 are free (3 claimed, 1 offline): add hosts, or make the cluster smaller",
 		},
 		"every state has its word": {
-			join(free(1), claimed(1, "old"), in(Cleaning, 1), in(Enrolling, 1), in(Unschedulable, 1), in(Offline, 1), in(Quarantined, 1)), nil, anywhere(2), false,
-			"cluster needs 2 hosts, 1 of 7 is free (1 claimed, 1 being cleaned, 1 enrolling, 1 unschedulable, 1 offline, 1 quarantined): add hosts, or make the cluster smaller",
+			join(free(1), claimed(1, "old"), in(Cleaning, 1), in(Enrolling, 1), in(Unschedulable, 1), in(Offline, 1),
+				in(Quarantined, 1)), nil, anywhere(2), false,
+			"cluster needs 2 hosts, 1 of 7 is free (1 claimed, 1 being cleaned, 1 enrolling, 1 unschedulable, 1 offline, 1 " +
+				"quarantined): add hosts, or make the cluster smaller",
 		},
 		"no hosts at all": {
 			nil, nil, anywhere(1), false,
@@ -91,11 +93,13 @@ func TestDecide(t *testing.T) {
 			nil, nil, anywhere(0), true, "cluster needs no hosts",
 		},
 		"hosts that offer another version": {
-			join(hosts(2, Host{State: Free, Versions: []string{"v1.35.0"}}), hosts(1, Host{State: Free, Versions: []string{"v1.36.3", "v1.35.0"}})), nil, anywhere(2), false,
+			join(hosts(2, Host{State: Free, Versions: []string{"v1.35.0"}}),
+				hosts(1, Host{State: Free, Versions: []string{"v1.36.3", "v1.35.0"}})), nil, anywhere(2), false,
 			"cluster needs 2 hosts, 1 of 3 is free (2 without Kubernetes v1.36.3): add hosts, or make the cluster smaller",
 		},
 		"hosts that offer any version": {
-			join(hosts(1, Host{State: Free, Versions: []string{"v1.36.3"}}), hosts(1, Host{State: Free})), nil, anywhere(2), true,
+			join(hosts(1, Host{State: Free, Versions: []string{"v1.36.3"}}), hosts(1, Host{State: Free})), nil,
+			anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 2 are free",
 		},
 		"a version that nobody names": {
@@ -107,7 +111,8 @@ func TestDecide(t *testing.T) {
 			"cluster needs 3 hosts, 3 of 3 are free",
 		},
 		"too few in the zone": {
-			join(freeIn("zone-a", 6), freeIn("zone-b", 1), hosts(2, Host{State: Claimed, Zone: "zone-b", Cluster: "old"})), nil, []Need{zoneB, {Version: "v1.36.3", Hosts: 1}}, false,
+			join(freeIn("zone-a", 6), freeIn("zone-b", 1), hosts(2, Host{State: Claimed, Zone: "zone-b", Cluster: "old"})), nil,
+			[]Need{zoneB, {Version: "v1.36.3", Hosts: 1}}, false,
 			"cluster needs 2 hosts in zone-b, 1 of 3 there is free (2 claimed): add hosts there, or change the failure domains",
 		},
 		"no such zone": {
@@ -138,7 +143,8 @@ func TestDecide(t *testing.T) {
 		},
 		"a running cluster that is scaled up comes first": {
 			join(free(2), claimed(3, "first")), []Cluster{admitted("first", anywhere(5)...)}, anywhere(1), false,
-			"cluster needs 1 host, 0 of 5 are free (3 claimed, 2 promised to other clusters): add hosts, or make the cluster smaller",
+			"cluster needs 1 host, 0 of 5 are free (3 claimed, 2 promised to other clusters): add hosts, or make the cluster " +
+				"smaller",
 		},
 		"two at once: the older one passes": {
 			free(3), []Cluster{cluster("younger", 2, anywhere(3)...)}, anywhere(3), true,
@@ -157,7 +163,8 @@ func TestDecide(t *testing.T) {
 			"cluster needs 3 hosts, 0 of 3 are free (3 promised to other clusters): add hosts, or make the cluster smaller",
 		},
 		"a younger one that was let through already keeps its promise": {
-			free(3), []Cluster{{Name: "younger", Created: morning.Add(time.Hour), Admitted: true, Needs: anywhere(3)}}, anywhere(3), false,
+			free(3), []Cluster{{Name: "younger", Created: morning.Add(time.Hour), Admitted: true, Needs: anywhere(3)}},
+			anywhere(3), false,
 			"cluster needs 3 hosts, 0 of 3 are free (3 promised to other clusters): add hosts, or make the cluster smaller",
 		},
 		"an older one that is too large does not keep a small one waiting": {
@@ -169,7 +176,8 @@ func TestDecide(t *testing.T) {
 			"cluster needs 4 hosts, 3 of 5 are free (2 promised to other clusters): add hosts, or make the cluster smaller",
 		},
 		"a promise that can't be kept holds up nobody elsewhere": {
-			freeIn("zone-a", 2), []Cluster{admitted("stuck", Need{Zone: "zone-x", Version: "v1.36.3", Hosts: 5})}, anywhere(2), true,
+			freeIn("zone-a", 2), []Cluster{admitted("stuck", Need{Zone: "zone-x", Version: "v1.36.3", Hosts: 5})},
+			anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 2 are free",
 		},
 		"a promise with a zone leaves other zones free": {
@@ -181,14 +189,16 @@ func TestDecide(t *testing.T) {
 			"cluster needs 2 hosts, 2 of 4 are free (2 promised to other clusters)",
 		},
 		"a promise with another version makes room": {
-			join(hosts(2, Host{State: Free, Versions: []string{"v1.35.0", "v1.36.3"}}), hosts(2, Host{State: Free, Versions: []string{"v1.35.0"}})),
+			join(hosts(2, Host{State: Free, Versions: []string{"v1.35.0", "v1.36.3"}}),
+				hosts(2, Host{State: Free, Versions: []string{"v1.35.0"}})),
 			[]Cluster{admitted("first", Need{Version: "v1.35.0", Hosts: 2})}, anywhere(2), true,
 			"cluster needs 2 hosts, 2 of 4 are free (2 without Kubernetes v1.36.3)",
 		},
 		"what a cluster has in a zone serves its need there": {
 			join(freeIn("zone-b", 1), hosts(1, Host{State: Claimed, Zone: "zone-b", Cluster: "first"})),
 			[]Cluster{admitted("first", zoneB)}, anywhere(1), false,
-			"cluster needs 1 host, 0 of 2 are free (1 claimed, 1 promised to other clusters): add hosts, or make the cluster smaller",
+			"cluster needs 1 host, 0 of 2 are free (1 claimed, 1 promised to other clusters): add hosts, or make the cluster " +
+				"smaller",
 		},
 		"the cluster itself among the others does not count twice": {
 			free(3), []Cluster{cluster("mine", 1, anywhere(3)...)}, anywhere(3), true,
@@ -196,8 +206,10 @@ func TestDecide(t *testing.T) {
 		},
 		"zones that each have enough, but not together": {
 			join(hosts(1, Host{State: Free, Zone: "zone-a"}), hosts(1, Host{State: Free, Zone: "zone-b"}), in(Offline, 1)),
-			[]Cluster{admitted("first", Need{Zone: "zone-a", Version: "v1.36.3", Hosts: 1})}, []Need{{Zone: "zone-a", Version: "v1.36.3", Hosts: 1}}, false,
-			"cluster needs 1 host in zone-a, 0 of 2 there are free (1 promised to other clusters, 1 offline): add hosts there, or change the failure domains",
+			[]Cluster{admitted("first", Need{Zone: "zone-a", Version: "v1.36.3", Hosts: 1})},
+			[]Need{{Zone: "zone-a", Version: "v1.36.3", Hosts: 1}}, false,
+			"cluster needs 1 host in zone-a, 0 of 2 there are free (1 promised to other clusters, 1 offline): add hosts " +
+				"there, or change the failure domains",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,15 +235,17 @@ func TestWhatWasLetThroughKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Law: whatever the order in which waiting clusters ask, and whoever asks again, the hosts that are let through never exceed those that
-// are there, nobody who fits alone starves for ever, and the same question gives the same answer.
+// Law: whatever the order in which waiting clusters ask, and whoever asks again, the hosts that are let through never
+// exceed those that are there, nobody who fits alone starves for ever, and the same question gives the same answer.
 func TestLaws(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zones := []string{"", "zone-a", "zone-b", "zone-c"}
 	for round := range 300 {
 		var inventory []Host
 		for range random.IntN(12) {
-			inventory = append(inventory, Host{State: []State{Free, Free, Free, Offline}[random.IntN(4)], Zone: zones[1+random.IntN(3)]})
+			inventory = append(inventory, Host{
+				State: []State{Free, Free, Free, Offline}[random.IntN(4)], Zone: zones[1+random.IntN(3)],
+			})
 		}
 		var clusters []Cluster
 		for i := range 1 + random.IntN(5) {
@@ -277,11 +291,14 @@ func TestLaws(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	var inventory []Host
 	for i := range 2000 {
-		inventory = append(inventory, Host{State: Free, Zone: fmt.Sprintf("zone-%d", i%9), Versions: []string{"v1.36.3", fmt.Sprintf("v1.35.%d", i%4)}})
+		inventory = append(inventory, Host{
+			State: Free, Zone: fmt.Sprintf("zone-%d", i%9), Versions: []string{"v1.36.3", fmt.Sprintf("v1.35.%d", i%4)},
+		})
 	}
 	var others []Cluster
 	for i := range 200 {
-		others = append(others, admitted(fmt.Sprintf("c%d", i), Need{Zone: fmt.Sprintf("zone-%d", i%9), Version: "v1.36.3", Hosts: 3}, Need{Version: "v1.36.3", Hosts: 5}))
+		others = append(others, admitted(fmt.Sprintf("c%d", i),
+			Need{Zone: fmt.Sprintf("zone-%d", i%9), Version: "v1.36.3", Hosts: 3}, Need{Version: "v1.36.3", Hosts: 5}))
 	}
 	mine := cluster("mine", 1, anywhere(300)...)
 	b.ReportAllocs()

@@ -19,19 +19,19 @@ const (
 	retrySoon = time.Second
 	// isNew is how long a Cluster was just made.
 	isNew = 15 * time.Second
-	// admittedFor is how long the gate remembers whom it let through. Cluster API shows it on the Cluster within a second; if it
-	// does not, because another extension blocks, it asks again and the time starts again.
+	// admittedFor is how long the gate remembers whom it let through. Cluster API shows it on the Cluster within a second;
+	// if it does not, because another extension blocks, it asks again and the time starts again.
 	admittedFor = time.Minute
 )
 
 // gate is the capacity gate of new Clusters, and of rollouts that need more hosts than before for a while.
 //
-// It lists what it needs at each call, from the API server and not from a cache: the answer has to take into account which
-// hosts were claimed and which Clusters were let through a moment ago, and a cache may lag behind just that. Calls are rare: one for each
-// Cluster that is created, and one every five seconds while one waits. Lists are bounded.
+// It lists what it needs at each call, from the API server and not from a cache: the answer has to take into account
+// which hosts were claimed and which Clusters were let through a moment ago, and a cache may lag behind just that.
+// Calls are rare: one for each Cluster that is created, and one every five seconds while one waits. Lists are bounded.
 //
-// Calls are decided one after the other, and whom the gate lets through it remembers until that shows on the Cluster, so
-// that two Clusters created at once do not both get the same hosts.
+// Calls are decided one after the other, and whom the gate lets through it remembers until that shows on the Cluster,
+// so that two Clusters created at once do not both get the same hosts.
 type gate struct {
 	reader   client.Reader
 	now      func() time.Time

@@ -49,17 +49,23 @@ func TestGate(t *testing.T) {
 		mine   func(*clusterv1.Cluster)
 		want   string
 	}{
-		"enough hosts":  {8, nil, nil, "passes: cluster needs 3 hosts, 8 of 8 are free"},
-		"too few hosts": {2, nil, nil, "wait 5s: cluster needs 3 hosts, 2 of 2 are free: add hosts, or make the cluster smaller"},
+		"enough hosts": {8, nil, nil, "passes: cluster needs 3 hosts, 8 of 8 are free"},
+		"too few hosts": {
+			2, nil, nil, "wait 5s: cluster needs 3 hosts, 2 of 2 are free: add hosts, or make the cluster smaller",
+		},
 		"hosts of another namespace do not count": {0, func(w *parttest.World) {
 			w.Hosts = parttest.NewWorld(8).Hosts
 			for i := range w.Hosts {
 				w.Hosts[i].Namespace = "other"
 			}
 		}, nil, "wait 5s: cluster needs 3 hosts, there are none: add hosts, or make the cluster smaller"},
-		"a class of another provider is not ours": {0, nil, func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
-		"a class that does not exist":             {8, nil, func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "gone" }, "reading ClusterClass default/gone: it does not exist"},
-		"a zone of the class": {8, nil, func(c *clusterv1.Cluster) { c.Spec.Topology.Workers.MachineDeployments[0].Class = "zoned" },
+		"a class of another provider is not ours": {0, nil,
+			func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
+		"a class that does not exist": {8, nil, func(c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "gone" },
+			"reading ClusterClass default/gone: it does not exist"},
+		"a zone of the class": {8, nil, func(c *clusterv1.Cluster) {
+			c.Spec.Topology.Workers.MachineDeployments[0].Class = "zoned"
+		},
 			"wait 5s: cluster needs 2 hosts in zone-b, there are none: add hosts there, or change the failure domains"},
 		"a zone of the cluster wins over the class's": {8, nil, func(c *clusterv1.Cluster) {
 			md := &c.Spec.Topology.Workers.MachineDeployments[0]
@@ -82,7 +88,9 @@ func TestGate(t *testing.T) {
 			other := parttest.NewCluster("other", 1, 1)
 			other.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: "K", Name: "n", APIGroup: "g"}
 			w.Clusters = append(w.Clusters, other)
-		}, nil, "wait 5s: cluster needs 3 hosts, 2 of 4 are free (2 promised to other clusters): add hosts, or make the cluster smaller"},
+		}, nil,
+			"wait 5s: cluster needs 3 hosts, 2 of 4 are free (2 promised to other clusters): add hosts, or make the cluster " +
+				"smaller"},
 		"a cluster that goes away has none": {4, func(w *parttest.World) {
 			other := parttest.NewCluster("other", 1, 1)
 			other.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{Kind: "K", Name: "n", APIGroup: "g"}
@@ -101,24 +109,33 @@ func TestGate(t *testing.T) {
 			w.Clusters = append(w.Clusters, other)
 		}, nil, "passes: cluster needs 3 hosts, 4 of 4 are free"},
 		"Machines of a cluster without a topology have a promise": {4, func(w *parttest.World) {
-			w.Clusters = append(w.Clusters, clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain"}})
+			w.Clusters = append(w.Clusters, clusterv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plain"},
+			})
 			for i := range 3 {
 				m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("m-%d", i)}}
 				m.Spec.ClusterName, m.Spec.Version = "plain", "v1.36.3"
-				m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: "m"}
+				m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+					APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: "m",
+				}
 				if i == 2 {
 					m.Spec.InfrastructureRef.APIGroup = "infrastructure.example.org"
 				}
 				w.Machines = append(w.Machines, m)
 			}
 			w.Hosts[0].Spec.Claim = &infrav1.HostClaim{Cluster: "plain"}
-		}, nil, "wait 5s: cluster needs 3 hosts, 2 of 4 are free (1 claimed, 1 promised to other clusters): add hosts, or make the cluster smaller"},
+		}, nil,
+			"wait 5s: cluster needs 3 hosts, 2 of 4 are free (1 claimed, 1 promised to other clusters): add hosts, or make " +
+				"the cluster smaller"},
 		"the CRD is missing": {8, func(w *parttest.World) {
 			w.Fail["CapstanHost"] = &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "CapstanHost"}}
 		}, nil, "listing CapstanHosts: their CRD is not installed in the management cluster"},
-		"listing hosts fails":     {8, func(w *parttest.World) { w.Fail["CapstanHost"] = errors.New("forbidden") }, nil, "listing CapstanHosts: forbidden"},
-		"listing clusters fails":  {8, func(w *parttest.World) { w.Fail["Cluster"] = errors.New("forbidden") }, nil, "listing Clusters: forbidden"},
-		"reading the class fails": {8, func(w *parttest.World) { w.Fail["ClusterClass"] = errors.New("forbidden") }, nil, "reading ClusterClass default/local: forbidden"},
+		"listing hosts fails": {8, func(w *parttest.World) { w.Fail["CapstanHost"] = errors.New("forbidden") }, nil,
+			"listing CapstanHosts: forbidden"},
+		"listing clusters fails": {8, func(w *parttest.World) { w.Fail["Cluster"] = errors.New("forbidden") }, nil,
+			"listing Clusters: forbidden"},
+		"reading the class fails": {8, func(w *parttest.World) { w.Fail["ClusterClass"] = errors.New("forbidden") }, nil,
+			"reading ClusterClass default/local: forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, mine := parttest.NewWorld(c.hosts), parttest.NewCluster("mine", 1, 2)
@@ -150,7 +167,8 @@ func TestTwoAtOnceDoNotBothPass(t *testing.T) {
 	}
 	w.Clusters = append(w.Clusters, older) // its create arrived late
 	for range 3 {
-		if got := ask(t, gate, older); got != "wait 5s: cluster needs 3 hosts, 0 of 3 are free (3 promised to other clusters): add hosts, or make the cluster smaller" {
+		if got := ask(t, gate, older); got != "wait 5s: cluster needs 3 hosts, 0 of 3 are free (3 promised to other "+
+			"clusters): add hosts, or make the cluster smaller" {
 			t.Error(got)
 		}
 	}
@@ -241,15 +259,22 @@ func TestHostOf(t *testing.T) {
 		"claimed and offline": {func(h *infrav1.CapstanHost) {
 			h.Status.Phase, h.Spec.Claim = infrav1.HostOffline, &infrav1.HostClaim{Cluster: "c"}
 		}, Claimed},
-		"released": {func(h *infrav1.CapstanHost) { h.Spec.Claim = &infrav1.HostClaim{Cluster: "c", Released: true} }, Cleaning},
+		"released": {
+			func(h *infrav1.CapstanHost) { h.Spec.Claim = &infrav1.HostClaim{Cluster: "c", Released: true} }, Cleaning,
+		},
 		"cleaning": {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostCleaning }, Cleaning},
 		"offline":  {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostOffline }, Offline},
 		"quarantined, with the claim it has": {func(h *infrav1.CapstanHost) {
 			h.Status.Phase, h.Spec.Claim = infrav1.HostQuarantined, &infrav1.HostClaim{Released: true}
 		}, Quarantined},
-		"unschedulable":                         {func(h *infrav1.CapstanHost) { h.Status.Phase, h.Spec.Unschedulable = infrav1.HostOff, true }, Unschedulable},
-		"being deleted":                         {func(h *infrav1.CapstanHost) { h.Status.Phase, h.DeletionTimestamp = infrav1.HostOff, &now }, Unschedulable},
-		"claimed phase, but the claim has gone": {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostClaimed }, Enrolling},
+		"unschedulable": {
+			func(h *infrav1.CapstanHost) { h.Status.Phase, h.Spec.Unschedulable = infrav1.HostOff, true }, Unschedulable,
+		},
+		"being deleted": {
+			func(h *infrav1.CapstanHost) { h.Status.Phase, h.DeletionTimestamp = infrav1.HostOff, &now }, Unschedulable,
+		},
+		"claimed phase, but the claim has gone": {func(h *infrav1.CapstanHost) { h.Status.Phase = infrav1.HostClaimed },
+			Enrolling},
 	} {
 		host := &infrav1.CapstanHost{}
 		c.change(host)

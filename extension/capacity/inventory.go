@@ -33,8 +33,8 @@ func newInventory(hosts []Host) inventory {
 	return inv
 }
 
-// holds tells whether all needs can have hosts, without taking any from what is promised. A promise that can't be kept in
-// any case takes as much as it can have.
+// holds tells whether all needs can have hosts, without taking any from what is promised. A promise that can't be kept
+// in any case takes as much as it can have.
 func (inv inventory) holds(promised, needs []Need) bool {
 	m := inv.keep(promised)
 	for _, need := range needs {
@@ -66,8 +66,8 @@ func (inv inventory) keep(promised []Need) *matching {
 	return m
 }
 
-// matching assigns hosts to needs: a maximum bipartite matching over groups. What was placed stays placed; it may move to
-// other hosts that serve as well, to make room.
+// matching assigns hosts to needs: a maximum bipartite matching over groups. What was placed stays placed; it may move
+// to other hosts that serve as well, to make room.
 type matching struct {
 	inventory inventory
 	left      []int   // free hosts of each group

@@ -30,15 +30,18 @@ func TestPart(t *testing.T) {
 		var err error
 		switch handler {
 		case "capacity":
-			response, err = hooktest.CallOne(t, e, hook.BeforeClusterCreate, handler, &runtimehooksv1.BeforeClusterCreateRequest{Cluster: young})
+			response, err = hooktest.CallOne(t, e, hook.BeforeClusterCreate, handler,
+				&runtimehooksv1.BeforeClusterCreateRequest{Cluster: young})
 		case "capacity-control-plane":
-			response, err = hooktest.CallOne(t, e, hook.BeforeControlPlaneUpgrade, handler, &runtimehooksv1.BeforeControlPlaneUpgradeRequest{
-				Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
-			})
+			response, err = hooktest.CallOne(t, e, hook.BeforeControlPlaneUpgrade, handler,
+				&runtimehooksv1.BeforeControlPlaneUpgradeRequest{
+					Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+				})
 		case "capacity-workers":
-			response, err = hooktest.CallOne(t, e, hook.BeforeWorkersUpgrade, handler, &runtimehooksv1.BeforeWorkersUpgradeRequest{
-				Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
-			})
+			response, err = hooktest.CallOne(t, e, hook.BeforeWorkersUpgrade, handler,
+				&runtimehooksv1.BeforeWorkersUpgradeRequest{
+					Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+				})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +49,8 @@ func TestPart(t *testing.T) {
 		return response
 	}
 	subjects := map[string]string{
-		"capacity": "cluster", "capacity-control-plane": "upgrade of the control plane", "capacity-workers": "upgrade of workers",
+		"capacity": "cluster", "capacity-control-plane": "upgrade of the control plane",
+		"capacity-workers": "upgrade of workers",
 	}
 	for handler, subject := range subjects {
 		want := subject + " needs 1 host, 0 of 2 are free (2 claimed"

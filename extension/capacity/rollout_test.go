@@ -17,7 +17,9 @@ import (
 // surging is an existing Cluster, all of whose machines have hosts.
 func surging(w *parttest.World, claimed int) clusterv1.Cluster {
 	cluster := parttest.NewCluster("mine", 1, 2)
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: workload.KubeadmControlPlane.Group, Kind: "KubeadmControlPlane", Name: "mine"}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: workload.KubeadmControlPlane.Group, Kind: "KubeadmControlPlane", Name: "mine",
+	}
 	w.Clusters = append(w.Clusters, cluster)
 	for i := range claimed {
 		w.Hosts[i].Spec.Claim = &infrav1.HostClaim{Cluster: "mine"}
@@ -39,30 +41,61 @@ func deployment(name, zone string, replicas int32, surge string) clusterv1.Machi
 
 func TestSurgeOfTheControlPlane(t *testing.T) {
 	controlPlane := func(surge any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rollout": map[string]any{"strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": surge}}}}}}
+		return &unstructured.Unstructured{
+			Object: map[string]any{
+				"spec": map[string]any{
+					"rollout": map[string]any{"strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": surge}}},
+				},
+			},
+		}
 	}
 	for name, c := range map[string]struct {
 		hosts  int
 		change func(*parttest.World, *clusterv1.Cluster)
 		want   string
 	}{
-		"a host is free":            {4, nil, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
-		"no host is free":           {3, nil, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
-		"no surge":                  {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane(int64(0)) }, "passes: "},
-		"a surge of one, as text":   {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane("1") }, "wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the control plane to 0"},
-		"another sort":              {4, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "HostedControlPlane" }, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
-		"machines of somebody else": {3, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: "},
-		"it can't be read":          {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["ControlPlane"] = errors.New("forbidden") }, "reading KubeadmControlPlane mine: forbidden"},
-		"hosts can't be listed":     {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["CapstanHost"] = errors.New("forbidden") }, "listing CapstanHosts: forbidden"},
+		"a host is free": {
+			4, nil, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)",
+		},
+		"no host is free": {
+			3, nil,
+			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of " +
+				"the control plane to 0",
+		},
+		"no surge": {
+			3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane(int64(0)) }, "passes: ",
+		},
+		"a surge of one, as text": {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.ControlPlane = controlPlane("1") },
+			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of " +
+				"the control plane to 0"},
+		"another sort": {
+			4, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "HostedControlPlane" },
+			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)",
+		},
+		"machines of somebody else": {
+			3, func(_ *parttest.World, c *clusterv1.Cluster) { c.Spec.Topology.ClassRef.Name = "cloud" }, "passes: ",
+		},
+		"it can't be read": {
+			4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["ControlPlane"] = errors.New("forbidden") },
+			"reading KubeadmControlPlane mine: forbidden",
+		},
+		"hosts can't be listed": {
+			4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Fail["CapstanHost"] = errors.New("forbidden") },
+			"listing CapstanHosts: forbidden",
+		},
 		"the last one is promised": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
 			other := parttest.NewCluster("other", 1, 0)
 			other.Spec.ControlPlaneRef.Name, other.Spec.ControlPlaneRef.APIGroup, other.Spec.ControlPlaneRef.Kind = "o", "g", "K"
 			w.Clusters = append(w.Clusters, other)
-		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to machines that wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
-		"the free one is for a machine of its own": {3, func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
-			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (2 claimed, 1 promised to machines that wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
+		}, "wait 5s: upgrade of the control plane needs 1 host, 0 of 4 are free (3 claimed, 1 promised to machines that " +
+			"wait for theirs): add hosts, or set maxSurge of the control plane to 0"},
+		"the free one is for a machine of its own": {3,
+			func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
+			"wait 5s: upgrade of the control plane needs 1 host, 0 of 3 are free (2 claimed, 1 promised to machines that wait " +
+				"for theirs): add hosts, or set maxSurge of the control plane to 0"},
 		"one of two that are free is": {4, func(w *parttest.World, _ *clusterv1.Cluster) { w.Hosts[2].Spec.Claim = nil },
-			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (2 claimed, 1 promised to machines that wait for theirs)"},
+			"passes: upgrade of the control plane needs 1 host, 1 of 4 is free (2 claimed, 1 promised to machines that wait " +
+				"for theirs)"},
 		"it goes before one to come": {4, func(w *parttest.World, _ *clusterv1.Cluster) {
 			w.Clusters = append(w.Clusters, parttest.NewCluster("a", 1, 0))
 		}, "passes: upgrade of the control plane needs 1 host, 1 of 4 is free (3 claimed)"},
@@ -90,26 +123,40 @@ func TestSurgeOfWorkers(t *testing.T) {
 	upgraded.Spec.Template.Spec.Version = "v1.36.3"
 	elsewhere := deployment("md", "", 2, "")
 	elsewhere.Spec.ClusterName = "other"
-	const none = "wait 5s: upgrade of workers needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"
+	const none = "wait 5s: upgrade of workers needs 1 host, 0 of 3 are free (3 claimed): add hosts, or set maxSurge of " +
+		"the MachineDeployments to 0"
 	for name, c := range map[string]struct {
 		hosts       int
 		deployments []clusterv1.MachineDeployment
 		atOnce      string
 		want        string
 	}{
-		"no workers":                      {3, nil, "", "passes: "},
-		"a host is free":                  {4, []clusterv1.MachineDeployment{deployment("md", "", 2, "")}, "", "passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)"},
-		"no host is free":                 {3, []clusterv1.MachineDeployment{deployment("md", "", 2, "")}, "", none},
-		"no surge":                        {3, []clusterv1.MachineDeployment{deployment("md", "", 2, "0")}, "", "passes: "},
-		"a surge in percent is rounded":   {4, []clusterv1.MachineDeployment{deployment("md", "", 5, "30%")}, "", "wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"},
-		"no machines":                     {3, []clusterv1.MachineDeployment{deployment("md", "", 0, "")}, "", "passes: "},
-		"machines that users replace":     {3, []clusterv1.MachineDeployment{onDelete}, "", "passes: "},
-		"machines of somebody else":       {3, []clusterv1.MachineDeployment{foreign}, "", "passes: "},
-		"machines that have the version":  {3, []clusterv1.MachineDeployment{upgraded}, "", "passes: "},
-		"machines of another Cluster":     {3, []clusterv1.MachineDeployment{elsewhere}, "", "passes: "},
-		"one deployment after the other":  {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")}, "", "passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)"},
-		"two at a time":                   {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")}, "2", "wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the MachineDeployments to 0"},
-		"no host in the zone of the next": {4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "zone-b", 2, "")}, "", "wait 5s: upgrade of workers needs 1 host in zone-b, there are none: add hosts there, or change the failure domains"},
+		"no workers": {3, nil, "", "passes: "},
+		"a host is free": {4, []clusterv1.MachineDeployment{deployment("md", "", 2, "")}, "",
+			"passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)"},
+		"no host is free": {3, []clusterv1.MachineDeployment{deployment("md", "", 2, "")}, "", none},
+		"no surge":        {3, []clusterv1.MachineDeployment{deployment("md", "", 2, "0")}, "", "passes: "},
+		"a surge in percent is rounded": {4, []clusterv1.MachineDeployment{deployment("md", "", 5, "30%")}, "",
+			"wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the " +
+				"MachineDeployments to 0"},
+		"no machines":                    {3, []clusterv1.MachineDeployment{deployment("md", "", 0, "")}, "", "passes: "},
+		"machines that users replace":    {3, []clusterv1.MachineDeployment{onDelete}, "", "passes: "},
+		"machines of somebody else":      {3, []clusterv1.MachineDeployment{foreign}, "", "passes: "},
+		"machines that have the version": {3, []clusterv1.MachineDeployment{upgraded}, "", "passes: "},
+		"machines of another Cluster":    {3, []clusterv1.MachineDeployment{elsewhere}, "", "passes: "},
+		"one deployment after the other": {
+			4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")},
+			"", "passes: upgrade of workers needs 1 host, 1 of 4 is free (3 claimed)",
+		},
+		"two at a time": {
+			4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "", 2, ""), deployment("c", "", 2, "")},
+			"2", "wait 5s: upgrade of workers needs 2 hosts, 1 of 4 is free (3 claimed): add hosts, or set maxSurge of the " +
+				"MachineDeployments to 0",
+		},
+		"no host in the zone of the next": {
+			4, []clusterv1.MachineDeployment{deployment("a", "", 2, ""), deployment("b", "zone-b", 2, "")}, "",
+			"wait 5s: upgrade of workers needs 1 host in zone-b, there are none: add hosts there, or change the failure domains",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := parttest.NewWorld(c.hosts)

@@ -23,7 +23,8 @@ type snapshot struct {
 	byCluster map[string]machinesOf
 }
 
-// read lists hosts and Clusters of a namespace. Hosts come last: a claim made meanwhile makes the picture darker, never brighter.
+// read lists hosts and Clusters of a namespace. Hosts come last: a claim made meanwhile makes the picture darker, never
+// brighter.
 func read(ctx context.Context, reader client.Reader, namespace string) (*snapshot, error) {
 	s := &snapshot{
 		reader: reader, claimed: map[string]bool{}, classes: map[client.ObjectKey]*clusterv1.ClusterClass{},

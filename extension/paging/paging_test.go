@@ -40,9 +40,11 @@ func TestList(t *testing.T) {
 		want  string
 	}{
 		"page by page": {endless{pages: 3}, 3, "shop/ shop/next shop/next", ""},
-		"too many":     {endless{}, maxObjects, "shop/ shop/next", "the namespace has more than 10000 Pods: the test counts no more than that"},
-		"refused":      {endless{err: errors.New("forbidden")}, 3, "shop/", "listing Pods: forbidden"},
-		"no such kind": {endless{err: &meta.NoKindMatchError{}}, 3, "shop/", "listing Pods: their CRD is not installed in the management cluster"},
+		"too many": {endless{}, maxObjects, "shop/ shop/next",
+			"the namespace has more than 10000 Pods: the test counts no more than that"},
+		"refused": {endless{err: errors.New("forbidden")}, 3, "shop/", "listing Pods: forbidden"},
+		"no such kind": {endless{err: &meta.NoKindMatchError{}}, 3, "shop/",
+			"listing Pods: their CRD is not installed in the management cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := 0

@@ -82,7 +82,8 @@ func HandleResponse[Req, Resp any, PReq interface {
 	*Req
 	runtimehooksv1.RequestObject
 }](of hook.Hook[Req, Resp], name string,
-	function func(ctx context.Context, settings setting.Values, request *Req, response *Resp) error, options ...server.Option,
+	function func(ctx context.Context, settings setting.Values, request *Req, response *Resp) error,
+	options ...server.Option,
 ) Handler {
 	return Handler{of: func(f frame) server.Handler {
 		return server.Handle(of, name, func(ctx context.Context, request *Req, response *Resp) error {

@@ -32,21 +32,28 @@ func TestSwitches(t *testing.T) {
 		label    string // empty: none
 		want     string // waits, passes, or the error
 	}{
-		"on by default":                         {nil, "", "waits"},
-		"off by the settings":                   {map[string]string{"maintenance-window.enabled": "false"}, "", "passes"},
-		"on by the label, off by the settings":  {map[string]string{"maintenance-window.enabled": "false"}, "enabled", "waits"},
+		"on by default":       {nil, "", "waits"},
+		"off by the settings": {map[string]string{"maintenance-window.enabled": "false"}, "", "passes"},
+		"on by the label, off by the settings": {map[string]string{"maintenance-window.enabled": "false"},
+			"enabled", "waits"},
 		"off by the label":                      {nil, "disabled", "passes"},
 		"off by the label, the settings broken": {map[string]string{"maintenance-window.window": "x"}, "disabled", "passes"},
-		"a label that says neither":             {nil, "yes", "label extensions.capstan.dev/maintenance-window of the Cluster must be enabled or disabled"},
-		"a setting that nobody knows":           {map[string]string{"maintenance-window.window": "x"}, "", `setting "maintenance-window.window" is not known: known are `},
-		"a setting that is wrong":               {map[string]string{"maintenance-window.enabled": "yes"}, "", `setting "maintenance-window.enabled" must be true or false`},
-		"a wrong setting of another part":       {map[string]string{"capacity.enabled": ""}, "enabled", `setting "capacity.enabled" must be true or false`},
+		"a label that says neither": {nil, "yes",
+			"label extensions.capstan.dev/maintenance-window of the Cluster must be enabled or disabled"},
+		"a setting that nobody knows": {map[string]string{"maintenance-window.window": "x"}, "",
+			`setting "maintenance-window.window" is not known: known are `},
+		"a setting that is wrong": {map[string]string{"maintenance-window.enabled": "yes"}, "",
+			`setting "maintenance-window.enabled" must be true or false`},
+		"a wrong setting of another part": {map[string]string{"capacity.enabled": ""}, "enabled",
+			`setting "capacity.enabled" must be true or false`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := map[string]string{"maintenance-window.windows": closed}
 			maps.Copy(settings, c.settings)
 			e := parttest.Serve(t, settings, window.New(parttest.Noon), capacity.New(parttest.NewWorld(2)))
-			request := &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *sample.Cluster(), FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To}
+			request := &runtimehooksv1.BeforeClusterUpgradeRequest{
+				Cluster: *sample.Cluster(), FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+			}
 			if c.label != "" {
 				request.Cluster.Labels = map[string]string{"extensions.capstan.dev/maintenance-window": c.label}
 			}
@@ -75,8 +82,9 @@ func TestAnswers(t *testing.T) {
 		want   string
 		log    string
 	}{
-		"nothing":              {part.Answer{}, nil, 0, "", ""},
-		"it goes on":           {part.Pass(finding.Finding{Reason: "Empty", Message: "there is room"}), nil, 0, "there is room", ""},
+		"nothing": {part.Answer{}, nil, 0, "", ""},
+		"it goes on": {part.Pass(finding.Finding{Reason: "Empty", Message: "there is room"}), nil, 0,
+			"there is room", ""},
 		"it waits":             {part.Hold(7*time.Second, full), nil, 7, "there is no room", "reason=Full"},
 		"it waits for no time": {part.Hold(0, full), nil, 1, "there is no room", "reason=Full"},
 		"it fails":             {part.Hold(7*time.Second, full), errors.New("no answer"), 0, "no answer", ""},
@@ -84,23 +92,26 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			closed := 0
-			one := part.Part{Name: "one", Close: func() { closed++ }, Handlers: []part.Handler{part.Handle(hook.BeforeClusterUpgrade, "one",
-				func(ctx context.Context, settings setting.Values, _ *runtimehooksv1.BeforeClusterUpgradeRequest) (part.Answer, error) {
-					if settings["one.enabled"] != "true" {
-						t.Errorf("the settings are %v", settings)
-					}
-					if deadline, bounded := ctx.Deadline(); !bounded || time.Until(deadline) > 9*time.Second {
-						t.Errorf("the part has until %s, bounded is %t: it has to be done before its caller gives up", deadline, bounded)
-					}
-					return c.answer, c.err
-				})}}
+			one := part.Part{Name: "one", Close: func() { closed++ },
+				Handlers: []part.Handler{part.Handle(hook.BeforeClusterUpgrade, "one",
+					func(ctx context.Context, settings setting.Values,
+						_ *runtimehooksv1.BeforeClusterUpgradeRequest) (part.Answer, error) {
+						if settings["one.enabled"] != "true" {
+							t.Errorf("the settings are %v", settings)
+						}
+						if deadline, bounded := ctx.Deadline(); !bounded || time.Until(deadline) > 9*time.Second {
+							t.Errorf("the part has until %s, bounded is %t: it has to be done before its caller gives up", deadline, bounded)
+						}
+						return c.answer, c.err
+					})}}
 			handlers, err := part.Handlers(slog.New(slog.NewTextHandler(&log, nil)), one)
 			if err != nil {
 				t.Fatal(err)
 			}
-			response, err := hooktest.CallOne(t, hooktest.Start(t, handlers...), hook.BeforeClusterUpgrade, "one", &runtimehooksv1.BeforeClusterUpgradeRequest{
-				Cluster: *sample.Cluster(), FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
-			})
+			response, err := hooktest.CallOne(t, hooktest.Start(t, handlers...), hook.BeforeClusterUpgrade, "one",
+				&runtimehooksv1.BeforeClusterUpgradeRequest{
+					Cluster: *sample.Cluster(), FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+				})
 			switch {
 			case c.err != nil:
 				if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -130,7 +141,8 @@ func TestAPartThatIsOff(t *testing.T) {
 		if label != "" {
 			cluster.Labels = map[string]string{part.Label("one"): label}
 		}
-		response, err := hooktest.CallOne(t, e, hook.BeforeClusterDelete, "one", &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster})
+		response, err := hooktest.CallOne(t, e, hook.BeforeClusterDelete, "one",
+			&runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster})
 		if err != nil || response.Message != want {
 			t.Errorf("label %q: %+v, %v, want %q", label, response, err, want)
 		}
@@ -138,7 +150,8 @@ func TestAPartThatIsOff(t *testing.T) {
 }
 
 func TestSettingsThatAreThereTwice(t *testing.T) {
-	if _, err := part.Settings(part.Part{Name: "one"}, part.Part{Name: "one"}); err == nil || !strings.Contains(err.Error(), `"one.enabled"`) {
+	if _, err := part.Settings(part.Part{Name: "one"}, part.Part{Name: "one"}); err == nil ||
+		!strings.Contains(err.Error(), `"one.enabled"`) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -83,19 +83,25 @@ func TestPlans(t *testing.T) {
 			from:     "v1.33.1", to: "v1.36.3", wantControlPlane: "v1.34.0 v1.35.0 v1.36.3", wantWorkers: "v1.36.3",
 		},
 		"the settings list what is none": {
-			settings: map[string]string{"upgrade-plan.versions": "1.34"}, from: "v1.33.1", to: "v1.36.3", fails: "upgrade-plan.versions",
+			settings: map[string]string{"upgrade-plan.versions": "1.34"}, from: "v1.33.1", to: "v1.36.3",
+			fails: "upgrade-plan.versions",
 		},
-		"a target that no host offers": {from: "v1.35.4", to: "v1.36.9", fails: "planning the upgrade to v1.36.9: version v1.36.9 is not available"},
+		"a target that no host offers": {
+			from: "v1.35.4", to: "v1.36.9", fails: "planning the upgrade to v1.36.9: version v1.36.9 is not available",
+		},
 		"no host names a version": {
 			change: func(w *parttest.World) { offers(w, 0, "", nil); offers(w, 1, "", nil) },
-			from:   "v1.35.4", to: "v1.36.3", fails: "of 2 hosts in namespace default that the Cluster has or may claim, none names a version",
+			from:   "v1.35.4", to: "v1.36.3",
+			fails: "of 2 hosts in namespace default that the Cluster has or may claim, none names a version",
 		},
 		"hosts can't be listed": {
-			change: func(w *parttest.World) { w.Fail["CapstanHost"] = errors.New("no rights") }, from: "v1.35.4", to: "v1.36.3", fails: "listing CapstanHosts",
+			change: func(w *parttest.World) { w.Fail["CapstanHost"] = errors.New("no rights") }, from: "v1.35.4", to: "v1.36.3",
+			fails: "listing CapstanHosts",
 		},
 		"it is switched off": {label: "disabled", from: "v1.35.4", to: "v1.36.3", fails: "switched off for this Cluster"},
 		"it is off by the settings": {
-			settings: map[string]string{"upgrade-plan.enabled": "false"}, from: "v1.35.4", to: "v1.36.3", fails: "switched off for this Cluster",
+			settings: map[string]string{"upgrade-plan.enabled": "false"}, from: "v1.35.4", to: "v1.36.3",
+			fails: "switched off for this Cluster",
 		},
 		"and on by the label": {
 			settings: map[string]string{"upgrade-plan.enabled": "false"}, label: "enabled", from: "v1.35.4", to: "v1.36.3",
@@ -120,7 +126,8 @@ func TestPlans(t *testing.T) {
 				hook.GenerateUpgradePlan,
 				"upgrade-plan",
 				&runtimehooksv1.GenerateUpgradePlanRequest{
-					Cluster: cluster, FromControlPlaneKubernetesVersion: c.from, FromWorkersKubernetesVersion: c.from, ToKubernetesVersion: c.to,
+					Cluster: cluster, FromControlPlaneKubernetesVersion: c.from, FromWorkersKubernetesVersion: c.from,
+					ToKubernetesVersion: c.to,
 				},
 			)
 			if c.fails != "" {

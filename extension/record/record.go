@@ -20,7 +20,8 @@ func Handlers(log *slog.Logger) []server.Handler {
 	return []server.Handler{
 		server.Handle(hook.AfterControlPlaneInitialized, "record-initialized", r.afterControlPlaneInitialized,
 			server.IgnoreFailures()),
-		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", r.afterControlPlaneUpgrade, server.IgnoreFailures()),
+		server.Handle(hook.AfterControlPlaneUpgrade, "record-control-plane", r.afterControlPlaneUpgrade,
+			server.IgnoreFailures()),
 		server.Handle(hook.AfterWorkersUpgrade, "record-workers", r.afterWorkersUpgrade, server.IgnoreFailures()),
 		server.Handle(hook.AfterClusterUpgrade, "record-upgrade", r.afterClusterUpgrade, server.IgnoreFailures()),
 		server.Handle(hook.BeforeClusterDelete, "record-delete", r.beforeClusterDelete, server.IgnoreFailures()),
@@ -36,22 +37,28 @@ func (r recorder) record(ctx context.Context, cluster *clusterv1.Cluster, event 
 	return nil
 }
 
-func (r recorder) afterControlPlaneInitialized(ctx context.Context, request *runtimehooksv1.AfterControlPlaneInitializedRequest, _ *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+func (r recorder) afterControlPlaneInitialized(ctx context.Context,
+	request *runtimehooksv1.AfterControlPlaneInitializedRequest,
+	_ *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
 	return r.record(ctx, &request.Cluster, "The control plane answers for the first time")
 }
 
-func (r recorder) afterControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.AfterControlPlaneUpgradeRequest, _ *runtimehooksv1.AfterControlPlaneUpgradeResponse) error {
+func (r recorder) afterControlPlaneUpgrade(ctx context.Context, request *runtimehooksv1.AfterControlPlaneUpgradeRequest,
+	_ *runtimehooksv1.AfterControlPlaneUpgradeResponse) error {
 	return r.record(ctx, &request.Cluster, "The control plane has a version", "version", request.KubernetesVersion)
 }
 
-func (r recorder) afterWorkersUpgrade(ctx context.Context, request *runtimehooksv1.AfterWorkersUpgradeRequest, _ *runtimehooksv1.AfterWorkersUpgradeResponse) error {
+func (r recorder) afterWorkersUpgrade(ctx context.Context, request *runtimehooksv1.AfterWorkersUpgradeRequest,
+	_ *runtimehooksv1.AfterWorkersUpgradeResponse) error {
 	return r.record(ctx, &request.Cluster, "The workers have a version", "version", request.KubernetesVersion)
 }
 
-func (r recorder) afterClusterUpgrade(ctx context.Context, request *runtimehooksv1.AfterClusterUpgradeRequest, _ *runtimehooksv1.AfterClusterUpgradeResponse) error {
+func (r recorder) afterClusterUpgrade(ctx context.Context, request *runtimehooksv1.AfterClusterUpgradeRequest,
+	_ *runtimehooksv1.AfterClusterUpgradeResponse) error {
 	return r.record(ctx, &request.Cluster, "An upgrade has ended", "version", request.KubernetesVersion)
 }
 
-func (r recorder) beforeClusterDelete(ctx context.Context, request *runtimehooksv1.BeforeClusterDeleteRequest, _ *runtimehooksv1.BeforeClusterDeleteResponse) error {
+func (r recorder) beforeClusterDelete(ctx context.Context, request *runtimehooksv1.BeforeClusterDeleteRequest,
+	_ *runtimehooksv1.BeforeClusterDeleteResponse) error {
 	return r.record(ctx, &request.Cluster, "A cluster is being deleted")
 }

@@ -39,7 +39,8 @@ func TestHandlers(t *testing.T) {
 				&runtimehooksv1.AfterClusterUpgradeRequest{Cluster: cluster, KubernetesVersion: sample.To})
 		}},
 		{"A cluster is being deleted", func() (runtimehooksv1.ResponseObject, error) {
-			return hooktest.CallOne(t, e, hook.BeforeClusterDelete, "record-delete", &runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster})
+			return hooktest.CallOne(t, e, hook.BeforeClusterDelete, "record-delete",
+				&runtimehooksv1.BeforeClusterDeleteRequest{Cluster: cluster})
 		}},
 	}
 	for _, c := range calls {

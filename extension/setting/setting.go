@@ -1,7 +1,9 @@
-// Package setting reads the settings that an ExtensionConfig carries in spec.settings: strings by name, sent with every call of a hook (RC-21).
+// Package setting reads the settings that an ExtensionConfig carries in spec.settings: strings by name, sent with every
+// call of a hook (RC-21).
 //
-// Each part of an extension says which settings it has; a [Table] joins them and is the one place where they are checked. A setting that is not
-// known is an error like one that is wrong: a typing mistake in the name of a maintenance window must not mean that there is none.
+// Each part of an extension says which settings it has; a [Table] joins them and is the one place where they are
+// checked. A setting that is not known is an error like one that is wrong: a typing mistake in the name of a
+// maintenance window must not mean that there is none.
 package setting
 
 import (
@@ -22,7 +24,8 @@ type Setting struct {
 	Does string
 	// Allowed says what may be written; it goes on after "must be".
 	Allowed string
-	// Check says what is wrong with a value; nil accepts all. Its text ends in conditions: it must not quote what may be a secret (RX-28).
+	// Check says what is wrong with a value; nil accepts all. Its text ends in conditions: it must not quote what may be a
+	// secret (RX-28).
 	Check func(value string) error
 }
 
@@ -58,7 +61,8 @@ func (t *Table) All() []Setting {
 	return all
 }
 
-// Read checks what was given and fills in defaults. The error names everything that is wrong, sorted by name, and what is allowed instead.
+// Read checks what was given and fills in defaults. The error names everything that is wrong, sorted by name, and what
+// is allowed instead.
 func (t *Table) Read(given map[string]string) (Values, error) {
 	values := Values{}
 	for name, s := range t.settings {
@@ -68,7 +72,8 @@ func (t *Table) Read(given map[string]string) (Values, error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		s, known := t.settings[name]
 		if !known {
-			problems = append(problems, fmt.Sprintf("setting %q is not known: known are %s", name, strings.Join(t.names(), ", ")))
+			problems = append(problems, fmt.Sprintf("setting %q is not known: known are %s", name,
+				strings.Join(t.names(), ", ")))
 			continue
 		}
 		if err := s.check(given[name]); err != nil {

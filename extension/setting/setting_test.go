@@ -25,11 +25,15 @@ func TestRead(t *testing.T) {
 		want  map[string]string
 		err   string
 	}{
-		"nothing is given: the defaults":       {nil, map[string]string{"colour": "red", "name": ""}, ""},
-		"what is given replaces the default":   {map[string]string{"colour": "blue"}, map[string]string{"colour": "blue", "name": ""}, ""},
-		"a setting without a check takes all":  {map[string]string{"name": "ü"}, map[string]string{"colour": "red", "name": "ü"}, ""},
-		"an unknown name, and those there are": {map[string]string{"color": "red"}, nil, `setting "color" is not known: known are colour, name`},
-		"a wrong value, and what is allowed":   {map[string]string{"colour": "green"}, nil, `setting "colour" must be red or blue: it is none of them`},
+		"nothing is given: the defaults": {nil, map[string]string{"colour": "red", "name": ""}, ""},
+		"what is given replaces the default": {map[string]string{"colour": "blue"},
+			map[string]string{"colour": "blue", "name": ""}, ""},
+		"a setting without a check takes all": {map[string]string{"name": "ü"},
+			map[string]string{"colour": "red", "name": "ü"}, ""},
+		"an unknown name, and those there are": {map[string]string{"color": "red"}, nil,
+			`setting "color" is not known: known are colour, name`},
+		"a wrong value, and what is allowed": {map[string]string{"colour": "green"}, nil,
+			`setting "colour" must be red or blue: it is none of them`},
 		"everything that is wrong, in order": {map[string]string{"x": "", "colour": ""}, nil,
 			`spec.settings of the ExtensionConfig: setting "colour" must be red or blue: it is none of them; setting "x" is not known: known are colour, name`},
 	} {

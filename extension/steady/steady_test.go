@@ -40,11 +40,13 @@ func TestReader(t *testing.T) {
 			"the management cluster's API server could not be asked; the extension's log says why", true,
 		},
 		"a deadline": {
-			fmt.Errorf("after 3.2 s: %w", context.DeadlineExceeded), "the management cluster's API server gave no answer in time", true,
+			fmt.Errorf("after 3.2 s: %w", context.DeadlineExceeded),
+			"the management cluster's API server gave no answer in time", true,
 		},
-		"a caller that gives up":  {context.Canceled, "the call was given up", false},
-		"an object that is gone":  {apierrors.NewNotFound(resource, "a"), `secrets "a" not found`, false},
-		"a right that is missing": {apierrors.NewForbidden(resource, "a", errors.New("no")), `secrets "a" is forbidden: no`, false},
+		"a caller that gives up": {context.Canceled, "the call was given up", false},
+		"an object that is gone": {apierrors.NewNotFound(resource, "a"), `secrets "a" not found`, false},
+		"a right that is missing": {apierrors.NewForbidden(resource, "a", errors.New("no")),
+			`secrets "a" is forbidden: no`, false},
 		"what is behind the API server": {
 			apierrors.NewInternalError(errors.New("etcd at 10.0.0.1: timeout")),
 			"the management cluster's API server could not be asked; the extension's log says why", true,

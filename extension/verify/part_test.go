@@ -46,17 +46,20 @@ func rightAnswers() answers {
 	pods := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
 	for _, component := range components {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: component, Labels: map[string]string{"component": component}}}
-		p.Spec.NodeName, p.Spec.Containers = "cp", []corev1.Container{{Name: component, Image: "example.org/" + component + ":" + sample.To}}
+		p.Spec.NodeName, p.Spec.Containers =
+			"cp", []corev1.Container{{Name: component, Image: "example.org/" + component + ":" + sample.To}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		pods.Items = append(pods.Items, p)
 	}
 	return answers{
 		"/api":  metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
 		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}},
-		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1", APIResources: []metav1.APIResource{
-			{Name: "nodes", Kind: "Node", Verbs: metav1.Verbs{"list"}}, {Name: "pods", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
-			{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"get"}},
-		}},
+		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1",
+			APIResources: []metav1.APIResource{
+				{Name: "nodes", Kind: "Node", Verbs: metav1.Verbs{"list"}},
+				{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
+				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"get"}},
+			}},
 		"/readyz":  "ok",
 		"/version": map[string]string{"gitVersion": sample.To},
 		"/api/v1/nodes": corev1.NodeList{
@@ -75,7 +78,8 @@ func serve(t *testing.T, all answers) []byte {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusNotFound)
 			_ = json.NewEncoder(w).Encode(metav1.Status{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: 404,
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+				Reason: metav1.StatusReasonNotFound, Code: 404,
 			})
 		case string:
 			if answer != "ok" {
@@ -90,7 +94,8 @@ func serve(t *testing.T, all answers) []byte {
 	t.Cleanup(s.Close)
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"c": {
-			Server: s.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+			Server:                   s.URL,
+			CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: "t"}},
 		Contexts:  map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "c",
@@ -104,10 +109,13 @@ func serve(t *testing.T, all answers) []byte {
 // What the part sees of a workload cluster decides whether the Cluster waits: the control plane alone, or workers, too.
 func TestPart(t *testing.T) {
 	addOn := corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: sample.Cluster().Namespace, Name: "shop", Labels: map[string]string{"addons.capstan.dev/add-on": "shop"}},
-		Data:       map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: sample.Cluster().Namespace, Name: "shop", Labels: map[string]string{"addons.capstan.dev/add-on": "shop"},
+		},
+		Data: map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
 	}
-	const one, both = "verified: API server, control plane, add-ons, and 1 of the Cluster's Nodes", "verified: API server, control plane, add-ons, and 2 of the Cluster's Nodes"
+	const one, both = "verified: API server, control plane, add-ons, and 1 of the Cluster's Nodes",
+		"verified: API server, control plane, add-ons, and 2 of the Cluster's Nodes"
 	for name, c := range map[string]struct {
 		change       func(answers, *parttest.World, *clusterv1.Cluster)
 		controlPlane string
@@ -118,9 +126,11 @@ func TestPart(t *testing.T) {
 			a["/readyz"] = "[+]ping ok\n[-]etcd failed: reason withheld\n"
 		}, "verification: the API server is not ready: etcd", "verification: the API server is not ready: etcd"},
 		"/readyz says nothing": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) { a["/readyz"] = "" },
-			"verification: the API server is not ready: /readyz answers 500", "verification: the API server is not ready: /readyz answers 500"},
+			"verification: the API server is not ready: /readyz answers 500",
+			"verification: the API server is not ready: /readyz answers 500"},
 		"no version": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) { a["/version"] = nil },
-			"verification: reading the version of the API server: it answers 404", "verification: reading the version of the API server: it answers 404"},
+			"verification: reading the version of the API server: it answers 404",
+			"verification: reading the version of the API server: it answers 404"},
 		"a worker is old": {func(a answers, _ *parttest.World, _ *clusterv1.Cluster) {
 			a["/api/v1/nodes"].(corev1.NodeList).Items[1].Status.NodeInfo.KubeletVersion = sample.From
 		}, one, "verification: Node w has version " + sample.From + ", not " + sample.To},
@@ -139,7 +149,9 @@ func TestPart(t *testing.T) {
 			for range 5 {
 				w.Machines = append(w.Machines, w.Machines[1])
 			}
-		}, "verification: Node cp of Machine cp does not exist", "verification: Node cp of Machine cp does not exist" + strings.Repeat("; Node w of Machine w does not exist", 4) + "; and 2 more"},
+		}, "verification: Node cp of Machine cp does not exist",
+			"verification: Node cp of Machine cp does not exist" + strings.Repeat("; Node w of Machine w does not exist", 4) +
+				"; and 2 more"},
 		"a Machine that goes away does not count": {func(a answers, w *parttest.World, _ *clusterv1.Cluster) {
 			nodes := a["/api/v1/nodes"].(corev1.NodeList)
 			nodes.Items = nodes.Items[:1]
@@ -152,13 +164,17 @@ func TestPart(t *testing.T) {
 			other.Spec.ClusterName, other.Status.NodeRef.Name = "other", "gone"
 			w.Machines = append(w.Machines, other)
 		}, one, both},
-		"an add-on is not applied": {func(_ answers, w *parttest.World, _ *clusterv1.Cluster) { w.AddOns = []corev1.ConfigMap{addOn} },
-			"verification: add-on ConfigMap x is not as it is wanted", "verification: add-on ConfigMap x is not as it is wanted"},
+		"an add-on is not applied": {func(_ answers, w *parttest.World, _ *clusterv1.Cluster) {
+			w.AddOns = []corev1.ConfigMap{addOn}
+		},
+			"verification: add-on ConfigMap x is not as it is wanted",
+			"verification: add-on ConfigMap x is not as it is wanted"},
 		"no kubeconfig": {func(_ answers, w *parttest.World, _ *clusterv1.Cluster) { w.Kubeconfigs = nil },
 			"verification: there is no kubeconfig: Secret", "verification: there is no kubeconfig: Secret"},
 		"no kubeconfig and no Machines": {func(_ answers, w *parttest.World, c *clusterv1.Cluster) {
 			w.Kubeconfigs, w.Machines, c.Spec.ControlPlaneRef.Kind = nil, nil, "HostedControlPlane"
-		}, "there is nothing to verify: no Machines, no kubeconfig", "there is nothing to verify: no Machines, no kubeconfig"},
+		}, "there is nothing to verify: no Machines, no kubeconfig",
+			"there is nothing to verify: no Machines, no kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, w, cluster := rightAnswers(), parttest.NewWorld(0), sample.Cluster()
@@ -173,7 +189,8 @@ func TestPart(t *testing.T) {
 			}
 			w.Kubeconfigs = map[string][]byte{cluster.Namespace + "/" + cluster.Name + "-kubeconfig": serve(t, all)}
 			c.change(all, w, cluster)
-			e := parttest.Serve(t, map[string]string{}, New(Options{Reader: w, Scheme: scheme.Scheme, Patience: time.Millisecond}), addOnsAreOn)
+			e := parttest.Serve(t, map[string]string{},
+				New(Options{Reader: w, Scheme: scheme.Scheme, Patience: time.Millisecond}), addOnsAreOn)
 			controlPlane, err := hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "verification-control-plane",
 				&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
 			said(t, "after the control plane", controlPlane, err, c.controlPlane)

@@ -117,7 +117,8 @@ func apiServerHasVersion(state State, version string, _ bool) (found []finding.F
 	if len(state.NotReady) > 0 || same(state.ServerVersion, version) {
 		return nil
 	}
-	return append(found, say(ReasonAPIServerVersion, "the API server has version %s, not %s", state.ServerVersion, version))
+	return append(found, say(ReasonAPIServerVersion, "the API server has version %s, not %s",
+		state.ServerVersion, version))
 }
 
 func controlPlaneHasMachines(state State, _ string, _ bool) []finding.Finding {

@@ -20,7 +20,9 @@ func right() State {
 		Nodes:         []Node{{Name: "cp", Ready: true, Version: version}, {Name: "w", Ready: true, Version: version}},
 	}
 	for _, component := range components {
-		s.Pods = append(s.Pods, Pod{Component: component, Node: "cp", Ready: true, Image: "example.org:5000/" + component + ":" + version})
+		s.Pods = append(s.Pods, Pod{
+			Component: component, Node: "cp", Ready: true, Image: "example.org:5000/" + component + ":" + version,
+		})
 	}
 	s.Pods = append(s.Pods, Pod{Component: etcd, Node: "cp", Ready: true, Image: "example.org/etcd:3.6.4-0"})
 	return s
@@ -35,28 +37,47 @@ func TestFindings(t *testing.T) {
 		controlPlane string // what is wrong after the control plane's upgrade
 		all          string // and after the cluster's
 	}{
-		"all is right":                       {func(*State) {}, "", ""},
-		"a check of the API server fails":    {func(s *State) { s.NotReady = []string{"etcd"} }, "the API server is not ready: etcd", "the API server is not ready: etcd"},
-		"the API server is still the old":    {func(s *State) { s.ServerVersion = "v1.35.4" }, "the API server has version v1.35.4, not v1.36.3", "the API server has version v1.35.4, not v1.36.3"},
-		"a control plane node is not Ready":  {func(s *State) { s.Nodes[0].Ready, s.Nodes[0].Reason = false, "KubeletNotReady" }, "Node cp is not Ready (KubeletNotReady)", "Node cp is not Ready (KubeletNotReady)"},
-		"a worker is not Ready":              {func(s *State) { s.Nodes[1].Ready, s.Nodes[1].Reason = false, "X" }, "", "Node w is not Ready (X)"},
-		"a worker is still the old":          {func(s *State) { s.Nodes[1].Version = "v1.35.4" }, "", "Node w has version v1.35.4, not v1.36.3"},
+		"all is right": {func(*State) {}, "", ""},
+		"a check of the API server fails": {func(s *State) { s.NotReady = []string{"etcd"} },
+			"the API server is not ready: etcd", "the API server is not ready: etcd"},
+		"the API server is still the old": {func(s *State) { s.ServerVersion = "v1.35.4" },
+			"the API server has version v1.35.4, not v1.36.3", "the API server has version v1.35.4, not v1.36.3"},
+		"a control plane node is not Ready": {
+			func(s *State) { s.Nodes[0].Ready, s.Nodes[0].Reason = false, "KubeletNotReady" },
+			"Node cp is not Ready (KubeletNotReady)", "Node cp is not Ready (KubeletNotReady)",
+		},
+		"a worker is not Ready": {func(s *State) { s.Nodes[1].Ready, s.Nodes[1].Reason = false, "X" }, "",
+			"Node w is not Ready (X)"},
+		"a worker is still the old": {func(s *State) { s.Nodes[1].Version = "v1.35.4" }, "",
+			"Node w has version v1.35.4, not v1.36.3"},
 		"a kubelet that was built specially": {func(s *State) { s.Nodes[1].Version = "v1.36.3+vendor.1" }, "", ""},
 		"a node is not Ready, and old": {func(s *State) { s.Nodes[0] = Node{Name: "cp", Reason: "X", Version: "v1.35.4"} },
-			"Node cp is not Ready (X); Node cp has version v1.35.4, not v1.36.3", "Node cp is not Ready (X); Node cp has version v1.35.4, not v1.36.3"},
-		"a Machine without a Node":                 {func(s *State) { s.Machines[1].Node = "" }, "", "Machine w has no Node yet"},
-		"a Node that is gone":                      {func(s *State) { s.Nodes = s.Nodes[1:] }, "Node cp of Machine cp does not exist", "Node cp of Machine cp does not exist"},
-		"Nodes of nobody do not count":             {func(s *State) { s.Nodes = append(s.Nodes, Node{Name: "x"}) }, "", ""},
-		"a component without a Pod":                {func(s *State) { s.Pods = s.Pods[1:] }, "kube-apiserver on Node cp has no Pod", "kube-apiserver on Node cp has no Pod"},
-		"a component that is not Ready":            {func(s *State) { pod(s, "kube-scheduler").Ready = false }, "kube-scheduler on Node cp is not Ready", "kube-scheduler on Node cp is not Ready"},
-		"a component that is still old":            {func(s *State) { pod(s, "kube-scheduler").Image = "k:v1.35.4" }, "kube-scheduler on Node cp has version v1.35.4, not v1.36.3", "kube-scheduler on Node cp has version v1.35.4, not v1.36.3"},
-		"an image with a digest":                   {func(s *State) { pod(s, "kube-scheduler").Image = "e/k:v1.36.3_1@sha256:abc" }, "", ""},
-		"etcd that is not Ready":                   {func(s *State) { pod(s, etcd).Ready = false }, "etcd on Node cp is not Ready", "etcd on Node cp is not Ready"},
-		"etcd elsewhere":                           {func(s *State) { s.Pods = s.Pods[:3] }, "", ""},
-		"a control plane of another sort":          {func(s *State) { s.Pods, s.StaticPods = nil, false }, "", ""},
-		"an add-on that is not applied":            {func(s *State) { s.AddOns = []string{"ConfigMap shop/x"} }, "add-on ConfigMap shop/x is not as it is wanted", "add-on ConfigMap shop/x is not as it is wanted"},
-		"kubeadm's control plane without Machines": {func(s *State) { s.Machines = s.Machines[1:] }, "the control plane has no Machines", "the control plane has no Machines"},
-		"a control plane without Machines":         {func(s *State) { s.Machines, s.StaticPods = s.Machines[1:], false }, "", ""},
+			"Node cp is not Ready (X); Node cp has version v1.35.4, not v1.36.3",
+			"Node cp is not Ready (X); Node cp has version v1.35.4, not v1.36.3"},
+		"a Machine without a Node": {func(s *State) { s.Machines[1].Node = "" }, "",
+			"Machine w has no Node yet"},
+		"a Node that is gone": {func(s *State) { s.Nodes = s.Nodes[1:] },
+			"Node cp of Machine cp does not exist", "Node cp of Machine cp does not exist"},
+		"Nodes of nobody do not count": {func(s *State) { s.Nodes = append(s.Nodes, Node{Name: "x"}) }, "", ""},
+		"a component without a Pod": {func(s *State) { s.Pods = s.Pods[1:] },
+			"kube-apiserver on Node cp has no Pod", "kube-apiserver on Node cp has no Pod"},
+		"a component that is not Ready": {func(s *State) { pod(s, "kube-scheduler").Ready = false },
+			"kube-scheduler on Node cp is not Ready", "kube-scheduler on Node cp is not Ready"},
+		"a component that is still old": {func(s *State) { pod(s, "kube-scheduler").Image = "k:v1.35.4" },
+			"kube-scheduler on Node cp has version v1.35.4, not v1.36.3",
+			"kube-scheduler on Node cp has version v1.35.4, not v1.36.3"},
+		"an image with a digest": {
+			func(s *State) { pod(s, "kube-scheduler").Image = "e/k:v1.36.3_1@sha256:abc" }, "", "",
+		},
+		"etcd that is not Ready": {func(s *State) { pod(s, etcd).Ready = false },
+			"etcd on Node cp is not Ready", "etcd on Node cp is not Ready"},
+		"etcd elsewhere":                  {func(s *State) { s.Pods = s.Pods[:3] }, "", ""},
+		"a control plane of another sort": {func(s *State) { s.Pods, s.StaticPods = nil, false }, "", ""},
+		"an add-on that is not applied": {func(s *State) { s.AddOns = []string{"ConfigMap shop/x"} },
+			"add-on ConfigMap shop/x is not as it is wanted", "add-on ConfigMap shop/x is not as it is wanted"},
+		"kubeadm's control plane without Machines": {func(s *State) { s.Machines = s.Machines[1:] },
+			"the control plane has no Machines", "the control plane has no Machines"},
+		"a control plane without Machines": {func(s *State) { s.Machines, s.StaticPods = s.Machines[1:], false }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for workers, want := range map[bool]string{false: c.controlPlane, true: c.all} {

@@ -51,22 +51,25 @@ func Decide(windows []Window, now time.Time) Decision {
 	return d
 }
 
-// on gives when the window opens on the day that is this many days from that of a moment; is is false if it does not open on that day.
+// on gives when the window opens on the day that is this many days from that of a moment; is is false if it does not
+// open on that day.
 func (w Window) on(local time.Time, offset int) (start time.Time, is bool) {
-	noon := time.Date(local.Year(), local.Month(), local.Day()+offset, 12, 0, 0, 0, time.UTC) // which weekday a date has does not depend on clocks
+	// which weekday a date has does not depend on clocks
+	noon := time.Date(local.Year(), local.Month(), local.Day()+offset, 12, 0, 0, 0, time.UTC)
 	if !w.Days[noon.Weekday()] {
 		return time.Time{}, false
 	}
 	return clock(noon, w.Hour, w.Minute, w.Zone), true
 }
 
-// clock gives the moment at which the clocks of a zone show a time on a date: the first one of two; for a time that they leave out,
-// what it would be if they had not been changed yet.
+// clock gives the moment at which the clocks of a zone show a time on a date: the first one of two; for a time that
+// they leave out, what it would be if they had not been changed yet.
 func clock(date time.Time, hour, minute int, zone *time.Location) time.Time {
 	wall := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, time.UTC)
 	before := wall.Add(-offsetAt(wall.Add(-26*time.Hour), zone)).In(zone)
 	after := wall.Add(-offsetAt(wall.Add(26*time.Hour), zone)).In(zone)
-	if first, second := shows(before, wall), shows(after, wall); first && second && after.Before(before) || !first && second {
+	if first, second := shows(before, wall), shows(after, wall); first && second && after.Before(before) ||
+		!first && second {
 		return after
 	}
 	return before

@@ -25,17 +25,25 @@ func TestMaintenanceWindow(t *testing.T) {
 		fails               bool
 	}{
 		"no windows": {"", "", noon, 0, "", false},
-		"open":       {"Sat 11:00 2h UTC", "", noon, 0, "the maintenance window is open until Sat 2026-11-21 13:00 +00:00 (UTC)", false},
+		"open": {"Sat 11:00 2h UTC", "", noon, 0,
+			"the maintenance window is open until Sat 2026-11-21 13:00 +00:00 (UTC)", false},
 		"soon: asked again when it opens": {"Sat 12:01 2h UTC", "", noon, 60,
-			"the upgrade to v1.36.3 waits: outside of the maintenance windows, the next one opens Sat 2026-11-21 12:01 +00:00 (UTC)", false},
-		"a second before": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Second), 1, "opens Sat 2026-11-21 12:01", false},
-		"less than that":  {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Millisecond), 1, "opens Sat 2026-11-21 12:01", false},
+			"the upgrade to v1.36.3 waits: outside of the maintenance windows, the next one opens Sat 2026-11-21 12:01 +00:00 " +
+				"(UTC)", false},
+		"a second before": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Second), 1,
+			"opens Sat 2026-11-21 12:01", false},
+		"less than that": {"Sat 12:01 2h UTC", "", noon.Add(time.Minute - time.Millisecond), 1,
+			"opens Sat 2026-11-21 12:01", false},
 		"far away: asked again, it may be changed": {"Fri 12:00 2h UTC", "", noon, 600, "opens Fri 2026-11-27 12:00", false},
-		"the Cluster's own come first":             {"Sat 11:00 2h UTC", "Sun 02:00 1h Europe/Berlin", noon, 600, "opens Sun 2026-11-22 02:00 +01:00 (Europe/Berlin)", false},
-		"the Cluster's own, and it is open":        {"Fri 11:00 2h UTC", "Sat 11:00 2h UTC", noon, 0, "open until", false},
-		"a setting that is none":                   {"Sam 11:00 2h UTC", "", noon, 0, `setting "maintenance-window.windows" must be windows, separated by ";"`, true},
-		"an annotation that is none":               {"", "Sat 11:00", noon, 0, "annotation extensions.capstan.dev/maintenance-windows of the Cluster must be windows", true},
-		"an annotation without a window":           {"", " ; ", noon, 0, "switch this off with label extensions.capstan.dev/maintenance-window", true},
+		"the Cluster's own come first": {"Sat 11:00 2h UTC", "Sun 02:00 1h Europe/Berlin", noon, 600,
+			"opens Sun 2026-11-22 02:00 +01:00 (Europe/Berlin)", false},
+		"the Cluster's own, and it is open": {"Fri 11:00 2h UTC", "Sat 11:00 2h UTC", noon, 0, "open until", false},
+		"a setting that is none": {"Sam 11:00 2h UTC", "", noon, 0,
+			`setting "maintenance-window.windows" must be windows, separated by ";"`, true},
+		"an annotation that is none": {"", "Sat 11:00", noon, 0,
+			"annotation extensions.capstan.dev/maintenance-windows of the Cluster must be windows", true},
+		"an annotation without a window": {"", " ; ", noon, 0,
+			"switch this off with label extensions.capstan.dev/maintenance-window", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := map[string]string{}
@@ -48,14 +56,17 @@ func TestMaintenanceWindow(t *testing.T) {
 				cluster.Annotations = map[string]string{Annotation: c.annotation}
 			}
 			response, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "window-upgrade",
-				&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
+				&runtimehooksv1.BeforeClusterUpgradeRequest{
+					Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+				})
 			if c.fails {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error is %v, want %s", err, c.want)
 				}
 				return
 			}
-			if err != nil || response.RetryAfterSeconds != c.retry || !strings.Contains(response.Message, c.want) || (c.want == "" && response.Message != "") {
+			if err != nil || response.RetryAfterSeconds != c.retry || !strings.Contains(response.Message, c.want) ||
+				(c.want == "" && response.Message != "") {
 				t.Errorf("got %+v, %v", response, err)
 			}
 		})
@@ -67,13 +78,19 @@ func TestMaintenanceWindowHoldsEachStep(t *testing.T) {
 	e := parttest.Serve(t, map[string]string{"maintenance-window.windows": "Sun 12:00 1h UTC"}, New(parttest.Noon))
 	cluster := *sample.Cluster()
 	controlPlane, err := hooktest.CallOne(t, e, hook.BeforeControlPlaneUpgrade, "window-control-plane",
-		&runtimehooksv1.BeforeControlPlaneUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
-	if err != nil || controlPlane.RetryAfterSeconds != 600 || !strings.HasPrefix(controlPlane.Message, "the upgrade of the control plane to v1.36.3 waits: ") {
+		&runtimehooksv1.BeforeControlPlaneUpgradeRequest{
+			Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+		})
+	if err != nil || controlPlane.RetryAfterSeconds != 600 ||
+		!strings.HasPrefix(controlPlane.Message, "the upgrade of the control plane to v1.36.3 waits: ") {
 		t.Errorf("got %+v, %v", controlPlane, err)
 	}
 	workers, err := hooktest.CallOne(t, e, hook.BeforeWorkersUpgrade, "window-workers",
-		&runtimehooksv1.BeforeWorkersUpgradeRequest{Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
-	if err != nil || workers.RetryAfterSeconds != 600 || !strings.HasPrefix(workers.Message, "the upgrade of workers to v1.36.3 waits: ") {
+		&runtimehooksv1.BeforeWorkersUpgradeRequest{
+			Cluster: cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+		})
+	if err != nil || workers.RetryAfterSeconds != 600 ||
+		!strings.HasPrefix(workers.Message, "the upgrade of workers to v1.36.3 waits: ") {
 		t.Errorf("got %+v, %v", workers, err)
 	}
 }
@@ -86,12 +103,14 @@ func TestHold(t *testing.T) {
 		reason, want            string
 		fails                   bool
 	}{
-		"closed":               {closed, "true", "", ReasonClosed, "the backup waits: outside of the maintenance windows", false},
-		"open":                 {open, "true", "", ReasonOpen, "the maintenance window is open until", false},
-		"none":                 {"", "true", "", ReasonNoWindows, "", false},
-		"off":                  {closed, "false", "", "", "", false},
-		"off by the label":     {closed, "true", "disabled", "", "", false},
-		"on by the label":      {closed, "false", "enabled", ReasonClosed, "the backup waits: outside of the maintenance windows", false},
+		"closed": {closed, "true", "", ReasonClosed,
+			"the backup waits: outside of the maintenance windows", false},
+		"open":             {open, "true", "", ReasonOpen, "the maintenance window is open until", false},
+		"none":             {"", "true", "", ReasonNoWindows, "", false},
+		"off":              {closed, "false", "", "", "", false},
+		"off by the label": {closed, "true", "disabled", "", "", false},
+		"on by the label": {closed, "false", "enabled", ReasonClosed,
+			"the backup waits: outside of the maintenance windows", false},
 		"a label that is none": {closed, "true", "no", "", "must be enabled or disabled", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,14 +118,16 @@ func TestHold(t *testing.T) {
 			if c.label != "" {
 				cluster.Labels = map[string]string{part.Label(Name): c.label}
 			}
-			answer, err := Hold(cluster, setting.Values{windowsSetting: c.windows, Name + ".enabled": c.enabled}, "the backup", parttest.Noon())
+			answer, err := Hold(cluster, setting.Values{windowsSetting: c.windows, Name + ".enabled": c.enabled}, "the backup",
+				parttest.Noon())
 			if c.fails {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error is %v, want %s", err, c.want)
 				}
 				return
 			}
-			if err != nil || answer.Reason != c.reason || !strings.HasPrefix(answer.Message, c.want) || c.want == "" && answer.Message != "" ||
+			if err != nil || answer.Reason != c.reason || !strings.HasPrefix(answer.Message, c.want) ||
+				c.want == "" && answer.Message != "" ||
 				(answer.RetryAfter > 0) != (c.reason == ReasonClosed) {
 				t.Errorf("got %+v, %v", answer, err)
 			}

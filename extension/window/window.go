@@ -53,7 +53,8 @@ func Parse(text string) ([]Window, error) {
 func parse(text string) (w Window, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != 4 {
-		return w, fmt.Errorf("%q has %d parts, days, start, duration and time zone are needed", strings.TrimSpace(text), len(fields))
+		return w, fmt.Errorf("%q has %d parts, days, start, duration and time zone are needed", strings.TrimSpace(text),
+			len(fields))
 	}
 	if w.Days, err = parseDays(fields[0]); err != nil {
 		return w, err
@@ -63,7 +64,8 @@ func parse(text string) (w Window, err error) {
 		return w, fmt.Errorf("start %q is no time of day, such as 22:00", fields[1])
 	}
 	w.Hour, w.Minute = start.Hour(), start.Minute()
-	if w.Duration, err = time.ParseDuration(fields[2]); err != nil || w.Duration < time.Minute || w.Duration > maxDuration {
+	if w.Duration, err = time.ParseDuration(fields[2]); err != nil || w.Duration < time.Minute ||
+		w.Duration > maxDuration {
 		return w, fmt.Errorf("duration %q is none from 1m to %.0fh, such as 90m or 6h", fields[2], maxDuration.Hours())
 	}
 	if fields[3] == "Local" {
@@ -75,7 +77,8 @@ func parse(text string) (w Window, err error) {
 	return w, nil
 }
 
-// parseDays reads "daily", or days and ranges of days by their first three letters, separated by commas. A range may go over the weekend.
+// parseDays reads "daily", or days and ranges of days by their first three letters, separated by commas. A range may go
+// over the weekend.
 func parseDays(text string) (set [7]bool, err error) {
 	if strings.EqualFold(text, "daily") {
 		return [7]bool{true, true, true, true, true, true, true}, nil

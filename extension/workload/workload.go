@@ -1,4 +1,5 @@
-// Package workload reaches the API server of a workload cluster, with the kubeconfig that Cluster API keeps in Secret <cluster>-kubeconfig.
+// Package workload reaches the API server of a workload cluster, with the kubeconfig that Cluster API keeps in Secret
+// <cluster>-kubeconfig.
 //
 // Whoever may write Secrets in the namespace of a Cluster writes that kubeconfig, and who owns the workload cluster
 // answers as he likes. So [Config] refuses what package kubeconfig refuses, each request has a time, and each answer a
@@ -52,9 +53,11 @@ type Cluster struct {
 	transport *http.Transport
 }
 
-// Connect reads the kubeconfig of a Cluster and makes a client of it. It does not ask the API server yet. Connections end at the deadline of ctx, so that nothing takes longer: what
-// the client finds out about the API server knows no context.
-func Connect(ctx context.Context, management client.Reader, cluster client.ObjectKey, scheme *runtime.Scheme) (*Cluster, error) {
+// Connect reads the kubeconfig of a Cluster and makes a client of it. It does not ask the API server yet. Connections
+// end at the deadline of ctx, so that nothing takes longer: what the client finds out about the API server knows no
+// context.
+func Connect(ctx context.Context, management client.Reader, cluster client.ObjectKey,
+	scheme *runtime.Scheme) (*Cluster, error) {
 	secret := &corev1.Secret{}
 	name := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}
 	if err := management.Get(ctx, name, secret); apierrors.IsNotFound(err) {

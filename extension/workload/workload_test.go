@@ -32,24 +32,32 @@ func TestConfigRefuses(t *testing.T) {
 	}
 	server := func(url string) string { return strings.Replace(good, "https://127.0.0.1:6443", url, 1) }
 	for name, c := range map[string]struct{ text, want string }{
-		"a program to run":           {user(`"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`), "exec is not accepted"},
-		"a plugin":                   {user(`"auth-provider":{"name":"x"}`), "auth-provider is not accepted"},
-		"a file with a token":        {user(`"tokenFile":"/etc/shadow"`), "tokenFile is not accepted"},
-		"a file with a certificate":  {user(`"client-certificate":"/etc/shadow"`), "client-certificate is not accepted"},
-		"a file with a key":          {user(`"client-key":"/etc/shadow"`), "client-key is not accepted"},
-		"a password":                 {user(`"username":"u","password":"p"`), "username or password is not accepted"},
-		"somebody else's name":       {user(`"as":"system:admin"`), "impersonation is not accepted"},
-		"a file with an authority":   {cluster(`"certificate-authority":"/etc/shadow"`), "certificate-authority is not accepted"},
-		"any server":                 {cluster(`"insecure-skip-tls-verify":true`), "insecure-skip-tls-verify is not accepted"},
+		"a program to run": {
+			user(`"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`),
+			"exec is not accepted",
+		},
+		"a plugin":                  {user(`"auth-provider":{"name":"x"}`), "auth-provider is not accepted"},
+		"a file with a token":       {user(`"tokenFile":"/etc/shadow"`), "tokenFile is not accepted"},
+		"a file with a certificate": {user(`"client-certificate":"/etc/shadow"`), "client-certificate is not accepted"},
+		"a file with a key":         {user(`"client-key":"/etc/shadow"`), "client-key is not accepted"},
+		"a password":                {user(`"username":"u","password":"p"`), "username or password is not accepted"},
+		"somebody else's name":      {user(`"as":"system:admin"`), "impersonation is not accepted"},
+		"a file with an authority": {cluster(`"certificate-authority":"/etc/shadow"`),
+			"certificate-authority is not accepted"},
+		"any server": {cluster(`"insecure-skip-tls-verify":true`),
+			"insecure-skip-tls-verify is not accepted"},
 		"a proxy":                    {cluster(`"proxy-url":"http://127.0.0.1:1"`), "proxy-url is not accepted"},
 		"plain HTTP":                 {server("http://127.0.0.1:6443"), "its server is not accepted"},
 		"no server":                  {server(""), "its server is not accepted"},
 		"credentials in the address": {server("https://u:p@127.0.0.1:6443"), "its server is not accepted"},
-		"no current context":         {strings.Replace(good, `"current-context":"c"`, `"current-context":"x"`, 1), "its current context does not exist"},
-		"no user":                    {strings.Replace(good, `"user":"u"`, `"user":"x"`, 1), "names a cluster or user that does not exist"},
-		"something else":             {"secret: [", "it is no kubeconfig"},
+		"no current context": {strings.Replace(good, `"current-context":"c"`, `"current-context":"x"`, 1),
+			"its current context does not exist"},
+		"no user": {strings.Replace(good, `"user":"u"`, `"user":"x"`, 1),
+			"names a cluster or user that does not exist"},
+		"something else": {"secret: [", "it is no kubeconfig"},
 	} {
-		if _, err := Config([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+		if _, err := Config([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error is %v, want %s", name, err, c.want)
 		}
 	}
@@ -83,18 +91,31 @@ func TestConnect(t *testing.T) {
 		none  bool
 		want  string
 	}{
-		"no Secret":           {secrets{}, true, "there is no kubeconfig: Secret default/blue-kubeconfig does not exist"},
-		"an empty Secret":     {secrets{secret: &corev1.Secret{}}, true, "Secret default/blue-kubeconfig has no key value"},
-		"it can't be read":    {secrets{err: errors.New("forbidden")}, false, "reading Secret default/blue-kubeconfig: forbidden"},
-		"a wrong one":         {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte("x")}}}, false, "it is no kubeconfig"},
-		"a wrong certificate": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte(strings.Replace(good, `"token":"secret"`, `"client-certificate-data":"eA==","client-key-data":"eA=="`, 1))}}}, false, "reading certificates"},
-		"a right one":         {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte(good)}}}, false, ""},
+		"no Secret":       {secrets{}, true, "there is no kubeconfig: Secret default/blue-kubeconfig does not exist"},
+		"an empty Secret": {secrets{secret: &corev1.Secret{}}, true, "Secret default/blue-kubeconfig has no key value"},
+		"it can't be read": {secrets{err: errors.New("forbidden")}, false,
+			"reading Secret default/blue-kubeconfig: forbidden"},
+		"a wrong one": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte("x")}}}, false,
+			"it is no kubeconfig"},
+		"a wrong certificate": {
+			secrets{
+				secret: &corev1.Secret{
+					Data: map[string][]byte{
+						"value": []byte(strings.Replace(good, `"token":"secret"`,
+							`"client-certificate-data":"eA==","client-key-data":"eA=="`, 1)),
+					},
+				},
+			}, false, "reading certificates",
+		},
+		"a right one": {secrets{secret: &corev1.Secret{Data: map[string][]byte{"value": []byte(good)}}}, false, ""},
 	} {
-		cluster, err := Connect(t.Context(), c.world, client.ObjectKey{Namespace: "default", Name: "blue"}, runtime.NewScheme())
+		cluster, err := Connect(t.Context(), c.world, client.ObjectKey{Namespace: "default", Name: "blue"},
+			runtime.NewScheme())
 		if cluster != nil {
 			cluster.Close()
 		}
-		if errors.Is(err, ErrNoKubeconfig) != c.none || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if errors.Is(err, ErrNoKubeconfig) != c.none || (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want %q", name, err, c.want)
 		}
 	}
@@ -116,7 +137,11 @@ func TestTheSameFailureHasTheSameText(t *testing.T) {
 	defer breaks.Close()
 	seen := map[string]bool{}
 	for range 3 {
-		c, err := Open(&rest.Config{Host: breaks.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: breaks.Certificate().Raw})}}, runtime.NewScheme())
+		c, err := Open(&rest.Config{
+			Host: breaks.URL, TLSClientConfig: rest.TLSClientConfig{
+				CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: breaks.Certificate().Raw}),
+			},
+		}, runtime.NewScheme())
 		if err != nil {
 			t.Fatal(err)
 		}

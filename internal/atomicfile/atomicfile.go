@@ -1,5 +1,5 @@
-// Package atomicfile writes files that are always whole: a reader sees the old content or the new one, and so does a machine that lost its
-// power in between.
+// Package atomicfile writes files that are always whole: a reader sees the old content or the new one, and so does a
+// machine that lost its power in between.
 package atomicfile
 
 import (

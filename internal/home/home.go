@@ -38,7 +38,8 @@ func Find(flag string, getenv func(string) string) (Dir, error) {
 	}
 	// A unix socket's path has 107 bytes at most, and dock/dock.sock must fit.
 	if len(abs) > 90 {
-		return "", fmt.Errorf("the home directory %s has a path of %d bytes; at most 90 work, because unix sockets are kept in it: give a shorter --home", abs, len(abs))
+		return "", fmt.Errorf("the home directory %s has a path of %d bytes; at most 90 work, because unix sockets are "+
+			"kept in it: give a shorter --home", abs, len(abs))
 	}
 	return Dir(abs), nil
 }

@@ -16,9 +16,13 @@ func TestFind(t *testing.T) {
 		want string
 		err  string
 	}{
-		"the flag wins":                      {flag: "/a", env: map[string]string{"CAPSTAN_HOME": "/b"}, want: "/a"},
-		"then CAPSTAN_HOME":                  {env: map[string]string{"CAPSTAN_HOME": "/b", "XDG_DATA_HOME": "/c"}, want: "/b"},
-		"then XDG_DATA_HOME":                 {env: map[string]string{"XDG_DATA_HOME": "/c", "HOME": "/h"}, want: "/c/capstan"},
+		"the flag wins": {flag: "/a", env: map[string]string{"CAPSTAN_HOME": "/b"}, want: "/a"},
+		"then CAPSTAN_HOME": {
+			env: map[string]string{"CAPSTAN_HOME": "/b", "XDG_DATA_HOME": "/c"}, want: "/b",
+		},
+		"then XDG_DATA_HOME": {
+			env: map[string]string{"XDG_DATA_HOME": "/c", "HOME": "/h"}, want: "/c/capstan",
+		},
 		"then the user's home":               {env: map[string]string{"HOME": "/h"}, want: "/h/.local/share/capstan"},
 		"nothing set is an error":            {err: "give --home"},
 		"a path too long for unix sockets":   {flag: "/" + strings.Repeat("x", 95), err: "shorter --home"},

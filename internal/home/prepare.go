@@ -29,7 +29,8 @@ func (d Dir) Prepare() (note string, err error) {
 	}
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) {
-		return "", fmt.Errorf("the home directory %s is a link or a file: name the directory itself with --home or CAPSTAN_HOME",
+		return "", fmt.Errorf("the home directory %s is a link or a file: name the directory itself with --home or "+
+			"CAPSTAN_HOME",
 			dir)
 	}
 	if err != nil {
@@ -41,7 +42,8 @@ func (d Dir) Prepare() (note string, err error) {
 		return "", fmt.Errorf("looking at the home directory: %w", err)
 	}
 	if uid := owner(info); uid != os.Geteuid() {
-		return "", fmt.Errorf("the home directory %s belongs to user %d: run capstan as that user, or choose another with --home",
+		return "", fmt.Errorf("the home directory %s belongs to user %d: run capstan as that user, or choose another with "+
+			"--home",
 			dir, uid)
 	}
 	if info.Mode().Perm()&open != 0 {

@@ -33,7 +33,8 @@ func FuzzClient(f *testing.F) {
 			t.Errorf("it does more than send requests: %+v", config)
 		}
 		read, err := Read(data)
-		if err != nil || len(read.Clusters) != 1 || len(read.AuthInfos) != 1 || len(read.Contexts) != 1 || len(read.Extensions) != 0 {
+		if err != nil || len(read.Clusters) != 1 || len(read.AuthInfos) != 1 || len(read.Contexts) != 1 ||
+			len(read.Extensions) != 0 {
 			t.Fatalf("read as a whole it is %+v, %v", read, err)
 		}
 		text, err := clientcmd.Write(*read)

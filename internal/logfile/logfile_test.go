@@ -26,7 +26,8 @@ func TestAFullLogIsKeptOnce(t *testing.T) {
 	if len(now) > 100 || len(before) > 100 {
 		t.Errorf("the files have %d and %d bytes", len(now), len(before))
 	}
-	if all := string(before) + string(now); !strings.HasSuffix(all, "line 048\nline 049\n") || strings.Count(all, "\n") < 11 {
+	if all := string(before) + string(now); !strings.HasSuffix(all, "line 048\nline 049\n") ||
+		strings.Count(all, "\n") < 11 {
 		t.Errorf("the end is missing:\n%s", all)
 	}
 	entries, _ := os.ReadDir(filepath.Dir(path))

@@ -35,10 +35,12 @@ func TestEndFindsProcessesByTheirEnvironment(t *testing.T) {
 		script string
 		grace  time.Duration
 	}{
-		"one that ends when asked":              {"echo up; exec sleep 600", 10 * time.Second},
-		"one that does not":                     {"trap '' TERM; echo up; while :; do sleep 600; done", 50 * time.Millisecond},
-		"one that left its parent's session":    {"setsid sleep 600 & echo up; wait", 10 * time.Second},
-		"one that starts others when it is hit": {"trap 'sleep 600 & sleep 600 &' TERM; echo up; while :; do sleep 600; done", 50 * time.Millisecond},
+		"one that ends when asked": {"echo up; exec sleep 600", 10 * time.Second},
+		"one that does not": {"trap '' TERM; echo up; while :; do sleep 600; done",
+			50 * time.Millisecond},
+		"one that left its parent's session": {"setsid sleep 600 & echo up; wait", 10 * time.Second},
+		"one that starts others when it is hit": {"trap 'sleep 600 & sleep 600 &' TERM; echo up; while :; do sleep 600; done",
+			50 * time.Millisecond},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,14 +91,16 @@ func TestListKnowsThePrograms(t *testing.T) {
 	t.Error("the child is not in the list")
 }
 
-// In a local host of an unprivileged user /proc may be that of the machine: only processes of the own namespace count, by their ids there.
+// In a local host of an unprivileged user /proc may be that of the machine: only processes of the own namespace count,
+// by their ids there.
 func TestAnOuterProcIsSeenThrough(t *testing.T) {
 	if os.Getenv("INNER") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), "INNER=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
-			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
 		}
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -118,7 +122,8 @@ func TestAnOuterProcIsSeenThrough(t *testing.T) {
 			t.Errorf("a process of outside: %+v", p)
 		}
 	}
-	if left, err := End(t.Context(), func(p Process) bool { return p.HasEnv(variable) }, time.Second, 20*time.Second); err != nil {
+	if left, err := End(t.Context(), func(p Process) bool { return p.HasEnv(variable) }, time.Second,
+		20*time.Second); err != nil {
 		t.Errorf("left %v, %v", left, err)
 	}
 	if len(list) == 0 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is the process group of a child. Its id is the child's process id, which the kernel may give away once the child was collected: the
-// lock makes sure that nobody signals it after that.
+// group is the process group of a child. Its id is the child's process id, which the kernel may give away once the
+// child was collected: the lock makes sure that nobody signals it after that.
 type group struct {
 	mu        sync.Mutex
 	id        int

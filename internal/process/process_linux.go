@@ -1,8 +1,9 @@
 // Package process runs child processes so that none is ever left behind.
 //
-// A [Process] is a value that says what to run. [Process.Run] starts it, blocks until it has ended and always collects its exit; ending
-// the context ends the child, first politely, then by force. [Process.Keep] does the same for ever: a child that dies is started again
-// with growing pauses. A child dies with its parent, even when the parent is killed, and its log is bounded.
+// A [Process] is a value that says what to run. [Process.Run] starts it, blocks until it has ended and always collects
+// its exit; ending the context ends the child, first politely, then by force. [Process.Keep] does the same for ever: a
+// child that dies is started again with growing pauses. A child dies with its parent, even when the parent is killed,
+// and its log is bounded.
 package process
 
 import (
@@ -43,8 +44,8 @@ type Process struct {
 	Env []string
 	// Dir is the working directory. Empty means that of this process.
 	Dir string
-	// Log is the file that gets what the child writes to stdout and stderr; it is appended to. Empty drops the output, except for the last
-	// lines that are shown when the child dies.
+	// Log is the file that gets what the child writes to stdout and stderr; it is appended to. Empty drops the output,
+	// except for the last lines that are shown when the child dies.
 	Log string
 	// LogLimit is the size in bytes at which Log is moved to Log+".1", replacing an older one.
 	LogLimit int64
@@ -52,8 +53,8 @@ type Process struct {
 	Files []*os.File
 	// Grace is how long the child may take from SIGTERM to its end before it gets SIGKILL.
 	Grace time.Duration
-	// Probe reports nil once the child does its work. It is called again and again, with pauses, until it does. Nil means that a started
-	// child is ready.
+	// Probe reports nil once the child does its work. It is called again and again, with pauses, until it does. Nil means
+	// that a started child is ready.
 	Probe func(context.Context) error
 	// StartTimeout bounds the time from start to the first success of Probe.
 	StartTimeout time.Duration
@@ -102,13 +103,15 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 // Run starts the child, calls ready (may be nil) once Probe succeeds, and blocks until the child has ended.
 //
-// It returns nil if ctx ended and the child with it, an [*ExitError] if the child ended by itself, and another error if it could not be
-// started or was not ready in time; in that case it has been ended too. When Run returns there is no child any more.
+// It returns nil if ctx ended and the child with it, an [*ExitError] if the child ended by itself, and another error if
+// it could not be started or was not ready in time; in that case it has been ended too. When Run returns there is no
+// child any more.
 func (p Process) Run(ctx context.Context, ready func()) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	// The parent-death signal is bound to the thread that forks, not to the process: the thread must live as long as the child.
+	// The parent-death signal is bound to the thread that forks, not to the process: the thread must live as long as the
+	// child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

@@ -152,7 +152,8 @@ func TestRunEndsAChildThatIsNeverReady(t *testing.T) {
 	pid := 0
 	p.Started = func(id int) { pid = id }
 	err := p.Run(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "the door is shut") || !strings.Contains(err.Error(), "not ready within 100ms") {
+	if err == nil || !strings.Contains(err.Error(), "the door is shut") ||
+		!strings.Contains(err.Error(), "not ready within 100ms") {
 		t.Fatalf("got %v", err)
 	}
 	gone(t, pid)
@@ -276,9 +277,12 @@ func TestPausesOfAChildThatDies(t *testing.T) {
 		pauses      backoff.Backoff
 		lived, want []time.Duration
 	}{
-		"each further death doubles the pause":         {backoff.Backoff{First: s, Max: 5 * s}, []time.Duration{s, s, s, 0}, []time.Duration{s, 2 * s, 4 * s, 5 * s}},
-		"a child that lived long counts as a new one":  {backoff.Backoff{First: s, Healthy: 60 * s}, []time.Duration{0, 61 * s}, []time.Duration{s, s}},
-		"a child that was never ready counts as short": {backoff.Backoff{First: s}, []time.Duration{s, 0}, []time.Duration{s, 2 * s}},
+		"each further death doubles the pause": {backoff.Backoff{First: s, Max: 5 * s}, []time.Duration{s, s, s, 0},
+			[]time.Duration{s, 2 * s, 4 * s, 5 * s}},
+		"a child that lived long counts as a new one": {backoff.Backoff{First: s, Healthy: 60 * s},
+			[]time.Duration{0, 61 * s}, []time.Duration{s, s}},
+		"a child that was never ready counts as short": {backoff.Backoff{First: s}, []time.Duration{s, 0},
+			[]time.Duration{s, 2 * s}},
 		"the zero value has defaults": {
 			backoff.Backoff{}, []time.Duration{0, 0, 31 * s, 0, 0, 0, 0, 0, 0, 0},
 			[]time.Duration{s / 5, 2 * s / 5, s / 5, 2 * s / 5, 4 * s / 5, 8 * s / 5, 16 * s / 5, 32 * s / 5, 10 * s, 10 * s},

@@ -21,7 +21,8 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]error{
-		"small": nil, "link": nil, "large": ErrSize, "sparse": ErrSize, "pipe": ErrKind, "directory": ErrKind, "device": ErrKind,
+		"small": nil, "link": nil, "large": ErrSize, "sparse": ErrSize, "pipe": ErrKind, "directory": ErrKind,
+		"device": ErrKind,
 		"socket": syscall.ENXIO, "missing": fs.ErrNotExist,
 	} {
 		data, err := Read(path(name), 8)

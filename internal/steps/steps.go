@@ -1,5 +1,6 @@
-// Package steps shows the progress of a long operation to a person: one line for each step, ticked when it is done, with
-// the time it took. On a terminal the current step is redrawn with what it waits for; elsewhere only changes are printed.
+// Package steps shows the progress of a long operation to a person: one line for each step, ticked when it is done,
+// with the time it took. On a terminal the current step is redrawn with what it waits for; elsewhere only changes are
+// printed.
 package steps
 
 import (
@@ -36,8 +37,8 @@ func New(out io.Writer) *Printer {
 	return p
 }
 
-// Run runs one step: it prints name, calls do, and prints the outcome with the time it took. do may call the function it
-// gets to say what it waits for. The error of do is returned unchanged.
+// Run runs one step: it prints name, calls do, and prints the outcome with the time it took. do may call the function
+// it gets to say what it waits for. The error of do is returned unchanged.
 func (p *Printer) Run(name string, do func(detail func(string)) error) error {
 	p.Start(name)
 	err := do(p.Detail)

@@ -1,8 +1,9 @@
-// Package blockevent makes an Event of a Cluster when a handler of a lifecycle hook begins to hold it back, and one when that is over: once for each block, not
-// once for each time that the handler is asked.
+// Package blockevent makes an Event of a Cluster when a handler of a lifecycle hook begins to hold it back, and one
+// when that is over: once for each block, not once for each time that the handler is asked.
 //
-// [Writer.Observe] is for the Observer of the client of runtime extensions. It only takes note; [Writer.Start], which is for a manager, makes the Events. The name
-// of an Event follows from the block, so a process that begins with the journal of the one before it makes none twice.
+// [Writer.Observe] is for the Observer of the client of runtime extensions. It only takes note; [Writer.Start], which
+// is for a manager, makes the Events. The name of an Event follows from the block, so a process that begins with the
+// journal of the one before it makes none twice.
 package blockevent
 
 import (
@@ -36,7 +37,8 @@ const (
 )
 
 const (
-	// maxQueue bounds how many calls wait for their Events, while the API server is away for example. More are left out, and logged.
+	// maxQueue bounds how many calls wait for their Events, while the API server is away for example. More are left out,
+	// and logged.
 	maxQueue = 1024
 	// maxMessage is what an API server takes.
 	maxMessage = 1024
@@ -57,8 +59,8 @@ type Options struct {
 	Calls []record.Call
 	// Component is the source of the Events. Required.
 	Component string
-	// Over is called when nothing holds the Cluster back at a hook any more, after the Event of the last block, with the name of the hook. While one handler of several
-	// lets it through it is not called. Default: nothing.
+	// Over is called when nothing holds the Cluster back at a hook any more, after the Event of the last block, with the
+	// name of the hook. While one handler of several lets it through it is not called. Default: nothing.
 	Over func(ctx context.Context, cluster *clusterv1.Cluster, hook string) error
 	// Log gets what could not be done. Default: nothing is logged.
 	Log logr.Logger
@@ -76,7 +78,9 @@ func New(options Options) (*Writer, error) {
 	if options.Reader == nil || options.Writer == nil || options.Component == "" {
 		return nil, errors.New("making a writer of Events: it needs Reader, Writer and Component")
 	}
-	return &Writer{options: options, tracker: record.NewTracker(options.Calls), queue: make(chan record.Call, maxQueue)}, nil
+	return &Writer{
+		options: options, tracker: record.NewTracker(options.Calls), queue: make(chan record.Call, maxQueue),
+	}, nil
 }
 
 // Observe takes note of a call. It never waits.
@@ -87,7 +91,8 @@ func (w *Writer) Observe(call record.Call) {
 	select {
 	case w.queue <- call:
 	default:
-		w.options.Log.Info("Too many calls of hooks wait for their Events: one is left out", "hook", call.Hook, "cluster", call.Object.Name)
+		w.options.Log.Info("Too many calls of hooks wait for their Events: one is left out", "hook", call.Hook, "cluster",
+			call.Object.Name)
 	}
 }
 
@@ -136,7 +141,9 @@ func (w *Writer) write(ctx context.Context, change record.Change) {
 	if change.Ended == nil || w.options.Over == nil || w.tracker.Holds(object, change.Block.Call.Hook) {
 		return
 	}
-	if err := retry(ctx, func(ctx context.Context) error { return w.options.Over(ctx, cluster, name(change.Block.Call.Hook)) }); err != nil && ctx.Err() == nil {
+	if err := retry(ctx, func(ctx context.Context) error {
+		return w.options.Over(ctx, cluster, name(change.Block.Call.Hook))
+	}); err != nil && ctx.Err() == nil {
 		log.Error(err, "What belongs to a block that is over could not be put away")
 	}
 }
@@ -148,7 +155,8 @@ func retry(ctx context.Context, do func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		last = do(ctx)
-		if apierrors.IsNotFound(last) || apierrors.IsInvalid(last) || apierrors.IsForbidden(last) || apierrors.IsConflict(last) {
+		if apierrors.IsNotFound(last) || apierrors.IsInvalid(last) || apierrors.IsForbidden(last) ||
+			apierrors.IsConflict(last) {
 			return false, last
 		}
 		return last == nil, nil
@@ -164,16 +172,19 @@ func (w *Writer) event(cluster *clusterv1.Cluster, change record.Change) *corev1
 	kind, reason, message, at := describe(change)
 	sum := fnv.New64a()
 	b := change.Block
-	fmt.Fprint(sum, cluster.UID, b.Call.Hook, "/", b.Call.Extension, "/", b.Call.Handler, "/", b.Since.UnixNano(), "/", reason)
+	fmt.Fprint(sum, cluster.UID, b.Call.Hook, "/", b.Call.Extension, "/", b.Call.Handler, "/", b.Since.UnixNano(),
+		"/", reason)
 	when := metav1.NewTime(at)
 	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: fmt.Sprintf("%s.%016x", cluster.Name, sum.Sum64())},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name, UID: cluster.UID,
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name,
+			UID: cluster.UID,
 		},
 		Type: kind, Reason: reason, Message: wire.Clip(message, maxMessage),
-		Source: corev1.EventSource{Component: w.options.Component}, ReportingController: w.options.Component, ReportingInstance: w.options.Component,
-		FirstTimestamp: when, LastTimestamp: when, Count: 1,
+		Source: corev1.EventSource{Component: w.options.Component}, ReportingController: w.options.Component,
+		ReportingInstance: w.options.Component,
+		FirstTimestamp:    when, LastTimestamp: when, Count: 1,
 	}
 }
 
@@ -184,16 +195,19 @@ func describe(change record.Change) (kind, reason, message string, at time.Time)
 	if ended == nil {
 		since := b.Since.UTC().Format(time.RFC3339)
 		if b.Call.Err != nil {
-			return corev1.EventTypeWarning, ReasonBlocked, fmt.Sprintf("Hook %s is blocked since %s: %s fails: %v", hook, since, who, b.Call.Err), b.Since
+			return corev1.EventTypeWarning, ReasonBlocked, fmt.Sprintf("Hook %s is blocked since %s: %s fails: %v", hook, since,
+				who, b.Call.Err), b.Since
 		}
-		return corev1.EventTypeNormal, ReasonBlocked, fmt.Sprintf("Hook %s is blocked since %s: %s waits: %s", hook, since, who, b.Call.Message), b.Since
+		return corev1.EventTypeNormal, ReasonBlocked, fmt.Sprintf("Hook %s is blocked since %s: %s waits: %s", hook, since,
+			who, b.Call.Message), b.Since
 	}
 	lasted := ended.Time.Sub(b.Since).Round(time.Second)
 	switch {
 	case ended.Hook != b.Call.Hook:
 		message = fmt.Sprintf("Hook %s blocks no longer after %s: the Cluster is at %s now", hook, lasted, name(ended.Hook))
 	case ended.Answer == record.Passed:
-		return corev1.EventTypeWarning, ReasonUnblocked, fmt.Sprintf("Hook %s was passed after %s, although %s blocks it, by %s", hook, lasted, who, ended.PassedBy), ended.Time
+		return corev1.EventTypeWarning, ReasonUnblocked, fmt.Sprintf(
+			"Hook %s was passed after %s, although %s blocks it, by %s", hook, lasted, who, ended.PassedBy), ended.Time
 	default:
 		message = fmt.Sprintf("Hook %s goes on after %s: %s lets the Cluster through", hook, lasted, who)
 	}

@@ -20,8 +20,9 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func block(err error) record.Call {
 	c := record.Call{
-		Time: start, Hook: "g/v1/BeforeClusterUpgrade", Extension: "capstan", Handler: "window", Answer: record.Blocked, Message: "closed",
-		Object: record.Object{Kind: "Cluster", Namespace: "default", Name: "blue"},
+		Time: start, Hook: "g/v1/BeforeClusterUpgrade", Extension: "capstan", Handler: "window", Answer: record.Blocked,
+		Message: "closed",
+		Object:  record.Object{Kind: "Cluster", Namespace: "default", Name: "blue"},
 	}
 	if err != nil {
 		c.Answer, c.Err, c.Message = record.Failure, err, ""
@@ -38,14 +39,26 @@ func TestDescribe(t *testing.T) {
 		ended *record.Call
 		want  string
 	}{
-		"it waits":                 {block(nil), nil, "Normal HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension capstan waits: closed"},
-		"it fails":                 {block(errors.New("no route")), nil, "Warning HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension capstan fails: no route"},
-		"it goes on":               {block(nil), ended("BeforeClusterUpgrade", record.Success, ""), "Normal HookReleased Hook BeforeClusterUpgrade goes on after 1m30s: handler window of extension capstan lets the Cluster through"},
-		"somebody lets it through": {block(nil), ended("BeforeClusterUpgrade", record.Passed, "alice: now"), "Warning HookUnblocked Hook BeforeClusterUpgrade was passed after 1m30s, although handler window of extension capstan blocks it, by alice: now"},
-		"it is at another hook":    {block(nil), ended("BeforeClusterDelete", record.Success, ""), "Normal HookReleased Hook BeforeClusterUpgrade blocks no longer after 1m30s: the Cluster is at BeforeClusterDelete now"},
+		"it waits": {block(nil), nil,
+			"Normal HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension " +
+				"capstan waits: closed"},
+		"it fails": {block(errors.New("no route")), nil,
+			"Warning HookBlocked Hook BeforeClusterUpgrade is blocked since 2026-01-02T03:04:05Z: handler window of extension " +
+				"capstan fails: no route"},
+		"it goes on": {block(nil), ended("BeforeClusterUpgrade", record.Success, ""),
+			"Normal HookReleased Hook BeforeClusterUpgrade goes on after 1m30s: handler window of extension capstan lets the " +
+				"Cluster through"},
+		"somebody lets it through": {block(nil), ended("BeforeClusterUpgrade", record.Passed, "alice: now"),
+			"Warning HookUnblocked Hook BeforeClusterUpgrade was passed after 1m30s, although handler window of extension " +
+				"capstan blocks it, by alice: now"},
+		"it is at another hook": {block(nil), ended("BeforeClusterDelete", record.Success, ""),
+			"Normal HookReleased Hook BeforeClusterUpgrade blocks no longer after 1m30s: the Cluster is at " +
+				"BeforeClusterDelete now"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind, reason, message, _ := describe(record.Change{Block: record.Block{Call: c.call, Since: start, Calls: 3}, Ended: c.ended})
+			kind, reason, message, _ := describe(record.Change{
+				Block: record.Block{Call: c.call, Since: start, Calls: 3}, Ended: c.ended,
+			})
 			if got := kind + " " + reason + " " + message; got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -114,7 +127,8 @@ func TestEventsOutliveAnAPIServer(t *testing.T) {
 	}
 }
 
-// What belongs to a hook is put away when the last of its blocks is over, and not before: a permission to pass it is still needed.
+// What belongs to a hook is put away when the last of its blocks is over, and not before: a permission to pass it is
+// still needed.
 func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls string // handler and answer of each: B blocked, F failed, S let through, P passed over
@@ -139,7 +153,9 @@ func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 			for i, step := range strings.Fields(c.calls) {
 				call := block(nil)
 				call.Time, call.Handler = start.Add(time.Duration(i)*time.Minute), step[:1]
-				call.Answer = map[string]record.Answer{"B": record.Blocked, "F": record.Failure, "S": record.Success, "P": record.Passed}[step[1:]]
+				call.Answer = map[string]record.Answer{
+					"B": record.Blocked, "F": record.Failure, "S": record.Success, "P": record.Passed,
+				}[step[1:]]
 				for _, change := range w.tracker.Add(call) {
 					w.write(t.Context(), change)
 				}
@@ -186,7 +202,9 @@ func TestEventsHaveNamesThatAreAllowed(t *testing.T) {
 	w := newWriter(t, &api{})
 	cluster := &clusterv1.Cluster{}
 	cluster.Name = strings.Repeat("x", 63)
-	event := w.event(cluster, record.Change{Block: record.Block{Call: block(errors.New(strings.Repeat("y", 5000))), Since: start}})
+	event := w.event(cluster, record.Change{
+		Block: record.Block{Call: block(errors.New(strings.Repeat("y", 5000))), Since: start},
+	})
 	if len(event.Name) > 253 || len(event.Message) > maxMessage+3 {
 		t.Errorf("name %q, message of %d bytes", event.Name, len(event.Message))
 	}

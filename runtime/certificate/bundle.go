@@ -28,7 +28,8 @@ const (
 	PrivateKeyKey = "tls.key"
 )
 
-// Bundle is what a [Store] holds: parts in PEM form, by the names above. It is empty before the first certificate was made.
+// Bundle is what a [Store] holds: parts in PEM form, by the names above. It is empty before the first certificate was
+// made.
 type Bundle map[string][]byte
 
 // clockSkew is how far clocks of callers may be behind.
@@ -58,12 +59,14 @@ func decode(b Bundle) (*identity, error) {
 		return nil, fmt.Errorf("reading %s: %w", AuthorityKeysKey, err)
 	}
 	if len(certs) == 0 || len(certs) != len(keys) {
-		return nil, fmt.Errorf("%s has %d certificates and %s has %d keys", AuthoritiesKey, len(certs), AuthorityKeysKey, len(keys))
+		return nil, fmt.Errorf("%s has %d certificates and %s has %d keys", AuthoritiesKey, len(certs),
+			AuthorityKeysKey, len(keys))
 	}
 	id := &identity{}
 	for i, cert := range certs {
 		if !keys[i].PublicKey.Equal(cert.PublicKey) {
-			return nil, fmt.Errorf("key %d of %s is not that of certificate %d of %s", i+1, AuthorityKeysKey, i+1, AuthoritiesKey)
+			return nil, fmt.Errorf("key %d of %s is not that of certificate %d of %s", i+1, AuthorityKeysKey, i+1,
+				AuthoritiesKey)
 		}
 		id.authorities = append(id.authorities, authority{cert: cert, key: keys[i]})
 	}
@@ -100,7 +103,8 @@ func encode(id *identity) (Bundle, error) {
 	return b, nil
 }
 
-// renew gives what should be in place of a bundle now, and whether that differs from it. What can't be read is made anew.
+// renew gives what should be in place of a bundle now, and whether that differs from it. What can't be read is made
+// anew.
 func renew(old Bundle, o Options, now time.Time) (next *identity, changed bool, err error) {
 	current, err := decode(old)
 	if err != nil {
@@ -116,7 +120,8 @@ func renew(old Bundle, o Options, now time.Time) (next *identity, changed bool, 
 		next.authorities = slices.Insert(next.authorities, 0, made)
 	}
 	signer := signerOf(next.authorities, o.Overlap, now)
-	if next.leaf == nil || isDue(next.leaf, now) || !covers(next.leaf, o.Hosts) || !isSignedBy(next.leaf, next.authorities) {
+	if next.leaf == nil || isDue(next.leaf, now) || !covers(next.leaf, o.Hosts) ||
+		!isSignedBy(next.leaf, next.authorities) {
 		if err := next.sign(signer, o, now); err != nil {
 			return nil, false, err
 		}

@@ -23,7 +23,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	// In a program: go keeper.Run(ctx), and server.Serve(ctx, server.TLS{GetCertificate: keeper.GetCertificate, ...}, extension).
+	// In a program: go keeper.Run(ctx), and server.Serve(ctx, server.TLS{GetCertificate: keeper.GetCertificate, ...},
+	// extension).
 	pair, err := keeper.GetCertificate(nil)
 	fmt.Println(pair.Leaf.DNSNames, err)
 	// Output: [quota.quota-system.svc quota.quota-system.svc.cluster.local quota.quota-system quota] <nil>

@@ -72,7 +72,8 @@ func (o *Options) complete() error {
 	case o.Lifetime < 0 || o.AuthorityLifetime < 0 || o.Overlap < 0 || o.Check < 0:
 		return errors.New("none of Lifetime, AuthorityLifetime, Overlap and Check may be negative")
 	case o.AuthorityLifetime < 3*(o.Lifetime+o.Overlap):
-		return fmt.Errorf("AuthorityLifetime is %s: it must be at least three times Lifetime and Overlap together, or a certificate outlives its authority",
+		return fmt.Errorf("AuthorityLifetime is %s: it must be at least three times Lifetime and Overlap together, or a "+
+			"certificate outlives its authority",
 			o.AuthorityLifetime)
 	}
 	for _, host := range o.Hosts {
@@ -107,7 +108,8 @@ func New(ctx context.Context, store Store, options Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Run renews what is due until the context ends, which it returns nil for. As long as the store fails, the last good certificate is served.
+// Run renews what is due until the context ends, which it returns nil for. As long as the store fails, the last good
+// certificate is served.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.options.Check)
 	defer tick.Stop()
@@ -118,7 +120,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := k.Renew(ctx); err != nil && ctx.Err() == nil {
-			k.options.Log.Error("The certificate could not be renewed; the last good one is served, and this is tried again", "error", err)
+			k.options.Log.Error("The certificate could not be renewed; the last good one is served, and this is tried again",
+				"error", err)
 		}
 	}
 }
@@ -156,7 +159,8 @@ func (k *Keeper) renewOnce(ctx context.Context) (*identity, error) {
 	if err := k.store.Save(ctx, next, version); err != nil {
 		return nil, err
 	}
-	k.options.Log.Info("The server's certificate was renewed", "validUntil", id.leaf.NotAfter, "authorities", len(id.authorities))
+	k.options.Log.Info("The server's certificate was renewed", "validUntil", id.leaf.NotAfter, "authorities",
+		len(id.authorities))
 	return id, nil
 }
 
@@ -175,5 +179,6 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return k.current.Load().pair, nil
 }
 
-// Authorities gives the authorities that callers should trust, in PEM form: what an ExtensionConfig has in its caBundle.
+// Authorities gives the authorities that callers should trust, in PEM form: what an ExtensionConfig has in its
+// caBundle.
 func (k *Keeper) Authorities() []byte { return k.current.Load().authorities }

@@ -51,8 +51,9 @@ const day = 24 * time.Hour
 
 func testOptions(now *time.Time) Options {
 	return Options{
-		Hosts: []string{"extension.default.svc", "127.0.0.1"}, Lifetime: 30 * day, AuthorityLifetime: 300 * day, Overlap: 2 * day,
-		Now: func() time.Time { return *now },
+		Hosts: []string{"extension.default.svc", "127.0.0.1"}, Lifetime: 30 * day, AuthorityLifetime: 300 * day,
+		Overlap: 2 * day,
+		Now:     func() time.Time { return *now },
 	}
 }
 
@@ -67,7 +68,9 @@ func trusts(t *testing.T, authorities []byte, k *Keeper, host string, at time.Ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: host, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{
+		Roots: pool, DNSName: host, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
 	return err
 }
 
@@ -279,7 +282,8 @@ func TestInDirectory(t *testing.T) {
 			t.Errorf("%s: %v, %v", entry.Name(), info.Mode(), err)
 		}
 	}
-	if _, err := tls.LoadX509KeyPair(filepath.Join(directory, CertificateKey), filepath.Join(directory, PrivateKeyKey)); err != nil {
+	if _, err := tls.LoadX509KeyPair(filepath.Join(directory, CertificateKey),
+		filepath.Join(directory, PrivateKeyKey)); err != nil {
 		t.Error(err)
 	}
 }

@@ -32,7 +32,9 @@ func apiServer(t *testing.T) ctrlclient.Client {
 		t.Skipf("no Kubernetes bundle: run make kube first, or set CAPSTAN_KUBE: %v", err)
 	}
 	ctrl.SetLogger(logr.Discard())
-	env := &envtest.Environment{BinaryAssetsDirectory: t.TempDir(), ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute}
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: t.TempDir(), ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		if err := os.Symlink(kube, filepath.Join(env.BinaryAssetsDirectory, name)); err != nil {
 			t.Fatal(err)
@@ -72,7 +74,8 @@ func TestInSecret(t *testing.T) {
 		if err := c.Get(t.Context(), name, secret); err != nil {
 			t.Fatal(err)
 		}
-		if err := trusts(t, secret.Data["ca.crt"], second, "127.0.0.1", now); err != nil || secret.Type != corev1.SecretTypeTLS {
+		if err := trusts(t, secret.Data["ca.crt"], second, "127.0.0.1", now); err != nil ||
+			secret.Type != corev1.SecretTypeTLS {
 			t.Errorf("a Secret of type %s, %v", secret.Type, err)
 		}
 	}
@@ -97,7 +100,8 @@ func TestInSecret(t *testing.T) {
 		t.Error("the certificate was not renewed")
 	}
 	same()
-	if err := c.Get(t.Context(), name, secret); err != nil || secret.Labels["example.org/owner"] != "me" || string(secret.Data["other"]) != "kept" {
+	if err := c.Get(t.Context(), name, secret); err != nil || secret.Labels["example.org/owner"] != "me" ||
+		string(secret.Data["other"]) != "kept" {
 		t.Errorf("the Secret is %+v, %v", secret, err)
 	}
 
@@ -114,14 +118,17 @@ func TestInSecret(t *testing.T) {
 		t.Errorf("as if there were none: %v", err)
 	}
 	// A Secret that is gone is made anew.
-	if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}); err != nil {
+	if err := c.Delete(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(first.Renew(t.Context()), second.Renew(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	same()
-	if key, value := Annotation(name); key != "runtime.cluster.x-k8s.io/inject-ca-from-secret" || value != "default/extension-cert" {
+	if key, value := Annotation(name); key != "runtime.cluster.x-k8s.io/inject-ca-from-secret" ||
+		value != "default/extension-cert" {
 		t.Errorf("the annotation is %s: %s", key, value)
 	}
 }

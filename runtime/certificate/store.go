@@ -28,13 +28,14 @@ type Store interface {
 	Save(ctx context.Context, b Bundle, version string) error
 }
 
-// InSecret keeps the bundle in a Secret, where an ExtensionConfig finds the authorities, see [Annotation]. The client needs the rights to get, create and
-// update the Secret; its scheme must hold Secrets. It must not be a cache.
+// InSecret keeps the bundle in a Secret, where an ExtensionConfig finds the authorities, see [Annotation]. The client
+// needs the rights to get, create and update the Secret; its scheme must hold Secrets. It must not be a cache.
 func InSecret(client ctrlclient.Client, name types.NamespacedName) Store {
 	return &secretStore{client: client, name: name}
 }
 
-// Annotation gives name and value of the annotation with which an ExtensionConfig takes its caBundle from this Secret (RC-09).
+// Annotation gives name and value of the annotation with which an ExtensionConfig takes its caBundle from this Secret
+// (RC-09).
 func Annotation(secret types.NamespacedName) (key, value string) {
 	return runtimev1.InjectCAFromSecretAnnotation, secret.String()
 }
@@ -88,8 +89,8 @@ func (s *secretStore) Save(ctx context.Context, b Bundle, version string) error 
 	return nil
 }
 
-// InDirectory keeps the bundle in files of a directory, for a server that runs alone. They are written one after the other, each at once;
-// what a crash leaves half written can't be read together and is made anew.
+// InDirectory keeps the bundle in files of a directory, for a server that runs alone. They are written one after the
+// other, each at once; what a crash leaves half written can't be read together and is made anew.
 func InDirectory(path string) Store { return directoryStore(path) }
 
 type directoryStore string

@@ -50,7 +50,8 @@ func TestAllAreAskedAgain(t *testing.T) {
 				b.extension(extension, nil, server.Handle(
 					hook.BeforeClusterCreate,
 					"h",
-					func(ctx context.Context, r *runtimehooksv1.BeforeClusterCreateRequest, w *runtimehooksv1.BeforeClusterCreateResponse) error {
+					func(ctx context.Context, r *runtimehooksv1.BeforeClusterCreateRequest,
+						w *runtimehooksv1.BeforeClusterCreateResponse) error {
 						counted.Add(1)
 						if extension == "b" && !passes.Load() {
 							return first(ctx, r, w)

@@ -93,8 +93,8 @@ func status(code int, text string) http.HandlerFunc {
 	}
 }
 
-// Each of these is a failed call: an error under Fail, an empty Success under Ignore (CL-04), and in no case is anything of the
-// body used.
+// Each of these is a failed call: an error under Fail, an empty Success under Ignore (CL-04), and in no case is
+// anything of the body used.
 func TestBadServers(t *testing.T) {
 	const head = `"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterCreateResponse","status":"Success"`
 	for name, c := range map[string]struct {
@@ -110,25 +110,44 @@ func TestBadServers(t *testing.T) {
 		"it redirects": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://127.0.0.1:1/", http.StatusFound)
 		}, "HTTP status 302 instead of 200"},
-		"it answers 500 with a text":         {status(500, "database is down"), `HTTP status 500 instead of 200: "database is down"`},
-		"it answers 204":                     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, "HTTP status 204 instead of 200"},
-		"it answers 404 in 64 MiB":           {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404); huge(w, r) }, "HTTP status 404 instead of 200"},
-		"an empty body":                      {body(""), "the body is empty"},
-		"no JSON":                            {body("hello"), "not a JSON object"},
-		"a JSON list":                        {body("[]"), "not a JSON object"},
-		"null":                               {body("null"), "not a JSON object"},
-		"half of an object":                  {body(`{"status":"Success","retryAfterSeconds":60`), "unexpected end of JSON input"},
-		"a retry and then a wrong type":      {body(`{"retryAfterSeconds":60,"message":"stop","status":{}}`), "cannot unmarshal object"},
-		"trailing bytes":                     {body(success + "x"), "invalid character 'x' after top-level value"},
-		"two objects":                        {body(success + success), "after top-level value"},
-		"another kind":                       {body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterDeleteResponse","status":"Success"}`), `the body is a "BeforeClusterDeleteResponse"`},
-		"the kind of the request":            {body(`{"kind":"BeforeClusterCreateRequest","status":"Success"}`), `the body is a "BeforeClusterCreateRequest"`},
-		"another apiVersion":                 {body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1","kind":"BeforeClusterCreateResponse","status":"Success"}`), `its apiVersion is "hooks.runtime.cluster.x-k8s.io/v1"`},
-		"an apiVersion that is none":         {body(`{"apiVersion":"a/b/c","kind":"BeforeClusterCreateResponse","status":"Success"}`), `its apiVersion is "a/b/c"`},
-		"a negative retryAfterSeconds":       {body(`{` + head + `,"retryAfterSeconds":-5}`), "retryAfterSeconds of -5"},
-		"a retryAfterSeconds beyond 32 bits": {body(`{` + head + `,"retryAfterSeconds":99999999999}`), "cannot unmarshal number 99999999999"},
-		"a retryAfterSeconds of a fraction":  {body(`{` + head + `,"retryAfterSeconds":1.5}`), "cannot unmarshal number 1.5"},
-		"very deep JSON":                     {body(`{"x":` + strings.Repeat("[", 1<<20) + `}`), "exceeded max depth"},
+		"it answers 500 with a text": {status(500, "database is down"),
+			`HTTP status 500 instead of 200: "database is down"`},
+		"it answers 204": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+			"HTTP status 204 instead of 200",
+		},
+		"it answers 404 in 64 MiB": {
+			func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404); huge(w, r) }, "HTTP status 404 instead of 200",
+		},
+		"an empty body": {body(""), "the body is empty"},
+		"no JSON":       {body("hello"), "not a JSON object"},
+		"a JSON list":   {body("[]"), "not a JSON object"},
+		"null":          {body("null"), "not a JSON object"},
+		"half of an object": {body(`{"status":"Success","retryAfterSeconds":60`),
+			"unexpected end of JSON input"},
+		"a retry and then a wrong type": {body(`{"retryAfterSeconds":60,"message":"stop","status":{}}`),
+			"cannot unmarshal object"},
+		"trailing bytes": {body(success + "x"), "invalid character 'x' after top-level value"},
+		"two objects":    {body(success + success), "after top-level value"},
+		"another kind": {
+			body(
+				`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterDeleteResponse","status":"Success"}`),
+			`the body is a "BeforeClusterDeleteResponse"`,
+		},
+		"the kind of the request": {body(`{"kind":"BeforeClusterCreateRequest","status":"Success"}`),
+			`the body is a "BeforeClusterCreateRequest"`},
+		"another apiVersion": {
+			body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1","kind":"BeforeClusterCreateResponse","status":"Success"}`),
+			`its apiVersion is "hooks.runtime.cluster.x-k8s.io/v1"`,
+		},
+		"an apiVersion that is none": {
+			body(`{"apiVersion":"a/b/c","kind":"BeforeClusterCreateResponse","status":"Success"}`), `its apiVersion is "a/b/c"`,
+		},
+		"a negative retryAfterSeconds": {body(`{` + head + `,"retryAfterSeconds":-5}`), "retryAfterSeconds of -5"},
+		"a retryAfterSeconds beyond 32 bits": {body(`{` + head + `,"retryAfterSeconds":99999999999}`),
+			"cannot unmarshal number 99999999999"},
+		"a retryAfterSeconds of a fraction": {body(`{` + head + `,"retryAfterSeconds":1.5}`), "cannot unmarshal number 1.5"},
+		"very deep JSON":                    {body(`{"x":` + strings.Repeat("[", 1<<20) + `}`), "exceeded max depth"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +188,8 @@ func TestBadServers(t *testing.T) {
 				if err != nil {
 					t.Errorf("Ignore: %v", err)
 				}
-				if response.Status != runtimehooksv1.ResponseStatusSuccess || response.Message != "" || response.RetryAfterSeconds != 0 {
+				if response.Status != runtimehooksv1.ResponseStatusSuccess || response.Message != "" ||
+					response.RetryAfterSeconds != 0 {
 					t.Errorf("Ignore: something of the body was used: %+v", response)
 				}
 				t.Attr("rule", "CL-04")
@@ -185,9 +205,12 @@ func TestBadServers(t *testing.T) {
 func TestDefectNothingOfABrokenAnswerSurvivesIgnore(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.raw(runtimev1.FailurePolicyIgnore, 10, body(`{"status":"Success","retryAfterSeconds":60,"message":"stop","kind":7}`))
-	for name, call := range map[string]func(context.Context) (*runtimehooksv1.BeforeClusterCreateResponse, error){"one": b.gate, "all": b.create} {
+	for name, call := range map[string]func(context.Context) (*runtimehooksv1.BeforeClusterCreateResponse, error){
+		"one": b.gate, "all": b.create,
+	} {
 		response, err := call(t.Context())
-		if err != nil || response.RetryAfterSeconds != 0 || response.Message != "" || response.Status != runtimehooksv1.ResponseStatusSuccess {
+		if err != nil || response.RetryAfterSeconds != 0 || response.Message != "" ||
+			response.Status != runtimehooksv1.ResponseStatusSuccess {
 			t.Errorf("%s: got %+v, %v", name, response, err)
 		}
 	}
@@ -250,8 +273,8 @@ func TestAnswersWithoutKindAreAccepted(t *testing.T) {
 	}
 }
 
-// The eleventh defect: a long retryAfterSeconds could not be shortened, because callers do not ask again before it ends. See also
-// TestDefectABlockingAnswerHoldsUntilSomethingChanges.
+// The eleventh defect: a long retryAfterSeconds could not be shortened, because callers do not ask again before it
+// ends. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
 func TestDefectLongWaitsAreCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string
@@ -349,7 +372,8 @@ func TestOneDeadlineForAllHandlers(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("took %s", took)
 	}
-	if err == nil || !strings.Contains(err.Error(), `handler "h.e0": the deadline for all handlers of the hook together has passed`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`handler "h.e0": the deadline for all handlers of the hook together has passed`) {
 		t.Errorf("error is %v", err)
 	}
 }

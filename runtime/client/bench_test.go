@@ -83,7 +83,8 @@ func BenchmarkGetAllExtensions(b *testing.B) {
 	cluster := testCluster()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := bench.client.GetAllExtensions(context.Background(), runtimehooksv1.BeforeClusterCreate, cluster); err != nil {
+		if _, err := bench.client.GetAllExtensions(context.Background(), runtimehooksv1.BeforeClusterCreate,
+			cluster); err != nil {
 			b.Fatal(err)
 		}
 	}

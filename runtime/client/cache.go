@@ -16,8 +16,9 @@ type answerCache struct {
 	key     string
 }
 
-// newAnswerCache computes the key. The caller's function gets the request without settings, and they are appended in a fixed order: the
-// function that Cluster API passes for DiscoverVariables walks over the map of settings, so its keys for equal requests differ at random.
+// newAnswerCache computes the key. The caller's function gets the request without settings, and they are appended in a
+// fixed order: the function that Cluster API passes for DiscoverVariables walks over the map of settings, so its keys
+// for equal requests differ at random.
 func newAnswerCache(h *registry.Handler, r *requests, opts []runtimeclient.CallExtensionOption) (answerCache, error) {
 	var c answerCache
 	for _, opt := range opts {

@@ -37,12 +37,14 @@ func walking(name, resourceVersion string, request runtimehooksv1.RequestObject)
 	return key
 }
 
-func discoverVariables(t *testing.T, b *bench, cache mapCache, settings map[string]string) *runtimehooksv1.DiscoverVariablesResponse {
+func discoverVariables(t *testing.T, b *bench, cache mapCache,
+	settings map[string]string) *runtimehooksv1.DiscoverVariablesResponse {
 	t.Helper()
 	request := &runtimehooksv1.DiscoverVariablesRequest{}
 	request.Settings = settings
 	response := &runtimehooksv1.DiscoverVariablesResponse{}
-	err := b.client.CallExtension(t.Context(), runtimehooksv1.DiscoverVariables, testCluster(), "vars.ext", request, response,
+	err := b.client.CallExtension(t.Context(), runtimehooksv1.DiscoverVariables, testCluster(), "vars.ext",
+		request, response,
 		runtimeclient.WithCaching{Cache: cache, CacheKeyFunc: walking})
 	if err != nil {
 		t.Fatal(err)
@@ -57,11 +59,13 @@ func TestDefectCacheKeyDoesNotDependOnMapOrder(t *testing.T) {
 	b.extension("ext", func(config *runtimev1.ExtensionConfig) {
 		config.Spec.Settings = map[string]string{"x": "1", "y": "2", "z": "3"}
 	},
-		server.Handle(hook.DiscoverVariables, "vars", func(_ context.Context, request *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) error {
-			calls.Add(1)
-			response.Variables = []clusterv1.ClusterClassVariable{{Name: request.Settings["a"]}}
-			return nil
-		}))
+		server.Handle(hook.DiscoverVariables, "vars",
+			func(_ context.Context, request *runtimehooksv1.DiscoverVariablesRequest,
+				response *runtimehooksv1.DiscoverVariablesResponse) error {
+				calls.Add(1)
+				response.Variables = []clusterv1.ClusterClassVariable{{Name: request.Settings["a"]}}
+				return nil
+			}))
 	cache := mapCache{}
 	for range 50 {
 		response := discoverVariables(t, b, cache, map[string]string{"a": "name", "b": "2", "c": "3", "d": "4"})
@@ -73,7 +77,8 @@ func TestDefectCacheKeyDoesNotDependOnMapOrder(t *testing.T) {
 	if calls.Load() != 1 {
 		t.Errorf("%d calls for equal requests", calls.Load())
 	}
-	if got := discoverVariables(t, b, cache, map[string]string{"a": "other"}); got.Variables[0].Name != "other" || calls.Load() != 2 {
+	if got := discoverVariables(t, b, cache, map[string]string{"a": "other"}); got.Variables[0].Name != "other" ||
+		calls.Load() != 2 {
 		t.Errorf("other settings gave %+v after %d calls", got, calls.Load())
 	}
 	if len(b.observed()) != 2 {

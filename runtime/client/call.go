@@ -16,9 +16,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// CallAllExtensions asks all handlers of a hook whose selectors match the object. If all succeed, the response becomes Success with their
-// messages joined and the shortest retryAfterSeconds that is not zero; everything else in it becomes empty. Otherwise the response stays as
-// it is, and the error is that of the first handler that failed, in the registry's order.
+// CallAllExtensions asks all handlers of a hook whose selectors match the object. If all succeed, the response becomes
+// Success with their messages joined and the shortest retryAfterSeconds that is not zero; everything else in it becomes
+// empty. Otherwise the response stays as it is, and the error is that of the first handler that failed, in the
+// registry's order.
 func (c *Client) CallAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
 ) error {
@@ -63,11 +64,13 @@ func (c *Client) callAll(ctx context.Context, descriptor *hook.Descriptor, objec
 	return joined, nil
 }
 
-// CallExtension asks the handler with this unique name. On success the response is replaced by its answer as a whole. On an answer of
-// status Failure it is too, and there is an error; on any other error it stays as it is. With the option WithCaching, answers of
-// Success that do not block are kept and given again for an equal request.
-func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object, name string,
-	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject, opts ...runtimeclient.CallExtensionOption,
+// CallExtension asks the handler with this unique name. On success the response is replaced by its answer as a whole.
+// On an answer of status Failure it is too, and there is an error; on any other error it stays as it is. With the
+// option WithCaching, answers of Success that do not block are kept and given again for an equal request.
+func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
+	name string,
+	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
+	opts ...runtimeclient.CallExtensionOption,
 ) error {
 	descriptor, err := c.check(runtimeHook, response)
 	if err != nil {
@@ -113,7 +116,8 @@ func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.H
 }
 
 // check finds the hook, and makes sure that the caller's response can take an answer before anybody is called.
-func (c *Client) check(runtimeHook runtimecatalog.Hook, response runtimehooksv1.ResponseObject) (*hook.Descriptor, error) {
+func (c *Client) check(runtimeHook runtimecatalog.Hook,
+	response runtimehooksv1.ResponseObject) (*hook.Descriptor, error) {
 	descriptor, err := c.options.Catalog.Lookup(runtimeHook)
 	if err != nil {
 		return nil, err
@@ -124,7 +128,8 @@ func (c *Client) check(runtimeHook runtimecatalog.Hook, response runtimehooksv1.
 	return descriptor, descriptor.CheckResponse(response)
 }
 
-func (c *Client) handlerFor(ctx context.Context, descriptor *hook.Descriptor, object ctrlclient.Object, name string) (*registry.Handler, error) {
+func (c *Client) handlerFor(ctx context.Context, descriptor *hook.Descriptor, object ctrlclient.Object,
+	name string) (*registry.Handler, error) {
 	if object == nil {
 		return nil, errors.New("the object that the hook is called for is nil")
 	}

@@ -50,7 +50,8 @@ func TestCallAllExtensionsJoinsAnswers(t *testing.T) {
 	for _, call := range b.observed() {
 		seen = append(seen, fmt.Sprintf("%s/%s %s %s %s/%s/%s %q", call.Extension, call.Handler, call.Answer, call.RetryAfter,
 			call.Object.Kind, call.Object.Namespace, call.Object.Name, call.Message))
-		if call.Hook != "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate" || call.Duration <= 0 || call.Time.IsZero() || call.Err != nil {
+		if call.Hook != "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate" || call.Duration <= 0 ||
+			call.Time.IsZero() || call.Err != nil {
 			t.Errorf("observed %+v", call)
 		}
 	}
@@ -117,7 +118,8 @@ func TestHandlersAreCalledInParallelAndBounded(t *testing.T) {
 	b := newBench(t, client.Options{Parallel: 3})
 	var now, most atomic.Int32
 	meet := make(chan struct{})
-	slow := func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
+	slow := func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+		_ *runtimehooksv1.BeforeClusterCreateResponse) error {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
 			if n == 3 {
@@ -181,25 +183,46 @@ func TestMisconfigurationIsNeverIgnored(t *testing.T) {
 	b.raw(runtimev1.FailurePolicyIgnore, 1, body(success))
 	cluster := testCluster()
 	request, response := &runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{}
-	call := func(runtimeHook any, object ctrlclient.Object, name string, request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
+	call := func(runtimeHook any, object ctrlclient.Object, name string, request runtimehooksv1.RequestObject,
+		response runtimehooksv1.ResponseObject) error {
 		return b.client.CallExtension(t.Context(), runtimeHook, object, name, request, response)
 	}
 	for name, c := range map[string]struct {
 		err  error
 		want string
 	}{
-		"a handler that does not exist":   {call(runtimehooksv1.BeforeClusterCreate, cluster, "x.ext", request, response), `no extension has a handler "x.ext"`},
-		"a handler of another hook":       {call(runtimehooksv1.BeforeClusterDelete, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{}, &runtimehooksv1.BeforeClusterDeleteResponse{}), "serves another hook"},
-		"a hook that is no function":      {call("BeforeClusterCreate", cluster, "gate.ext", request, response), "can't be a string"},
-		"a nil hook":                      {call(nil, cluster, "gate.ext", request, response), "can't be a <nil>"},
-		"a function that is no hook":      {call(func() {}, cluster, "gate.ext", request, response), "not in the catalog"},
-		"a request of another hook":       {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{}, response), "pass a BeforeClusterCreateRequest"},
-		"a response of another hook":      {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, &runtimehooksv1.BeforeClusterDeleteResponse{}), "pass a BeforeClusterCreateResponse"},
-		"a nil request":                   {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", nil, response), "request is nil"},
-		"a nil response":                  {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, nil), "can't be a <nil>"},
-		"a typed nil response":            {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, (*runtimehooksv1.BeforeClusterCreateResponse)(nil)), "pass a BeforeClusterCreateResponse"},
-		"a nil object":                    {call(runtimehooksv1.BeforeClusterCreate, nil, "gate.ext", request, response), "object that the hook is called for is nil"},
-		"discovery, which has no handler": {call(runtimehooksv1.Discovery, cluster, "gate.ext", request, &runtimehooksv1.DiscoveryResponse{}), "has no handlers to call"},
+		"a handler that does not exist": {call(runtimehooksv1.BeforeClusterCreate, cluster, "x.ext", request, response),
+			`no extension has a handler "x.ext"`},
+		"a handler of another hook": {
+			call(runtimehooksv1.BeforeClusterDelete, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{},
+				&runtimehooksv1.BeforeClusterDeleteResponse{}), "serves another hook",
+		},
+		"a hook that is no function": {call("BeforeClusterCreate", cluster, "gate.ext", request, response),
+			"can't be a string"},
+		"a nil hook":                 {call(nil, cluster, "gate.ext", request, response), "can't be a <nil>"},
+		"a function that is no hook": {call(func() {}, cluster, "gate.ext", request, response), "not in the catalog"},
+		"a request of another hook": {
+			call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", &runtimehooksv1.BeforeClusterDeleteRequest{},
+				response), "pass a BeforeClusterCreateRequest",
+		},
+		"a response of another hook": {
+			call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request,
+				&runtimehooksv1.BeforeClusterDeleteResponse{}), "pass a BeforeClusterCreateResponse",
+		},
+		"a nil request": {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", nil, response),
+			"request is nil"},
+		"a nil response": {call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request, nil),
+			"can't be a <nil>"},
+		"a typed nil response": {
+			call(runtimehooksv1.BeforeClusterCreate, cluster, "gate.ext", request,
+				(*runtimehooksv1.BeforeClusterCreateResponse)(nil)), "pass a BeforeClusterCreateResponse",
+		},
+		"a nil object": {call(runtimehooksv1.BeforeClusterCreate, nil, "gate.ext", request, response),
+			"object that the hook is called for is nil"},
+		"discovery, which has no handler": {
+			call(runtimehooksv1.Discovery, cluster, "gate.ext", request, &runtimehooksv1.DiscoveryResponse{}),
+			"has no handlers to call",
+		},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, c.err, c.want)
@@ -243,7 +266,8 @@ func TestUnregisterNeedsTheNameOnly(t *testing.T) {
 	if err := b.client.Unregister(&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}}); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, testCluster()); err != nil || len(names) != 0 {
+	if names, err := b.client.GetAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate,
+		testCluster()); err != nil || len(names) != 0 {
 		t.Errorf("after Unregister: %v, %v (RC-18)", names, err)
 	}
 	t.Attr("rule", "RC-18")
@@ -252,7 +276,8 @@ func TestUnregisterNeedsTheNameOnly(t *testing.T) {
 func TestAnyHookThatDoesNotRetryWorks(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.extension("ext", nil, server.Handle(hook.AfterControlPlaneInitialized, "h",
-		func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest, *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+		func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest,
+			*runtimehooksv1.AfterControlPlaneInitializedResponse) error {
 			return nil
 		}))
 	response := &runtimehooksv1.AfterControlPlaneInitializedResponse{}
@@ -283,7 +308,9 @@ func TestAdministratorOverrides(t *testing.T) {
 	b := newBench(t, client.Options{})
 	s := b.ca.Serve(t, http.HandlerFunc(hang), nil)
 	config := b.config("ext", s.URL)
-	config.Annotations = map[string]string{"timeout.runtime.capstan.dev/gate": "1s", "runtime.capstan.dev/failure-policy": "Ignore"}
+	config.Annotations = map[string]string{
+		"timeout.runtime.capstan.dev/gate": "1s", "runtime.capstan.dev/failure-policy": "Ignore",
+	}
 	b.register(config, "gate", runtimev1.FailurePolicyFail, 30)
 	start := time.Now()
 	response, err := b.gate(t.Context())
@@ -293,7 +320,8 @@ func TestAdministratorOverrides(t *testing.T) {
 	if took := time.Since(start); took < time.Second || took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if call := b.observed()[0]; call.Answer != record.Ignored || !strings.Contains(call.Err.Error(), "no answer within 1s") {
+	if call := b.observed()[0]; call.Answer != record.Ignored ||
+		!strings.Contains(call.Err.Error(), "no answer within 1s") {
 		t.Errorf("observed %+v", call)
 	}
 }

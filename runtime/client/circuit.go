@@ -25,8 +25,8 @@ const (
 	firstPause = time.Second
 )
 
-// pauseAfter gives for how long an extension is left alone after so many failures in a row: not at all as long as it may be bad luck, then
-// twice as long each time, up to longest.
+// pauseAfter gives for how long an extension is left alone after so many failures in a row: not at all as long as it
+// may be bad luck, then twice as long each time, up to longest.
 func pauseAfter(failures int, longest time.Duration) time.Duration {
 	if failures < patience {
 		return 0
@@ -41,8 +41,8 @@ func pauseAfter(failures int, longest time.Duration) time.Duration {
 	return min(pause, longest)
 }
 
-// circuit keeps calls away from an extension that does not work, so that reconciles do not spend their time with waiting for it, and so that it can
-// recover. Each extension has its own. The zero value is closed.
+// circuit keeps calls away from an extension that does not work, so that reconciles do not spend their time with
+// waiting for it, and so that it can recover. Each extension has its own. The zero value is closed.
 type circuit struct {
 	longest time.Duration
 
@@ -62,7 +62,8 @@ const (
 	unclear               // the call ended for a reason that says nothing about it
 )
 
-// enter asks whether a call may be made now. If so, the caller must call leave; if not, the error is that of the last failure.
+// enter asks whether a call may be made now. If so, the caller must call leave; if not, the error is that of the last
+// failure.
 func (c *circuit) enter(now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package client calls the handlers of runtime extensions.
 //
-// [Client] implements Cluster API's public interface for that, sigs.k8s.io/cluster-api/exp/runtime/client.Client, so its
-// reconcilers take it as it is:
+// [Client] implements Cluster API's public interface for that, sigs.k8s.io/cluster-api/exp/runtime/client.Client, so
+// its reconcilers take it as it is:
 //
 //	calls, err := client.New(client.Options{Reader: mgr.GetClient(), Observer: journal})
 //	...
@@ -9,34 +9,37 @@
 //
 // # What a call does
 //
-// One call of [Client.CallAllExtensions] asks all handlers of the hook whose selectors match, a bounded number of them at the same time, each for at
-// most its own timeout and all together for at most [Options.Deadline]. The request is encoded once for all handlers that get the same
-// settings; it is not kept and not changed. Answers are joined in the registry's order, so the same answers give the same message; the
-// shortest retryAfterSeconds wins (CL-11). If a handler fails, those after it in that order are not asked, or no longer waited for; the
-// error is always that of the first in the order that fails.
+// One call of [Client.CallAllExtensions] asks all handlers of the hook whose selectors match, a bounded number of them
+// at the same time, each for at most its own timeout and all together for at most [Options.Deadline]. The request is
+// encoded once for all handlers that get the same settings; it is not kept and not changed. Answers are joined in the
+// registry's order, so the same answers give the same message; the shortest retryAfterSeconds wins (CL-11). If a
+// handler fails, those after it in that order are not asked, or no longer waited for; the error is always that of the
+// first in the order that fails.
 //
-// If the joined answer blocks, it is held until the shortest wait that a handler has named is over: whoever asks before gets it again without a
-// call, with the wait that is left. A changed request, object or ExtensionConfig is asked about at once. Reconcilers that sleep through the
-// whole wait that they are given, as those of Cluster API do, are given at most [Options.Recheck] at a time, so they notice.
+// If the joined answer blocks, it is held until the shortest wait that a handler has named is over: whoever asks before
+// gets it again without a call, with the wait that is left. A changed request, object or ExtensionConfig is asked about
+// at once. Reconcilers that sleep through the whole wait that they are given, as those of Cluster API do, are given at
+// most [Options.Recheck] at a time, so they notice.
 //
 // # What can go wrong
 //
-//   - The call fails: no connection, a certificate that is not trusted, no answer in time, a status other than 200, a redirect, a body
-//     that is too large or is not the hook's response. With failure policy Fail this is an error, with Ignore it counts as an empty
-//     Success (CL-04). Nothing of a body that failed to decode is ever used.
+//   - The call fails: no connection, a certificate that is not trusted, no answer in time, a status other than 200, a
+//     redirect, a body that is too large or is not the hook's response. With failure policy Fail this is an error, with
+//     Ignore it counts as an empty Success (CL-04). Nothing of a body that failed to decode is ever used.
 //   - The handler answers status Failure, or a status that does not exist: an error whatever the policy (CL-05, CL-20).
-//   - The caller's own context ends, or the deadline of all calls together: an error whatever the policy; it says nothing about the
-//     extension.
+//   - The caller's own context ends, or the deadline of all calls together: an error whatever the policy; it says
+//     nothing about the extension.
 //   - Something is configured wrong, for example the handler serves another hook: an error whatever the policy.
 //
-// An extension whose calls fail five times in a row is left alone for a second, and for twice as long after each further failure, up to
-// [Options.LongestPause]. Meanwhile calls fail with the last error at once; the failure policy applies. One call finds out whether it works again.
+// An extension whose calls fail five times in a row is left alone for a second, and for twice as long after each
+// further failure, up to [Options.LongestPause]. Meanwhile calls fail with the last error at once; the failure policy
+// applies. One call finds out whether it works again.
 //
-// An extension that answers again, that has closed its connections, or that answers 404 for a handler, may have been deployed anew: [Client.OnStale]
-// tells who has to discover it.
+// An extension that answers again, that has closed its connections, or that answers 404 for a handler, may have been
+// deployed anew: [Client.OnStale] tells who has to discover it.
 //
-// Errors of calls are of type [*CallError]. Their texts are stable: the same failure gives the same text, without times and
-// port numbers, because they land in conditions.
+// Errors of calls are of type [*CallError]. Their texts are stable: the same failure gives the same text, without times
+// and port numbers, because they land in conditions.
 package client
 
 import (
@@ -65,8 +68,8 @@ import (
 const (
 	// DefaultDeadline bounds all calls of one hook together.
 	DefaultDeadline = 60 * time.Second
-	// DefaultParallel is how many handlers of one hook are asked at the same time. Extensions mostly wait for others: more of them than processors
-	// is right.
+	// DefaultParallel is how many handlers of one hook are asked at the same time. Extensions mostly wait for others: more
+	// of them than processors is right.
 	DefaultParallel = 32
 	// DefaultMaxRetryAfter is the longest wait that a handler can ask for.
 	DefaultMaxRetryAfter = 5 * time.Minute
@@ -81,24 +84,25 @@ type Options struct {
 	// Catalog of the hooks that can be called. Default: those of Cluster API.
 	Catalog *hook.Catalog
 
-	// Reader reads the Namespace of the object that a hook is called for, if an extension has a namespaceSelector. A cached
-	// one is best: the client keeps nothing. Without it, calls that would need it fail.
+	// Reader reads the Namespace of the object that a hook is called for, if an extension has a namespaceSelector. A
+	// cached one is best: the client keeps nothing. Without it, calls that would need it fail.
 	Reader ctrlclient.Reader
 
-	// Observer is told of each call to a handler, after all handlers of the hook were called and in their stable order, on the caller's
-	// goroutine. It should be quick. Answers from a cache are not told: nobody was called.
+	// Observer is told of each call to a handler, after all handlers of the hook were called and in their stable order, on
+	// the caller's goroutine. It should be quick. Answers from a cache are not told: nobody was called.
 	Observer func(record.Call)
 
-	// Certificate gives the client certificate for servers that ask for one. It is asked for at each new connection, so it may
-	// change. Default: none.
+	// Certificate gives the client certificate for servers that ask for one. It is asked for at each new connection, so it
+	// may change. Default: none.
 	Certificate func() (*tls.Certificate, error)
 
 	// Dial opens the connection to a server, for networks without the names of Services: the address of a Service is
 	// NAME.NAMESPACE.svc with its port. It is not asked for servers behind a proxy. Default: that of a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Pass is asked when handlers hold an object back, by an answer that blocks or by a failure, in [Client.CallAllExtensions]: whether an administrator lets
-	// it through all the same. Package unblock has one that reads an annotation. Default: nobody does.
+	// Pass is asked when handlers hold an object back, by an answer that blocks or by a failure, in
+	// [Client.CallAllExtensions]: whether an administrator lets it through all the same. Package unblock has one that
+	// reads an annotation. Default: nobody does.
 	Pass PassFunc
 
 	// Deadline bounds all calls of one hook together. Default: DefaultDeadline.
@@ -107,12 +111,13 @@ type Options struct {
 	// Parallel is how many handlers of one hook are asked at the same time. Default: DefaultParallel.
 	Parallel int
 
-	// MaxRetryAfter bounds the wait of a handler that blocks: it is asked again after that time, whatever it has said. Asking earlier is
-	// allowed (CL-13). Whole seconds. Default: DefaultMaxRetryAfter.
+	// MaxRetryAfter bounds the wait of a handler that blocks: it is asked again after that time, whatever it has said.
+	// Asking earlier is allowed (CL-13). Whole seconds. Default: DefaultMaxRetryAfter.
 	MaxRetryAfter time.Duration
 
-	// Recheck bounds the wait that is handed to the caller of [Client.CallAllExtensions] at a time. Until the handlers' wait is over, the caller gets
-	// their answer again, unless something has changed. Whole seconds. Default: DefaultRecheck.
+	// Recheck bounds the wait that is handed to the caller of [Client.CallAllExtensions] at a time. Until the handlers'
+	// wait is over, the caller gets their answer again, unless something has changed. Whole seconds. Default:
+	// DefaultRecheck.
 	Recheck time.Duration
 
 	// LongestPause bounds for how long an extension whose calls fail is left alone. Default: DefaultLongestPause.
@@ -121,8 +126,9 @@ type Options struct {
 	// Metrics is where metrics are registered, see the constants. Default: none.
 	Metrics prometheus.Registerer
 
-	// Trace is called at the start of each call to a handler, with what is known by then, on the goroutine of the call. The headers that it gives are
-	// sent with the call; end, which may be nil, is called when the call has ended. Package trace has one for OpenTelemetry. Default: none.
+	// Trace is called at the start of each call to a handler, with what is known by then, on the goroutine of the call.
+	// The headers that it gives are sent with the call; end, which may be nil, is called when the call has ended. Package
+	// trace has one for OpenTelemetry. Default: none.
 	Trace func(ctx context.Context, call record.Call) (header map[string]string, end func(record.Call))
 }
 
@@ -141,12 +147,16 @@ var _ runtimeclient.Client = (*Client)(nil)
 // New makes a client that knows no extension yet: it is ready after WarmUp.
 func New(options Options) (*Client, error) {
 	const making = "making a client for runtime extensions"
-	for name, value := range map[string]*time.Duration{"MaxRetryAfter": &options.MaxRetryAfter, "Recheck": &options.Recheck} {
+	for name, value := range map[string]*time.Duration{
+		"MaxRetryAfter": &options.MaxRetryAfter, "Recheck": &options.Recheck,
+	} {
 		if *value%time.Second != 0 {
-			return nil, fmt.Errorf("%s: %s is %s: it must be whole seconds, because hooks count in seconds", making, name, *value)
+			return nil, fmt.Errorf("%s: %s is %s: it must be whole seconds, because hooks count in seconds", making,
+				name, *value)
 		}
 	}
-	if options.Deadline < 0 || options.Parallel < 0 || options.MaxRetryAfter < 0 || options.Recheck < 0 || options.LongestPause < 0 {
+	if options.Deadline < 0 || options.Parallel < 0 || options.MaxRetryAfter < 0 || options.Recheck < 0 ||
+		options.LongestPause < 0 {
 		return nil, fmt.Errorf("%s: Deadline, Parallel, MaxRetryAfter, Recheck and LongestPause must not be negative", making)
 	}
 	if options.Catalog == nil {
@@ -159,8 +169,9 @@ func New(options Options) (*Client, error) {
 	options.LongestPause = cmp.Or(options.LongestPause, DefaultLongestPause)
 	c := &Client{options: options, registry: registry.New(), held: heldAnswers{recheck: options.Recheck}}
 	c.endpoints = newEndpoints(transportOptions{
-		certificate: options.Certificate, idle: options.Parallel, longest: options.LongestPause, proxy: http.ProxyFromEnvironment,
-		dial: options.Dial,
+		certificate: options.Certificate, idle: options.Parallel, longest: options.LongestPause,
+		proxy: http.ProxyFromEnvironment,
+		dial:  options.Dial,
 	})
 	if options.Metrics != nil {
 		var err error
@@ -202,8 +213,9 @@ func (c *Client) Unregister(config *runtimev1.ExtensionConfig) error {
 	return nil
 }
 
-// OnStale says whom to tell that an extension may have been deployed anew, so that it should be discovered again. The function gets the name of
-// the ExtensionConfig, must return soon, and may be called from several goroutines. It replaces the one before.
+// OnStale says whom to tell that an extension may have been deployed anew, so that it should be discovered again. The
+// function gets the name of the ExtensionConfig, must return soon, and may be called from several goroutines. It
+// replaces the one before.
 func (c *Client) OnStale(tell func(extension string)) { c.stale.Store(&tell) }
 
 func (c *Client) tellStale(extension string) {
@@ -219,9 +231,10 @@ func (c *Client) Circuits() map[string]CircuitState { return c.endpoints.states(
 func (c *Client) Close() { c.endpoints.closeIdle() }
 
 // GetAllExtensions gives the names of the handlers of a hook that are called for this object, in their stable order. No
-// handler is called. It costs a look-up in memory, and one read of the Namespace if an extension of the hook has a namespaceSelector: it runs before
-// almost every call. Appending to the slice is fine, changing its elements is not.
-func (c *Client) GetAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object) ([]string, error) {
+// handler is called. It costs a look-up in memory, and one read of the Namespace if an extension of the hook has a
+// namespaceSelector: it runs before almost every call. Appending to the slice is fine, changing its elements is not.
+func (c *Client) GetAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook,
+	forObject ctrlclient.Object) ([]string, error) {
 	descriptor, err := c.options.Catalog.Lookup(runtimeHook)
 	if err != nil {
 		return nil, fmt.Errorf("listing handlers: %w", err)

@@ -73,7 +73,8 @@ func (b *bench) config(name, url string) *runtimev1.ExtensionConfig {
 }
 
 // extension starts a server made with the SDK, discovers and registers it.
-func (b *bench) extension(name string, change func(*runtimev1.ExtensionConfig), handlers ...server.Handler) *httptest.Server {
+func (b *bench) extension(name string, change func(*runtimev1.ExtensionConfig),
+	handlers ...server.Handler) *httptest.Server {
 	b.t.Helper()
 	h, err := server.New(server.Options{}, handlers...)
 	if err != nil {
@@ -100,18 +101,22 @@ func (b *bench) raw(policy runtimev1.FailurePolicy, timeoutSeconds int32, handle
 	return b.rawServer(policy, timeoutSeconds, handler, nil)
 }
 
-func (b *bench) rawServer(policy runtimev1.FailurePolicy, timeoutSeconds int32, handler http.HandlerFunc, change func(*httptest.Server)) *httptest.Server {
+func (b *bench) rawServer(policy runtimev1.FailurePolicy, timeoutSeconds int32, handler http.HandlerFunc,
+	change func(*httptest.Server)) *httptest.Server {
 	b.t.Helper()
 	s := b.ca.Serve(b.t, handler, change)
 	b.register(b.config("ext", s.URL), "gate", policy, timeoutSeconds)
 	return s
 }
 
-func (b *bench) register(config *runtimev1.ExtensionConfig, handler string, policy runtimev1.FailurePolicy, timeoutSeconds int32) {
+func (b *bench) register(config *runtimev1.ExtensionConfig, handler string, policy runtimev1.FailurePolicy,
+	timeoutSeconds int32) {
 	b.t.Helper()
 	config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
-		Name:           handler + "." + config.Name,
-		RequestHook:    runtimev1.GroupVersionHook{APIVersion: hook.BeforeClusterCreate.ID().APIVersion(), Hook: "BeforeClusterCreate"},
+		Name: handler + "." + config.Name,
+		RequestHook: runtimev1.GroupVersionHook{
+			APIVersion: hook.BeforeClusterCreate.ID().APIVersion(), Hook: "BeforeClusterCreate",
+		},
 		TimeoutSeconds: timeoutSeconds, FailurePolicy: policy,
 	})
 	if err := b.client.Register(config); err != nil {
@@ -145,7 +150,8 @@ type createFunc = server.Func[runtimehooksv1.BeforeClusterCreateRequest, runtime
 
 // says gives a handler that answers Success with a message.
 func says(message string) createFunc {
-	return func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
+	return func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+		response *runtimehooksv1.BeforeClusterCreateResponse) error {
 		response.Message = message
 		return nil
 	}
@@ -153,14 +159,16 @@ func says(message string) createFunc {
 
 // waits gives a handler that blocks.
 func waits(after time.Duration, reason string) createFunc {
-	return func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
+	return func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
+		*runtimehooksv1.BeforeClusterCreateResponse) error {
 		return server.Wait(after, reason)
 	}
 }
 
 // fails gives a handler that answers Failure.
 func fails(message string) createFunc {
-	return func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
+	return func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
+		*runtimehooksv1.BeforeClusterCreateResponse) error {
 		return fmt.Errorf("%s", message)
 	}
 }

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// HooksKnownCondition is False on an ExtensionConfig with handlers for hooks that the catalog does not hold; their names are in its
-	// message. They are not called, the others are. Without such handlers the condition is absent.
+	// HooksKnownCondition is False on an ExtensionConfig with handlers for hooks that the catalog does not hold; their
+	// names are in its message. They are not called, the others are. Without such handlers the condition is absent.
 	HooksKnownCondition = "HooksKnown"
 	// UnknownHooksReason is the reason of HooksKnownCondition.
 	UnknownHooksReason = "UnknownHooks"
@@ -33,9 +33,9 @@ const (
 	discoveryTimeout = 10 * time.Second
 )
 
-// Discover asks the extension which handlers it has, and gives a copy of the ExtensionConfig with them in its status, named
-// handler.extensionconfig (RC-11 to RC-15). Handlers of hooks that are not in the catalog are left out and reported in
-// HooksKnownCondition, so that an extension may serve a newer hook before the management cluster knows it.
+// Discover asks the extension which handlers it has, and gives a copy of the ExtensionConfig with them in its status,
+// named handler.extensionconfig (RC-11 to RC-15). Handlers of hooks that are not in the catalog are left out and
+// reported in HooksKnownCondition, so that an extension may serve a newer hook before the management cluster knows it.
 func (c *Client) Discover(ctx context.Context, config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
 	if config == nil {
 		return nil, errors.New("discovering an extension: the ExtensionConfig is nil")
@@ -63,7 +63,8 @@ func (c *Client) Discover(ctx context.Context, config *runtimev1.ExtensionConfig
 	return discovered, nil
 }
 
-func (c *Client) discover(ctx context.Context, config *runtimev1.ExtensionConfig) ([]runtimehooksv1.ExtensionHandler, error) {
+func (c *Client) discover(ctx context.Context,
+	config *runtimev1.ExtensionConfig) ([]runtimehooksv1.ExtensionHandler, error) {
 	// An endpoint of its own: the ExtensionConfig may never be registered, and discovery is rare.
 	endpoint, err := newEndpoint(config.Spec.ClientConfig, c.endpoints.options)
 	if err != nil {
@@ -90,9 +91,10 @@ func (c *Client) discover(ctx context.Context, config *runtimev1.ExtensionConfig
 	return response.Handlers, nil
 }
 
-// readDiscovery turns what an extension says into what an ExtensionConfig's status holds, with defaults. Handlers of unknown hooks are
-// named apart. The error names everything that is wrong.
-func readDiscovery(catalog *hook.Catalog, extension string, found []runtimehooksv1.ExtensionHandler) (handlers []runtimev1.ExtensionHandler, unknown []string, err error) {
+// readDiscovery turns what an extension says into what an ExtensionConfig's status holds, with defaults. Handlers of
+// unknown hooks are named apart. The error names everything that is wrong.
+func readDiscovery(catalog *hook.Catalog, extension string,
+	found []runtimehooksv1.ExtensionHandler) (handlers []runtimev1.ExtensionHandler, unknown []string, err error) {
 	if len(found) > registry.MaxHandlers {
 		return nil, nil, fmt.Errorf("it has %d handlers, %d are allowed", len(found), registry.MaxHandlers)
 	}
@@ -110,7 +112,8 @@ func readDiscovery(catalog *hook.Catalog, extension string, found []runtimehooks
 		}
 		names[h.Name] = true
 		if !isKnown(catalog, h.RequestHook) {
-			unknown = append(unknown, fmt.Sprintf("%s (%s/%s)", h.Name, wire.Clip(h.RequestHook.APIVersion, 128), wire.Clip(h.RequestHook.Hook, 64)))
+			unknown = append(unknown, fmt.Sprintf("%s (%s/%s)", h.Name, wire.Clip(h.RequestHook.APIVersion, 128),
+				wire.Clip(h.RequestHook.Hook, 64)))
 			continue
 		}
 		handlers = append(handlers, statusOf(extension, h))
@@ -125,14 +128,18 @@ func checkHandler(h runtimehooksv1.ExtensionHandler) []string {
 	if wrong := validation.IsDNS1123Label(h.Name); len(wrong) > 0 {
 		problems = append(problems, "the name is not valid: "+wrong[0])
 	}
-	if h.TimeoutSeconds != nil && (*h.TimeoutSeconds < 0 || time.Duration(*h.TimeoutSeconds)*time.Second > registry.MaxTimeout) {
-		problems = append(problems, fmt.Sprintf("timeoutSeconds is %d, it must be 0 to %d", *h.TimeoutSeconds, wholeSeconds(registry.MaxTimeout)))
+	if h.TimeoutSeconds != nil && (*h.TimeoutSeconds < 0 ||
+		time.Duration(*h.TimeoutSeconds)*time.Second > registry.MaxTimeout) {
+		problems = append(problems, fmt.Sprintf("timeoutSeconds is %d, it must be 0 to %d", *h.TimeoutSeconds,
+			wholeSeconds(registry.MaxTimeout)))
 	}
-	if p := h.FailurePolicy; p != nil && *p != runtimehooksv1.FailurePolicyFail && *p != runtimehooksv1.FailurePolicyIgnore {
+	if p := h.FailurePolicy; p != nil && *p != runtimehooksv1.FailurePolicyFail &&
+		*p != runtimehooksv1.FailurePolicyIgnore {
 		problems = append(problems, fmt.Sprintf("failurePolicy is %q, it must be Fail or Ignore", wire.Clip(string(*p), 64)))
 	}
 	if gv, err := schema.ParseGroupVersion(h.RequestHook.APIVersion); err != nil || gv.Group == "" || gv.Version == "" {
-		problems = append(problems, fmt.Sprintf("requestHook.apiVersion is %q, it must be group/version", wire.Clip(h.RequestHook.APIVersion, 128)))
+		problems = append(problems, fmt.Sprintf("requestHook.apiVersion is %q, it must be group/version",
+			wire.Clip(h.RequestHook.APIVersion, 128)))
 	}
 	if h.RequestHook.Hook == "" {
 		problems = append(problems, "requestHook.hook is empty")

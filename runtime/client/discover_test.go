@@ -19,7 +19,9 @@ import (
 const create = `"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"}`
 
 func discovery(handlers string) http.HandlerFunc {
-	return body(`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[` + handlers + `]}`)
+	return body(
+		`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[` +
+			handlers + `]}`)
 }
 
 func TestDiscover(t *testing.T) {
@@ -29,18 +31,26 @@ func TestDiscover(t *testing.T) {
 	}{
 		"defaults":               {`{"name":"gate",` + create + `}`, "gate.ext 10 Fail"},
 		"zero means the default": {`{"name":"gate","timeoutSeconds":0,` + create + `}`, "gate.ext 10 Fail"},
-		"what it says":           {`{"name":"gate","timeoutSeconds":25,"failurePolicy":"Ignore",` + create + `}`, "gate.ext 25 Ignore"},
-		"several, in its order":  {`{"name":"b",` + create + `},{"name":"a",` + create + `}`, "b.ext 10 Fail, a.ext 10 Fail"},
-		"none":                   {``, ""},
-		"a duplicate":            {`{"name":"a",` + create + `},{"name":"a",` + create + `}`, `error: handler "a": another one has the same name`},
-		"a name that is none":    {`{"name":"A.b",` + create + `}`, `error: handler "A.b": the name is not valid`},
-		"no name":                {`{` + create + `}`, `error: handler "": the name is not valid`},
-		"too long a timeout":     {`{"name":"a","timeoutSeconds":31,` + create + `}`, "error: timeoutSeconds is 31, it must be 0 to 30"},
-		"a negative timeout":     {`{"name":"a","timeoutSeconds":-1,` + create + `}`, "error: timeoutSeconds is -1"},
-		"an unknown policy":      {`{"name":"a","failurePolicy":"Retry",` + create + `}`, `error: failurePolicy is "Retry", it must be Fail or Ignore`},
-		"no hook":                {`{"name":"a"}`, "error: requestHook.apiVersion is \"\", it must be group/version, requestHook.hook is empty"},
-		"an apiVersion of three": {`{"name":"a","requestHook":{"apiVersion":"a/b/c","hook":"X"}}`, `error: requestHook.apiVersion is "a/b/c"`},
-		"all that is wrong":      {`{"name":"a","timeoutSeconds":-1,` + create + `},{"name":"B",` + create + `}`, `error: handler "a": timeoutSeconds is -1, it must be 0 to 30; handler "B": the name`},
+		"what it says": {`{"name":"gate","timeoutSeconds":25,"failurePolicy":"Ignore",` + create + `}`,
+			"gate.ext 25 Ignore"},
+		"several, in its order": {`{"name":"b",` + create + `},{"name":"a",` + create + `}`, "b.ext 10 Fail, a.ext 10 Fail"},
+		"none":                  {``, ""},
+		"a duplicate": {`{"name":"a",` + create + `},{"name":"a",` + create + `}`,
+			`error: handler "a": another one has the same name`},
+		"a name that is none": {`{"name":"A.b",` + create + `}`, `error: handler "A.b": the name is not valid`},
+		"no name":             {`{` + create + `}`, `error: handler "": the name is not valid`},
+		"too long a timeout": {`{"name":"a","timeoutSeconds":31,` + create + `}`,
+			"error: timeoutSeconds is 31, it must be 0 to 30"},
+		"a negative timeout": {`{"name":"a","timeoutSeconds":-1,` + create + `}`, "error: timeoutSeconds is -1"},
+		"an unknown policy": {`{"name":"a","failurePolicy":"Retry",` + create + `}`,
+			`error: failurePolicy is "Retry", it must be Fail or Ignore`},
+		"no hook": {
+			`{"name":"a"}`, "error: requestHook.apiVersion is \"\", it must be group/version, requestHook.hook is empty",
+		},
+		"an apiVersion of three": {`{"name":"a","requestHook":{"apiVersion":"a/b/c","hook":"X"}}`,
+			`error: requestHook.apiVersion is "a/b/c"`},
+		"all that is wrong": {`{"name":"a","timeoutSeconds":-1,` + create + `},{"name":"B",` + create + `}`,
+			`error: handler "a": timeoutSeconds is -1, it must be 0 to 30; handler "B": the name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, client.Options{})
@@ -100,7 +110,8 @@ func TestDefectUnknownHooksAreToleratedAndReported(t *testing.T) {
 	}
 	condition := meta.FindStatusCondition(discovered.Status.Conditions, client.HooksKnownCondition)
 	if condition == nil || condition.Status != metav1.ConditionFalse ||
-		!strings.HasSuffix(condition.Message, "not called: alien (example.org/v1/Anything), new (hooks.runtime.cluster.x-k8s.io/v1beta1/BeforeClusterCreate)") {
+		!strings.HasSuffix(condition.Message,
+			"not called: alien (example.org/v1/Anything), new (hooks.runtime.cluster.x-k8s.io/v1beta1/BeforeClusterCreate)") {
 		t.Errorf("condition is %+v", condition)
 	}
 	// When the management cluster knows them, the report goes away.
@@ -120,7 +131,8 @@ func TestDiscoverFails(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"Failure":           {body(`{"status":"Failure","message":"starting"}`), `ExtensionConfig "ext": it answered Failure: starting`},
+		"Failure": {body(`{"status":"Failure","message":"starting"}`),
+			`ExtensionConfig "ext": it answered Failure: starting`},
 		"too many handlers": {discovery(many), "it has 513 handlers, 512 are allowed"},
 		"another kind":      {body(success), `the body is a "BeforeClusterCreateResponse"`},
 		"64 MiB":            {huge, "body too large"},
@@ -129,7 +141,8 @@ func TestDiscoverFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, client.Options{})
 			s := b.ca.Serve(t, c.handler, nil)
-			if _, err := b.client.Discover(t.Context(), b.config("ext", s.URL)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := b.client.Discover(t.Context(), b.config("ext", s.URL)); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("error is %v, want one with %q", err, c.want)
 			}
 		})
@@ -142,19 +155,28 @@ func TestClientConfigurations(t *testing.T) {
 		config runtimev1.ClientConfig
 		want   string
 	}{
-		"neither":           {runtimev1.ClientConfig{}, "neither url nor service"},
-		"both":              {runtimev1.ClientConfig{URL: "https://x", Service: runtimev1.ServiceReference{Name: "s", Namespace: "n"}}, "both url and service"},
-		"plain http":        {runtimev1.ClientConfig{URL: "http://127.0.0.1"}, `the scheme "http": only https`},
-		"no scheme":         {runtimev1.ClientConfig{URL: "127.0.0.1:9443/x"}, "reading spec.clientConfig.url"},
-		"no host":           {runtimev1.ClientConfig{URL: "https:///path"}, "no host"},
-		"user information":  {runtimev1.ClientConfig{URL: "https://me:secret@127.0.0.1"}, "must not have user information"},
-		"a query":           {runtimev1.ClientConfig{URL: "https://127.0.0.1?x=y"}, "must not have user information, a query"},
-		"a bundle of junk":  {runtimev1.ClientConfig{URL: "https://127.0.0.1", CABundle: []byte("junk")}, "no certificate in PEM form"},
-		"a service in vain": {runtimev1.ClientConfig{Service: runtimev1.ServiceReference{Name: "s", Namespace: "n", Port: &port}}, "s.n.svc"},
+		"neither": {runtimev1.ClientConfig{}, "neither url nor service"},
+		"both": {
+			runtimev1.ClientConfig{URL: "https://x", Service: runtimev1.ServiceReference{Name: "s", Namespace: "n"}},
+			"both url and service",
+		},
+		"plain http":       {runtimev1.ClientConfig{URL: "http://127.0.0.1"}, `the scheme "http": only https`},
+		"no scheme":        {runtimev1.ClientConfig{URL: "127.0.0.1:9443/x"}, "reading spec.clientConfig.url"},
+		"no host":          {runtimev1.ClientConfig{URL: "https:///path"}, "no host"},
+		"user information": {runtimev1.ClientConfig{URL: "https://me:secret@127.0.0.1"}, "must not have user information"},
+		"a query": {runtimev1.ClientConfig{URL: "https://127.0.0.1?x=y"},
+			"must not have user information, a query"},
+		"a bundle of junk": {runtimev1.ClientConfig{URL: "https://127.0.0.1", CABundle: []byte("junk")},
+			"no certificate in PEM form"},
+		"a service in vain": {
+			runtimev1.ClientConfig{Service: runtimev1.ServiceReference{Name: "s", Namespace: "n", Port: &port}}, "s.n.svc",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, client.Options{})
-			config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}, Spec: runtimev1.ExtensionConfigSpec{ClientConfig: c.config}}
+			config := &runtimev1.ExtensionConfig{
+				ObjectMeta: metav1.ObjectMeta{Name: "ext"}, Spec: runtimev1.ExtensionConfigSpec{ClientConfig: c.config},
+			}
 			_, err := b.client.Discover(t.Context(), config)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("error is %v, want one with %q", err, c.want)

@@ -26,7 +26,8 @@ import (
 const (
 	// idleTimeout is after how long a connection that nobody uses is closed.
 	idleTimeout = 90 * time.Second
-	// openFactor times the number of kept connections is how many there are at most: several hooks are called at the same time.
+	// openFactor times the number of kept connections is how many there are at most: several hooks are called at the same
+	// time.
 	openFactor = 16
 )
 
@@ -72,7 +73,9 @@ func newEndpoint(config runtimev1.ClientConfig, options transportOptions) (*endp
 		}
 	}
 	if options.certificate != nil {
-		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return options.certificate() }
+		trust.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return options.certificate()
+		}
 	}
 	e := &endpoint{prefix: base.EscapedPath(), circuit: circuit{longest: options.longest}}
 	proxy, err := options.proxy(&http.Request{URL: base})

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// endpoints keeps one endpoint for each extension, so that connections outlive calls. An extension that is registered again with the same
-// client configuration keeps its connections.
+// endpoints keeps one endpoint for each extension, so that connections outlive calls. An extension that is registered
+// again with the same client configuration keeps its connections.
 type endpoints struct {
 	options transportOptions
 
@@ -44,7 +44,10 @@ func (e *endpoints) of(extension *registry.Extension) *endpoint {
 	made, err := newEndpoint(extension.Client, e.options)
 	if err != nil {
 		// Each call fails, as its policy says, is recorded, and can be let through.
-		made = &endpoint{poster: broken{fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)}, circuit: circuit{longest: e.options.longest}}
+		made = &endpoint{
+			poster:  broken{fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)},
+			circuit: circuit{longest: e.options.longest},
+		}
 	}
 	if ok {
 		kept.endpoint.poster.Retire()

@@ -31,21 +31,27 @@ func TestErrorsAreStable(t *testing.T) {
 		want  string
 	}{
 		"nobody listens": {closed, "dial 127.0.0.1:PORT: connect: connection refused"},
-		"it resets":      {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, reset) }, "read 127.0.0.1:PORT: read: connection reset by peer"},
+		"it resets": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, reset) },
+			"read 127.0.0.1:PORT: read: connection reset by peer"},
 		"its name can't be found": {func(b *bench) {
 			b.register(b.config("ext", "https://extension.invalid:9443"), "gate", runtimev1.FailurePolicyFail, 5)
 		}, `its name "extension.invalid" could not be looked up: no such host`},
-		"it hangs":        {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it gave no answer within 1s"},
-		"unknown CA":      {func(b *bench) { b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), stranger) }, "tls: failed to verify certificate: x509: certificate signed by unknown authority"},
+		"it hangs": {func(b *bench) { b.raw(runtimev1.FailurePolicyFail, 1, hang) }, "it gave no answer within 1s"},
+		"unknown CA": {func(b *bench) { b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), stranger) },
+			"tls: failed to verify certificate: x509: certificate signed by unknown authority"},
 		"it is no server": {notTLS, "read"},
 		"the certificate has expired": {func(b *bench) {
 			b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), func(s *httptest.Server) {
-				s.TLS.Certificates = []tls.Certificate{b.ca.Certificate(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })}
+				s.TLS.Certificates = []tls.Certificate{
+					b.ca.Certificate(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }),
+				}
 			})
 		}, "its certificate is only valid from"},
 		"the certificate is for another name": {func(b *bench) {
 			b.rawServer(runtimev1.FailurePolicyFail, 1, body(success), func(s *httptest.Server) {
-				s.TLS.Certificates = []tls.Certificate{b.ca.Certificate(t, func(c *x509.Certificate) { c.IPAddresses = nil; c.DNSNames = []string{"other"} })}
+				s.TLS.Certificates = []tls.Certificate{
+					b.ca.Certificate(t, func(c *x509.Certificate) { c.IPAddresses = nil; c.DNSNames = []string{"other"} }),
+				}
 			})
 		}, "cannot validate certificate for 127.0.0.1"},
 	} {

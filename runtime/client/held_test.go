@@ -43,21 +43,24 @@ func newHolding(t *testing.T, options client.Options) *holding {
 
 func (h *holding) ask() (*runtimehooksv1.BeforeClusterCreateResponse, error) {
 	response := &runtimehooksv1.BeforeClusterCreateResponse{}
-	err := h.client.CallAllExtensions(h.t.Context(), runtimehooksv1.BeforeClusterCreate, &h.request.Cluster, &h.request, response)
+	err := h.client.CallAllExtensions(h.t.Context(), runtimehooksv1.BeforeClusterCreate, &h.request.Cluster,
+		&h.request, response)
 	return response, err
 }
 
-// The eleventh defect: whoever was told to wait an hour waited an hour, whatever had changed. Here the caller is told a short time, gets the same
-// answer again as long as nothing has changed, and a new one as soon as something has.
+// The eleventh defect: whoever was told to wait an hour waited an hour, whatever had changed. Here the caller is told a
+// short time, gets the same answer again as long as nothing has changed, and a new one as soon as something has.
 func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*holding)
 		again  bool
 	}{
-		"nothing":                    {func(*holding) {}, false},
-		"the Cluster's status":       {func(h *holding) { h.request.Cluster.ResourceVersion = "1234567" }, false},
-		"the Cluster's spec":         {func(h *holding) { h.request.Cluster.Spec.Topology.Version = "v1.36.0" }, true},
-		"an annotation of it":        {func(h *holding) { h.request.Cluster.Annotations = map[string]string{"retry": "now"} }, true},
+		"nothing":              {func(*holding) {}, false},
+		"the Cluster's status": {func(h *holding) { h.request.Cluster.ResourceVersion = "1234567" }, false},
+		"the Cluster's spec":   {func(h *holding) { h.request.Cluster.Spec.Topology.Version = "v1.36.0" }, true},
+		"an annotation of it": {
+			func(h *holding) { h.request.Cluster.Annotations = map[string]string{"retry": "now"} }, true,
+		},
 		"another Cluster, same name": {func(h *holding) { h.request.Cluster.UID = "u2" }, true},
 		"settings of the request":    {func(h *holding) { h.request.Settings = map[string]string{"a": "b"} }, true},
 		"the ExtensionConfig's resync": {func(h *holding) {

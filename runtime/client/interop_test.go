@@ -14,7 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/client"
 )
 
-// Extensions that exist are built with the server that Cluster API publishes; its answers leave out apiVersion and kind.
+// Extensions that exist are built with the server that Cluster API publishes; its answers leave out apiVersion and
+// kind.
 func TestExtensionsOnThePublishedServer(t *testing.T) {
 	b := newBench(t, client.Options{})
 	directory := t.TempDir()
@@ -35,7 +36,8 @@ func TestExtensionsOnThePublishedServer(t *testing.T) {
 		"go": func(r *runtimehooksv1.BeforeClusterCreateResponse) { r.Status = runtimehooksv1.ResponseStatusSuccess },
 	} {
 		err := s.AddExtensionHandler(published.ExtensionHandler{Hook: runtimehooksv1.BeforeClusterCreate, Name: name,
-			HandlerFunc: func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) {
+			HandlerFunc: func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+				response *runtimehooksv1.BeforeClusterCreateResponse) {
 				handle(response)
 			}})
 		if err != nil {

@@ -13,10 +13,12 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// Names of the metrics that [Options.Metrics] gets. Their labels are group, version and name of the hook in the version that the handler serves, the
-// ExtensionConfig and the handler's name on the extension's server. What an extension answers never becomes a label.
+// Names of the metrics that [Options.Metrics] gets. Their labels are group, version and name of the hook in the version
+// that the handler serves, the ExtensionConfig and the handler's name on the extension's server. What an extension
+// answers never becomes a label.
 const (
-	// MetricCalls counts calls by answer: Success, Blocked, Failure, Ignored, Canceled, Passed; and by whether they were made at all.
+	// MetricCalls counts calls by answer: Success, Blocked, Failure, Ignored, Canceled, Passed; and by whether they were
+	// made at all.
 	MetricCalls = "runtime_hook_calls_total"
 	// MetricErrors counts calls that failed, whatever their failure policy made of it.
 	MetricErrors = "runtime_hook_call_errors_total"
@@ -26,8 +28,8 @@ const (
 	MetricBlocked = "runtime_hook_blocked_seconds_total"
 	// MetricDeprecated counts calls in a version of a hook that is deprecated.
 	MetricDeprecated = "runtime_hook_deprecated_calls_total"
-	// MetricCircuit is 1 for the state that the circuit of an extension is in, 0 for the others: Closed, Open, Probing. Its labels are extension and
-	// state.
+	// MetricCircuit is 1 for the state that the circuit of an extension is in, 0 for the others: Closed, Open, Probing.
+	// Its labels are extension and state.
 	MetricCircuit = "runtime_hook_circuit_state"
 )
 
@@ -71,19 +73,23 @@ type callLabels struct {
 
 func newMetrics(registerer prometheus.Registerer, catalog *hook.Catalog, endpoints *endpoints) (*metrics, error) {
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(handlerLabels[:len(handlerLabels):len(handlerLabels)], more...))
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
+			append(handlerLabels[:len(handlerLabels):len(handlerLabels)], more...))
 	}
 	m := &metrics{
 		catalog: catalog, endpoints: endpoints, series: map[seriesKey]*series{},
-		calls:  counter(MetricCalls, "Calls to handlers of runtime extensions, by answer.", "answer", "asked"),
-		errors: counter(MetricErrors, "Calls to handlers of runtime extensions that failed, before their failure policy was applied."),
+		calls: counter(MetricCalls, "Calls to handlers of runtime extensions, by answer.", "answer", "asked"),
+		errors: counter(MetricErrors,
+			"Calls to handlers of runtime extensions that failed, before their failure policy was applied."),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: MetricDuration, Help: "How long calls to handlers of runtime extensions took.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, handlerLabels),
-		blocked:    counter(MetricBlocked, "Seconds that handlers of runtime extensions asked to wait."),
-		deprecated: counter(MetricDeprecated, "Calls to handlers of runtime extensions in a deprecated version of their hook."),
-		circuit: prometheus.NewDesc(MetricCircuit, "Whether an extension is asked (Closed), left alone because its calls failed (Open), or tried again (Probing).",
+		blocked: counter(MetricBlocked, "Seconds that handlers of runtime extensions asked to wait."),
+		deprecated: counter(MetricDeprecated,
+			"Calls to handlers of runtime extensions in a deprecated version of their hook."),
+		circuit: prometheus.NewDesc(MetricCircuit,
+			"Whether an extension is asked (Closed), left alone because its calls failed (Open), or tried again (Probing).",
 			[]string{"extension", "state"}, nil),
 	}
 	var errs []error

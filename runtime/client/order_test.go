@@ -34,13 +34,15 @@ func TestAFailureEndsTheCallsAfterIt(t *testing.T) {
 	}), nil)
 	b.register(b.config("b", s.URL), "h", runtimev1.FailurePolicyIgnore, 30)
 	var asked atomic.Bool
-	never := b.ca.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Store(true); body(success)(w, r) }), nil)
+	never := b.ca.Serve(t,
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Store(true); body(success)(w, r) }), nil)
 	for i := range 5 {
 		b.register(b.config(fmt.Sprintf("c%d", i), never.URL), "h", runtimev1.FailurePolicyFail, 30)
 	}
 	start := time.Now()
 	_, err := b.create(t.Context())
-	if want := `calling handlers of hook BeforeClusterCreate: handler "h.a": it answered Failure: disk is full`; err == nil || err.Error() != want {
+	if want := `calling handlers of hook BeforeClusterCreate: handler "h.a": it answered Failure: disk is full`; err ==
+		nil || err.Error() != want {
 		t.Errorf("error is %v, want %s", err, want)
 	}
 	if took := time.Since(start); took > 20*time.Second {
@@ -60,7 +62,8 @@ func TestTheErrorIsThatOfTheFirstInTheOrder(t *testing.T) {
 	b := newBench(t, client.Options{})
 	for i, name := range []string{"a", "b", "c", "d"} {
 		b.extension(name, nil, server.Handle(hook.BeforeClusterCreate, "h",
-			func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
+			func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+				_ *runtimehooksv1.BeforeClusterCreateResponse) error {
 				select { // the later in the order, the sooner
 				case <-time.After(time.Duration(3-i) * 10 * time.Millisecond):
 				case <-ctx.Done():
@@ -85,7 +88,8 @@ func TestIgnoredFailuresEndNobody(t *testing.T) {
 	broken := b.ca.Serve(t, body("junk"), nil)
 	b.register(b.config("a-broken", broken.URL), "h", runtimev1.FailurePolicyIgnore, 10)
 	b.extension("b-slow", nil, server.Handle(hook.BeforeClusterCreate, "h",
-		func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
+		func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+			response *runtimehooksv1.BeforeClusterCreateResponse) error {
 			select {
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():

@@ -40,7 +40,8 @@ func (s *told) all() string {
 	return strings.Join(s.names, " ")
 }
 
-// An extension that does not work costs its callers nothing after some calls, others go on, and it is back soon after it works again.
+// An extension that does not work costs its callers nothing after some calls, others go on, and it is back soon after
+// it works again.
 func TestAnOutage(t *testing.T) {
 	b := newBench(t, client.Options{LongestPause: time.Second})
 	var stale told
@@ -209,7 +210,8 @@ func TestAHandlerThatIsGoneIsTold(t *testing.T) {
 	if err != nil || response.Status != runtimehooksv1.ResponseStatusSuccess || stale.all() != "ext" {
 		t.Errorf("got %+v, %v, told %q", response, err, stale.all())
 	}
-	if err := b.observed()[0].Err; err == nil || !strings.Contains(err.Error(), "HTTP status 404") || !strings.Contains(err.Error(), "it is soon asked again which handlers it has") {
+	if err := b.observed()[0].Err; err == nil || !strings.Contains(err.Error(), "HTTP status 404") ||
+		!strings.Contains(err.Error(), "it is soon asked again which handlers it has") {
 		t.Errorf("observed %v", err)
 	}
 }
@@ -218,14 +220,17 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	b := newBench(t, client.Options{Metrics: registry, Catalog: deprecatedCatalog(t)})
 	b.extension("good", nil, server.Handle(hook.BeforeClusterCreate, "wait", waits(7*time.Second, "later")))
-	b.extension("old", nil, server.Handle(olderHook, "h", func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) error {
-		return nil
-	}))
+	b.extension("old", nil, server.Handle(olderHook, "h",
+		func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest,
+			*runtimehooksv1.BeforeClusterUpgradeResponse) error {
+			return nil
+		}))
 	if _, err := b.create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := b.client.CallAllExtensions(t.Context(), newestHook, testCluster(), &runtimehooksv1.BeforeClusterUpgradeRequest{},
+		if err := b.client.CallAllExtensions(t.Context(), newestHook, testCluster(),
+			&runtimehooksv1.BeforeClusterUpgradeRequest{},
 			&runtimehooksv1.BeforeClusterUpgradeResponse{}); err != nil {
 			t.Fatal(err)
 		}
@@ -235,13 +240,20 @@ func TestMetrics(t *testing.T) {
 		_, _ = b.gate(t.Context())
 	}
 	for want, value := range map[string]float64{
-		"runtime_hook_calls_total answer=Blocked asked=true extension=good group=hooks.runtime.cluster.x-k8s.io handler=wait hook=BeforeClusterCreate version=v1alpha1": 1,
-		"runtime_hook_blocked_seconds_total extension=good group=hooks.runtime.cluster.x-k8s.io handler=wait hook=BeforeClusterCreate version=v1alpha1":                 7,
-		"runtime_hook_call_duration_seconds extension=good group=hooks.runtime.cluster.x-k8s.io handler=wait hook=BeforeClusterCreate version=v1alpha1":                 1,
-		"runtime_hook_deprecated_calls_total extension=old group=hooks.example.org handler=h hook=BeforePowerOff version=v1alpha1":                                      2,
-		"runtime_hook_calls_total answer=Failure asked=true extension=ext group=hooks.runtime.cluster.x-k8s.io handler=gate hook=BeforeClusterCreate version=v1alpha1":  5,
-		"runtime_hook_calls_total answer=Failure asked=false extension=ext group=hooks.runtime.cluster.x-k8s.io handler=gate hook=BeforeClusterCreate version=v1alpha1": 1,
-		"runtime_hook_call_errors_total extension=ext group=hooks.runtime.cluster.x-k8s.io handler=gate hook=BeforeClusterCreate version=v1alpha1":                      6,
+		"runtime_hook_calls_total answer=Blocked asked=true extension=good group=hooks.runtime.cluster.x-k8s.io " +
+			"handler=wait hook=BeforeClusterCreate version=v1alpha1": 1,
+		"runtime_hook_blocked_seconds_total extension=good group=hooks.runtime.cluster.x-k8s.io handler=wait " +
+			"hook=BeforeClusterCreate version=v1alpha1": 7,
+		"runtime_hook_call_duration_seconds extension=good group=hooks.runtime.cluster.x-k8s.io handler=wait " +
+			"hook=BeforeClusterCreate version=v1alpha1": 1,
+		"runtime_hook_deprecated_calls_total extension=old group=hooks.example.org handler=h hook=BeforePowerOff " +
+			"version=v1alpha1": 2,
+		"runtime_hook_calls_total answer=Failure asked=true extension=ext group=hooks.runtime.cluster.x-k8s.io " +
+			"handler=gate hook=BeforeClusterCreate version=v1alpha1": 5,
+		"runtime_hook_calls_total answer=Failure asked=false extension=ext group=hooks.runtime.cluster.x-k8s.io " +
+			"handler=gate hook=BeforeClusterCreate version=v1alpha1": 1,
+		"runtime_hook_call_errors_total extension=ext group=hooks.runtime.cluster.x-k8s.io handler=gate " +
+			"hook=BeforeClusterCreate version=v1alpha1": 6,
 		"runtime_hook_circuit_state extension=ext state=Open":    1,
 		"runtime_hook_circuit_state extension=ext state=Closed":  0,
 		"runtime_hook_circuit_state extension=good state=Closed": 1,
@@ -295,7 +307,8 @@ var (
 	olderHook  = defineVersion("v1alpha1")
 )
 
-func defineVersion(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest, runtimehooksv1.BeforeClusterUpgradeResponse] {
+func defineVersion(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest,
+	runtimehooksv1.BeforeClusterUpgradeResponse] {
 	return hook.Define[runtimehooksv1.BeforeClusterUpgradeRequest, runtimehooksv1.BeforeClusterUpgradeResponse](
 		schema.GroupVersion{Group: "hooks.example.org", Version: version}, "BeforePowerOff")
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// PassFunc gives the pass that there is for an object at the hook of this name, for example BeforeClusterUpgrade; nil if there is none. It should be quick.
+// PassFunc gives the pass that there is for an object at the hook of this name, for example BeforeClusterUpgrade; nil
+// if there is none. It should be quick.
 type PassFunc func(ctx context.Context, object ctrlclient.Object, hook string) (*Pass, error)
 
 // Pass lets an object through a hook that handlers hold it back at.
@@ -18,8 +19,8 @@ type Pass struct {
 	Extension string
 	// By says who lets it through, and why.
 	By string
-	// Use takes the pass, which is good for one time. It is called only if nothing else holds the object back, before the object is let through; if it fails, the
-	// object is not.
+	// Use takes the pass, which is good for one time. It is called only if nothing else holds the object back, before the
+	// object is let through; if it fails, the object is not.
 	Use func(ctx context.Context) error
 }
 

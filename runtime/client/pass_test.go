@@ -15,7 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// An administrator's pass lets an object through what it covers, is used only if that is enough, and is seen by those who look.
+// An administrator's pass lets an object through what it covers, is used only if that is enough, and is seen by those
+// who look.
 func TestPass(t *testing.T) {
 	blocks, breaks, fine := waits(time.Minute, "no hosts"), fails("broken"), says("fine")
 	for name, c := range map[string]struct {
@@ -33,31 +34,35 @@ func TestPass(t *testing.T) {
 		"one blocks":                    {blocks, fine, &client.Pass{}, nil, nil, true, 1, "Passed Success"},
 		"both block":                    {blocks, blocks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
 		"one breaks, so the other was not waited for": {breaks, fine, &client.Pass{}, nil, nil, true, 1, "Passed Success"},
-		"both break":                          {breaks, breaks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
-		"the last one breaks":                 {fine, breaks, &client.Pass{}, nil, nil, true, 1, "Success Passed"},
-		"the pass is for the one that blocks": {blocks, fine, &client.Pass{Extension: "a"}, nil, nil, true, 1, "Passed Success"},
-		"another one blocks":                  {fine, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Success Blocked"},
-		"another one blocks, too":             {breaks, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Failure Blocked"},
-		"it was used by somebody else":        {blocks, fine, &client.Pass{}, nil, errors.New("gone"), false, 1, "Blocked Success"},
+		"both break":          {breaks, breaks, &client.Pass{}, nil, nil, true, 1, "Passed Passed"},
+		"the last one breaks": {fine, breaks, &client.Pass{}, nil, nil, true, 1, "Success Passed"},
+		"the pass is for the one that blocks": {blocks, fine, &client.Pass{Extension: "a"}, nil, nil, true, 1,
+			"Passed Success"},
+		"another one blocks":           {fine, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Success Blocked"},
+		"another one blocks, too":      {breaks, blocks, &client.Pass{Extension: "a"}, nil, nil, false, 0, "Failure Blocked"},
+		"it was used by somebody else": {blocks, fine, &client.Pass{}, nil, errors.New("gone"), false, 1, "Blocked Success"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := 0
 			// One after the other, so that a failure always comes before the second call.
-			b := newBench(t, client.Options{Parallel: 1, Pass: func(_ context.Context, _ ctrlclient.Object, hookName string) (*client.Pass, error) {
-				if hookName != "BeforeClusterCreate" {
-					t.Errorf("asked about hook %s", hookName)
-				}
-				if c.pass != nil {
-					c.pass.By = "alice: the window is wrong"
-					c.pass.Use = func(context.Context) error { used++; return c.lost }
-				}
-				return c.pass, c.err
-			}})
+			b := newBench(t,
+				client.Options{Parallel: 1, Pass: func(_ context.Context, _ ctrlclient.Object,
+					hookName string) (*client.Pass, error) {
+					if hookName != "BeforeClusterCreate" {
+						t.Errorf("asked about hook %s", hookName)
+					}
+					if c.pass != nil {
+						c.pass.By = "alice: the window is wrong"
+						c.pass.Use = func(context.Context) error { used++; return c.lost }
+					}
+					return c.pass, c.err
+				}})
 			b.extension("a", nil, server.Handle(hook.BeforeClusterCreate, "h", c.a))
 			b.extension("b", nil, server.Handle(hook.BeforeClusterCreate, "h", c.b))
 			response, err := b.create(t.Context())
 			if through := err == nil && response.RetryAfterSeconds == 0; through != c.through || used != c.used {
-				t.Errorf("it goes through: %v, want %v; the pass was used %d times, want %d; %+v, %v", through, c.through, used, c.used, response, err)
+				t.Errorf("it goes through: %v, want %v; the pass was used %d times, want %d; %+v, %v", through, c.through, used,
+					c.used, response, err)
 			}
 			var answers []string
 			for _, call := range b.observed() {

@@ -42,9 +42,10 @@ func TestCheckPatches(t *testing.T) {
 		patches []string
 		want    string // part of the error; empty: none
 	}{
-		"a bomb in one patch":         {"a", []string{"[" + strings.Join(copies22, ",") + "]"}, "exceeding the limit"},
-		"a bomb in many patches":      {"a", spread(22, doubling), "are allowed"},
-		"many copies that add little": {"b", spread(patch.MaxCopies+1, func(int) string { return doubling(0) }), "copy operations together"},
+		"a bomb in one patch":    {"a", []string{"[" + strings.Join(copies22, ",") + "]"}, "exceeding the limit"},
+		"a bomb in many patches": {"a", spread(22, doubling), "are allowed"},
+		"many copies that add little": {"b", spread(patch.MaxCopies+1, func(int) string { return doubling(0) }),
+			"copy operations together"},
 		"many operations in many patches": {"b", spread(patch.MaxOperations+1, func(int) string {
 			return `[{"op":"add","path":"/spec/y","value":1}]`
 		}), "operations together"},
@@ -69,7 +70,8 @@ func TestCheckPatches(t *testing.T) {
 			}
 		})
 	}
-	if err := checkPatches(&runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{}); err != nil {
+	if err := checkPatches(&runtimehooksv1.BeforeClusterCreateRequest{},
+		&runtimehooksv1.BeforeClusterCreateResponse{}); err != nil {
 		t.Error(err)
 	}
 }

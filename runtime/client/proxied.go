@@ -15,7 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// proxied posts through a proxy, which the environment asks for. It is net/http: proxies are its trade, and they cost more than it does.
+// proxied posts through a proxy, which the environment asks for. It is net/http: proxies are its trade, and they cost
+// more than it does.
 type proxied struct {
 	base *url.URL
 	http *http.Client
@@ -43,7 +44,8 @@ func newProxied(base, proxy *url.URL, trust *tls.Config, options transportOption
 }
 
 // Do implements poster.
-func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time, request post.Request) (post.Answer, error) {
+func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time,
+	request post.Request) (post.Answer, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if !call.Cancels(cancel) {
@@ -60,8 +62,8 @@ func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time, r
 	for name, value := range request.Header {
 		sent.Header.Set(name, value)
 	}
-	// Handlers are idempotent (RX-25), so a call that meets a kept connection in the moment the server closes it may be sent again
-	// on a new one. An empty list says that to the transport; nothing is sent.
+	// Handlers are idempotent (RX-25), so a call that meets a kept connection in the moment the server closes it may be
+	// sent again on a new one. An empty list says that to the transport; nothing is sent.
 	sent.Header["Idempotency-Key"] = []string{}
 	received, err := p.http.Do(sent)
 	if err != nil {

@@ -74,7 +74,8 @@ func TestCallsThroughAProxy(t *testing.T) {
 	s := ca.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
-		case r.Header.Get("Extra") != "more" || r.URL.RawQuery != "timeout=1s" || !strings.HasPrefix(r.URL.Path, "/pre/hooks.runtime"):
+		case r.Header.Get("Extra") != "more" || r.URL.RawQuery != "timeout=1s" ||
+			!strings.HasPrefix(r.URL.Path, "/pre/hooks.runtime"):
 			http.Error(w, "bad request", http.StatusBadRequest)
 		case bytes.Equal(body, []byte("hang")):
 			select {
@@ -102,7 +103,8 @@ func TestCallsThroughAProxy(t *testing.T) {
 	exchange := func(ctx context.Context, call *post.Call, body string, timeout time.Duration) (string, error) {
 		response := &runtimehooksv1.BeforeClusterCreateResponse{}
 		err := e.exchange(ctx, call, exchange{
-			served: hook.BeforeClusterCreate.Descriptor(), target: registry.Target(hook.BeforeClusterCreate.ID(), "gate", time.Second), timeout: timeout,
+			served: hook.BeforeClusterCreate.Descriptor(),
+			target: registry.Target(hook.BeforeClusterCreate.ID(), "gate", time.Second), timeout: timeout,
 			start: time.Now(), header: map[string]string{"Extra": "more"}, body: []byte(body),
 		}, response)
 		return response.Message, err
@@ -121,7 +123,8 @@ func TestCallsThroughAProxy(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	if _, err := exchange(t.Context(), &post.Call{}, "hang", 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer within 100ms") {
+	if _, err := exchange(t.Context(), &post.Call{}, "hang", 100*time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), "no answer within 100ms") {
 		t.Errorf("late: %v", err)
 	}
 	ended := &post.Call{}
@@ -148,7 +151,8 @@ func FuzzReadDiscovery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, apiVersion, hookName string, seconds int32, policy string) {
 		p := runtimehooksv1.FailurePolicy(policy)
 		found := []runtimehooksv1.ExtensionHandler{
-			{Name: name, RequestHook: runtimehooksv1.GroupVersionHook{APIVersion: apiVersion, Hook: hookName}, TimeoutSeconds: &seconds, FailurePolicy: &p},
+			{Name: name, RequestHook: runtimehooksv1.GroupVersionHook{APIVersion: apiVersion, Hook: hookName},
+				TimeoutSeconds: &seconds, FailurePolicy: &p},
 			{Name: name, RequestHook: runtimehooksv1.GroupVersionHook{APIVersion: apiVersion, Hook: hookName}},
 		}
 		for count := range 3 {
@@ -163,7 +167,8 @@ func FuzzReadDiscovery(f *testing.F) {
 				t.Fatalf("%d handlers of %d", len(handlers)+len(unknown), count)
 			}
 			for _, h := range handlers {
-				if h.TimeoutSeconds < 1 || h.TimeoutSeconds > 30 || h.FailurePolicy != "Fail" && h.FailurePolicy != "Ignore" || len(h.Name) > 512 || !strings.HasSuffix(h.Name, ".ext") {
+				if h.TimeoutSeconds < 1 || h.TimeoutSeconds > 30 || h.FailurePolicy != "Fail" && h.FailurePolicy != "Ignore" ||
+					len(h.Name) > 512 || !strings.HasSuffix(h.Name, ".ext") {
 					t.Fatalf("handler is %+v", h)
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// requests encodes one request for many handlers, once for each version and each set of settings. The caller's request is not
-// changed: it is used again for other calls. Make it with newRequests, and release it when all calls have ended.
+// requests encodes one request for many handlers, once for each version and each set of settings. The caller's request
+// is not changed: it is used again for other calls. Make it with newRequests, and release it when all calls have ended.
 type requests struct {
 	catalog    *hook.Catalog
 	descriptor *hook.Descriptor
@@ -36,7 +36,8 @@ type encodedRequest struct {
 }
 
 // newRequests fails if the request is nil or is not one of the hook.
-func newRequests(catalog *hook.Catalog, descriptor *hook.Descriptor, request runtimehooksv1.RequestObject) (*requests, error) {
+func newRequests(catalog *hook.Catalog, descriptor *hook.Descriptor,
+	request runtimehooksv1.RequestObject) (*requests, error) {
 	if request == nil {
 		return nil, errors.New("the request is nil")
 	}

@@ -30,7 +30,8 @@ func TestSettingsOfTheRequestWin(t *testing.T) {
 				config.Spec.Settings = map[string]string{"site": "config", "color": "blue"}
 			}
 		}, server.Handle(hook.BeforeClusterCreate, "h",
-			func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
+			func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest,
+				_ *runtimehooksv1.BeforeClusterCreateResponse) error {
 				mu.Lock()
 				defer mu.Unlock()
 				got[name] = request.Settings
@@ -40,7 +41,8 @@ func TestSettingsOfTheRequestWin(t *testing.T) {
 	cluster := testCluster()
 	request := &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}
 	request.Settings = map[string]string{"site": "request"}
-	if err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, request, &runtimehooksv1.BeforeClusterCreateResponse{}); err != nil {
+	if err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, request,
+		&runtimehooksv1.BeforeClusterCreateResponse{}); err != nil {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(got["with"]) != "map[color:blue site:request]" || fmt.Sprint(got["without"]) != "map[site:request]" {
@@ -71,7 +73,8 @@ func TestDefectRequestOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-requests
-	if got.method != "POST" || got.path != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/gate" || got.query != "timeout=7s" {
+	if got.method != "POST" || got.path != "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/gate" ||
+		got.query != "timeout=7s" {
 		t.Errorf("called %s %s?%s (RX-04, RX-06)", got.method, got.path, got.query)
 	}
 	t.Attr("rule", "RX-04")
@@ -80,7 +83,8 @@ func TestDefectRequestOnTheWire(t *testing.T) {
 		t.Errorf("Content-Type is %q (RX-05)", got.contentType)
 	}
 	t.Attr("rule", "RX-05")
-	if got.body["apiVersion"] != "hooks.runtime.cluster.x-k8s.io/v1alpha1" || got.body["kind"] != "BeforeClusterCreateRequest" {
+	if got.body["apiVersion"] != "hooks.runtime.cluster.x-k8s.io/v1alpha1" ||
+		got.body["kind"] != "BeforeClusterCreateRequest" {
 		t.Errorf("the request is a %v %v (LH-01)", got.body["apiVersion"], got.body["kind"])
 	}
 }
@@ -88,7 +92,10 @@ func TestDefectRequestOnTheWire(t *testing.T) {
 func TestARequestThatIsTooLargeIsNotSent(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var asked atomic.Bool
-	b.raw(runtimev1.FailurePolicyIgnore, 10, func(w http.ResponseWriter, r *http.Request) { asked.Store(true); body(success)(w, r) })
+	b.raw(runtimev1.FailurePolicyIgnore, 10, func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(true)
+		body(success)(w, r)
+	})
 	cluster := testCluster()
 	cluster.Annotations = map[string]string{"example.org/large": strings.Repeat("x", 20<<20)}
 	err := b.client.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster,
@@ -103,7 +110,8 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 		options client.Options
 		want    string
 	}{
-		"half seconds":         {client.Options{MaxRetryAfter: 1500 * time.Millisecond}, "MaxRetryAfter is 1.5s: it must be whole seconds"},
+		"half seconds": {client.Options{MaxRetryAfter: 1500 * time.Millisecond},
+			"MaxRetryAfter is 1.5s: it must be whole seconds"},
 		"half seconds to wait": {client.Options{Recheck: time.Millisecond}, "Recheck is 1ms: it must be whole seconds"},
 		"a deadline before":    {client.Options{Deadline: -1}, "must not be negative"},
 		"fewer than none":      {client.Options{Parallel: -1}, "must not be negative"},

@@ -15,9 +15,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// matching gives the handlers of a hook whose namespaceSelector matches the object's namespace (CL-18), and whose object selector matches
-// the object.
-func (c *Client) matching(ctx context.Context, descriptor *hook.Descriptor, object ctrlclient.Object) (*registry.Group, error) {
+// matching gives the handlers of a hook whose namespaceSelector matches the object's namespace (CL-18), and whose
+// object selector matches the object.
+func (c *Client) matching(ctx context.Context, descriptor *hook.Descriptor,
+	object ctrlclient.Object) (*registry.Group, error) {
 	if object == nil {
 		return nil, errors.New("the object that the hook is called for is nil")
 	}
@@ -44,11 +45,13 @@ func (c *Client) selects(ctx context.Context, extension *registry.Extension, obj
 			return err
 		}
 		if namespace == "" || !extension.Namespaces.Matches(of) {
-			return fmt.Errorf("the namespaceSelector of ExtensionConfig %q does not match namespace %q", extension.Name, namespace)
+			return fmt.Errorf("the namespaceSelector of ExtensionConfig %q does not match namespace %q",
+				extension.Name, namespace)
 		}
 	}
 	if !extension.Objects.Matches(labels.Set(object.GetLabels())) {
-		return fmt.Errorf("the object selector of ExtensionConfig %q (annotation %s) does not match %s", extension.Name, registry.ObjectSelectorAnnotation, object.GetName())
+		return fmt.Errorf("the object selector of ExtensionConfig %q (annotation %s) does not match %s", extension.Name,
+			registry.ObjectSelectorAnnotation, object.GetName())
 	}
 	return nil
 }

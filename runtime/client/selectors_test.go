@@ -55,7 +55,8 @@ func TestNamespaceSelector(t *testing.T) {
 	cluster.Namespace = "test"
 	err := b.client.CallExtension(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, "h.prod-1",
 		&runtimehooksv1.BeforeClusterCreateRequest{}, &runtimehooksv1.BeforeClusterCreateResponse{})
-	if err == nil || !strings.Contains(err.Error(), `namespaceSelector of ExtensionConfig "prod-1" does not match namespace "test"`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`namespaceSelector of ExtensionConfig "prod-1" does not match namespace "test"`) {
 		t.Errorf("a call for a namespace that does not match: %v", err)
 	}
 }
@@ -107,7 +108,8 @@ type namespaceReader struct {
 	reads  atomic.Int32
 }
 
-func (r *namespaceReader) Get(_ context.Context, key ctrlclient.ObjectKey, object ctrlclient.Object, _ ...ctrlclient.GetOption) error {
+func (r *namespaceReader) Get(_ context.Context, key ctrlclient.ObjectKey, object ctrlclient.Object,
+	_ ...ctrlclient.GetOption) error {
 	r.reads.Add(1)
 	labels, ok := r.labels[key.Name]
 	if !ok {

@@ -25,7 +25,8 @@ func TestExtensionsOnAnOlderVersionAreCalled(t *testing.T) {
 		response = runtimehooksv1.BeforeClusterUpgradeResponse
 	)
 	define := func(version string) hook.Hook[request, response] {
-		return hook.Define[request, response](schema.GroupVersion{Group: "hooks.example.org", Version: version}, "BeforePowerOff")
+		return hook.Define[request, response](schema.GroupVersion{Group: "hooks.example.org", Version: version},
+			"BeforePowerOff")
 	}
 	newest, older := define("v2"), define("v1")
 	catalog, err := hook.NewCatalog(newest, hook.Serves(newest, older,
@@ -129,7 +130,8 @@ func TestAnExtensionOnTheOldTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := &powerResponse{}
-	if err := b.client.CallAllExtensions(t.Context(), newest, testCluster(), &powerRequest{Host: "h1", Reason: "heat"}, got); err != nil {
+	if err := b.client.CallAllExtensions(t.Context(), newest, testCluster(), &powerRequest{Host: "h1", Reason: "heat"},
+		got); err != nil {
 		t.Fatal(err)
 	}
 	body := <-bodies

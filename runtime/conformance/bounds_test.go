@@ -143,7 +143,8 @@ func TestProblemsAreBounded(t *testing.T) {
 		"a warning after a failure":        {foreign[0], nothing},
 		"many warnings before the failure": append(repeated(nothing, 50), foreign[0]),
 		"more operations than a caller accepts": repeated(runtimehooksv1.GeneratePatchesResponseItem{
-			UID: "1", PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`),
+			UID: "1", PatchType: runtimehooksv1.JSONPatchType,
+			Patch: []byte(`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`),
 		}, 2_001),
 	} {
 		t.Run(name, func(t *testing.T) {

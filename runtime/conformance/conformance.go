@@ -87,7 +87,8 @@ func (t *Target) complete() error {
 		return fmt.Errorf("checking an extension: reading its URL: %w", err)
 	}
 	if base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return fmt.Errorf("checking an extension: its URL is %q: it must be https, a host, and at most a path: Cluster API calls nothing else (RC-05)", t.URL)
+		return fmt.Errorf("checking an extension: its URL is %q: it must be https, a host, and at most a path: Cluster API "+
+			"calls nothing else (RC-05)", t.URL)
 	}
 	return nil
 }

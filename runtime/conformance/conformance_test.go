@@ -7,7 +7,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -37,7 +36,9 @@ type (
 func check(t *testing.T, handler http.Handler, only ...string) *conformance.Report {
 	t.Helper()
 	ca := testtls.NewAuthority(t)
-	report, err := conformance.Run(t.Context(), conformance.Target{URL: ca.Serve(t, handler, nil).URL, CA: ca.PEM, Only: only})
+	report, err := conformance.Run(t.Context(), conformance.Target{
+		URL: ca.Serve(t, handler, nil).URL, CA: ca.PEM, Only: only,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func good(t *testing.T) http.Handler {
 			return server.Wait(time.Second, "not yet")
 		}),
 		server.Handle(hook.AfterControlPlaneInitialized, "initialized",
-			func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest, *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+			func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest,
+				*runtimehooksv1.AfterControlPlaneInitializedResponse) error {
 				return nil
 			}))
 	if err != nil {
@@ -98,34 +100,6 @@ func TestOurServerConforms(t *testing.T) {
 	}
 }
 
-// bad wraps a good extension and spoils what it does.
-func bad(next http.Handler, spoil func(w http.ResponseWriter, r *http.Request, next http.Handler)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { spoil(w, r, next) })
-}
-
-// rewrite changes the answers of handlers.
-func rewrite(change func(body string) string) func(http.ResponseWriter, *http.Request, http.Handler) {
-	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		recorder := &recorder{ResponseWriter: w, code: http.StatusOK}
-		next.ServeHTTP(recorder, r)
-		body := recorder.body.String()
-		if recorder.code == http.StatusOK && strings.Contains(r.URL.Path, "create") {
-			body = change(body)
-		}
-		w.WriteHeader(recorder.code)
-		_, _ = io.WriteString(w, body)
-	}
-}
-
-type recorder struct {
-	http.ResponseWriter
-	code int
-	body bytes.Buffer
-}
-
-func (r *recorder) WriteHeader(code int)        { r.code = code }
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
-
 // Each check finds the mistake that it is for: the test of the tests (T-RX-01 to T-RX-09).
 func TestChecksFindMistakes(t *testing.T) {
 	var calls atomic.Int64
@@ -133,14 +107,16 @@ func TestChecksFindMistakes(t *testing.T) {
 		return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if strings.HasSuffix(r.URL.Path, "/discovery") {
 				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprintf(w, `{"kind":"DiscoveryResponse","apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","status":"Success","handlers":[%s]}`, entries)
+				fmt.Fprintf(w,
+					`{"kind":"DiscoveryResponse","apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","status":"Success","handlers":[%s]}`, entries)
 				return
 			}
 			next.ServeHTTP(w, r)
 		}
 	}
 	entry := func(name, hook, more string) string {
-		return fmt.Sprintf(`{"name":%q,"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":%q}%s}`, name, hook, more)
+		return fmt.Sprintf(`{"name":%q,"requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":%q}%s}`,
+			name, hook, more)
 	}
 	create := entry("create", "BeforeClusterCreate", "")
 	for name, c := range map[string]struct {
@@ -151,12 +127,17 @@ func TestChecksFindMistakes(t *testing.T) {
 		"no discovery": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			http.NotFound(w, r)
 		}, "discovery", conformance.Failed},
-		"two handlers of one name (RX-16)":   {discovery(create + "," + create), "discovery-entries", conformance.Failed},
-		"a name that is no label (RX-16)":    {discovery(entry("A_b", "BeforeClusterCreate", "")), "discovery-entries", conformance.Failed},
-		"a timeout of 31 seconds (RX-18)":    {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":31`)), "discovery-entries", conformance.Failed},
-		"a timeout of 20 seconds":            {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":20`)), "discovery-entries", conformance.Warned},
-		"a policy that is none (RX-19)":      {discovery(entry("create", "BeforeClusterCreate", `,"failurePolicy":"Maybe"`)), "discovery-entries", conformance.Failed},
-		"a hook that does not exist (RX-17)": {discovery(entry("create", "BeforeLunch", "")), "discovery-known", conformance.Warned},
+		"two handlers of one name (RX-16)": {discovery(create + "," + create), "discovery-entries", conformance.Failed},
+		"a name that is no label (RX-16)": {discovery(entry("A_b", "BeforeClusterCreate", "")), "discovery-entries",
+			conformance.Failed},
+		"a timeout of 31 seconds (RX-18)": {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":31`)),
+			"discovery-entries", conformance.Failed},
+		"a timeout of 20 seconds": {discovery(entry("create", "BeforeClusterCreate", `,"timeoutSeconds":20`)),
+			"discovery-entries", conformance.Warned},
+		"a policy that is none (RX-19)": {discovery(entry("create", "BeforeClusterCreate", `,"failurePolicy":"Maybe"`)),
+			"discovery-entries", conformance.Failed},
+		"a hook that does not exist (RX-17)": {discovery(entry("create", "BeforeLunch", "")), "discovery-known",
+			conformance.Warned},
 		"discovery that changes": {func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			discovery(entry(fmt.Sprintf("create-%d", calls.Add(1)), "BeforeClusterCreate", ""))(w, r, next)
 		}, "discovery-stable", conformance.Failed},
@@ -167,22 +148,42 @@ func TestChecksFindMistakes(t *testing.T) {
 		"answers that change (RX-27)": {rewrite(func(body string) string {
 			return strings.Replace(body, "not yet", fmt.Sprint("not yet ", calls.Add(1)), 1)
 		}), "same-again", conformance.Failed},
-		"another kind (RX-07)":          {rewrite(func(body string) string { return strings.Replace(body, "BeforeClusterCreate", "Before", 1) }), "answers", conformance.Failed},
-		"no kind":                       {rewrite(func(string) string { return `{"status":"Success","retryAfterSeconds":0}` }), "answers", conformance.Warned},
-		"a status that is none (RX-13)": {rewrite(func(body string) string { return strings.Replace(body, "Success", "Maybe", 1) }), "answers", conformance.Failed},
-		"no status":                     {rewrite(func(string) string { return `{"retryAfterSeconds":0}` }), "answers", conformance.Failed},
-		"trailing bytes":                {rewrite(func(body string) string { return body + "{}" }), "answers", conformance.Failed},
+		"another kind (RX-07)": {
+			rewrite(func(body string) string { return strings.Replace(body, "BeforeClusterCreate", "Before", 1) }), "answers",
+			conformance.Failed,
+		},
+		"no kind": {
+			rewrite(func(string) string { return `{"status":"Success","retryAfterSeconds":0}` }), "answers", conformance.Warned,
+		},
+		"a status that is none (RX-13)": {
+			rewrite(func(body string) string { return strings.Replace(body, "Success", "Maybe", 1) }), "answers",
+			conformance.Failed,
+		},
+		"no status":      {rewrite(func(string) string { return `{"retryAfterSeconds":0}` }), "answers", conformance.Failed},
+		"trailing bytes": {rewrite(func(body string) string { return body + "{}" }), "answers", conformance.Failed},
 		"Failure without a message (RX-14)": {rewrite(func(body string) string {
 			return strings.NewReplacer(`"Success"`, `"Failure"`, `"message":"not yet",`, "").Replace(body)
 		}), "answers", conformance.Failed},
-		"a field too many (RX-03)":                {rewrite(func(body string) string { return strings.Replace(body, "{", `{"more":1,`, 1) }), "known-fields", conformance.Warned},
-		"a negative wait (RX-23)":                 {rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":-1`, 1) }), "waits-honestly", conformance.Failed},
-		"a wait of a day":                         {rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":86400`, 1) }), "waits-honestly", conformance.Warned},
-		"GET is answered (RX-04)":                 {asPost, "post-only", conformance.Warned},
-		"any body is good":                        {emptyBody, "malformed", conformance.Failed},
-		"a huge body is good (RX-43)":             {emptyBody, "oversized", conformance.Warned},
-		"an older Cluster is refused (D-30)":      {noOlderCluster, "older-cluster", conformance.Warned},
-		"HTTP status 500 (RX-44)":                 {func(w http.ResponseWriter, r *http.Request, next http.Handler) { fail500(w, r, next) }, "answers", conformance.Failed},
+		"a field too many (RX-03)": {
+			rewrite(func(body string) string { return strings.Replace(body, "{", `{"more":1,`, 1) }), "known-fields",
+			conformance.Warned,
+		},
+		"a negative wait (RX-23)": {
+			rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":-1`, 1) }), "waits-honestly",
+			conformance.Failed,
+		},
+		"a wait of a day": {
+			rewrite(func(body string) string { return strings.Replace(body, `Seconds":1`, `Seconds":86400`, 1) }),
+			"waits-honestly", conformance.Warned,
+		},
+		"GET is answered (RX-04)":            {asPost, "post-only", conformance.Warned},
+		"any body is good":                   {emptyBody, "malformed", conformance.Failed},
+		"a huge body is good (RX-43)":        {emptyBody, "oversized", conformance.Warned},
+		"an older Cluster is refused (D-30)": {noOlderCluster, "older-cluster", conformance.Warned},
+		"HTTP status 500 (RX-44)": {
+			func(w http.ResponseWriter, r *http.Request, next http.Handler) { fail500(w, r, next) }, "answers",
+			conformance.Failed,
+		},
 		"it breaks under many calls at once":      {(&limit{most: 4}).spoil, "at-once", conformance.Failed},
 		"it does not come back after a huge body": {(&fragile{}).spoil, "survives", conformance.Failed},
 	} {
@@ -225,75 +226,6 @@ func TestChecksFindMistakes(t *testing.T) {
 	}
 }
 
-func asPost(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	r.Method = http.MethodPost
-	next.ServeHTTP(w, r)
-}
-
-// emptyBody takes any body for an empty request.
-func emptyBody(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if _, err := io.Copy(io.Discard, r.Body); err != nil {
-		return
-	}
-	r.Body, r.ContentLength = io.NopCloser(strings.NewReader("{}")), 2
-	next.ServeHTTP(w, r)
-}
-
-func noOlderCluster(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte("v1beta1"), []byte("v1beta9")))), int64(len(body))
-	if bytes.Contains(body, []byte("cluster.x-k8s.io/v1beta1")) {
-		http.Error(w, "unknown version", http.StatusInternalServerError)
-		return
-	}
-	next.ServeHTTP(w, r)
-}
-
-func fail500(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if strings.Contains(r.URL.Path, "create") {
-		http.Error(w, "broken", http.StatusInternalServerError)
-		return
-	}
-	next.ServeHTTP(w, r)
-}
-
-// limit breaks when more calls than that are worked on at the same time.
-type limit struct {
-	most    int64
-	running atomic.Int64
-}
-
-func (l *limit) spoil(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	defer l.running.Add(-1)
-	if l.running.Add(1) > l.most {
-		http.Error(w, "too many", http.StatusServiceUnavailable)
-		return
-	}
-	if strings.Contains(r.URL.Path, "create") { // long enough for others to come
-		select {
-		case <-time.After(300 * time.Millisecond):
-		case <-r.Context().Done():
-		}
-	}
-	next.ServeHTTP(w, r)
-}
-
-// fragile is broken for ever by a body that is too large.
-type fragile struct{ broken atomic.Bool }
-
-func (f *fragile) spoil(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if r.ContentLength > 20<<20 {
-		f.broken.Store(true)
-	}
-	if f.broken.Load() {
-		panic(http.ErrAbortHandler)
-	}
-	next.ServeHTTP(w, r)
-}
-
 // An extension that can't be reached is a report, a URL that can't be is an error (RC-05).
 func TestTargets(t *testing.T) {
 	ca := testtls.NewAuthority(t)
@@ -329,11 +261,13 @@ func TestReports(t *testing.T) {
 	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&asJSON), report.WriteJUnit(&junit)); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(text.String(), "failed   answers            RX-03") || !strings.Contains(text.String(), "HTTP status 500") {
+	if !strings.Contains(text.String(), "failed   answers            RX-03") ||
+		!strings.Contains(text.String(), "HTTP status 500") {
 		t.Errorf("the text is %s", text.String())
 	}
 	var decoded conformance.Report
-	if err := json.Unmarshal(asJSON.Bytes(), &decoded); err != nil || len(decoded.Results) != len(report.Results) || decoded.OK(false) {
+	if err := json.Unmarshal(asJSON.Bytes(), &decoded); err != nil || len(decoded.Results) != len(report.Results) ||
+		decoded.OK(false) {
 		t.Errorf("the JSON has %d results, %v", len(decoded.Results), err)
 	}
 	var suite struct {
@@ -345,7 +279,8 @@ func TestReports(t *testing.T) {
 			} `xml:"failure"`
 		} `xml:"testcase"`
 	}
-	if err := xml.Unmarshal(junit.Bytes(), &suite); err != nil || len(suite.Cases) != len(report.Results) || suite.Failures != report.Count(conformance.Failed) {
+	if err := xml.Unmarshal(junit.Bytes(), &suite); err != nil || len(suite.Cases) != len(report.Results) ||
+		suite.Failures != report.Count(conformance.Failed) {
 		t.Errorf("the JUnit file is %+v, %v", suite, err)
 	}
 }
@@ -364,71 +299,95 @@ func TestChecksAreDescribed(t *testing.T) {
 // What hooks of topology mutation and of in-place updates answer beside status and message is checked too.
 func TestContentIsChecked(t *testing.T) {
 	patches := func(items ...runtimehooksv1.GeneratePatchesResponseItem) server.Handler {
-		return server.Handle(hook.GeneratePatches, "h", func(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
-			response.Items = items
-			return nil
-		})
+		return server.Handle(hook.GeneratePatches, "h",
+			func(_ context.Context, _ *runtimehooksv1.GeneratePatchesRequest,
+				response *runtimehooksv1.GeneratePatchesResponse) error {
+				response.Items = items
+				return nil
+			})
 	}
 	item := func(uid, patch string) runtimehooksv1.GeneratePatchesResponseItem {
-		return runtimehooksv1.GeneratePatchesResponseItem{UID: types.UID(uid), PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(patch)}
+		return runtimehooksv1.GeneratePatchesResponseItem{
+			UID: types.UID(uid), PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(patch),
+		}
 	}
 	plan := func(controlPlane, workers []string) server.Handler {
-		return server.Handle(hook.GenerateUpgradePlan, "h", func(_ context.Context, _ *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) error {
-			for _, v := range controlPlane {
-				response.ControlPlaneUpgrades = append(response.ControlPlaneUpgrades, runtimehooksv1.UpgradeStep{Version: v})
-			}
-			for _, v := range workers {
-				response.WorkersUpgrades = append(response.WorkersUpgrades, runtimehooksv1.UpgradeStep{Version: v})
-			}
-			return nil
-		})
+		return server.Handle(hook.GenerateUpgradePlan, "h",
+			func(_ context.Context, _ *runtimehooksv1.GenerateUpgradePlanRequest,
+				response *runtimehooksv1.GenerateUpgradePlanResponse) error {
+				for _, v := range controlPlane {
+					response.ControlPlaneUpgrades = append(response.ControlPlaneUpgrades, runtimehooksv1.UpgradeStep{Version: v})
+				}
+				for _, v := range workers {
+					response.WorkersUpgrades = append(response.WorkersUpgrades, runtimehooksv1.UpgradeStep{Version: v})
+				}
+				return nil
+			})
 	}
 	variables := func(variables ...clusterv1.ClusterClassVariable) server.Handler {
-		return server.Handle(hook.DiscoverVariables, "h", func(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) error {
-			response.Variables = variables
-			return nil
-		})
+		return server.Handle(hook.DiscoverVariables, "h",
+			func(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest,
+				response *runtimehooksv1.DiscoverVariablesResponse) error {
+				response.Variables = variables
+				return nil
+			})
 	}
 	text := clusterv1.VariableSchema{OpenAPIV3Schema: clusterv1.JSONSchemaProps{Type: "string"}}
 	inPlace := func(patch string) server.Handler {
-		return server.Handle(hook.CanUpdateMachine, "h", func(_ context.Context, _ *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) error {
-			response.MachinePatch = runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(patch)}
-			return nil
-		})
+		return server.Handle(hook.CanUpdateMachine, "h",
+			func(_ context.Context, _ *runtimehooksv1.CanUpdateMachineRequest,
+				response *runtimehooksv1.CanUpdateMachineResponse) error {
+				response.MachinePatch = runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(patch)}
+				return nil
+			})
 	}
 	inPlaceSet := func(patch string) server.Handler {
-		return server.Handle(hook.CanUpdateMachineSet, "h", func(_ context.Context, _ *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) error {
-			response.InfrastructureMachineTemplatePatch = runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(patch)}
-			return nil
-		})
+		return server.Handle(hook.CanUpdateMachineSet, "h",
+			func(_ context.Context, _ *runtimehooksv1.CanUpdateMachineSetRequest,
+				response *runtimehooksv1.CanUpdateMachineSetResponse) error {
+				response.InfrastructureMachineTemplatePatch = runtimehooksv1.Patch{
+					PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(patch),
+				}
+				return nil
+			})
 	}
 	for name, c := range map[string]struct {
 		handler server.Handler
 		want    conformance.Verdict
 	}{
-		"a good patch":                          {patches(item("1", `{"spec":{"template":{"spec":{"a":1}}}}`)), conformance.Passed},
-		"no patch":                              {patches(), conformance.Passed},
-		"a patch for nobody":                    {patches(item("9", `{}`)), conformance.Failed},
-		"a patch that does not apply":           {patches(item("1", `[`)), conformance.Failed},
-		"a patch of the name":                   {patches(item("1", `{"metadata":{"name":"x"}}`)), conformance.Failed},
-		"a patch that changes nothing":          {patches(item("1", `{"metadata":{"name":"sample"}}`)), conformance.Warned},
-		"a good plan":                           {plan([]string{"v1.36.0", "v1.36.3"}, []string{"v1.36.3"}), conformance.Passed},
-		"no plan":                               {plan(nil, nil), conformance.Failed},
-		"a plan that goes down":                 {plan([]string{"v1.35.0", "v1.36.3"}, nil), conformance.Failed},
-		"a plan that ends early":                {plan([]string{"v1.36.0"}, nil), conformance.Failed},
-		"a plan that leaves out a minor":        {plan([]string{"v1.37.0", "v1.36.3"}, nil), conformance.Failed},
-		"a plan of no versions":                 {plan([]string{"new"}, nil), conformance.Failed},
-		"workers on a way of their own":         {plan([]string{"v1.36.3"}, []string{"v1.36.1", "v1.36.3"}), conformance.Failed},
-		"workers that end early":                {plan([]string{"v1.36.0", "v1.36.3"}, []string{"v1.36.0"}), conformance.Failed},
-		"good variables":                        {variables(clusterv1.ClusterClassVariable{Name: "a", Schema: text}), conformance.Passed},
-		"a variable twice":                      {variables(clusterv1.ClusterClassVariable{Name: "a", Schema: text}, clusterv1.ClusterClassVariable{Name: "a", Schema: text}), conformance.Failed},
-		"a variable without a schema":           {variables(clusterv1.ClusterClassVariable{Name: "a"}), conformance.Failed},
-		"a variable called builtin":             {variables(clusterv1.ClusterClassVariable{Name: "builtin", Schema: text}), conformance.Failed},
+		"a good patch": {patches(item("1", `{"spec":{"template":{"spec":{"a":1}}}}`)),
+			conformance.Passed},
+		"no patch":                     {patches(), conformance.Passed},
+		"a patch for nobody":           {patches(item("9", `{}`)), conformance.Failed},
+		"a patch that does not apply":  {patches(item("1", `[`)), conformance.Failed},
+		"a patch of the name":          {patches(item("1", `{"metadata":{"name":"x"}}`)), conformance.Failed},
+		"a patch that changes nothing": {patches(item("1", `{"metadata":{"name":"sample"}}`)), conformance.Warned},
+		"a good plan": {plan([]string{"v1.36.0", "v1.36.3"}, []string{"v1.36.3"}),
+			conformance.Passed},
+		"no plan":                        {plan(nil, nil), conformance.Failed},
+		"a plan that goes down":          {plan([]string{"v1.35.0", "v1.36.3"}, nil), conformance.Failed},
+		"a plan that ends early":         {plan([]string{"v1.36.0"}, nil), conformance.Failed},
+		"a plan that leaves out a minor": {plan([]string{"v1.37.0", "v1.36.3"}, nil), conformance.Failed},
+		"a plan of no versions":          {plan([]string{"new"}, nil), conformance.Failed},
+		"workers on a way of their own": {plan([]string{"v1.36.3"}, []string{"v1.36.1", "v1.36.3"}),
+			conformance.Failed},
+		"workers that end early": {plan([]string{"v1.36.0", "v1.36.3"}, []string{"v1.36.0"}),
+			conformance.Failed},
+		"good variables": {variables(clusterv1.ClusterClassVariable{Name: "a", Schema: text}),
+			conformance.Passed},
+		"a variable twice": {
+			variables(clusterv1.ClusterClassVariable{Name: "a", Schema: text},
+				clusterv1.ClusterClassVariable{Name: "a", Schema: text}), conformance.Failed,
+		},
+		"a variable without a schema": {variables(clusterv1.ClusterClassVariable{Name: "a"}), conformance.Failed},
+		"a variable called builtin": {variables(clusterv1.ClusterClassVariable{Name: "builtin", Schema: text}),
+			conformance.Failed},
 		"a good change in place":                {inPlace(`{"spec":{"version":"v1.36.3"}}`), conformance.Passed},
 		"a change of the name in place":         {inPlace(`{"metadata":{"name":"x"}}`), conformance.Failed},
 		"a change in place that does not apply": {inPlace(`[`), conformance.Failed},
-		"a good change of a set":                {inPlaceSet(`{"spec":{"template":{"spec":{"memory":1}}}}`), conformance.Passed},
-		"a change of a set's kind":              {inPlaceSet(`{"kind":"x"}`), conformance.Failed},
+		"a good change of a set": {inPlaceSet(`{"spec":{"template":{"spec":{"memory":1}}}}`),
+			conformance.Passed},
+		"a change of a set's kind": {inPlaceSet(`{"kind":"x"}`), conformance.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := server.New(server.Options{}, c.handler)

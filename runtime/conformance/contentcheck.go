@@ -59,13 +59,16 @@ func pair[Request, Response any](answer *Response, check func(*Request, *Respons
 }
 
 // checkPatches checks UH-01 to UH-03.
-func checkPatches(request *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
+func checkPatches(request *runtimehooksv1.GeneratePatchesRequest,
+	response *runtimehooksv1.GeneratePatchesResponse) error {
 	if err := checkCost(response); err != nil {
 		return err
 	}
 	var found problems
 	for _, item := range response.Items {
-		i := slices.IndexFunc(request.Items, func(asked runtimehooksv1.GeneratePatchesRequestItem) bool { return asked.UID == item.UID })
+		i := slices.IndexFunc(request.Items, func(asked runtimehooksv1.GeneratePatchesRequestItem) bool {
+			return asked.UID == item.UID
+		})
 		if i < 0 {
 			found.add(fmt.Errorf("a patch is for the uid %q, which the request does not have (UH-01)", item.UID))
 			continue
@@ -76,7 +79,8 @@ func checkPatches(request *runtimehooksv1.GeneratePatchesRequest, response *runt
 			found.add(fmt.Errorf("the patch for the uid %q: %w (UH-01)", item.UID, err))
 			continue
 		}
-		switch same, err := patch.SameOutside(before, after, "metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"); {
+		switch same, err := patch.SameOutside(before, after, "metadata.labels", "metadata.annotations", "spec.template.spec",
+			"spec.template.metadata"); {
 		case err != nil:
 			found.add(err)
 		case !same:
@@ -127,7 +131,8 @@ func checkVariables(response *runtimehooksv1.DiscoverVariablesResponse) error {
 }
 
 // checkPlan checks UH-06.
-func checkPlan(request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) error {
+func checkPlan(request *runtimehooksv1.GenerateUpgradePlanRequest,
+	response *runtimehooksv1.GenerateUpgradePlanResponse) error {
 	from, err := version.ParseSemantic(request.FromControlPlaneKubernetesVersion)
 	if err != nil {
 		return err
@@ -148,19 +153,23 @@ func checkPlan(request *runtimehooksv1.GenerateUpgradePlanRequest, response *run
 		}
 		previous = next
 	}
-	if last := response.ControlPlaneUpgrades[len(response.ControlPlaneUpgrades)-1].Version; last != request.ToKubernetesVersion {
+	if last := response.ControlPlaneUpgrades[len(response.ControlPlaneUpgrades)-1].Version; last !=
+		request.ToKubernetesVersion {
 		return fmt.Errorf("the control plane ends at %s, not at %s (UH-06)", last, request.ToKubernetesVersion)
 	}
 	at := 0
 	for _, step := range response.WorkersUpgrades {
-		i := slices.IndexFunc(response.ControlPlaneUpgrades[at:], func(s runtimehooksv1.UpgradeStep) bool { return s.Version == step.Version })
+		i := slices.IndexFunc(response.ControlPlaneUpgrades[at:],
+			func(s runtimehooksv1.UpgradeStep) bool { return s.Version == step.Version })
 		if i < 0 {
-			return fmt.Errorf("the step of the workers to %s is not one of the control plane, or not in its order (UH-06)", step.Version)
+			return fmt.Errorf("the step of the workers to %s is not one of the control plane, or not in its order (UH-06)",
+				step.Version)
 		}
 		at += i + 1
 	}
 	if n := len(response.WorkersUpgrades); n > 0 && response.WorkersUpgrades[n-1].Version != request.ToKubernetesVersion {
-		return fmt.Errorf("the workers end at %s, not at %s (UH-06)", response.WorkersUpgrades[n-1].Version, request.ToKubernetesVersion)
+		return fmt.Errorf("the workers end at %s, not at %s (UH-06)", response.WorkersUpgrades[n-1].Version,
+			request.ToKubernetesVersion)
 	}
 	return nil
 }
@@ -171,7 +180,8 @@ func checkMachine(
 	current := request.Current
 	return errors.Join(
 		checkInPlace("machinePatch", current.Machine, response.MachinePatch, "spec"),
-		checkInPlace("infrastructureMachinePatch", current.InfrastructureMachine, response.InfrastructureMachinePatch, "spec"),
+		checkInPlace("infrastructureMachinePatch", current.InfrastructureMachine,
+			response.InfrastructureMachinePatch, "spec"),
 		checkInPlace("bootstrapConfigPatch", current.BootstrapConfig, response.BootstrapConfigPatch, "spec"))
 }
 

@@ -24,10 +24,12 @@ func TestAnswersAreComparedWithTheDocument(t *testing.T) {
 		"a list that is null":   {"GeneratePatches", `,"items":null`, conformance.Passed, ""},
 		"a list that is absent": {"GeneratePatches", ``, conformance.Passed, ""},
 		"a patch type that is none": {
-			"GeneratePatches", `,"items":[{"uid":"1","patchType":"YAML","patch":"e30="}]`, conformance.Failed, `items[0].patchType is "YAML"`,
+			"GeneratePatches", `,"items":[{"uid":"1","patchType":"YAML","patch":"e30="}]`, conformance.Failed,
+			`items[0].patchType is "YAML"`,
 		},
 		"a patch without a uid": {
-			"GeneratePatches", `,"items":[{"patchType":"JSONPatch","patch":"W10="}]`, conformance.Failed, "items[0].uid is missing",
+			"GeneratePatches", `,"items":[{"patchType":"JSONPatch","patch":"W10="}]`, conformance.Failed,
+			"items[0].uid is missing",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

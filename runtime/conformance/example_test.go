@@ -13,7 +13,9 @@ import (
 
 // Any server can be checked by its URL, whatever it is written in.
 func ExampleRun() {
-	extension, err := server.New(server.Options{}, server.Handle(hook.BeforeClusterCreate, "create", func(context.Context, *createRequest, *createResponse) error { return nil }))
+	extension, err := server.New(server.Options{},
+		server.Handle(hook.BeforeClusterCreate, "create",
+			func(context.Context, *createRequest, *createResponse) error { return nil }))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -21,7 +23,8 @@ func ExampleRun() {
 	s := httptest.NewTLSServer(extension)
 	defer s.Close()
 	report, err := conformance.Run(context.Background(), conformance.Target{
-		URL: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), Only: []string{"malformed", "same-again"},
+		URL: s.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+		Only: []string{"malformed", "same-again"},
 	})
 	if err != nil {
 		fmt.Println(err)

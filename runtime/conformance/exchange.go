@@ -25,13 +25,15 @@ type answer struct {
 func (p *probe) send(ctx context.Context, method, path string, body []byte, timeout time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, p.base+path+"?timeout="+timeout.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, p.base+path+"?timeout="+timeout.String(),
+		bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	request.Header.Set("Content-Type", wire.ContentType)
 	request.Header.Set("Accept", wire.ContentType)
-	// Like Cluster API's callers: a call that meets a kept connection in the moment the server closes it is sent again on a new one.
+	// Like Cluster API's callers: a call that meets a kept connection in the moment the server closes it is sent again on
+	// a new one.
 	request.Header["Idempotency-Key"] = []string{}
 	start := time.Now()
 	response, err := p.http.Do(request)
@@ -43,7 +45,9 @@ func (p *probe) send(ctx context.Context, method, path string, body []byte, time
 	if err != nil {
 		return answer{}, noAnswer(ctx, err, timeout)
 	}
-	return answer{code: response.StatusCode, contentType: response.Header.Get("Content-Type"), body: data, took: time.Since(start)}, nil
+	return answer{
+		code: response.StatusCode, contentType: response.Header.Get("Content-Type"), body: data, took: time.Since(start),
+	}, nil
 }
 
 func noAnswer(ctx context.Context, err error, timeout time.Duration) error {
@@ -66,7 +70,8 @@ func (p *probe) call(ctx context.Context, h *handler) (answer, runtimehooksv1.Re
 // decode checks what every answer must be (RX-05, RX-07, RX-44).
 func (a answer) decode(h *handler, response runtimehooksv1.ResponseObject) error {
 	if a.code != http.StatusOK {
-		return fmt.Errorf("it answered with the HTTP status %d instead of 200: %q", a.code, wire.Clip(string(bytes.ToValidUTF8(a.body, nil)), 200))
+		return fmt.Errorf("it answered with the HTTP status %d instead of 200: %q", a.code,
+			wire.Clip(string(bytes.ToValidUTF8(a.body, nil)), 200))
 	}
 	if err := wire.Decode(a.body, response, h.descriptor.ID.APIVersion(), h.descriptor.ResponseKind); err != nil {
 		return err
@@ -77,7 +82,8 @@ func (a answer) decode(h *handler, response runtimehooksv1.ResponseObject) error
 	case "":
 		return errors.New("the answer has no status: it must be Success or Failure")
 	}
-	return fmt.Errorf("the answer has the status %q: it must be Success or Failure", wire.Clip(string(response.GetStatus()), 64))
+	return fmt.Errorf("the answer has the status %q: it must be Success or Failure",
+		wire.Clip(string(response.GetStatus()), 64))
 }
 
 // refused checks that bad input was turned away: by an answer of status Failure, or by an HTTP status that says so.
@@ -86,7 +92,8 @@ func (a answer) refused(h *handler) error {
 	case a.code >= 400 && a.code < 500:
 		return nil
 	case a.code != http.StatusOK:
-		return fmt.Errorf("it answered with the HTTP status %d: say what is wrong with status Failure, or with a status from 400 to 499", a.code)
+		return fmt.Errorf("it answered with the HTTP status %d: say what is wrong with status Failure, or with a status "+
+			"from 400 to 499", a.code)
 	}
 	response := h.descriptor.NewResponse()
 	if err := a.decode(h, response); err != nil {

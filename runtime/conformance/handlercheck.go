@@ -317,8 +317,9 @@ func checkOlderCluster(ctx context.Context, p *probe, h *handler) error {
 	if err := json.Unmarshal(h.body, &fields); err != nil {
 		return err
 	}
-	fields["cluster"] = json.RawMessage(`{"apiVersion":"cluster.x-k8s.io/v1beta1","kind":"Cluster","metadata":{"name":"sample","namespace":"default"},` +
-		`"spec":{"topology":{"class":"sample","version":"v1.36.3","controlPlane":{"replicas":1}}},"status":{"failureDomains":{"a":{"controlPlane":true}}}}`)
+	fields["cluster"] = json.RawMessage(
+		`{"apiVersion":"cluster.x-k8s.io/v1beta1","kind":"Cluster","metadata":{"name":"sample","namespace":"default"},` +
+			`"spec":{"topology":{"class":"sample","version":"v1.36.3","controlPlane":{"replicas":1}}},"status":{"failureDomains":{"a":{"controlPlane":true}}}}`)
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return err
@@ -331,7 +332,8 @@ func checkOlderCluster(ctx context.Context, p *probe, h *handler) error {
 	if err := a.decode(h, response); err != nil {
 		return warn("%v: releases up to v1.12 send it", err)
 	}
-	if response.GetStatus() == runtimehooksv1.ResponseStatusFailure && strings.Contains(string(h.expect), `"status":"Success"`) {
+	if response.GetStatus() == runtimehooksv1.ResponseStatusFailure &&
+		strings.Contains(string(h.expect), `"status":"Success"`) {
 		return warn("it answered Failure: %s: releases up to v1.12 send it", wire.Clip(response.GetMessage(), 200))
 	}
 	return nil

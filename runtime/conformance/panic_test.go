@@ -40,7 +40,8 @@ func (r *fragileResponse) UnmarshalJSON(data []byte) error {
 // report, and all other checks are made.
 func TestACheckThatPanicsHasFailed(t *testing.T) {
 	gv := runtimehooksv1.GroupVersion
-	catalog, err := hook.NewCatalog(hook.Define[createRequest, fragileResponse](gv, "BeforeClusterCreate"), hook.AfterControlPlaneInitialized)
+	catalog, err := hook.NewCatalog(hook.Define[createRequest, fragileResponse](gv, "BeforeClusterCreate"),
+		hook.AfterControlPlaneInitialized)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,8 @@ func TestACheckThatPanicsHasFailed(t *testing.T) {
 					t.Errorf("message %q, stack %s", r.Message, r.Stack)
 				}
 			}
-			if last := report.Results[len(report.Results)-1]; !found || last.Name != "survives" || last.Verdict != conformance.Passed {
+			if last := report.Results[len(report.Results)-1]; !found || last.Name != "survives" ||
+				last.Verdict != conformance.Passed {
 				t.Errorf("found %t, last %+v\n%s", found, last, text.String())
 			}
 			for form, data := range map[string]string{"text": text.String(), "JSON": asJSON.String(), "JUnit": junit.String()} {

@@ -61,7 +61,8 @@ func newProbe(target Target) (*probe, error) {
 	}
 	return &probe{target: target, base: strings.TrimSuffix(target.URL, "/"), http: &http.Client{
 		Transport: &http.Transport{
-			TLSClientConfig: trust, TLSHandshakeTimeout: discoveryTimeout, DisableCompression: true, MaxIdleConnsPerHost: target.Parallel,
+			TLSClientConfig: trust, TLSHandshakeTimeout: discoveryTimeout, DisableCompression: true,
+			MaxIdleConnsPerHost:    target.Parallel,
 			MaxResponseHeaderBytes: 64 << 10,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -31,7 +31,8 @@ func python(t *testing.T) string {
 		err = exec.Command(path, "-c", "import ssl, sys; sys.exit(sys.version_info < (3, 8))").Run()
 	}
 	if err != nil {
-		t.Skipf("there is no python3 (3.8 or later, with ssl) on this machine, so extensions in another language are not tried: %v", err)
+		t.Skipf("there is no python3 (3.8 or later, with ssl) on this machine, so extensions in another language are not "+
+			"tried: %v", err)
 	}
 	return path
 }
@@ -50,7 +51,8 @@ func document(t *testing.T) string {
 	return path
 }
 
-// A server that was written from the OpenAPI document in another language works with the client, and conforms (RX-09, RX-03, RX-06, RX-11).
+// A server that was written from the OpenAPI document in another language works with the client, and conforms (RX-09,
+// RX-03, RX-06, RX-11).
 func TestServerInPython(t *testing.T) {
 	interpreter, ca := python(t), testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)
@@ -112,17 +114,22 @@ func firstLine(t *testing.T, from io.Reader) string {
 	return ""
 }
 
-// A client in another language, which knows the OpenAPI document alone, calls our server: each hook with the least that the document demands.
+// A client in another language, which knows the OpenAPI document alone, calls our server: each hook with the least that
+// the document demands.
 func TestClientInPython(t *testing.T) {
 	interpreter, ca := python(t), testtls.NewAuthority(t)
 	extension, err := server.New(server.Options{},
-		server.Handle(hook.BeforeClusterCreate, "wait", func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
-			return server.Wait(time.Minute, "not yet")
-		}),
-		server.Handle(hook.GeneratePatches, "patches", func(context.Context, *runtimehooksv1.GeneratePatchesRequest, *runtimehooksv1.GeneratePatchesResponse) error {
-			return nil
-		}),
-		server.Handle(hook.UpdateMachine, "update", func(context.Context, *runtimehooksv1.UpdateMachineRequest, *runtimehooksv1.UpdateMachineResponse) error {
+		server.Handle(hook.BeforeClusterCreate, "wait",
+			func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
+				*runtimehooksv1.BeforeClusterCreateResponse) error {
+				return server.Wait(time.Minute, "not yet")
+			}),
+		server.Handle(hook.GeneratePatches, "patches",
+			func(context.Context, *runtimehooksv1.GeneratePatchesRequest, *runtimehooksv1.GeneratePatchesResponse) error {
+				return nil
+			}),
+		server.Handle(hook.UpdateMachine, "update", func(context.Context, *runtimehooksv1.UpdateMachineRequest,
+			*runtimehooksv1.UpdateMachineResponse) error {
 			return errors.New("no licence")
 		}))
 	if err != nil {
@@ -149,7 +156,8 @@ func TestClientInPython(t *testing.T) {
 	if err := json.Unmarshal(out, &answers); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if a := answers["wait"]; a.Kind != "BeforeClusterCreateResponse" || a.Status != "Success" || a.RetryAfterSeconds != 60 {
+	if a := answers["wait"]; a.Kind != "BeforeClusterCreateResponse" || a.Status != "Success" ||
+		a.RetryAfterSeconds != 60 {
 		t.Errorf("wait: %+v", a)
 	}
 	if a := answers["patches"]; a.Kind != "GeneratePatchesResponse" || a.Status != "Success" {

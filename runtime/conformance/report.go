@@ -128,7 +128,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	if r.Left != nil {
 		fmt.Fprintf(&text, "\nNot complete: %s\n", r.Left)
 	}
-	fmt.Fprintf(&text, "\n%d passed, %d warnings, %d failed, %d skipped\n", r.Count(Passed), r.Count(Warned), r.Count(Failed), r.Count(Skipped))
+	fmt.Fprintf(&text, "\n%d passed, %d warnings, %d failed, %d skipped\n", r.Count(Passed), r.Count(Warned),
+		r.Count(Failed), r.Count(Skipped))
 	_, err := io.WriteString(w, text.String())
 	return err
 }
@@ -167,9 +168,14 @@ type junitWhy struct {
 // WriteJUnit writes the report as JUnit XML, which build systems show. Warnings are output of a case that passed.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
-	suite := junitSuite{Name: "runtime extension " + r.URL, Tests: len(r.Results), Failures: r.Count(Failed), Skipped: r.Count(Skipped), Time: seconds(r.Took)}
+	suite := junitSuite{
+		Name: "runtime extension " + r.URL, Tests: len(r.Results), Failures: r.Count(Failed), Skipped: r.Count(Skipped),
+		Time: seconds(r.Took),
+	}
 	for _, result := range r.Results {
-		one := junitCase{Class: "server", Name: result.Name + " " + strings.Join(result.Rules, " "), Time: seconds(result.Took)}
+		one := junitCase{
+			Class: "server", Name: result.Name + " " + strings.Join(result.Rules, " "), Time: seconds(result.Took),
+		}
 		if result.Handler != "" {
 			one.Class = "handler." + result.Handler
 		}

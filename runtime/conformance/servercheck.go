@@ -31,7 +31,8 @@ var serverChecks = []check{
 	}, checkDiscovery},
 	{Check{
 		Name: "discovery-entries", Rules: []string{"RX-16", "RX-18", "RX-19", "RX-20", "CL-02"},
-		Doc:      "each handler has a unique DNS label as its name, a timeout of 0 to 30 seconds, a failure policy that exists",
+		Doc: "each handler has a unique DNS label as its name, a timeout of 0 to 30 seconds, a failure policy that " +
+			"exists",
 		Requires: []Requirement{RequiresDiscovery},
 	}, checkEntries},
 	{Check{
@@ -77,13 +78,16 @@ func checkTLS(ctx context.Context, p *probe, _ *handler) error {
 	if base.Port() == "" {
 		address = net.JoinHostPort(base.Hostname(), "443")
 	}
-	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}} //nolint:gosec // It is to be refused.
+	dialer := &tls.Dialer{
+		Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+	} //nolint:gosec // It is to be refused.
 	short, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
 	if conn, err := dialer.DialContext(short, "tcp", address); err == nil {
 		return errors.Join(errors.New("it speaks TLS 1.1 or older"), conn.Close())
 	}
-	plain, err := http.NewRequestWithContext(short, http.MethodPost, "http://"+address+base.Path+discoveryPath(), strings.NewReader(discoveryBody))
+	plain, err := http.NewRequestWithContext(short, http.MethodPost, "http://"+address+base.Path+discoveryPath(),
+		strings.NewReader(discoveryBody))
 	if err != nil {
 		return err
 	}
@@ -162,7 +166,8 @@ func checkEntries(_ context.Context, p *probe, _ *handler) error {
 				slow = h.Name
 			}
 		}
-		if policy := h.FailurePolicy; policy != nil && *policy != runtimehooksv1.FailurePolicyFail && *policy != runtimehooksv1.FailurePolicyIgnore {
+		if policy := h.FailurePolicy; policy != nil && *policy != runtimehooksv1.FailurePolicyFail &&
+			*policy != runtimehooksv1.FailurePolicyIgnore {
 			fail("failurePolicy is %q: it must be Fail or Ignore", wire.Clip(string(*policy), 64))
 		}
 	}
@@ -170,7 +175,8 @@ func checkEntries(_ context.Context, p *probe, _ *handler) error {
 		return err
 	}
 	if slow != "" {
-		return warn("handler %q asks for more than 10 seconds: callers wait with it, do long work in the background (D-24)", slow)
+		return warn("handler %q asks for more than 10 seconds: callers wait with it, do long work in the background (D-24)",
+			slow)
 	}
 	return nil
 }
@@ -193,7 +199,8 @@ func checkKnown(_ context.Context, p *probe, _ *handler) error {
 		unknown = append(unknown, fmt.Sprintf("and %d more", more))
 	}
 	if len(unknown) > 0 {
-		return warn("these are not in the catalog: %s. Cluster API rejects all of an extension with a hook that it does not know", strings.Join(unknown, ", "))
+		return warn("these are not in the catalog: %s. Cluster API rejects all of an extension with a hook that it does "+
+			"not know", strings.Join(unknown, ", "))
 	}
 	return nil
 }
@@ -219,7 +226,8 @@ func (p *probe) sameDiscovery(ctx context.Context) error {
 }
 
 func checkUnknownPath(ctx context.Context, p *probe, _ *handler) error {
-	a, err := p.send(ctx, http.MethodPost, discoveryPath()+"/there-is-no-such-handler", []byte(discoveryBody), discoveryTimeout)
+	a, err := p.send(ctx, http.MethodPost, discoveryPath()+"/there-is-no-such-handler", []byte(discoveryBody),
+		discoveryTimeout)
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,8 @@ func TestValidateFindsMistakes(t *testing.T) {
 		"no function":         {server(with(is("new"), func(c *check) { c.run = nil })), "no function"},
 		"no rule":             {server(with(is("new"), func(c *check) { c.Rules = nil })), "names no rule"},
 		"a rule that is none": {server(with(is("new"), func(c *check) { c.Rules = []string{"RX"} })), `"RX" is not the id`},
-		"a rule twice":        {server(with(is("new"), func(c *check) { c.Rules = []string{"RX-01", "RX-01"} })), "named twice"},
+		"a rule twice": {server(with(is("new"), func(c *check) { c.Rules = []string{"RX-01", "RX-01"} })),
+			"named twice"},
 		"an unknown requirement": {
 			server(is("new", "luck")), `"luck" does not exist`,
 		},
@@ -168,7 +169,9 @@ func TestValidateFindsMistakes(t *testing.T) {
 		},
 		"a requirement that nobody finds out": {
 			func(t *table) {
-				t.requirements["luck"] = requirement{check: "fortune", met: requirements[RequiresDiscovery].met, missing: "bad luck"}
+				t.requirements["luck"] = requirement{
+					check: "fortune", met: requirements[RequiresDiscovery].met, missing: "bad luck",
+				}
 				server(is("new", "luck"))(t)
 			}, "does not come before",
 		},

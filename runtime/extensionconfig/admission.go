@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Validator says in the admission webhook of ExtensionConfigs what can't work, and warns of what will not work for ever. It goes behind that of
-// Cluster API.
+// Validator says in the admission webhook of ExtensionConfigs what can't work, and warns of what will not work for
+// ever. It goes behind that of Cluster API.
 type Validator struct {
 	// Next is asked first. Default: nobody.
 	Next admission.Validator[*runtimev1.ExtensionConfig]
@@ -38,7 +38,8 @@ func (v *Validator) ValidateCreate(ctx context.Context, config *runtimev1.Extens
 }
 
 // ValidateUpdate implements admission.Validator.
-func (v *Validator) ValidateUpdate(ctx context.Context, before, config *runtimev1.ExtensionConfig) (admission.Warnings, error) {
+func (v *Validator) ValidateUpdate(ctx context.Context,
+	before, config *runtimev1.ExtensionConfig) (admission.Warnings, error) {
 	if !config.DeletionTimestamp.IsZero() {
 		return nil, nil // what can't work must still be able to go
 	}
@@ -81,11 +82,15 @@ func (v *Validator) warnings(config *runtimev1.ExtensionConfig) admission.Warnin
 	}
 	if len(config.Status.Handlers) > 0 {
 		if unused := unusedOverrides(config); len(unused) > 0 {
-			warnings = append(warnings, fmt.Sprintf("annotations are for handlers that the extension does not have: %s", strings.Join(unused, ", ")))
+			warnings = append(warnings, fmt.Sprintf("annotations are for handlers that the extension does not have: %s",
+				strings.Join(unused, ", ")))
 		}
 	}
-	if _, injected := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !injected && len(config.Spec.ClientConfig.CABundle) == 0 {
-		warnings = append(warnings, fmt.Sprintf("neither spec.clientConfig.caBundle nor annotation %s is set: the extension needs a certificate of a CA that the management cluster's host trusts", runtimev1.InjectCAFromSecretAnnotation))
+	if _, injected := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !injected &&
+		len(config.Spec.ClientConfig.CABundle) == 0 {
+		warnings = append(warnings,
+			fmt.Sprintf("neither spec.clientConfig.caBundle nor annotation %s is set: the extension needs a certificate of a "+
+				"CA that the management cluster's host trusts", runtimev1.InjectCAFromSecretAnnotation))
 	}
 	if service := serviceOf(config.Spec.ClientConfig.URL); service != "" {
 		warnings = append(warnings, fmt.Sprintf("spec.clientConfig.url leads to %s, a Service of this cluster: "+

@@ -29,13 +29,16 @@ func authority(ctx context.Context, reader ctrlclient.Reader, config *runtimev1.
 	}
 	var secret corev1.Secret
 	if err := reader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("the Secret %s that annotation %s names does not exist: create it, or correct the annotation", key, runtimev1.InjectCAFromSecretAnnotation)
+		return nil, fmt.Errorf("the Secret %s that annotation %s names does not exist: create it, or correct the annotation",
+			key, runtimev1.InjectCAFromSecretAnnotation)
 	} else if err != nil {
-		return nil, fmt.Errorf("reading the Secret %s that annotation %s names: %w", key, runtimev1.InjectCAFromSecretAnnotation, err)
+		return nil, fmt.Errorf("reading the Secret %s that annotation %s names: %w", key,
+			runtimev1.InjectCAFromSecretAnnotation, err)
 	}
 	bundle := secret.Data[authorityKey]
 	if len(bundle) == 0 {
-		return nil, fmt.Errorf("the Secret %s has no key %q: put the certificate of the CA there, in PEM form", key, authorityKey)
+		return nil, fmt.Errorf("the Secret %s has no key %q: put the certificate of the CA there, in PEM form", key,
+			authorityKey)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(bundle) {
 		return nil, fmt.Errorf("the key %q of the Secret %s holds no certificate in PEM form", authorityKey, key)
@@ -46,7 +49,8 @@ func authority(ctx context.Context, reader ctrlclient.Reader, config *runtimev1.
 func secretKey(name string) (types.NamespacedName, error) {
 	namespace, secret, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || secret == "" || strings.Contains(secret, "/") {
-		return types.NamespacedName{}, fmt.Errorf("annotation %s is %q, it must be <namespace>/<name> of a Secret", runtimev1.InjectCAFromSecretAnnotation, name)
+		return types.NamespacedName{}, fmt.Errorf("annotation %s is %q, it must be <namespace>/<name> of a Secret",
+			runtimev1.InjectCAFromSecretAnnotation, name)
 	}
 	return types.NamespacedName{Namespace: namespace, Name: secret}, nil
 }
@@ -57,7 +61,8 @@ func (r *Reconciler) injectAuthority(ctx context.Context, config *runtimev1.Exte
 	if err != nil || bundle == nil || bytes.Equal(bundle, config.Spec.ClientConfig.CABundle) {
 		return err
 	}
-	// The answer to the patch replaces the object, status and all: only what the API server says of the spec is taken over.
+	// The answer to the patch replaces the object, status and all: only what the API server says of the spec is taken
+	// over.
 	changed := config.DeepCopy()
 	changed.Spec.ClientConfig.CABundle = bundle
 	if err := r.Client.Patch(ctx, changed, ctrlclient.MergeFrom(config)); err != nil {

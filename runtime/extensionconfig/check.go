@@ -14,11 +14,13 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// Check says what of an ExtensionConfig can't work (RC-04 to RC-10), all of it, and what it must be instead. It asks nobody.
+// Check says what of an ExtensionConfig can't work (RC-04 to RC-10), all of it, and what it must be instead. It asks
+// nobody.
 func Check(config *runtimev1.ExtensionConfig) error {
 	errs := checkServer(&config.Spec.ClientConfig)
 	authority := config.Spec.ClientConfig.CABundle
-	if _, injected := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !injected && len(authority) > 0 && !x509.NewCertPool().AppendCertsFromPEM(authority) {
+	if _, injected := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]; !injected && len(authority) > 0 &&
+		!x509.NewCertPool().AppendCertsFromPEM(authority) {
 		errs = append(errs, errors.New("spec.clientConfig.caBundle holds no certificate in PEM form"))
 	}
 	if _, err := metav1.LabelSelectorAsSelector(config.Spec.NamespaceSelector); err != nil {
@@ -61,7 +63,9 @@ func checkURL(text string) []error {
 		errs = append(errs, errors.New("spec.clientConfig.url has no host"))
 	}
 	if parsed.User != nil {
-		errs = append(errs, errors.New("spec.clientConfig.url has user information: remove it, everybody who may read the ExtensionConfig can read it; extensions can ask for a client certificate"))
+		errs = append(errs,
+			errors.New("spec.clientConfig.url has user information: remove it, everybody who may read the ExtensionConfig can "+
+				"read it; extensions can ask for a client certificate"))
 	}
 	if parsed.RawQuery != "" || parsed.Fragment != "" {
 		errs = append(errs, errors.New("spec.clientConfig.url must not have a query or a fragment"))

@@ -30,37 +30,56 @@ func TestCheck(t *testing.T) {
 		change func(*runtimev1.ExtensionConfig)
 		want   string // "" is good
 	}{
-		"a URL":                    {func(*runtimev1.ExtensionConfig) {}, ""},
-		"a URL with a path":        {url("https://example.org:8443/prefix"), ""},
-		"plain http":               {url("http://example.org"), `the scheme "http": only https is allowed`},
-		"no scheme":                {url("example.org:443"), "the scheme"},
-		"no host":                  {url("https:///x"), "has no host"},
-		"no URL at all":            {url("https://[::1"), "is not a URL"},
-		"credentials":              {url("https://me:pass@example.org"), "has user information"},
-		"a query":                  {url("https://example.org?x=y"), "must not have a query"},
-		"a service":                {service(func(*runtimev1.ServiceReference) {}), ""},
-		"a service's path":         {service(func(s *runtimev1.ServiceReference) { s.Path = "/x"; s.Port = port(8443) }), ""},
-		"a path without a slash":   {service(func(s *runtimev1.ServiceReference) { s.Path = "x" }), "must begin with a slash"},
-		"port 0":                   {service(func(s *runtimev1.ServiceReference) { s.Port = port(0) }), "port is 0: it must be 1 to 65535"},
-		"port 65536":               {service(func(s *runtimev1.ServiceReference) { s.Port = port(65536) }), "port is 65536"},
-		"a namespace that is none": {service(func(s *runtimev1.ServiceReference) { s.Namespace = "A_b" }), `service.namespace is "A_b"`},
+		"a URL":             {func(*runtimev1.ExtensionConfig) {}, ""},
+		"a URL with a path": {url("https://example.org:8443/prefix"), ""},
+		"plain http":        {url("http://example.org"), `the scheme "http": only https is allowed`},
+		"no scheme":         {url("example.org:443"), "the scheme"},
+		"no host":           {url("https:///x"), "has no host"},
+		"no URL at all":     {url("https://[::1"), "is not a URL"},
+		"credentials":       {url("https://me:pass@example.org"), "has user information"},
+		"a query":           {url("https://example.org?x=y"), "must not have a query"},
+		"a service":         {service(func(*runtimev1.ServiceReference) {}), ""},
+		"a service's path":  {service(func(s *runtimev1.ServiceReference) { s.Path = "/x"; s.Port = port(8443) }), ""},
+		"a path without a slash": {service(func(s *runtimev1.ServiceReference) { s.Path = "x" }),
+			"must begin with a slash"},
+		"port 0": {service(func(s *runtimev1.ServiceReference) { s.Port = port(0) }),
+			"port is 0: it must be 1 to 65535"},
+		"port 65536": {service(func(s *runtimev1.ServiceReference) { s.Port = port(65536) }), "port is 65536"},
+		"a namespace that is none": {service(func(s *runtimev1.ServiceReference) { s.Namespace = "A_b" }),
+			`service.namespace is "A_b"`},
 		"a service without a name": {service(func(s *runtimev1.ServiceReference) { s.Name = "" }), `service.name is ""`},
-		"both":                     {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.Service.Name = "x" }, "both url and service"},
-		"neither":                  {url(""), "neither url nor service"},
-		"no selector":              {func(c *runtimev1.ExtensionConfig) { c.Spec.NamespaceSelector = nil }, ""},
+		"both": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.Service.Name = "x" },
+			"both url and service"},
+		"neither":     {url(""), "neither url nor service"},
+		"no selector": {func(c *runtimev1.ExtensionConfig) { c.Spec.NamespaceSelector = nil }, ""},
 		"a selector that is none": {func(c *runtimev1.ExtensionConfig) {
-			c.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}}
+			c.Spec.NamespaceSelector = &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}},
+			}
 		}, "not a label selector"},
-		"an override that is none":  {func(c *runtimev1.ExtensionConfig) { c.Annotations["runtime.capstan.dev/timeout"] = "x" }, "annotation runtime.capstan.dev/timeout"},
-		"a Secret":                  {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name" }, ""},
-		"a Secret of no namespace":  {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "name" }, "must be <namespace>/<name>"},
-		"a Secret of three parts":   {func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "a/b/c" }, "must be <namespace>/<name>"},
-		"an authority that is none": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") }, "caBundle holds no certificate in PEM form"},
+		"an override that is none": {
+			func(c *runtimev1.ExtensionConfig) { c.Annotations["runtime.capstan.dev/timeout"] = "x" },
+			"annotation runtime.capstan.dev/timeout",
+		},
+		"a Secret": {
+			func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name" }, "",
+		},
+		"a Secret of no namespace": {
+			func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "name" },
+			"must be <namespace>/<name>",
+		},
+		"a Secret of three parts": {
+			func(c *runtimev1.ExtensionConfig) { c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "a/b/c" },
+			"must be <namespace>/<name>",
+		},
+		"an authority that is none": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") },
+			"caBundle holds no certificate in PEM form"},
 		"one that a Secret replaces": {func(c *runtimev1.ExtensionConfig) {
 			c.Spec.ClientConfig.CABundle = []byte("Cg==")
 			c.Annotations[runtimev1.InjectCAFromSecretAnnotation] = "ns/name"
 		}, ""},
-		"two things at once": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://me@example.org" }, "only https is allowed; spec.clientConfig.url has user information"},
+		"two things at once": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://me@example.org" },
+			"only https is allowed; spec.clientConfig.url has user information"},
 	} {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{}}}
 		config.Spec.ClientConfig.URL = "https://example.org"
@@ -107,7 +126,8 @@ func TestAdmissionWarnsOfAMissingAuthority(t *testing.T) {
 		t.Errorf("it says %q, %v", warnings, err)
 	}
 	config.Spec.ClientConfig.CABundle = otherCA(t)
-	if warnings, err := (&extensionconfig.Validator{}).ValidateCreate(t.Context(), config); err != nil || len(warnings) != 0 {
+	if warnings, err := (&extensionconfig.Validator{}).ValidateCreate(t.Context(), config); err != nil ||
+		len(warnings) != 0 {
 		t.Errorf("with one it says %q, %v", warnings, err)
 	}
 }
@@ -118,8 +138,11 @@ func FuzzCheck(f *testing.F) {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
 			runtimev1.InjectCAFromSecretAnnotation: secret, "runtime.capstan.dev/timeout": timeout,
 		}}}
-		config.Spec.ClientConfig = runtimev1.ClientConfig{URL: url, Service: runtimev1.ServiceReference{Namespace: namespace, Name: name, Path: path}}
-		if err := extensionconfig.Check(config); err != nil && strings.Contains(err.Error(), "hunter2") && !strings.Contains(namespace+name+path+secret+timeout, "hunter2") {
+		config.Spec.ClientConfig = runtimev1.ClientConfig{
+			URL: url, Service: runtimev1.ServiceReference{Namespace: namespace, Name: name, Path: path},
+		}
+		if err := extensionconfig.Check(config); err != nil && strings.Contains(err.Error(), "hunter2") &&
+			!strings.Contains(namespace+name+path+secret+timeout, "hunter2") {
 			t.Errorf("the text has a password: %v", err)
 		}
 	})

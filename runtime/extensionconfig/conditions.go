@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// HooksCurrentCondition is False on an ExtensionConfig with handlers for deprecated versions of hooks. Without such handlers it is absent.
+	// HooksCurrentCondition is False on an ExtensionConfig with handlers for deprecated versions of hooks. Without such
+	// handlers it is absent.
 	HooksCurrentCondition = "HooksCurrent"
 	// DeprecatedHooksReason is the reason of HooksCurrentCondition.
 	DeprecatedHooksReason = "DeprecatedHooks"
 
-	// OverridesUsedCondition is False on an ExtensionConfig with an annotation that overrides something of a handler that does not exist. Without
-	// one it is absent.
+	// OverridesUsedCondition is False on an ExtensionConfig with an annotation that overrides something of a handler that
+	// does not exist. Without one it is absent.
 	OverridesUsedCondition = "OverridesUsed"
 	// NoSuchHandlerReason is the reason of OverridesUsedCondition.
 	NoSuchHandlerReason = "NoSuchHandler"
@@ -34,12 +35,14 @@ const maxMessage = 8 << 10
 
 func setDiscovered(config *runtimev1.ExtensionConfig, err error) {
 	condition := metav1.Condition{
-		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: runtimev1.ExtensionConfigDiscoveredReason,
+		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue,
+		Reason: runtimev1.ExtensionConfigDiscoveredReason,
 	}
 	//lint:ignore SA1019 clients of v1alpha1 still read it
 	older := clusterv1.Condition{Type: runtimev1.RuntimeExtensionDiscoveredV1Beta1Condition, Status: corev1.ConditionTrue}
 	if err != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, runtimev1.ExtensionConfigNotDiscoveredReason, clip(err.Error())
+		condition.Status, condition.Reason, condition.Message =
+			metav1.ConditionFalse, runtimev1.ExtensionConfigNotDiscoveredReason, clip(err.Error())
 		older.Status, older.Severity = corev1.ConditionFalse, clusterv1.ConditionSeverityError
 		older.Reason, older.Message = runtimev1.DiscoveryFailedV1Beta1Reason, condition.Message
 	}
@@ -48,7 +51,9 @@ func setDiscovered(config *runtimev1.ExtensionConfig, err error) {
 }
 
 func setPaused(config *runtimev1.ExtensionConfig, paused bool) {
-	condition := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason}
+	condition := metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
+	}
 	if paused {
 		condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.PausedReason
 		condition.Message = "ExtensionConfig has the cluster.x-k8s.io/paused annotation"
@@ -58,9 +63,11 @@ func setPaused(config *runtimev1.ExtensionConfig, paused bool) {
 
 // setNotes sets the conditions that are there only if there is something to say.
 func setNotes(catalog *hook.Catalog, config *runtimev1.ExtensionConfig) {
-	note(config, HooksCurrentCondition, DeprecatedHooksReason, "Handlers are for versions of hooks that will not be called for ever: ",
+	note(config, HooksCurrentCondition, DeprecatedHooksReason,
+		"Handlers are for versions of hooks that will not be called for ever: ",
 		deprecated(catalog, config.Status.Handlers))
-	note(config, OverridesUsedCondition, NoSuchHandlerReason, "Annotations are for handlers that the extension does not have: ", unusedOverrides(config))
+	note(config, OverridesUsedCondition, NoSuchHandlerReason,
+		"Annotations are for handlers that the extension does not have: ", unusedOverrides(config))
 }
 
 func note(config *runtimev1.ExtensionConfig, condition, reason, text string, about []string) {
@@ -68,7 +75,9 @@ func note(config *runtimev1.ExtensionConfig, condition, reason, text string, abo
 		meta.RemoveStatusCondition(&config.Status.Conditions, condition)
 		return
 	}
-	set(config, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: clip(text + strings.Join(about, ", "))})
+	set(config, metav1.Condition{
+		Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: clip(text + strings.Join(about, ", ")),
+	})
 }
 
 // deprecated names the handlers of deprecated versions, with what to do about it.
@@ -79,7 +88,8 @@ func deprecated(catalog *hook.Catalog, handlers []runtimev1.ExtensionHandler) []
 		if err != nil {
 			continue
 		}
-		if advice := catalog.Facts(hook.ID{Group: gv.Group, Version: gv.Version, Name: h.RequestHook.Hook}).Advice(); advice != "" {
+		if advice := catalog.Facts(hook.ID{Group: gv.Group, Version: gv.Version, Name: h.RequestHook.Hook}).
+			Advice(); advice != "" {
 			found = append(found, fmt.Sprintf("%s (%s/%s is %s)", h.Name, h.RequestHook.APIVersion, h.RequestHook.Hook, advice))
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
-// What a management plane of its own needs to have extensions registered, called and measured, and their registrations checked. The client then goes
-// into the reconcilers of Cluster API.
+// What a management plane of its own needs to have extensions registered, called and measured, and their registrations
+// checked. The client then goes into the reconcilers of Cluster API.
 func Example() {
 	setup := func(mgr ctrl.Manager) error {
 		calls, err := client.New(client.Options{Reader: mgr.GetClient(), Metrics: metrics.Registry})
@@ -22,7 +22,8 @@ func Example() {
 		if err := r.SetupWithManager(mgr, controller.Options{}); err != nil {
 			return err
 		}
-		return ctrl.NewWebhookManagedBy(mgr, &runtimev1.ExtensionConfig{}).WithValidator(&extensionconfig.Validator{}).Complete()
+		return ctrl.NewWebhookManagedBy(mgr, &runtimev1.ExtensionConfig{}).
+			WithValidator(&extensionconfig.Validator{}).Complete()
 	}
 	_ = setup
 }

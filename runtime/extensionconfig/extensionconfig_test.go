@@ -39,7 +39,9 @@ func TestLifeOfAnExtension(t *testing.T) {
 	}
 	t.Attr("rule", "RC-03")
 	want := runtimev1.ExtensionHandler{
-		Name: "gate.ext", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate"},
+		Name: "gate.ext", RequestHook: runtimev1.GroupVersionHook{
+			APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate",
+		},
 		TimeoutSeconds: 10, FailurePolicy: runtimev1.FailurePolicyFail,
 	}
 	if len(config.Status.Handlers) != 1 || config.Status.Handlers[0] != want {
@@ -48,12 +50,15 @@ func TestLifeOfAnExtension(t *testing.T) {
 	t.Attr("rule", "RC-11")
 	t.Attr("rule", "RC-12")
 	t.Attr("rule", "RC-13")
-	if older := config.GetV1Beta1Conditions(); len(older) != 1 || older[0].Type != runtimev1.RuntimeExtensionDiscoveredV1Beta1Condition || older[0].Status != "True" {
+	if older := config.GetV1Beta1Conditions(); len(older) != 1 ||
+		older[0].Type != runtimev1.RuntimeExtensionDiscoveredV1Beta1Condition || older[0].Status != "True" {
 		t.Errorf("conditions of the contract before are %+v", older)
 	}
 
 	// Paused, it stays as it is, whatever becomes of the extension.
-	w.update("ext", func(c *runtimev1.ExtensionConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	w.update("ext", func(c *runtimev1.ExtensionConfig) {
+		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
 	w.condition("ext", "Paused", metav1.ConditionTrue, "paused annotation")
 	e.redeploy(gate, "more=hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate")
 	w.answers("gate")
@@ -62,7 +67,9 @@ func TestLifeOfAnExtension(t *testing.T) {
 	w.answers("gate, more")
 
 	// Deleted, it is not called any more, paused or not.
-	w.update("ext", func(c *runtimev1.ExtensionConfig) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} })
+	w.update("ext", func(c *runtimev1.ExtensionConfig) {
+		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})
 	w.condition("ext", "Paused", metav1.ConditionTrue, "")
 	if err := w.admin.Delete(t.Context(), w.get("ext")); err != nil {
 		t.Fatal(err)
@@ -111,8 +118,8 @@ func TestNewHandlersAreFoundInTime(t *testing.T) {
 	w.answers("gate, more")
 }
 
-// The CA certificate comes from a Secret. Each thing that can be wrong with it stands in the condition, and is repaired without a touch of the
-// ExtensionConfig (RC-09).
+// The CA certificate comes from a Secret. Each thing that can be wrong with it stands in the condition, and is repaired
+// without a touch of the ExtensionConfig (RC-09).
 func TestAuthorityFromASecret(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -121,9 +128,11 @@ func TestAuthorityFromASecret(t *testing.T) {
 		c.Spec.ClientConfig.CABundle = nil
 		c.Annotations = map[string]string{runtimev1.InjectCAFromSecretAnnotation: "default/ext-ca"}
 	})
-	w.condition("ext", "Discovered", metav1.ConditionFalse, "the Secret default/ext-ca that annotation runtime.cluster.x-k8s.io/inject-ca-from-secret names does not exist")
+	w.condition("ext", "Discovered", metav1.ConditionFalse,
+		"the Secret default/ext-ca that annotation runtime.cluster.x-k8s.io/inject-ca-from-secret names does not exist")
 	w.secret("ext-ca", map[string][]byte{"tls.crt": w.ca.PEM})
-	w.condition("ext", "Discovered", metav1.ConditionFalse, `the Secret default/ext-ca has no key "ca.crt": put the certificate of the CA there`)
+	w.condition("ext", "Discovered", metav1.ConditionFalse,
+		`the Secret default/ext-ca has no key "ca.crt": put the certificate of the CA there`)
 	w.secret("ext-ca", map[string][]byte{"ca.crt": []byte("junk")})
 	w.condition("ext", "Discovered", metav1.ConditionFalse, "holds no certificate in PEM form")
 	w.secret("ext-ca", map[string][]byte{"ca.crt": w.ca.PEM})
@@ -140,7 +149,8 @@ func TestAuthorityFromASecret(t *testing.T) {
 	w.answers("gate") // what was known before stays
 }
 
-// Whatever is wrong with one extension, its condition says what to do, its handlers of before stay, and the others work.
+// Whatever is wrong with one extension, its condition says what to do, its handlers of before stay, and the others
+// work.
 func TestBrokenExtensions(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -151,23 +161,30 @@ func TestBrokenExtensions(t *testing.T) {
 		change func(*runtimev1.ExtensionConfig)
 		want   string
 	}{
-		"credentials": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://me:secret@127.0.0.1:1" }, "spec.clientConfig.url has user information: remove it"},
-		"neither":     {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "" }, "neither url nor service: set one"},
+		"credentials": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://me:secret@127.0.0.1:1" },
+			"spec.clientConfig.url has user information: remove it"},
+		"neither": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "" }, "neither url nor service: set one"},
 		"both": {func(c *runtimev1.ExtensionConfig) {
 			c.Spec.ClientConfig.Service = runtimev1.ServiceReference{Namespace: "a", Name: "b"}
 		}, "both url and service: set one"},
-		"plain": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://127.0.0.1:1" }, "only https is allowed"},
+		"plain": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "http://127.0.0.1:1" },
+			"only https is allowed"},
 		"selector": {func(c *runtimev1.ExtensionConfig) {
 			c.Spec.NamespaceSelector.MatchLabels = map[string]string{"a b": "c"}
 		}, "spec.namespaceSelector is not a label selector"},
 		"override": {func(c *runtimev1.ExtensionConfig) {
 			c.Annotations = map[string]string{"runtime.capstan.dev/timeout": "1h"}
 		}, "it must be a duration of 1s to 30s"},
-		"authority":     {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") }, "caBundle holds no certificate in PEM form"},
-		"nobody":        {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://127.0.0.1:1" }, "connection refused"},
-		"name":          {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://nowhere.invalid" }, "nowhere.invalid"},
-		"other-ca":      {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = otherCA(t) }, "failed to verify certificate"},
-		"no-such-thing": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL += "/nothing/here" }, "HTTP status 404"},
+		"authority": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") },
+			"caBundle holds no certificate in PEM form"},
+		"nobody": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://127.0.0.1:1" },
+			"connection refused"},
+		"name": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL = "https://nowhere.invalid" },
+			"nowhere.invalid"},
+		"other-ca": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = otherCA(t) },
+			"failed to verify certificate"},
+		"no-such-thing": {func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.URL += "/nothing/here" },
+			"HTTP status 404"},
 	} {
 		w.create(name, w.ca.Serve(t, http.NotFoundHandler(), nil).URL, c.change)
 		w.condition(name, "Discovered", metav1.ConditionFalse, c.want)
@@ -181,9 +198,11 @@ func TestBrokenExtensions(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// The eighth defect: one hook that is not known made the whole extension unknown. Also: who uses what will go is told so (RC-22).
+// The eighth defect: one hook that is not known made the whole extension unknown. Also: who uses what will go is told
+// so (RC-22).
 func TestNotesInConditions(t *testing.T) {
-	define := func(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest, runtimehooksv1.BeforeClusterUpgradeResponse] {
+	define := func(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest,
+		runtimehooksv1.BeforeClusterUpgradeResponse] {
 		return hook.Define[runtimehooksv1.BeforeClusterUpgradeRequest, runtimehooksv1.BeforeClusterUpgradeResponse](
 			schema.GroupVersion{Group: "hooks.example.org", Version: version}, "BeforePowerOff")
 	}
@@ -209,7 +228,8 @@ func TestNotesInConditions(t *testing.T) {
 	w.condition("ext", extensionconfig.OverridesUsedCondition, metav1.ConditionFalse, "does not have: gaet")
 
 	warnings, err := (&extensionconfig.Validator{Catalog: catalog}).ValidateUpdate(t.Context(), nil, w.get("ext"))
-	if err != nil || len(warnings) != 2 || !strings.Contains(warnings[0], "deprecated since v1.3") || !strings.Contains(warnings[1], "gaet") {
+	if err != nil || len(warnings) != 2 || !strings.Contains(warnings[0], "deprecated since v1.3") ||
+		!strings.Contains(warnings[1], "gaet") {
 		t.Errorf("admission says %q, %v", warnings, err)
 	}
 	t.Attr("rule", "RC-22")
@@ -218,7 +238,8 @@ func TestNotesInConditions(t *testing.T) {
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{"timeout.runtime.capstan.dev/gate": "5s"}
 	})
-	for _, condition := range []string{client.HooksKnownCondition, extensionconfig.HooksCurrentCondition, extensionconfig.OverridesUsedCondition} {
+	for _, condition := range []string{client.HooksKnownCondition, extensionconfig.HooksCurrentCondition,
+		extensionconfig.OverridesUsedCondition} {
 		w.condition("ext", condition, "absent", "")
 	}
 }
@@ -231,14 +252,18 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	w.create("never-answered", "https://127.0.0.1:1", nil)
 	known := w.create("known", "https://127.0.0.1:1", nil)
 	known.Status.Handlers = []runtimev1.ExtensionHandler{{
-		Name: "later.known", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterDelete"},
+		Name: "later.known", RequestHook: runtimev1.GroupVersionHook{
+			APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterDelete",
+		},
 		TimeoutSeconds: 10, FailurePolicy: runtimev1.FailurePolicyFail,
 	}}
 	if err := w.admin.Status().Update(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
 	broken := w.create("broken", "https://me:secret@127.0.0.1", nil)
-	broken.Status.Handlers = []runtimev1.ExtensionHandler{{Name: "x.broken", RequestHook: runtimev1.GroupVersionHook{APIVersion: "a/b/c", Hook: "X"}, TimeoutSeconds: 1}}
+	broken.Status.Handlers = []runtimev1.ExtensionHandler{
+		{Name: "x.broken", RequestHook: runtimev1.GroupVersionHook{APIVersion: "a/b/c", Hook: "X"}, TimeoutSeconds: 1},
+	}
 	if err := w.admin.Status().Update(t.Context(), broken); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +298,8 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 		}
 		handlers := []string{}
 		for name := range map[string]bool{"a": true, "b": true, "c": true, "d": true} { // in another order each time
-			handlers = append(handlers, `{"name":"`+name+`","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"}}`)
+			handlers = append(handlers, `{"name":"`+name+
+				`","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"}}`)
 		}
 		_, _ = io.WriteString(rw, `{"status":"Success","handlers":[`+strings.Join(handlers, ",")+`]}`)
 	}), nil).URL
@@ -290,7 +316,8 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	}
 }
 
-// What administrators say about an extension counts when it is down, for that is when they say it; a mistake in how it is reached costs nothing.
+// What administrators say about an extension counts when it is down, for that is when they say it; a mistake in how it
+// is reached costs nothing.
 func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -325,14 +352,20 @@ func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	w.answers("")
 }
 
-// An extension that can't be reached as it is configured fails as its policy says, also after a start: it is not left out, and it is no failure of the others.
+// An extension that can't be reached as it is configured fails as its policy says, also after a start: it is not left
+// out, and it is no failure of the others.
 func TestAKnownExtensionWithABrokenAuthority(t *testing.T) {
-	for policy, fails := range map[runtimev1.FailurePolicy]bool{runtimev1.FailurePolicyFail: true, runtimev1.FailurePolicyIgnore: false} {
+	for policy, fails := range map[runtimev1.FailurePolicy]bool{
+		runtimev1.FailurePolicyFail: true, runtimev1.FailurePolicyIgnore: false,
+	} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := newWorld(t, nil)
-			known := w.create("known", "https://127.0.0.1:1", func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") })
+			known := w.create("known", "https://127.0.0.1:1",
+				func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = []byte("junk") })
 			known.Status.Handlers = []runtimev1.ExtensionHandler{{
-				Name: "gate.known", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate"},
+				Name: "gate.known", RequestHook: runtimev1.GroupVersionHook{
+					APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "BeforeClusterCreate",
+				},
 				TimeoutSeconds: 10, FailurePolicy: policy,
 			}}
 			if err := w.admin.Status().Update(t.Context(), known); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// An extension without cert-manager: it makes its own certificate in a Secret, the ExtensionConfig takes the authorities from there, and when a new authority
-// takes over, calls go on (RC-09).
+// An extension without cert-manager: it makes its own certificate in a Secret, the ExtensionConfig takes the
+// authorities from there, and when a new authority takes over, calls go on (RC-09).
 func TestOwnCertificate(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -39,7 +39,8 @@ func TestOwnCertificate(t *testing.T) {
 	keep(230)              // an authority that by now has lived for two thirds of its life
 	current.Store(keep(5)) // five days ago a new one was published beside it, too young to sign
 	extension, err := server.New(server.Options{}, server.Handle(hook.BeforeClusterCreate, "gate",
-		func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
+		func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
+			response *runtimehooksv1.BeforeClusterCreateResponse) error {
 			response.Message = "gate"
 			return nil
 		}))
@@ -72,7 +73,8 @@ func TestOwnCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	current.Store(keep(0, "another.example.org")) // another name makes another certificate, which the new authority signs by now
+	// another name makes another certificate, which the new authority signs by now
+	current.Store(keep(0, "another.example.org"))
 	after, err := current.Load().GetCertificate(nil)
 	if err != nil {
 		t.Fatal(err)

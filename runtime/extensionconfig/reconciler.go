@@ -34,9 +34,11 @@ type Reconciler struct {
 	Client ctrlclient.Client
 	// APIReader reads Secrets, which should not be cached, and ExtensionConfigs before caches are filled. Required.
 	APIReader ctrlclient.Reader
-	// Runtime calls extensions. If it has a method OnStale, as package client's has, extensions are discovered again when it says so. Required.
+	// Runtime calls extensions. If it has a method OnStale, as package client's has, extensions are discovered again when
+	// it says so. Required.
 	Runtime runtimeclient.Client
-	// SecretNames holds the metadata of Secrets. With it, a changed CA certificate is noticed at once. Default: at the next discovery.
+	// SecretNames holds the metadata of Secrets. With it, a changed CA certificate is noticed at once. Default: at the
+	// next discovery.
 	SecretNames cache.Cache
 	// Catalog of hooks tells which versions are deprecated. Default: that of Cluster API.
 	Catalog *hook.Catalog
@@ -104,9 +106,11 @@ func isPaused(config *runtimev1.ExtensionConfig) bool {
 	return paused
 }
 
-// discover brings an ExtensionConfig up to date and registers it. It gives the ExtensionConfig with its new status in any case; if something
-// failed, with the handlers that it had before. What administrators say about these counts all the same: they say it when an extension is down.
-func (r *Reconciler) discover(ctx context.Context, config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
+// discover brings an ExtensionConfig up to date and registers it. It gives the ExtensionConfig with its new status in
+// any case; if something failed, with the handlers that it had before. What administrators say about these counts all
+// the same: they say it when an extension is down.
+func (r *Reconciler) discover(ctx context.Context,
+	config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
 	found, err := r.ask(ctx, config)
 	switch before, known := r.clients.of(config.Name); {
 	case err == nil:
@@ -141,8 +145,8 @@ func (r *Reconciler) ask(ctx context.Context, config *runtimev1.ExtensionConfig)
 	return found, nil
 }
 
-// keepOrder puts handlers in the order that they had before, new ones at the end by name. Published servers name them in another order each
-// time, which would be a change of the status each time.
+// keepOrder puts handlers in the order that they had before, new ones at the end by name. Published servers name them
+// in another order each time, which would be a change of the status each time.
 func keepOrder(before, handlers []runtimev1.ExtensionHandler) {
 	place := make(map[string]int, len(before))
 	for i, h := range before {

@@ -21,16 +21,18 @@ import (
 )
 
 const (
-	// An extension that can't be discovered is asked again after these times. The usual limit of controllers, a quarter of an hour, would be
-	// long for somebody who has just repaired it.
+	// An extension that can't be discovered is asked again after these times. The usual limit of controllers, a quarter of
+	// an hour, would be long for somebody who has just repaired it.
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = time.Minute
 
-	// stalePause is how soon an extension is discovered that was probably deployed anew. It bounds how often a broken one is.
+	// stalePause is how soon an extension is discovered that was probably deployed anew. It bounds how often a broken one
+	// is.
 	stalePause = 500 * time.Millisecond
 )
 
-// SetupWithManager adds the controller to a manager, and what fills the client's registry at the start. The scheme must know ExtensionConfigs.
+// SetupWithManager adds the controller to a manager, and what fills the client's registry at the start. The scheme must
+// know ExtensionConfigs.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	if err := r.complete(); err != nil {
 		return err
@@ -39,7 +41,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry)
 	}
 	// The status is ours: its changes are no reason to ask the extension again.
-	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
+		predicate.LabelChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("extensionconfig").
 		For(&runtimev1.ExtensionConfig{}, builder.WithPredicates(changed)).
@@ -63,7 +66,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 func (r *Reconciler) stale() source.Source {
 	tells, ok := r.Runtime.(interface{ OnStale(func(extension string)) })
 	if !ok {
-		return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error { return nil })
+		return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			return nil
+		})
 	}
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		// The queue keeps one entry for each extension, so a thousand failing calls are one discovery.
@@ -78,7 +83,8 @@ func (r *Reconciler) stale() source.Source {
 func (r *Reconciler) usersOf(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
 	list := &runtimev1.ExtensionConfigList{}
 	if err := r.Client.List(ctx, list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "A changed Secret could not be matched to ExtensionConfigs", "Secret", ctrlclient.ObjectKeyFromObject(secret))
+		ctrl.LoggerFrom(ctx).Error(err, "A changed Secret could not be matched to ExtensionConfigs", "Secret",
+			ctrlclient.ObjectKeyFromObject(secret))
 		return nil
 	}
 	var users []reconcile.Request

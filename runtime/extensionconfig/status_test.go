@@ -110,11 +110,15 @@ func TestTheAPIServerRefuses(t *testing.T) {
 		"a URL that is too long": func(c *runtimev1.ExtensionConfig) {
 			c.Spec.ClientConfig.URL = "https://example.org/" + strings.Repeat("x", 512)
 		},
-		"a service without a name":       service(func(s *runtimev1.ServiceReference) { s.Name = "" }),
-		"a service without a namespace":  service(func(s *runtimev1.ServiceReference) { s.Namespace = "" }),
-		"a name of a service, too long":  service(func(s *runtimev1.ServiceReference) { s.Name = strings.Repeat("x", 64) }),
-		"a path of a service, too long":  service(func(s *runtimev1.ServiceReference) { s.Path = "/" + strings.Repeat("x", 512) }),
-		"an authority that is too large": func(c *runtimev1.ExtensionConfig) { c.Spec.ClientConfig.CABundle = make([]byte, 52<<10) },
+		"a service without a name":      service(func(s *runtimev1.ServiceReference) { s.Name = "" }),
+		"a service without a namespace": service(func(s *runtimev1.ServiceReference) { s.Namespace = "" }),
+		"a name of a service, too long": service(func(s *runtimev1.ServiceReference) { s.Name = strings.Repeat("x", 64) }),
+		"a path of a service, too long": service(func(s *runtimev1.ServiceReference) {
+			s.Path = "/" + strings.Repeat("x", 512)
+		}),
+		"an authority that is too large": func(c *runtimev1.ExtensionConfig) {
+			c.Spec.ClientConfig.CABundle = make([]byte, 52<<10)
+		},
 	} {
 		config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}
 		config.Spec.ClientConfig.URL = "https://example.org"

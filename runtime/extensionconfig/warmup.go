@@ -26,7 +26,8 @@ type warmUp struct{ *Reconciler }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (warmUp) NeedLeaderElection() bool { return true }
 
-// Start asks all extensions and makes the client ready. It gives up only when ctx ends: what can't be listed now can be later.
+// Start asks all extensions and makes the client ready. It gives up only when ctx ends: what can't be listed now can be
+// later.
 func (w warmUp) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)
 	patience := time.Now().Add(w.Patience)
@@ -49,7 +50,8 @@ func (w warmUp) Start(ctx context.Context) error {
 	}
 }
 
-// attempt asks all extensions. It makes the client ready, unless there are some that have never answered and it may wait for them; then it names them.
+// attempt asks all extensions. It makes the client ready, unless there are some that have never answered and it may
+// wait for them; then it names them.
 func (w warmUp) attempt(ctx context.Context, mayWait bool) (missing []string, err error) {
 	list := &runtimev1.ExtensionConfigList{}
 	if err := w.APIReader.List(ctx, list); err != nil {
@@ -73,7 +75,8 @@ func (w warmUp) attempt(ctx context.Context, mayWait bool) (missing []string, er
 	for i := range list.Items {
 		config := &list.Items[i]
 		if errs[i] != nil {
-			ctrl.LoggerFrom(ctx).Error(errs[i], "A runtime extension could not be discovered", "ExtensionConfig", config.Name, "handlersOfBefore", len(config.Status.Handlers))
+			ctrl.LoggerFrom(ctx).Error(errs[i], "A runtime extension could not be discovered", "ExtensionConfig", config.Name,
+				"handlersOfBefore", len(config.Status.Handlers))
 			if len(config.Status.Handlers) == 0 && mayWait && Check(config) == nil {
 				missing = append(missing, config.Name)
 			}

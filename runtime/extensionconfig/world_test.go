@@ -56,7 +56,8 @@ func run(m *testing.M) int {
 	}
 	kube := bundle()
 	if kube == "" {
-		fmt.Fprintln(os.Stderr, "no Kubernetes bundle: the tests with a real API server are skipped; run make kube first, or set CAPSTAN_KUBE")
+		fmt.Fprintln(os.Stderr,
+			"no Kubernetes bundle: the tests with a real API server are skipped; run make kube first, or set CAPSTAN_KUBE")
 		return m.Run()
 	}
 	env, err := startAPI(kube)
@@ -75,7 +76,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// bundle gives the binary whose applets are etcd and kube-apiserver, "" if it is not there: this module can be tested without the repository.
+// bundle gives the binary whose applets are etcd and kube-apiserver, "" if it is not there: this module can be tested
+// without the repository.
 func bundle() string {
 	if kube := os.Getenv("CAPSTAN_KUBE"); kube != "" {
 		return kube
@@ -84,7 +86,8 @@ func bundle() string {
 	if err != nil {
 		return ""
 	}
-	kube, err := filepath.Abs(filepath.Join("..", "..", "bin", "bundles", strings.TrimSpace(string(version)), "capstan-kube"))
+	kube, err := filepath.Abs(filepath.Join("..", "..", "bin", "bundles", strings.TrimSpace(string(version)),
+		"capstan-kube"))
 	if err != nil {
 		return ""
 	}
@@ -99,7 +102,10 @@ func startAPI(kube string) (*envtest.Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: limit, ControlPlaneStopTimeout: limit, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{
+		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: limit, ControlPlaneStopTimeout: limit,
+		ErrorIfCRDPathMissing: true,
+	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		if err := os.Symlink(kube, filepath.Join(assets, name)); err != nil {
 			return env, err
@@ -109,7 +115,10 @@ func startAPI(kube string) (*envtest.Environment, error) {
 	if err != nil {
 		return env, fmt.Errorf("finding cluster-api's module: %w", err)
 	}
-	env.CRDDirectoryPaths = []string{filepath.Join(strings.TrimSpace(string(out)), "core", "config", "crd", "bases", "runtime.cluster.x-k8s.io_extensionconfigs.yaml")}
+	env.CRDDirectoryPaths = []string{
+		filepath.Join(strings.TrimSpace(string(out)), "core", "config", "crd", "bases",
+			"runtime.cluster.x-k8s.io_extensionconfigs.yaml"),
+	}
 	api, err = env.Start()
 	return env, err
 }
@@ -155,11 +164,15 @@ func newWorld(t *testing.T, catalog *hook.Catalog) *world {
 // start starts the controller, until the test ends.
 func (w *world) start(change func(*extensionconfig.Reconciler)) {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(api, ctrl.Options{Scheme: w.scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
+	mgr, err := ctrl.NewManager(api, ctrl.Options{
+		Scheme: w.scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.calls, err = client.New(client.Options{Reader: mgr.GetClient(), Catalog: w.catalog, Recheck: time.Second}); err != nil {
+	if w.calls, err = client.New(client.Options{
+		Reader: mgr.GetClient(), Catalog: w.catalog, Recheck: time.Second,
+	}); err != nil {
 		w.t.Fatal(err)
 	}
 	names, err := cache.New(api, cache.Options{Scheme: w.scheme})
@@ -169,12 +182,16 @@ func (w *world) start(change func(*extensionconfig.Reconciler)) {
 	if err := mgr.Add(names); err != nil {
 		w.t.Fatal(err)
 	}
-	r := &extensionconfig.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Runtime: w.calls, SecretNames: names, Catalog: w.catalog}
+	r := &extensionconfig.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Runtime: w.calls, SecretNames: names, Catalog: w.catalog,
+	}
 	if change != nil {
 		change(r)
 	}
 	skip, priorities := true, false // the priority queue of controller-runtime 0.24 can lock up at its end
-	if err := r.SetupWithManager(mgr, controller.Options{SkipNameValidation: &skip, UsePriorityQueue: &priorities}); err != nil {
+	if err := r.SetupWithManager(mgr, controller.Options{
+		SkipNameValidation: &skip, UsePriorityQueue: &priorities,
+	}); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -29,12 +29,15 @@ type builder struct {
 	links   []*Conversion
 }
 
-// NewCatalog builds a catalog. The error names everything that does not fit together: names that are not valid, a hook that
-// occurs twice, two versions of a hook without a conversion between them, facts that break rules 3 and 4.
+// NewCatalog builds a catalog. The error names everything that does not fit together: names that are not valid, a hook
+// that occurs twice, two versions of a hook without a conversion between them, facts that break rules 3 and 4.
 func NewCatalog(registrations ...Registration) (*Catalog, error) {
 	b := &builder{
-		catalog: &Catalog{byID: map[ID]*Descriptor{}, byFunction: map[uintptr]*Descriptor{}, older: map[ID]*Conversion{}, facts: map[ID]Facts{}},
-		paths:   map[string]ID{},
+		catalog: &Catalog{
+			byID: map[ID]*Descriptor{}, byFunction: map[uintptr]*Descriptor{}, older: map[ID]*Conversion{},
+			facts: map[ID]Facts{},
+		},
+		paths: map[string]ID{},
 	}
 	var errs []error
 	for _, r := range registrations {
@@ -80,9 +83,12 @@ func (b *builder) checkVersions() []error {
 		newest, older := link.newest.ID, link.older.ID
 		switch {
 		case b.catalog.byID[newest] != link.newest:
-			errs = append(errs, fmt.Errorf("hook %s is served as %s, but is not in the catalog itself: register it too", newest, older))
+			errs = append(errs, fmt.Errorf("hook %s is served as %s, but is not in the catalog itself: register it too",
+				newest, older))
 		case b.catalog.older[newest] != nil:
-			errs = append(errs, fmt.Errorf("hook %s is served as %s, but is an older version itself: convert from the newest version", newest, older))
+			errs = append(errs,
+				fmt.Errorf("hook %s is served as %s, but is an older version itself: convert from the newest version",
+					newest, older))
 		}
 	}
 	newest := map[Family]ID{}
@@ -91,7 +97,9 @@ func (b *builder) checkVersions() []error {
 			continue
 		}
 		if other, taken := newest[d.ID.Family()]; taken {
-			errs = append(errs, fmt.Errorf("hooks %s and %s are versions of one hook: say with hook.Serves how the older one is converted", other, d.ID))
+			errs = append(errs,
+				fmt.Errorf("hooks %s and %s are versions of one hook: say with hook.Serves how the older one is converted",
+					other, d.ID))
 			continue
 		}
 		newest[d.ID.Family()] = d.ID

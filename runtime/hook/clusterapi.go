@@ -56,7 +56,8 @@ var introduced = []struct {
 	hooks   []described
 }{
 	{"v1.2", []described{
-		Discovery, BeforeClusterCreate, AfterControlPlaneInitialized, BeforeClusterUpgrade, AfterControlPlaneUpgrade, AfterClusterUpgrade,
+		Discovery, BeforeClusterCreate, AfterControlPlaneInitialized, BeforeClusterUpgrade, AfterControlPlaneUpgrade,
+		AfterClusterUpgrade,
 		BeforeClusterDelete, GeneratePatches, ValidateTopology,
 	}},
 	{"v1.4", []described{DiscoverVariables}},
@@ -91,7 +92,8 @@ func publishedFacts() []Registration {
 	return all
 }
 
-// ClusterAPIHooks lists the hooks of Cluster API and what is known about them, to build a catalog that holds them and others.
+// ClusterAPIHooks lists the hooks of Cluster API and what is known about them, to build a catalog that holds them and
+// others.
 func ClusterAPIHooks() []Registration {
 	return append(publishedFacts(),
 		Discovery,

@@ -36,8 +36,8 @@ func (d *Descriptor) NewRequest() runtime.Object { return d.newRequest() }
 // NewResponse gives an empty response.
 func (d *Descriptor) NewResponse() runtimehooksv1.ResponseObject { return d.newResponse() }
 
-// CopyRequest gives a copy of a request that shares everything behind pointers, maps and slices with it: enough to set fields
-// of the copy. It fails if the request is nil or is not one of this hook.
+// CopyRequest gives a copy of a request that shares everything behind pointers, maps and slices with it: enough to set
+// fields of the copy. It fails if the request is nil or is not one of this hook.
 func (d *Descriptor) CopyRequest(request runtime.Object) (runtime.Object, error) {
 	clone, ok := d.copyRequest(request)
 	if !ok {

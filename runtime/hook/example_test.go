@@ -39,7 +39,8 @@ func ExampleServes() {
 	// Output: <nil>
 }
 
-// A version whose end was announced stays callable for as long as rule 4 asks for; documents, conditions and metrics tell who still uses it.
+// A version whose end was announced stays callable for as long as rule 4 asks for; documents, conditions and metrics
+// tell who still uses it.
 func ExampleAbout() {
 	newest := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
 	older := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1beta1"}, "BeforePowerOff")
@@ -47,14 +48,16 @@ func ExampleAbout() {
 		func(newest, older *ping) error { older.Text = newest.Text; return nil },
 		func(older, newest *pong) error { newest.CommonRetryResponse = older.CommonRetryResponse; return nil },
 	)
-	catalog, err := hook.NewCatalog(newest, versions, hook.About(older, hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v1"}))
+	catalog, err := hook.NewCatalog(newest, versions,
+		hook.About(older, hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v1"}))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(catalog.Facts(older.ID()).Advice())
 
-	_, err = hook.NewCatalog(newest, versions, hook.About(older, hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.11", ReplacedBy: "v1"}))
+	_, err = hook.NewCatalog(newest, versions, hook.About(older,
+		hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.11", ReplacedBy: "v1"}))
 	fmt.Println(err)
 	// Output:
 	// deprecated since v1.10, removed in v1.12; use v1

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Facts are what people and tools should know about one version of a hook beside its types: what it is for, and its life. The zero value
-// is a version that is neither described nor deprecated.
+// Facts are what people and tools should know about one version of a hook beside its types: what it is for, and its
+// life. The zero value is a version that is neither described nor deprecated.
 type Facts struct {
 	// Summary says in one line when the hook is called.
 	Summary string
@@ -70,7 +70,8 @@ func (r Release) numbers() (major, minor int, err error) {
 	return major, minor, nil
 }
 
-// Compare is negative, zero or positive as the release came before, is, or came after the other. Releases that are not valid come first.
+// Compare is negative, zero or positive as the release came before, is, or came after the other. Releases that are not
+// valid come first.
 func (r Release) Compare(other Release) int {
 	major, minor, err := r.numbers()
 	otherMajor, otherMinor, otherErr := other.numbers()
@@ -198,7 +199,8 @@ func checkSupport(id ID, facts Facts) error {
 	}
 	need := SupportOf(StabilityOf(id.Version))
 	if stays := removed - deprecated; stays < need.Releases {
-		return fmt.Errorf("hook %s: it is deprecated in %s and removed in %s: a %s version stays for %d releases and %d months (RS-06)",
+		return fmt.Errorf("hook %s: it is deprecated in %s and removed in %s: a %s version stays for %d releases and %d "+
+			"months (RS-06)",
 			id, facts.Deprecated, facts.RemovedIn, StabilityOf(id.Version), need.Releases, need.Months)
 	}
 	return nil
@@ -216,7 +218,8 @@ func sortedIDs[V any](m map[ID]V) []ID {
 	return ids
 }
 
-// IsNewest tells whether a version of a hook is the one that callers work with; older ones are converted to and from it (RS-17).
+// IsNewest tells whether a version of a hook is the one that callers work with; older ones are converted to and from it
+// (RS-17).
 func (c *Catalog) IsNewest(id ID) bool { return c.byID[id] != nil && c.older[id] == nil }
 
 // Versions gives all versions of a hook, sorted by name, the newest as well as those that it is converted to.

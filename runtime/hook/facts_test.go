@@ -23,19 +23,30 @@ func TestFactsAreChecked(t *testing.T) {
 		facts         hook.Facts // of the older
 		want          string     // "" for no error
 	}{
-		"a stable version after three releases":    {"v2", "v1", hook.Facts{Introduced: "v1.2", Deprecated: "v1.10", RemovedIn: "v1.13", ReplacedBy: "v2"}, ""},
-		"a stable version after two releases":      {"v2", "v1", hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v2"}, "stays for 3 releases and 12 months (RS-06)"},
-		"a beta version after two releases":        {"v1", "v1beta1", hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v1"}, ""},
-		"a beta version after one release":         {"v1", "v1beta1", hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.11", ReplacedBy: "v1"}, "RS-06"},
-		"an alpha version at once":                 {"v1alpha2", "v1alpha1", hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.10", ReplacedBy: "v1alpha2"}, ""},
-		"replaced by a version that is less firm":  {"v1beta1", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1beta1"}, "less stable (RS-05)"},
-		"deprecated for nothing":                   {"v2", "v1", hook.Facts{Deprecated: "v1.10"}, "nothing takes its place"},
-		"replaced by a version that is not there":  {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v3"}, "not another version in the catalog"},
-		"replaced by itself":                       {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1"}, "not another version in the catalog"},
-		"removed without having been deprecated":   {"v2", "v1", hook.Facts{RemovedIn: "v1.10"}, "without having been deprecated"},
-		"deprecated before it was introduced":      {"v2", "v1", hook.Facts{Introduced: "v1.11", Deprecated: "v1.10", ReplacedBy: "v2"}, "before it was introduced"},
-		"a release that is none":                   {"v2", "v1", hook.Facts{Introduced: "1.10"}, "write it like v1.14"},
-		"a new major release may do what it wants": {"v2", "v1", hook.Facts{Deprecated: "v1.10", RemovedIn: "v2.0", ReplacedBy: "v2"}, ""},
+		"a stable version after three releases": {"v2", "v1",
+			hook.Facts{Introduced: "v1.2", Deprecated: "v1.10", RemovedIn: "v1.13", ReplacedBy: "v2"}, ""},
+		"a stable version after two releases": {"v2", "v1",
+			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v2"}, "stays for 3 releases and 12 months (RS-06)"},
+		"a beta version after two releases": {"v1", "v1beta1",
+			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.12", ReplacedBy: "v1"}, ""},
+		"a beta version after one release": {"v1", "v1beta1",
+			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.11", ReplacedBy: "v1"}, "RS-06"},
+		"an alpha version at once": {"v1alpha2", "v1alpha1",
+			hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.10", ReplacedBy: "v1alpha2"}, ""},
+		"replaced by a version that is less firm": {"v1beta1", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1beta1"},
+			"less stable (RS-05)"},
+		"deprecated for nothing": {"v2", "v1", hook.Facts{Deprecated: "v1.10"}, "nothing takes its place"},
+		"replaced by a version that is not there": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v3"},
+			"not another version in the catalog"},
+		"replaced by itself": {"v2", "v1", hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1"},
+			"not another version in the catalog"},
+		"removed without having been deprecated": {"v2", "v1", hook.Facts{RemovedIn: "v1.10"},
+			"without having been deprecated"},
+		"deprecated before it was introduced": {"v2", "v1",
+			hook.Facts{Introduced: "v1.11", Deprecated: "v1.10", ReplacedBy: "v2"}, "before it was introduced"},
+		"a release that is none": {"v2", "v1", hook.Facts{Introduced: "1.10"}, "write it like v1.14"},
+		"a new major release may do what it wants": {"v2", "v1",
+			hook.Facts{Deprecated: "v1.10", RemovedIn: "v2.0", ReplacedBy: "v2"}, ""},
 	} {
 		newest, older := define(c.newest), define(c.older)
 		_, err := hook.NewCatalog(newest, hook.Serves(newest, older, down, up), hook.About(older, c.facts))
@@ -54,7 +65,9 @@ func TestFactsAreChecked(t *testing.T) {
 		registrations []hook.Registration
 		want          string
 	}{
-		"described twice":         {[]hook.Registration{first, hook.About(first, hook.Facts{}), hook.About(first, hook.Facts{})}, "described twice"},
+		"described twice": {
+			[]hook.Registration{first, hook.About(first, hook.Facts{}), hook.About(first, hook.Facts{})}, "described twice",
+		},
 		"described, not there":    {[]hook.Registration{hook.About(first, hook.Facts{})}, "register it too"},
 		"a hook without a name":   {[]hook.Registration{hook.About(hook.Hook[ping, pong]{}, hook.Facts{})}, "without a name"},
 		"nothing to be described": {[]hook.Registration{hook.About(nil, hook.Facts{})}, "without a name"},
@@ -74,7 +87,8 @@ func TestClusterAPIFacts(t *testing.T) {
 	catalog := hook.ClusterAPI()
 	for gvh, d := range published.AllKnownHooks() {
 		facts := catalog.Facts(hook.ID{Group: gvh.Group, Version: gvh.Version, Name: gvh.Hook})
-		if facts.Summary != d.Metadata.Summary || facts.Description != d.Metadata.Description || facts.Singleton != d.Metadata.Singleton {
+		if facts.Summary != d.Metadata.Summary || facts.Description != d.Metadata.Description ||
+			facts.Singleton != d.Metadata.Singleton {
 			t.Errorf("%s: %+v", gvh.Hook, facts)
 		}
 		if facts.Introduced == "" {
@@ -98,7 +112,8 @@ func TestAdvice(t *testing.T) {
 	if got := (hook.Facts{}).Advice(); got != "" {
 		t.Errorf("of a version that is not deprecated: %q", got)
 	}
-	if got, want := (hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.13", ReplacedBy: "v2"}).Advice(), "deprecated since v1.10, removed in v1.13; use v2"; got != want {
+	if got, want := (hook.Facts{Deprecated: "v1.10", RemovedIn: "v1.13", ReplacedBy: "v2"}).Advice(),
+		"deprecated since v1.10, removed in v1.13; use v2"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -106,7 +121,8 @@ func TestAdvice(t *testing.T) {
 // Two versions of a hook live at once; callers work with the newest (RS-08, RS-17).
 func TestVersions(t *testing.T) {
 	newest, older := hook.Define[ping, pong](v2, "First"), hook.Define[ping, pong](v1, "First")
-	catalog, err := hook.NewCatalog(newest, hook.Serves(newest, older, func(*ping, *ping) error { return nil }, func(*pong, *pong) error { return nil }))
+	catalog, err := hook.NewCatalog(newest, hook.Serves(newest, older, func(*ping, *ping) error { return nil },
+		func(*pong, *pong) error { return nil }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,8 @@ func (h Hook[Req, Resp]) register(b *builder) error {
 
 // Define makes a hook of an own group. Kinds of its request and response on the wire are the name plus "Request" and
 // "Response". What is wrong with the name is reported by [NewCatalog].
-func Define[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.GroupVersion, name string) Hook[Req, Resp] {
+func Define[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.GroupVersion,
+	name string) Hook[Req, Resp] {
 	_, retries := any(PResp(new(Resp))).(runtimehooksv1.RetryResponseObject)
 	_, settings := any(PReq(new(Req))).(runtimehooksv1.RequestObject)
 	return Hook[Req, Resp]{descriptor: &Descriptor{
@@ -120,7 +121,8 @@ func Define[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.Gr
 
 // Of makes a hook from a function that stands for it, the way Cluster API publishes hooks: the hook has the function's
 // name, and [Catalog.Lookup] finds it by the function itself.
-func Of[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.GroupVersion, function func(*Req, *Resp)) Hook[Req, Resp] {
+func Of[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.GroupVersion,
+	function func(*Req, *Resp)) Hook[Req, Resp] {
 	if function == nil {
 		return Hook[Req, Resp]{}
 	}

@@ -31,7 +31,8 @@ func TestClusterAPIIsComplete(t *testing.T) {
 			continue
 		}
 		if d.RequestKind != descriptor.Request.Kind || d.ResponseKind != descriptor.Response.Kind {
-			t.Errorf("%s: kinds are %s and %s, published are %s and %s", id, d.RequestKind, d.ResponseKind, descriptor.Request.Kind, descriptor.Response.Kind)
+			t.Errorf("%s: kinds are %s and %s, published are %s and %s", id, d.RequestKind, d.ResponseKind,
+				descriptor.Request.Kind, descriptor.Response.Kind)
 		}
 		t.Attr("rule", "RS-14")
 		if got, want := id.Path("My-Handler"), runtimecatalog.GVHToPath(gvh, "My-Handler"); got != want {
@@ -69,7 +70,8 @@ func TestLookupByPublishedFunction(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", name, d, err)
 		}
 	}
-	if d, err := hook.ClusterAPI().Lookup(hook.BeforeClusterDelete); err != nil || d != hook.BeforeClusterDelete.Descriptor() {
+	if d, err := hook.ClusterAPI().Lookup(hook.BeforeClusterDelete); err != nil ||
+		d != hook.BeforeClusterDelete.Descriptor() {
 		t.Errorf("by value: %+v, %v", d, err)
 	}
 }
@@ -123,24 +125,40 @@ func TestNewCatalogRejects(t *testing.T) {
 		registrations []hook.Registration
 		want          string
 	}{
-		"the same hook twice":              {[]hook.Registration{first, first}, "register each hook once"},
-		"names that differ by case":        {[]hook.Registration{first, hook.Define[ping, pong](v1, "FIRST")}, "have the same path"},
-		"the same function twice":          {[]hook.Registration{hook.Of(v1, First), hook.Of(v2, First)}, "stand for the same function"},
-		"no group":                         {[]hook.Registration{hook.Define[ping, pong](schema.GroupVersion{Version: "v1"}, "First")}, `group "" is not valid`},
-		"no version":                       {[]hook.Registration{hook.Define[ping, pong](schema.GroupVersion{Group: group}, "First")}, `version "" is not valid`},
-		"no name":                          {[]hook.Registration{hook.Define[ping, pong](v1, "")}, `name "" is not valid`},
-		"a name with a slash":              {[]hook.Registration{hook.Define[ping, pong](v1, "a/b")}, `name "a/b" is not valid`},
-		"a zero hook":                      {[]hook.Registration{hook.Hook[ping, pong]{}}, "hook.Define or hook.Of"},
-		"a nil function":                   {[]hook.Registration{hook.Of[ping, pong](v1, nil)}, "hook.Define or hook.Of"},
-		"a nil registration":               {[]hook.Registration{nil}, "a registration is nil"},
-		"versions without a conversion":    {[]hook.Registration{first, newest}, "hook.Serves"},
-		"a conversion between hooks":       {[]hook.Registration{newest, hook.Serves(newest, hook.Define[ping, pong](v1, "Second"), down, up)}, "RS-15"},
-		"a conversion to itself":           {[]hook.Registration{newest, hook.Serves(newest, newest, down, up)}, "RS-15"},
-		"a conversion without a way up":    {[]hook.Registration{newest, hook.Serves(newest, first, down, nil)}, "both conversions"},
-		"a newest that is not registered":  {[]hook.Registration{hook.Serves(newest, first, down, up)}, "register it too"},
-		"a conversion from a zero hook":    {[]hook.Registration{hook.Serves(hook.Hook[ping, pong]{}, first, down, up)}, "without a name"},
-		"a conversion from an older one":   {[]hook.Registration{newest, hook.Serves(newest, first, down, up), hook.Serves(first, hook.Define[ping, pong](schema.GroupVersion{Group: group, Version: "v0"}, "First"), down, up)}, "convert from the newest"},
-		"everything that is wrong at once": {[]hook.Registration{nil, hook.Define[ping, pong](v1, "")}, "a registration is nil\n"},
+		"the same hook twice": {[]hook.Registration{first, first}, "register each hook once"},
+		"names that differ by case": {[]hook.Registration{first, hook.Define[ping, pong](v1, "FIRST")},
+			"have the same path"},
+		"the same function twice": {[]hook.Registration{hook.Of(v1, First), hook.Of(v2, First)},
+			"stand for the same function"},
+		"no group": {
+			[]hook.Registration{hook.Define[ping, pong](schema.GroupVersion{Version: "v1"}, "First")}, `group "" is not valid`,
+		},
+		"no version": {
+			[]hook.Registration{hook.Define[ping, pong](schema.GroupVersion{Group: group}, "First")}, `version "" is not valid`,
+		},
+		"no name": {[]hook.Registration{hook.Define[ping, pong](v1, "")}, `name "" is not valid`},
+		"a name with a slash": {[]hook.Registration{hook.Define[ping, pong](v1, "a/b")},
+			`name "a/b" is not valid`},
+		"a zero hook":                   {[]hook.Registration{hook.Hook[ping, pong]{}}, "hook.Define or hook.Of"},
+		"a nil function":                {[]hook.Registration{hook.Of[ping, pong](v1, nil)}, "hook.Define or hook.Of"},
+		"a nil registration":            {[]hook.Registration{nil}, "a registration is nil"},
+		"versions without a conversion": {[]hook.Registration{first, newest}, "hook.Serves"},
+		"a conversion between hooks": {
+			[]hook.Registration{newest, hook.Serves(newest, hook.Define[ping, pong](v1, "Second"), down, up)}, "RS-15",
+		},
+		"a conversion to itself": {[]hook.Registration{newest, hook.Serves(newest, newest, down, up)}, "RS-15"},
+		"a conversion without a way up": {[]hook.Registration{newest, hook.Serves(newest, first, down, nil)},
+			"both conversions"},
+		"a newest that is not registered": {[]hook.Registration{hook.Serves(newest, first, down, up)}, "register it too"},
+		"a conversion from a zero hook": {[]hook.Registration{hook.Serves(hook.Hook[ping, pong]{}, first, down, up)},
+			"without a name"},
+		"a conversion from an older one": {
+			[]hook.Registration{newest, hook.Serves(newest, first, down, up),
+				hook.Serves(first, hook.Define[ping, pong](schema.GroupVersion{Group: group, Version: "v0"}, "First"), down, up)},
+			"convert from the newest",
+		},
+		"everything that is wrong at once": {[]hook.Registration{nil, hook.Define[ping, pong](v1, "")},
+			"a registration is nil\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			catalog, err := hook.NewCatalog(c.registrations...)

@@ -14,9 +14,9 @@ type Conversion struct {
 	up            func(older, newest runtime.Object) error
 }
 
-// Serves registers an older version of a hook beside its newest one. Callers work with the newest (RS-17); down fills the
-// older request from the newest and may lose information (RS-03); up fills the newest response from the older, where new information
-// gets its default (RS-04). Both get an empty target.
+// Serves registers an older version of a hook beside its newest one. Callers work with the newest (RS-17); down fills
+// the older request from the newest and may lose information (RS-03); up fills the newest response from the older,
+// where new information gets its default (RS-04). Both get an empty target.
 func Serves[NReq, NResp, OReq, OResp any](newest Hook[NReq, NResp], older Hook[OReq, OResp],
 	down func(newest *NReq, older *OReq) error, up func(older *OResp, newest *NResp) error,
 ) Registration {
@@ -48,7 +48,8 @@ func (s served) register(b *builder) error {
 	}
 	newest, older := s.link.newest.ID, s.link.older.ID
 	if newest.Family() != older.Family() || newest.Version == older.Version {
-		return fmt.Errorf("%s can't be an older version of %s: conversion is only between versions of one hook (RS-15)", older, newest)
+		return fmt.Errorf("%s can't be an older version of %s: conversion is only between versions of one hook (RS-15)",
+			older, newest)
 	}
 	if !s.complete {
 		return fmt.Errorf("hook %s is served as %s without both conversions: give down and up", newest, older)
@@ -61,7 +62,8 @@ func (s served) register(b *builder) error {
 	return nil
 }
 
-// Conversion gives the way from a hook to the version that an extension serves. It is nil without an error if they are the same.
+// Conversion gives the way from a hook to the version that an extension serves. It is nil without an error if they are
+// the same.
 func (c *Catalog) Conversion(hook *Descriptor, served ID) (*Conversion, error) {
 	if hook.ID == served {
 		return nil, nil

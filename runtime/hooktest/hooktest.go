@@ -7,8 +7,8 @@
 //		extension.Conforms(t)
 //	}
 //
-// [Start] makes certificates, serves on loopback, discovers and registers. What a test sees is what a management cluster does: timeouts, failure
-// policies, settings, checks of answers.
+// [Start] makes certificates, serves on loopback, discovers and registers. What a test sees is what a management
+// cluster does: timeouts, failure policies, settings, checks of answers.
 package hooktest
 
 import (
@@ -88,7 +88,8 @@ func StartWith(t testing.TB, handlers []server.Handler, opts ...Option) *Extensi
 // StartHandler is [Start] for an extension that is a plain http.Handler, made with whatever library.
 func StartHandler(t testing.TB, handler http.Handler, opts ...Option) *Extension {
 	t.Helper()
-	keeper, err := certificate.New(t.Context(), certificate.InDirectory(t.TempDir()), certificate.Options{Hosts: []string{"127.0.0.1"}, Name: Name})
+	keeper, err := certificate.New(t.Context(), certificate.InDirectory(t.TempDir()),
+		certificate.Options{Hosts: []string{"127.0.0.1"}, Name: Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,9 @@ func Connect(t testing.TB, url string, ca []byte, opts ...Option) *Extension {
 	t.Helper()
 	o := apply(opts)
 	// Tests see the waits that handlers name, which callers may shorten.
-	calls, err := client.New(client.Options{Catalog: o.catalog, MaxRetryAfter: 365 * 24 * time.Hour, Recheck: 365 * 24 * time.Hour})
+	calls, err := client.New(client.Options{
+		Catalog: o.catalog, MaxRetryAfter: 365 * 24 * time.Hour, Recheck: 365 * 24 * time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +125,9 @@ func Connect(t testing.TB, url string, ca []byte, opts ...Option) *Extension {
 	}
 	config := &runtimev1.ExtensionConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: Name},
-		Spec:       runtimev1.ExtensionConfigSpec{ClientConfig: runtimev1.ClientConfig{URL: url, CABundle: ca}, Settings: o.settings},
+		Spec: runtimev1.ExtensionConfigSpec{
+			ClientConfig: runtimev1.ClientConfig{URL: url, CABundle: ca}, Settings: o.settings,
+		},
 	}
 	discovered, err := calls.Discover(t.Context(), config)
 	if err != nil {
@@ -156,11 +161,13 @@ func Call[Req, Resp any, PReq interface {
 	return response, err
 }
 
-// CallOne calls one handler by its name on the server, as Cluster API does for hooks that a ClusterClass names handlers of.
+// CallOne calls one handler by its name on the server, as Cluster API does for hooks that a ClusterClass names handlers
+// of.
 func CallOne[Req, Resp any, PReq interface {
 	hook.Request[Req]
 	runtimehooksv1.RequestObject
-}, PResp hook.Response[Resp]](t testing.TB, e *Extension, of hook.Hook[Req, Resp], handler string, request *Req) (*Resp, error) {
+}, PResp hook.Response[Resp]](t testing.TB, e *Extension, of hook.Hook[Req, Resp], handler string,
+	request *Req) (*Resp, error) {
 	t.Helper()
 	response := new(Resp)
 	var object ctrlclient.Object = sample.Cluster()
@@ -170,7 +177,9 @@ func CallOne[Req, Resp any, PReq interface {
 
 // Check makes all checks of package conformance.
 func (e *Extension) Check(ctx context.Context) (*conformance.Report, error) {
-	return conformance.Run(ctx, conformance.Target{URL: e.URL, CA: e.CA, Settings: e.options.settings, Catalog: e.options.catalog})
+	return conformance.Run(ctx, conformance.Target{
+		URL: e.URL, CA: e.CA, Settings: e.options.settings, Catalog: e.options.catalog,
+	})
 }
 
 // Conforms fails the test for every check that fails, and logs the report.

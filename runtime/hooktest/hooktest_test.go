@@ -28,15 +28,17 @@ type (
 // An extension under test is called as in a management cluster: with settings, by all its handlers, or one (RC-21).
 func TestCalls(t *testing.T) {
 	handle := func(name string) server.Handler {
-		return server.Handle(hook.BeforeClusterCreate, name, func(_ context.Context, request *createRequest, response *createResponse) error {
-			if request.Cluster.Name == "" {
-				return server.Wait(time.Hour, "there is no Cluster")
-			}
-			response.Message = fmt.Sprint(name, " ", request.Settings["colour"], " ", request.Cluster.Name)
-			return nil
-		})
+		return server.Handle(hook.BeforeClusterCreate, name,
+			func(_ context.Context, request *createRequest, response *createResponse) error {
+				if request.Cluster.Name == "" {
+					return server.Wait(time.Hour, "there is no Cluster")
+				}
+				response.Message = fmt.Sprint(name, " ", request.Settings["colour"], " ", request.Cluster.Name)
+				return nil
+			})
 	}
-	extension := hooktest.StartWith(t, []server.Handler{handle("b"), handle("a")}, hooktest.Settings(map[string]string{"colour": "blue"}))
+	extension := hooktest.StartWith(t, []server.Handler{handle("b"), handle("a")},
+		hooktest.Settings(map[string]string{"colour": "blue"}))
 	request := &createRequest{Cluster: *sample.Cluster()}
 	response, err := hooktest.Call(t, extension, hook.BeforeClusterCreate, request)
 	if err != nil || response.Message != "a blue sample, b blue sample" {
@@ -58,7 +60,8 @@ func TestCalls(t *testing.T) {
 
 // A provider tests hooks of its own in the same way.
 func TestOwnHooks(t *testing.T) {
-	beforePowerOff := hook.Define[createRequest, createResponse](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
+	beforePowerOff := hook.Define[createRequest, createResponse](
+		schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
 	catalog, err := hook.NewCatalog(append(hook.ClusterAPIHooks(), beforePowerOff)...)
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +80,12 @@ func TestOwnHooks(t *testing.T) {
 // What fails a test of an extension fails it, with the report.
 func TestConformsFails(t *testing.T) {
 	var calls atomic.Int64
-	extension := hooktest.Start(t, server.Handle(hook.BeforeClusterCreate, "moody", func(_ context.Context, _ *createRequest, response *createResponse) error {
+	extension := hooktest.Start(t, server.Handle(hook.BeforeClusterCreate, "moody",
+		func(_ context.Context, _ *createRequest, response *createResponse) error {
 
-		response.Message = fmt.Sprint("call ", calls.Add(1))
-		return nil
-	}, server.Timeout(5*time.Second)))
+			response.Message = fmt.Sprint("call ", calls.Add(1))
+			return nil
+		}, server.Timeout(5*time.Second)))
 	inner := &recorder{TB: t}
 	extension.Conforms(inner)
 	if !strings.Contains(inner.text, "failed   same-again") {

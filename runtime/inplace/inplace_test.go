@@ -42,7 +42,10 @@ type network struct {
 }
 
 func object(group, kind, spec string) runtime.RawExtension {
-	return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"%s.cluster.x-k8s.io/v1beta2","kind":"%s","metadata":{"name":"x"},"spec":%s}`, group, kind, spec)}
+	return runtime.RawExtension{
+		Raw: fmt.Appendf(nil, `{"apiVersion":"%s.cluster.x-k8s.io/v1beta2","kind":"%s","metadata":{"name":"x"},"spec":%s}`,
+			group, kind, spec),
+	}
 }
 
 func machine(version string) clusterv1.Machine {
@@ -52,7 +55,8 @@ func machine(version string) clusterv1.Machine {
 }
 
 // ask asks about a change of a Machine and about the same change of a MachineSet, which must give the same answer.
-func ask(t *testing.T, e *hooktest.Extension, versions, infrastructure, bootstrap [2]string) (machinePatch, infrastructurePatch, bootstrapPatch string, err error) {
+func ask(t *testing.T, e *hooktest.Extension,
+	versions, infrastructure, bootstrap [2]string) (machinePatch, infrastructurePatch, bootstrapPatch string, err error) {
 	t.Helper()
 	one := func(i int) runtimehooksv1.CanUpdateMachineRequestObjects {
 		return runtimehooksv1.CanUpdateMachineRequestObjects{
@@ -61,16 +65,23 @@ func ask(t *testing.T, e *hooktest.Extension, versions, infrastructure, bootstra
 		}
 	}
 	set := func(i int) runtimehooksv1.CanUpdateMachineSetRequestObjects {
-		s := clusterv1.MachineSet{Spec: clusterv1.MachineSetSpec{ClusterName: "blue", Template: clusterv1.MachineTemplateSpec{Spec: machine(versions[i]).Spec}}}
+		s := clusterv1.MachineSet{
+			Spec: clusterv1.MachineSetSpec{
+				ClusterName: "blue", Template: clusterv1.MachineTemplateSpec{Spec: machine(versions[i]).Spec},
+			},
+		}
 		s.APIVersion, s.Kind, s.Name = clusterv1.GroupVersion.String(), "MachineSet", "blue"
 		return runtimehooksv1.CanUpdateMachineSetRequestObjects{
-			MachineSet:                    s,
-			InfrastructureMachineTemplate: object("infrastructure", "SampleMachineTemplate", `{"template":{"spec":`+infrastructure[i]+`}}`),
-			BootstrapConfigTemplate:       object("bootstrap", "KubeadmConfigTemplate", `{"template":{"spec":`+bootstrap[i]+`}}`),
+			MachineSet: s,
+			InfrastructureMachineTemplate: object("infrastructure", "SampleMachineTemplate",
+				`{"template":{"spec":`+infrastructure[i]+`}}`),
+			BootstrapConfigTemplate: object("bootstrap", "KubeadmConfigTemplate", `{"template":{"spec":`+bootstrap[i]+`}}`),
 		}
 	}
-	ofMachine, err := hooktest.CallOne(t, e, hook.CanUpdateMachine, "sample-can-machine", &runtimehooksv1.CanUpdateMachineRequest{Current: one(0), Desired: one(1)})
-	ofSet, setErr := hooktest.CallOne(t, e, hook.CanUpdateMachineSet, "sample-can-set", &runtimehooksv1.CanUpdateMachineSetRequest{Current: set(0), Desired: set(1)})
+	ofMachine, err := hooktest.CallOne(t, e, hook.CanUpdateMachine, "sample-can-machine",
+		&runtimehooksv1.CanUpdateMachineRequest{Current: one(0), Desired: one(1)})
+	ofSet, setErr := hooktest.CallOne(t, e, hook.CanUpdateMachineSet, "sample-can-set",
+		&runtimehooksv1.CanUpdateMachineSetRequest{Current: set(0), Desired: set(1)})
 	if (err == nil) != (setErr == nil) {
 		t.Errorf("for a Machine: %v, for a MachineSet: %v", err, setErr)
 	}
@@ -79,8 +90,10 @@ func ask(t *testing.T, e *hooktest.Extension, versions, infrastructure, bootstra
 		machine, set    runtimehooksv1.Patch
 		current, before runtime.RawExtension
 	}{
-		{"infrastructure", ofMachine.InfrastructureMachinePatch, ofSet.InfrastructureMachineTemplatePatch, one(0).InfrastructureMachine, set(0).InfrastructureMachineTemplate},
-		{"bootstrap", ofMachine.BootstrapConfigPatch, ofSet.BootstrapConfigTemplatePatch, one(0).BootstrapConfig, set(0).BootstrapConfigTemplate},
+		{"infrastructure", ofMachine.InfrastructureMachinePatch, ofSet.InfrastructureMachineTemplatePatch,
+			one(0).InfrastructureMachine, set(0).InfrastructureMachineTemplate},
+		{"bootstrap", ofMachine.BootstrapConfigPatch, ofSet.BootstrapConfigTemplatePatch, one(0).BootstrapConfig,
+			set(0).BootstrapConfigTemplate},
 	} {
 		a, b := specAfter(t, p.current.Raw, p.machine, "spec"), specAfter(t, p.before.Raw, p.set, "spec", "template", "spec")
 		if a != b {
@@ -88,9 +101,11 @@ func ask(t *testing.T, e *hooktest.Extension, versions, infrastructure, bootstra
 		}
 	}
 	if ofMachine.MachinePatch.IsDefined() != ofSet.MachineSetPatch.IsDefined() {
-		t.Errorf("the patch of the Machine is %s, of the MachineSet %s", ofMachine.MachinePatch.Patch, ofSet.MachineSetPatch.Patch)
+		t.Errorf("the patch of the Machine is %s, of the MachineSet %s", ofMachine.MachinePatch.Patch,
+			ofSet.MachineSetPatch.Patch)
 	}
-	return string(ofMachine.MachinePatch.Patch), string(ofMachine.InfrastructureMachinePatch.Patch), string(ofMachine.BootstrapConfigPatch.Patch), err
+	return string(ofMachine.MachinePatch.Patch), string(ofMachine.InfrastructureMachinePatch.Patch),
+		string(ofMachine.BootstrapConfigPatch.Patch), err
 }
 
 // specAfter gives the spec of a document after a patch.
@@ -135,11 +150,13 @@ func TestCanUpdate(t *testing.T) {
 	}{
 		"a field that a rule names is taken over": {
 			rules: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")}, infrastructure: same,
-			bootstrap: [2]string{`{"files":[{"path":"/a"}]}`, `{"files":[{"path":"/b","new":true}]}`}, config: `{"spec":{"files":[{"new":true,"path":"/b"}]}}`,
+			bootstrap: [2]string{`{"files":[{"path":"/a"}]}`, `{"files":[{"path":"/b","new":true}]}`},
+			config:    `{"spec":{"files":[{"new":true,"path":"/b"}]}}`,
 		},
 		"another field is not": {
-			rules: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")}, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
-			bootstrap: [2]string{`{"format":"a"}`, `{"format":"b"}`},
+			rules:          []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
+			infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
+			bootstrap:      [2]string{`{"format":"a"}`, `{"format":"b"}`},
 		},
 		"the same field of another kind is not": {
 			rules:          []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
@@ -157,37 +174,51 @@ func TestCanUpdate(t *testing.T) {
 			rules: []inplace.Rule{grow}, bootstrap: same,
 			infrastructure: [2]string{`{"memory":1,"odd":[1]}`, `{"memory":2,"odd":[1]}`}, infra: `{"spec":{"memory":2}}`,
 		},
-		"memory does not shrink": {rules: []inplace.Rule{grow}, bootstrap: same, infrastructure: [2]string{`{"memory":2}`, `{"memory":1}`}},
+		"memory does not shrink": {
+			rules: []inplace.Rule{grow}, bootstrap: same, infrastructure: [2]string{`{"memory":2}`, `{"memory":1}`},
+		},
 		"what the Go type does not know stays, but for lists, which are taken over as they are": {
 			rules: []inplace.Rule{grow}, bootstrap: same,
-			infrastructure: [2]string{`{"net":{"mtu":1,"secret":"x"},"disks":[]}`, `{"net":{"mtu":2,"secret":"y"},"disks":[{"size":1,"fast":true}]}`},
-			infra:          `{"spec":{"disks":[{"fast":true,"size":1}],"net":{"mtu":2}}}`,
+			infrastructure: [2]string{`{"net":{"mtu":1,"secret":"x"},"disks":[]}`,
+				`{"net":{"mtu":2,"secret":"y"},"disks":[{"size":1,"fast":true}]}`},
+			infra: `{"spec":{"disks":[{"fast":true,"size":1}],"net":{"mtu":2}}}`,
 		},
 		"an object goes": {
 			rules: []inplace.Rule{grow}, bootstrap: same,
 			infrastructure: [2]string{`{"net":{"mtu":1,"name":"a"}}`, `{}`}, infra: `{"spec":{"net":null}}`,
 		},
 		"rules for one kind add up": {
-			rules: []inplace.Rule{grow, inplace.Fields(sampleMachine, "odd"), inplace.Fields(inplace.KubeadmConfig, "files")}, bootstrap: same,
+			rules: []inplace.Rule{grow, inplace.Fields(sampleMachine, "odd"),
+				inplace.Fields(inplace.KubeadmConfig, "files")},
+			bootstrap:      same,
 			infrastructure: [2]string{`{"memory":1,"odd":1}`, `{"memory":2,"odd":2}`}, infra: `{"spec":{"memory":2,"odd":2}}`,
 		},
 		"what is not wanted is a mistake": {
 			rules: []inplace.Rule{inplace.Take(sampleMachine, func(_ context.Context, current, _ *machineSpec) error {
 				current.Memory = 7
 				return nil
-			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`}, fails: "sets memory to something that is not wanted",
+			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
+			fails: "sets memory to something that is not wanted",
 		},
 		"changing what is wanted is a mistake too": {
 			rules: []inplace.Rule{inplace.Take(sampleMachine, func(_ context.Context, current, desired *machineSpec) error {
 				current.Memory, desired.Memory = 7, 7
 				return nil
-			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`}, fails: "sets memory to something that is not wanted",
+			})}, bootstrap: same, infrastructure: [2]string{`{"memory":1}`, `{"memory":2}`},
+			fails: "sets memory to something that is not wanted",
 		},
 		"an error of the function": {
-			rules:          []inplace.Rule{inplace.Take(sampleMachine, func(context.Context, *machineSpec, *machineSpec) error { return errors.New("the store is down") })},
+			rules: []inplace.Rule{
+				inplace.Take(sampleMachine, func(context.Context, *machineSpec, *machineSpec) error {
+					return errors.New("the store is down")
+				}),
+			},
 			infrastructure: same, bootstrap: same, fails: "the store is down",
 		},
-		"a spec of another shape": {rules: []inplace.Rule{grow}, bootstrap: same, infrastructure: [2]string{`{"memory":"a"}`, `{}`}, fails: "decoding the spec of SampleMachine"},
+		"a spec of another shape": {
+			rules: []inplace.Rule{grow}, bootstrap: same, infrastructure: [2]string{`{"memory":"a"}`, `{}`},
+			fails: "decoding the spec of SampleMachine",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := hooktest.Start(t, inplace.Updater{Takes: c.rules, Update: update}.Handlers("sample")...)
@@ -208,21 +239,26 @@ func TestCanUpdate(t *testing.T) {
 
 // A Machine that was given its bootstrap data has no bootstrap configuration.
 func TestPartsThatAreNotThere(t *testing.T) {
-	e := hooktest.Start(t, inplace.Updater{Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")}, Update: func(_ context.Context, d inplace.Desired) error {
-		config, err := inplace.Bootstrap[map[string]any](d)
-		if err != nil || config != nil {
-			return fmt.Errorf("there is a configuration: %v, %w", config, err)
-		}
-		return nil
-	}}.Handlers("sample")...)
-	objects := runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine("v1.36.3"), InfrastructureMachine: object("infrastructure", "SampleMachine", `{}`)}
-	response, err := hooktest.CallOne(t, e, hook.CanUpdateMachine, "sample-can-machine", &runtimehooksv1.CanUpdateMachineRequest{Current: objects, Desired: objects})
+	e := hooktest.Start(t, inplace.Updater{Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
+		Update: func(_ context.Context, d inplace.Desired) error {
+			config, err := inplace.Bootstrap[map[string]any](d)
+			if err != nil || config != nil {
+				return fmt.Errorf("there is a configuration: %v, %w", config, err)
+			}
+			return nil
+		}}.Handlers("sample")...)
+	objects := runtimehooksv1.CanUpdateMachineRequestObjects{
+		Machine: machine("v1.36.3"), InfrastructureMachine: object("infrastructure", "SampleMachine", `{}`),
+	}
+	response, err := hooktest.CallOne(t, e, hook.CanUpdateMachine, "sample-can-machine",
+		&runtimehooksv1.CanUpdateMachineRequest{Current: objects, Desired: objects})
 	if err != nil || response.BootstrapConfigPatch.IsDefined() {
 		t.Errorf("got %+v, %v", response, err)
 	}
-	if _, err := hooktest.Call(t, e, hook.UpdateMachine, &runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{
-		Machine: objects.Machine, InfrastructureMachine: objects.InfrastructureMachine,
-	}}); err != nil {
+	if _, err := hooktest.Call(t, e, hook.UpdateMachine,
+		&runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{
+			Machine: objects.Machine, InfrastructureMachine: objects.InfrastructureMachine,
+		}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -245,7 +281,8 @@ func TestUpdate(t *testing.T) {
 		},
 	}.Handlers("sample"), hooktest.Settings(map[string]string{"by": "hand"}))
 	request := &runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{
-		Machine: machine("v1.36.3"), InfrastructureMachine: object("infrastructure", "SampleMachine", `{"memory":2}`), BootstrapConfig: object("bootstrap", "KubeadmConfig", `{}`),
+		Machine: machine("v1.36.3"), InfrastructureMachine: object("infrastructure", "SampleMachine", `{"memory":2}`),
+		BootstrapConfig: object("bootstrap", "KubeadmConfig", `{}`),
 	}}
 	response, err := hooktest.Call(t, e, hook.UpdateMachine, request)
 	if err != nil || response.RetryAfterSeconds != 7 || !strings.Contains(response.Message, "resizing by hand") {
@@ -257,28 +294,38 @@ func TestUpdate(t *testing.T) {
 	}
 	t.Attr("rule", "UH-07")
 	request.Desired.InfrastructureMachine.Raw = []byte(`{"spec":{"memory":"a"}}`)
-	if _, err := hooktest.CallOne(t, e, hook.UpdateMachine, "sample-update", request); err == nil || !strings.Contains(err.Error(), "decoding the infrastructure of Machine blue-0") {
+	if _, err := hooktest.CallOne(t, e, hook.UpdateMachine, "sample-update", request); err == nil ||
+		!strings.Contains(err.Error(), "decoding the infrastructure of Machine blue-0") {
 		t.Errorf("error is %v", err)
 	}
 }
 
 func TestItConforms(t *testing.T) {
-	hooktest.Start(t, inplace.Updater{Takes: []inplace.Rule{inplace.Fields(inplace.Machine, "version")}, Update: update}.Handlers("sample")...).Conforms(t)
+	hooktest.Start(t, inplace.Updater{
+		Takes: []inplace.Rule{inplace.Fields(inplace.Machine, "version")}, Update: update,
+	}.Handlers("sample")...).Conforms(t)
 }
 
 // What can't work is an error of server.New, not of a call.
 func TestUpdatersThatCanNotBe(t *testing.T) {
 	rule := inplace.Fields(inplace.KubeadmConfig, "files")
 	for want, u := range map[string]inplace.Updater{
-		"has no function Update":            {Takes: []inplace.Rule{rule}},
-		"takes nothing over":                {Update: update},
-		"an empty rule":                     {Update: update, Takes: []inplace.Rule{rule, {}}},
-		"names no field":                    {Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig)}},
-		`has the field "spec.files"`:        {Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "spec.files")}},
-		`has the field "files..x"`:          {Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files..x")}},
-		"for KubeadmConfig has no function": {Update: update, Takes: []inplace.Rule{inplace.Take[machineSpec](inplace.KubeadmConfig, nil)}},
+		"has no function Update": {Takes: []inplace.Rule{rule}},
+		"takes nothing over":     {Update: update},
+		"an empty rule":          {Update: update, Takes: []inplace.Rule{rule, {}}},
+		"names no field":         {Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig)}},
+		`has the field "spec.files"`: {
+			Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "spec.files")},
+		},
+		`has the field "files..x"`: {
+			Update: update, Takes: []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files..x")},
+		},
+		"for KubeadmConfig has no function": {
+			Update: update, Takes: []inplace.Rule{inplace.Take[machineSpec](inplace.KubeadmConfig, nil)},
+		},
 	} {
-		if _, err := server.New(server.Options{}, u.Handlers("sample")...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := server.New(server.Options{}, u.Handlers("sample")...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want one with %q", err, want)
 		}
 	}

@@ -25,7 +25,8 @@ type Kind struct {
 
 // Kinds that every management cluster has.
 var (
-	// Machine stands for the spec of Machines themselves, and for the one in a MachineSet: version and failure domain are there.
+	// Machine stands for the spec of Machines themselves, and for the one in a MachineSet: version and failure domain are
+	// there.
 	Machine = Kind{"cluster.x-k8s.io", "Machine"}
 	// KubeadmConfig is the bootstrap configuration of kubeadm.
 	KubeadmConfig = Kind{"bootstrap.cluster.x-k8s.io", "KubeadmConfig"}
@@ -40,8 +41,8 @@ func (k Kind) matches(object metav1.TypeMeta) bool {
 	return object.Kind == k.Name || object.Kind == k.Name+"Template" || k == Machine && object.Kind == "MachineSet"
 }
 
-// Rule says what can be changed in objects of one kind while the machine runs. Make it with [Fields] or [Take]. What is wrong with it is reported by
-// server.New.
+// Rule says what can be changed in objects of one kind while the machine runs. Make it with [Fields] or [Take]. What is
+// wrong with it is reported by server.New.
 type Rule struct {
 	kind    Kind
 	problem error
@@ -49,7 +50,8 @@ type Rule struct {
 	paths func(ctx context.Context, current, desired []byte) ([][]string, error)
 }
 
-// Fields takes over whatever changes in these fields, each as names with dots below the spec, such as "files" or "clusterConfiguration.apiServer.extraArgs".
+// Fields takes over whatever changes in these fields, each as names with dots below the spec, such as "files" or
+// "clusterConfiguration.apiServer.extraArgs".
 func Fields(kind Kind, fields ...string) Rule {
 	r := Rule{kind: kind}
 	if len(fields) == 0 {
@@ -59,7 +61,8 @@ func Fields(kind Kind, fields ...string) Rule {
 	for _, field := range fields {
 		names := strings.Split(field, ".")
 		if slices.Contains(names, "") || names[0] == "spec" {
-			r.problem = fmt.Errorf("the rule for %s has the field %q: write it as names with dots, without the spec that they are in", kind.Name, field)
+			r.problem = fmt.Errorf("the rule for %s has the field %q: write it as names with dots, without the spec that they "+
+				"are in", kind.Name, field)
 		}
 		paths = append(paths, names)
 	}
@@ -67,10 +70,10 @@ func Fields(kind Kind, fields ...string) Rule {
 	return r
 }
 
-// Take takes over what a function does, where fields alone don't tell: a memory that may grow and not shrink. T is the Go type of the spec, such as
-// KubeadmConfigSpec, and the same for Machines and for templates. The function sets in current what it takes over from desired, and
-// nothing else: what is neither as it was nor as it is wanted is an error. Fields that T does not know stay as they are, and count as a change that
-// can't be made in place if they differ.
+// Take takes over what a function does, where fields alone don't tell: a memory that may grow and not shrink. T is the
+// Go type of the spec, such as KubeadmConfigSpec, and the same for Machines and for templates. The function sets in
+// current what it takes over from desired, and nothing else: what is neither as it was nor as it is wanted is an error.
+// Fields that T does not know stay as they are, and count as a change that can't be made in place if they differ.
 func Take[T any](kind Kind, take func(ctx context.Context, current, desired *T) error) Rule {
 	r := Rule{kind: kind}
 	if take == nil {
@@ -78,7 +81,8 @@ func Take[T any](kind Kind, take func(ctx context.Context, current, desired *T) 
 	}
 	r.paths = func(ctx context.Context, current, desired []byte) ([][]string, error) {
 		before, after, wanted := new(T), new(T), new(T)
-		if err := errors.Join(json.Unmarshal(current, before), json.Unmarshal(current, after), json.Unmarshal(desired, wanted)); err != nil {
+		if err := errors.Join(json.Unmarshal(current, before), json.Unmarshal(current, after),
+			json.Unmarshal(desired, wanted)); err != nil {
 			return nil, fmt.Errorf("decoding the spec of %s as %T: %w", kind.Name, *wanted, err)
 		}
 		target, err := json.Marshal(wanted) // before the function, which may change it
@@ -114,7 +118,8 @@ func taken(kind Kind, from, to, target []byte) ([][]string, error) {
 	var paths [][]string
 	for _, leaf := range leaves(nil, change) {
 		if !reflect.DeepEqual(valueAt(wanted, leaf.path), leaf.value) {
-			return nil, fmt.Errorf("the rule for %s sets %s to something that is not wanted: it may take over what is wanted, and nothing else", kind.Name, strings.Join(leaf.path, "."))
+			return nil, fmt.Errorf("the rule for %s sets %s to something that is not wanted: it may take over what is wanted, "+
+				"and nothing else", kind.Name, strings.Join(leaf.path, "."))
 		}
 		paths = append(paths, leaf.path)
 	}

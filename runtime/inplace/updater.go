@@ -97,7 +97,8 @@ func (u Updater) canUpdateMachine(
 	current, desired := request.Current, request.Desired
 	err := u.take(ctx, []string{"spec"},
 		part{"Machine", current.Machine, desired.Machine, &response.MachinePatch},
-		part{"infrastructure", current.InfrastructureMachine, desired.InfrastructureMachine, &response.InfrastructureMachinePatch},
+		part{"infrastructure", current.InfrastructureMachine, desired.InfrastructureMachine,
+			&response.InfrastructureMachinePatch},
 		part{"bootstrap configuration", current.BootstrapConfig, desired.BootstrapConfig, &response.BootstrapConfigPatch})
 	response.AffectsAvailability = u.availability(
 		response.MachinePatch, response.InfrastructureMachinePatch, response.BootstrapConfigPatch)
@@ -110,14 +111,17 @@ func (u Updater) canUpdateMachineSet(
 	current, desired := request.Current, request.Desired
 	err := u.take(ctx, []string{"spec", "template", "spec"},
 		part{"MachineSet", current.MachineSet, desired.MachineSet, &response.MachineSetPatch},
-		part{"infrastructure template", current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate, &response.InfrastructureMachineTemplatePatch},
-		part{"bootstrap template", current.BootstrapConfigTemplate, desired.BootstrapConfigTemplate, &response.BootstrapConfigTemplatePatch})
+		part{"infrastructure template", current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate,
+			&response.InfrastructureMachineTemplatePatch},
+		part{"bootstrap template", current.BootstrapConfigTemplate, desired.BootstrapConfigTemplate,
+			&response.BootstrapConfigTemplatePatch})
 	response.AffectsAvailability = u.availability(
 		response.MachineSetPatch, response.InfrastructureMachineTemplatePatch, response.BootstrapConfigTemplatePatch)
 	return err
 }
 
-func (u Updater) updateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, _ *runtimehooksv1.UpdateMachineResponse) error {
+func (u Updater) updateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
+	_ *runtimehooksv1.UpdateMachineResponse) error {
 	return u.Update(ctx, Desired{
 		Machine: &request.Desired.Machine, Settings: request.Settings,
 		infrastructure: request.Desired.InfrastructureMachine.Raw, bootstrap: request.Desired.BootstrapConfig.Raw,

@@ -16,7 +16,8 @@ func ExampleOf() {
 	}
 	create := document.Paths["/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/{name}"].Post
 	fmt.Println(create.Summary)
-	fmt.Println(document.Components.Schemas["sigs.k8s.io.cluster-api.api.runtime.hooks.v1alpha1.BeforeClusterCreateResponse"].Required)
+	const response = "sigs.k8s.io.cluster-api.api.runtime.hooks.v1alpha1.BeforeClusterCreateResponse"
+	fmt.Println(document.Components.Schemas[response].Required)
 	// Output:
 	// Cluster API Runtime will call this hook before a Cluster's topology is created
 	// [retryAfterSeconds status]

@@ -1,10 +1,10 @@
-// Package openapi writes the OpenAPI v3.0 document of a catalog of hooks (RS-09): one path for each hook with the schemas of both bodies, from which an
-// extension can be written in any language.
+// Package openapi writes the OpenAPI v3.0 document of a catalog of hooks (RS-09): one path for each hook with the
+// schemas of both bodies, from which an extension can be written in any language.
 //
 //	document, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Version: "v1.14"})
 //
-// The schemas come from the Go types of the catalog (RS-16); for types of Cluster API the document also has what their source says: descriptions, required
-// fields, enumerations.
+// The schemas come from the Go types of the catalog (RS-16); for types of Cluster API the document also has what their
+// source says: descriptions, required fields, enumerations.
 package openapi
 
 import (
@@ -149,8 +149,10 @@ func Of(catalog *hook.Catalog, options Options) (*Document, error) {
 	}
 	w := writer{names: names}
 	document := &Document{
-		OpenAPI:    SpecVersion,
-		Info:       Info{Title: orElse(options.Title, "Runtime hooks"), Version: orElse(options.Version, "unversioned"), Description: about},
+		OpenAPI: SpecVersion,
+		Info: Info{
+			Title: orElse(options.Title, "Runtime hooks"), Version: orElse(options.Version, "unversioned"), Description: about,
+		},
 		Paths:      map[string]Path{},
 		Components: Components{Schemas: map[string]*Schema{}},
 	}
@@ -172,8 +174,9 @@ func addAvailability(document *Document) {
 	for _, name := range []string{"CanUpdateMachineResponse", "CanUpdateMachineSetResponse"} {
 		s := document.Components.Schemas["sigs.k8s.io.cluster-api.api.runtime.hooks.v1alpha1."+name]
 		if s != nil && s.Properties["affectsAvailability"] == nil {
-			s.Properties["affectsAvailability"] = &Schema{Type: "boolean", Description: "affectsAvailability reports whether the " +
-				"update in place may make the machine unavailable; absent means that it may. Cluster API reads it since v1.15."}
+			s.Properties["affectsAvailability"] = &Schema{Type: "boolean",
+				Description: "affectsAvailability reports whether the " +
+					"update in place may make the machine unavailable; absent means that it may. Cluster API reads it since v1.15."}
 		}
 	}
 }
@@ -187,7 +190,8 @@ func pathOf(d *hook.Descriptor) string {
 	return path
 }
 
-const about = "Each operation is served by a runtime extension and called over HTTPS. Whatever a handler decides, also a failure, is an answer with HTTP " +
+const about = "Each operation is served by a runtime extension and called over HTTPS. Whatever a handler decides, " +
+	"also a failure, is an answer with HTTP " +
 	"status 200; other codes count as a call that failed. Bodies have at most 20 MiB. Names in paths are in lower case."
 
 func orElse(text, other string) string {
@@ -207,15 +211,19 @@ func (w writer) operation(d *hook.Descriptor, facts hook.Facts, h *schema.Hook) 
 		Tags:        facts.Tags,
 		Deprecated:  facts.IsDeprecated(),
 		RequestBody: Body{Required: true, Content: media(w.ref(h.Request))},
-		Responses:   map[string]Response{"200": {Description: "the answer, of status Success or Failure", Content: media(w.ref(h.Response))}},
+		Responses: map[string]Response{
+			"200": {Description: "the answer, of status Success or Failure", Content: media(w.ref(h.Response))},
+		},
 	}
 	if advice := facts.Advice(); advice != "" {
 		operation.Description = strings.TrimSpace(operation.Description + "\n\nThis version is " + advice + ".")
 	}
 	if d.HasSettings {
 		operation.Parameters = []Parameter{
-			{Name: "name", In: "path", Required: true, Description: "name of the handler, as discovery has it", Schema: &Schema{Type: "string"}},
-			{Name: "timeout", In: "query", Description: "how long the caller waits, for example 10s", Schema: &Schema{Type: "string"}},
+			{Name: "name", In: "path", Required: true, Description: "name of the handler, as discovery has it",
+				Schema: &Schema{Type: "string"}},
+			{Name: "timeout", In: "query", Description: "how long the caller waits, for example 10s",
+				Schema: &Schema{Type: "string"}},
 		}
 	}
 	return operation

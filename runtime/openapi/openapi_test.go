@@ -38,7 +38,8 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Version: "v1.14", Server: "/extensions"}); err != nil || !bytes.Equal(text, again) {
+	if again, err := openapi.JSON(hook.ClusterAPI(),
+		openapi.Options{Version: "v1.14", Server: "/extensions"}); err != nil || !bytes.Equal(text, again) {
 		t.Errorf("the same catalog gives another text, %v", err)
 	}
 	t.Attr("rule", "RS-16")
@@ -46,7 +47,8 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 	if err := json.Unmarshal(text, read); err != nil {
 		t.Fatal(err)
 	}
-	if read.Version != openapi.SpecVersion || !strings.HasPrefix(read.Version, "3.0.") || read.Info.Version != "v1.14" || read.Servers[0].URL != "/extensions" {
+	if read.Version != openapi.SpecVersion || !strings.HasPrefix(read.Version, "3.0.") || read.Info.Version != "v1.14" ||
+		read.Servers[0].URL != "/extensions" {
 		t.Errorf("version %s, info %+v, servers %+v", read.Version, read.Info, read.Servers)
 	}
 	t.Attr("rule", "RS-09")
@@ -81,7 +83,8 @@ func TestReferences(t *testing.T) {
 		if s == nil {
 			return
 		}
-		if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); s.Ref != "" && (!ok || document.Components.Schemas[name] == nil) {
+		if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); s.Ref != "" &&
+			(!ok || document.Components.Schemas[name] == nil) {
 			t.Errorf("%s refers to %s", path, s.Ref)
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -107,7 +110,9 @@ func TestSamplesFitTheDocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: d.ID.Group, Version: d.ID.Version, Kind: d.RequestKind})
+		request.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{
+			Group: d.ID.Group, Version: d.ID.Version, Kind: d.RequestKind,
+		})
 		response := d.NewResponse()
 		response.SetStatus(runtimehooksv1.ResponseStatusSuccess)
 		for what, c := range map[string]struct {
@@ -167,17 +172,21 @@ func TestMisfits(t *testing.T) {
 			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","message":null,"retryAfterSeconds":0}`, "",
 		},
 		"null for what is required": {
-			hook.BeforeClusterCreate.Descriptor(), `{"status":null,"retryAfterSeconds":0}`, "status is null, not a value of type string",
+			hook.BeforeClusterCreate.Descriptor(), `{"status":null,"retryAfterSeconds":0}`,
+			"status is null, not a value of type string",
 		},
 		"a field that is not described": {
-			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":0,"more":1}`, "more is not described",
+			hook.BeforeClusterCreate.Descriptor(), `{"status":"Success","retryAfterSeconds":0,"more":1}`,
+			"more is not described",
 		},
 		"deep in a list": {
-			hook.Discovery.Descriptor(), `{"status":"Success","handlers":[{"name":7,"requestHook":{"apiVersion":"a/b","hook":"c"}}]}`,
+			hook.Discovery.Descriptor(),
+			`{"status":"Success","handlers":[{"name":7,"requestHook":{"apiVersion":"a/b","hook":"c"}}]}`,
 			"handlers[0].name is the number 7, not a value of type string",
 		},
 		"an object for a list": {
-			hook.Discovery.Descriptor(), `{"status":"Success","handlers":{}}`, "handlers is an object, not a value of type array",
+			hook.Discovery.Descriptor(), `{"status":"Success","handlers":{}}`,
+			"handlers is an object, not a value of type array",
 		},
 		"a list for an object": {hook.Discovery.Descriptor(), `[]`, "the body is a list, not a value of type object"},
 	} {
@@ -196,7 +205,8 @@ func TestMisfits(t *testing.T) {
 		})
 	}
 	other := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
-	if _, err := document.ResponseMisfits(other.Descriptor(), []byte(`{}`)); err == nil || !strings.Contains(err.Error(), "does not describe") {
+	if _, err := document.ResponseMisfits(other.Descriptor(), []byte(`{}`)); err == nil ||
+		!strings.Contains(err.Error(), "does not describe") {
 		t.Errorf("a hook that the document does not have: %v", err)
 	}
 	if _, err := document.RequestMisfits(hook.Discovery.Descriptor(), []byte(`{`)); err == nil {
@@ -225,7 +235,8 @@ func TestOwnHooks(t *testing.T) {
 		return hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: version}, "BeforePowerOff")
 	}
 	newest, older := define("v1"), define("v1beta1")
-	catalog, err := hook.NewCatalog(newest, hook.Serves(newest, older, func(*ping, *ping) error { return nil }, func(*pong, *pong) error { return nil }),
+	catalog, err := hook.NewCatalog(newest, hook.Serves(newest, older, func(*ping, *ping) error { return nil },
+		func(*pong, *pong) error { return nil }),
 		hook.About(older, hook.Facts{Deprecated: "v1.10", ReplacedBy: "v1", Description: "Powers off."}))
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +250,8 @@ func TestOwnHooks(t *testing.T) {
 		t.Errorf("the older version is %+v", old)
 	}
 	t.Attr("rule", "RC-22")
-	if current := document.Paths["/hooks.example.org/v1/beforepoweroff/{name}"].Post; current.Deprecated || current.OperationID == old.OperationID {
+	if current := document.Paths["/hooks.example.org/v1/beforepoweroff/{name}"].Post; current.Deprecated ||
+		current.OperationID == old.OperationID {
 		t.Errorf("the newest version is %+v", current)
 	}
 	t.Attr("rule", "RS-08")

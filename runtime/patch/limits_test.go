@@ -29,10 +29,11 @@ func TestLimits(t *testing.T) {
 		"too many copies":           {runtimehooksv1.JSONPatchType, bomb(MaxCopies + 1), "101 copy operations"},
 		"too many operations":       {runtimehooksv1.JSONPatchType, many(MaxOperations + 1), "2001 operations"},
 		"a patch that is too large": {runtimehooksv1.JSONPatchType, padded(MaxDocument), "bytes"},
-		"a merge patch, too":        {runtimehooksv1.JSONMergePatchType, []byte(`{"x":"` + strings.Repeat("x", MaxDocument) + `"}`), "bytes"},
-		"a few copies":              {runtimehooksv1.JSONPatchType, bomb(3), ""},
-		"as many as are allowed":    {runtimehooksv1.JSONPatchType, many(MaxOperations), ""},
-		"an ordinary merge patch":   {runtimehooksv1.JSONMergePatchType, []byte(`{"spec":{"a":"c"}}`), ""},
+		"a merge patch, too": {runtimehooksv1.JSONMergePatchType,
+			[]byte(`{"x":"` + strings.Repeat("x", MaxDocument) + `"}`), "bytes"},
+		"a few copies":            {runtimehooksv1.JSONPatchType, bomb(3), ""},
+		"as many as are allowed":  {runtimehooksv1.JSONPatchType, many(MaxOperations), ""},
+		"an ordinary merge patch": {runtimehooksv1.JSONMergePatchType, []byte(`{"spec":{"a":"c"}}`), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := runtimehooksv1.Patch{PatchType: c.kind, Patch: c.patch}

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// SameOutside tells whether two documents are the same outside of some paths, each as names with dots. Objects that hold nothing count as absent: the difference is one of form.
-// It is how to see that a patch stays where it may (UH-02).
+// SameOutside tells whether two documents are the same outside of some paths, each as names with dots. Objects that
+// hold nothing count as absent: the difference is one of form. It is how to see that a patch stays where it may
+// (UH-02).
 func SameOutside(before, after []byte, paths ...string) (bool, error) {
 	from, err := decode(before)
 	if err != nil {

@@ -20,18 +20,24 @@ func TestDiff(t *testing.T) {
 		"a member that becomes null": {`{"a":1}`, `{"a":null}`, `[{"op":"replace","path":"/a","value":null}]`},
 		"a null within what is new":  {`{}`, `{"a":{"b":null}}`, `[{"op":"add","path":"/a","value":{"b":null}}]`},
 		"names with special letters": {`{"a/b~c":1}`, `{"a/b~c":null}`, `[{"op":"replace","path":"/a~1b~0c","value":null}]`},
-		"a long list gets one more":  {`{"l":["aaaaaaaaaaaaaaaa","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`, `{"l":["aaaaaaaaaaaaaaaa","x","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`, `[{"op":"add","path":"/l/1","value":"x"}]`},
-		"a long list loses one":      {`{"l":["aaaaaaaaaaaaaaaa","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`, `{"l":["aaaaaaaaaaaaaaaa","cccccccccccccccc","dddddddddddddddd"]}`, `[{"op":"remove","path":"/l/1"}]`},
-		"a short list":               {`{"l":[1]}`, `{"l":[2,3]}`, `{"l":[2,3]}`},
-		"a number too large":         {`{"a":12345678901234567890}`, `{"a":12345678901234567891}`, `{"a":12345678901234567891}`},
-		"an object becomes a list":   {`{"a":{"b":1}}`, `{"a":[1]}`, `{"a":[1]}`},
+		"a long list gets one more": {`{"l":["aaaaaaaaaaaaaaaa","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`,
+			`{"l":["aaaaaaaaaaaaaaaa","x","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`,
+			`[{"op":"add","path":"/l/1","value":"x"}]`},
+		"a long list loses one": {`{"l":["aaaaaaaaaaaaaaaa","bbbbbbbbbbbbbbbb","cccccccccccccccc","dddddddddddddddd"]}`,
+			`{"l":["aaaaaaaaaaaaaaaa","cccccccccccccccc","dddddddddddddddd"]}`, `[{"op":"remove","path":"/l/1"}]`},
+		"a short list": {`{"l":[1]}`, `{"l":[2,3]}`, `{"l":[2,3]}`},
+		"a number too large": {`{"a":12345678901234567890}`, `{"a":12345678901234567891}`,
+			`{"a":12345678901234567891}`},
+		"an object becomes a list": {`{"a":{"b":1}}`, `{"a":[1]}`, `{"a":[1]}`},
 	} {
 		got, err := patch.Diff([]byte(c.before), []byte(c.after))
 		if err != nil || string(got.Patch) != c.want || got.IsDefined() != (c.want != "") {
 			t.Errorf("%s: %s %s, %v; want %s", name, got.PatchType, got.Patch, err, c.want)
 		}
 	}
-	for name, c := range map[string][2]string{"no JSON": {`{`, `{}`}, "no JSON after": {`{}`, `}`}, "two documents": {`{}{}`, `{}`}} {
+	for name, c := range map[string][2]string{
+		"no JSON": {`{`, `{}`}, "no JSON after": {`{}`, `}`}, "two documents": {`{}{}`, `{}`},
+	} {
 		if got, err := patch.Diff([]byte(c[0]), []byte(c[1])); err == nil {
 			t.Errorf("%s: %s", name, got.Patch)
 		}
@@ -46,8 +52,9 @@ func TestOnly(t *testing.T) {
 		paths []string
 		want  string
 	}{
-		"one field":             {[]string{"spec.memory"}, `{"spec":{"memory":2}}`},
-		"two fields":            {[]string{"spec.memory", "spec.disk"}, `{"spec":{"disk":{"size":2,"type":null},"memory":2}}`},
+		"one field": {[]string{"spec.memory"}, `{"spec":{"memory":2}}`},
+		"two fields": {[]string{"spec.memory", "spec.disk"},
+			`{"spec":{"disk":{"size":2,"type":null},"memory":2}}`},
 		"a field that is gone":  {[]string{"spec.disk.type"}, `{"spec":{"disk":{"type":null}}}`},
 		"one that is not there": {[]string{"spec.other.deep"}, ``},
 		"none":                  {nil, ``},
@@ -61,10 +68,12 @@ func TestOnly(t *testing.T) {
 
 func TestApplyRefuses(t *testing.T) {
 	for name, p := range map[string]runtimehooksv1.Patch{
-		"another type":              {PatchType: "Magic", Patch: []byte(`{}`)},
-		"a merge patch of no JSON":  {PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(`{`)},
-		"a JSON patch of no JSON":   {PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`{`)},
-		"a path that does not lead": {PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`[{"op":"remove","path":"/a/b"}]`)},
+		"another type":             {PatchType: "Magic", Patch: []byte(`{}`)},
+		"a merge patch of no JSON": {PatchType: runtimehooksv1.JSONMergePatchType, Patch: []byte(`{`)},
+		"a JSON patch of no JSON":  {PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`{`)},
+		"a path that does not lead": {
+			PatchType: runtimehooksv1.JSONPatchType, Patch: []byte(`[{"op":"remove","path":"/a/b"}]`),
+		},
 	} {
 		if got, err := patch.Apply([]byte(`{"x":1}`), p); err == nil {
 			t.Errorf("%s: %s", name, got)
@@ -79,7 +88,8 @@ func FuzzDiff(f *testing.F) {
 	f.Add([]byte(`{"":{"":0}}`), []byte(`{"":{"/":0}}`))
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		var from, to map[string]any
-		if json.Unmarshal(before, &from) != nil || json.Unmarshal(after, &to) != nil || from == nil || to == nil || bytes.ContainsRune(before, '\\') {
+		if json.Unmarshal(before, &from) != nil || json.Unmarshal(after, &to) != nil || from == nil || to == nil ||
+			bytes.ContainsRune(before, '\\') {
 			return
 		}
 		p, err := patch.Diff(before, after)

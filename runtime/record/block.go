@@ -23,13 +23,13 @@ type Block struct {
 type Change struct {
 	// Block that has begun, or as it was before it ended.
 	Block Block
-	// Ended is nil if it has begun; else the call that ended it: the handler has let the object through, an administrator has, or the object is at
-	// another hook, which it can't be while it waits.
+	// Ended is nil if it has begun; else the call that ended it: the handler has let the object through, an administrator
+	// has, or the object is at another hook, which it can't be while it waits.
 	Ended *Call
 }
 
-// Tracker knows what holds objects back, by the calls of lifecycle hooks (Before... and After...) that it is told of. Make it with [NewTracker]. It is not for
-// several goroutines.
+// Tracker knows what holds objects back, by the calls of lifecycle hooks (Before... and After...) that it is told of.
+// Make it with [NewTracker]. It is not for several goroutines.
 type Tracker struct {
 	current map[handlerOf]*Block
 }
@@ -49,8 +49,9 @@ func NewTracker(calls []Call) *Tracker {
 	return t
 }
 
-// Blocks gives what holds objects back, by the calls in a journal, oldest first: handlers whose last answer was [Blocked] or [Failure]. An object that was
-// deleted meanwhile is not known here: its block stays until the journal has forgotten it.
+// Blocks gives what holds objects back, by the calls in a journal, oldest first: handlers whose last answer was
+// [Blocked] or [Failure]. An object that was deleted meanwhile is not known here: its block stays until the journal has
+// forgotten it.
 func Blocks(calls []Call) []Block { return NewTracker(calls).Blocks() }
 
 // Add takes a call, and gives what has begun or ended by it: nothing, while a block lasts.

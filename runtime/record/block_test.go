@@ -18,30 +18,42 @@ func TestBlocks(t *testing.T) {
 		steps []step
 		want  string // object/handler since the minute, number of calls
 	}{
-		"nobody was asked":                        {nil, ""},
-		"it was let through":                      {[]step{{before, "blue", "a", Success}}, ""},
-		"it blocks":                               {[]step{{before, "blue", "a", Blocked}}, "blue/a 0 1"},
-		"it blocks for long, then fails":          {[]step{{before, "blue", "a", Success}, {before, "blue", "a", Blocked}, {before, "blue", "a", Blocked}, {before, "blue", "a", Failure}}, "blue/a 1 3"},
-		"it has let through in the end":           {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Success}}, ""},
+		"nobody was asked":   {nil, ""},
+		"it was let through": {[]step{{before, "blue", "a", Success}}, ""},
+		"it blocks":          {[]step{{before, "blue", "a", Blocked}}, "blue/a 0 1"},
+		"it blocks for long, then fails": {
+			[]step{{before, "blue", "a", Success}, {before, "blue", "a", Blocked}, {before, "blue", "a", Blocked},
+				{before, "blue", "a", Failure}}, "blue/a 1 3",
+		},
+		"it has let through in the end": {
+			[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Success}}, "",
+		},
 		"a failure that is ignored holds nothing": {[]step{{before, "blue", "a", Ignored}}, ""},
-		"one of two handlers blocks":              {[]step{{before, "blue", "a", Success}, {before, "blue", "b", Blocked}}, "blue/b 1 1"},
-		"two block, of two objects":               {[]step{{before, "blue", "a", Blocked}, {before, "green", "a", Blocked}}, "blue/a 0 1, green/a 1 1"},
-		"the next moment has come":                {[]step{{before, "blue", "a", Blocked}, {after, "blue", "b", Success}}, ""},
-		"the next moment of another object":       {[]step{{before, "blue", "a", Blocked}, {after, "green", "b", Success}}, "blue/a 0 1"},
-		"hooks that are no moments say nothing":   {[]step{{before, "blue", "a", Blocked}, {patches, "blue", "p", Failure}}, "blue/a 0 1"},
-		"an administrator has let it through":     {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Passed}}, ""},
-		"a call that was canceled says nothing":   {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Canceled}}, "blue/a 0 1"},
+		"one of two handlers blocks": {[]step{{before, "blue", "a", Success}, {before, "blue", "b", Blocked}},
+			"blue/b 1 1"},
+		"two block, of two objects": {[]step{{before, "blue", "a", Blocked}, {before, "green", "a", Blocked}},
+			"blue/a 0 1, green/a 1 1"},
+		"the next moment has come": {[]step{{before, "blue", "a", Blocked}, {after, "blue", "b", Success}}, ""},
+		"the next moment of another object": {[]step{{before, "blue", "a", Blocked}, {after, "green", "b", Success}},
+			"blue/a 0 1"},
+		"hooks that are no moments say nothing": {[]step{{before, "blue", "a", Blocked}, {patches, "blue", "p", Failure}},
+			"blue/a 0 1"},
+		"an administrator has let it through": {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Passed}}, ""},
+		"a call that was canceled says nothing": {[]step{{before, "blue", "a", Blocked}, {before, "blue", "a", Canceled}},
+			"blue/a 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls []Call
 			for i, s := range c.steps {
 				calls = append(calls, Call{
-					Time: start.Add(time.Duration(i) * time.Minute), Hook: s.hook, Object: Object{Name: s.object}, Extension: "x", Handler: s.handler, Answer: s.answer,
+					Time: start.Add(time.Duration(i) * time.Minute), Hook: s.hook, Object: Object{Name: s.object}, Extension: "x",
+					Handler: s.handler, Answer: s.answer,
 				})
 			}
 			var got []string
 			for _, b := range Blocks(calls) {
-				got = append(got, fmt.Sprintf("%s/%s %d %d", b.Call.Object.Name, b.Call.Handler, int(b.Since.Sub(start).Minutes()), b.Calls))
+				got = append(got, fmt.Sprintf("%s/%s %d %d", b.Call.Object.Name, b.Call.Handler,
+					int(b.Since.Sub(start).Minutes()), b.Calls))
 			}
 			if text := strings.Join(got, ", "); text != c.want {
 				t.Errorf("got %q, want %q", text, c.want)
@@ -53,7 +65,9 @@ func TestBlocks(t *testing.T) {
 // A block begins once and ends once, however often it is asked about.
 func TestChanges(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
-	tracker := NewTracker([]Call{{Time: start, Hook: "g/v1/BeforeClusterUpgrade", Object: Object{Name: "old"}, Handler: "a", Answer: Blocked}})
+	tracker := NewTracker([]Call{
+		{Time: start, Hook: "g/v1/BeforeClusterUpgrade", Object: Object{Name: "old"}, Handler: "a", Answer: Blocked},
+	})
 	for i, c := range []struct{ hook, object, handler, answer, want string }{
 		{"BeforeClusterUpgrade", "old", "a", "Blocked", ""}, // it had begun before
 		{"BeforeClusterUpgrade", "blue", "a", "Blocked", "begins blue/a"},
@@ -67,7 +81,8 @@ func TestChanges(t *testing.T) {
 	} {
 		var got []string
 		for _, change := range tracker.Add(Call{
-			Time: start.Add(time.Duration(i+1) * time.Minute), Hook: "g/v1/" + c.hook, Object: Object{Name: c.object}, Handler: c.handler, Answer: Answer(c.answer),
+			Time: start.Add(time.Duration(i+1) * time.Minute), Hook: "g/v1/" + c.hook, Object: Object{Name: c.object},
+			Handler: c.handler, Answer: Answer(c.answer),
 		}) {
 			about := change.Block.Call.Object.Name + "/" + change.Block.Call.Handler
 			if change.Ended == nil {
@@ -81,10 +96,12 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	old := Object{Name: "old"}
-	if !tracker.Holds(old, "g/v1/BeforeClusterUpgrade") || tracker.Holds(old, "g/v1/BeforeClusterDelete") || tracker.Holds(Object{Name: "blue"}, "g/v1/BeforeClusterDelete") {
+	if !tracker.Holds(old, "g/v1/BeforeClusterUpgrade") || tracker.Holds(old, "g/v1/BeforeClusterDelete") ||
+		tracker.Holds(Object{Name: "blue"}, "g/v1/BeforeClusterDelete") {
 		t.Error("it does not tell where objects are held")
 	}
-	if blocks := tracker.Blocks(); len(blocks) != 1 || blocks[0].Call.Object.Name != "old" || blocks[0].Calls != 2 || !blocks[0].Since.Equal(start) {
+	if blocks := tracker.Blocks(); len(blocks) != 1 || blocks[0].Call.Object.Name != "old" || blocks[0].Calls != 2 ||
+		!blocks[0].Since.Equal(start) {
 		t.Errorf("left are %+v", blocks)
 	}
 	tracker.Forget(Object{Name: "old"})

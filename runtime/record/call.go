@@ -1,7 +1,7 @@
 // Package record keeps a journal of calls to handlers: one line of JSON for each call, in a file whose size is bounded.
 //
-// [Open] gives a [Journal] to append to. [Read] gives what a journal holds, oldest first, also while somebody appends to it. A
-// crash in the middle of a line costs that line and no other.
+// [Open] gives a [Journal] to append to. [Read] gives what a journal holds, oldest first, also while somebody appends
+// to it. A crash in the middle of a line costs that line and no other.
 package record
 
 import (

@@ -26,9 +26,10 @@ func Example() {
 	defer journal.Close()
 	// In a management plane this is the Observer of the client.
 	if err := journal.Append(record.Call{
-		Time: time.Now(), Hook: "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate", Extension: "capstan", Handler: "capacity",
-		Object: record.Object{Kind: "Cluster", Namespace: "default", Name: "blue"},
-		Answer: record.Blocked, RetryAfter: 5 * time.Second, Message: "cluster needs 3 hosts, 1 of 8 is free (7 claimed)",
+		Time: time.Now(), Hook: "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate", Extension: "capstan",
+		Handler: "capacity",
+		Object:  record.Object{Kind: "Cluster", Namespace: "default", Name: "blue"},
+		Answer:  record.Blocked, RetryAfter: 5 * time.Second, Message: "cluster needs 3 hosts, 1 of 8 is free (7 claimed)",
 	}); err != nil {
 		fmt.Println(err)
 		return

@@ -14,14 +14,16 @@ func TestRepeats(t *testing.T) {
 		return Call{Time: at, Hook: hook, Extension: "e", Handler: "h", Object: Object{Name: "demo"}, Answer: answer}
 	}
 	runs := Repeats([]Call{
-		call("g/v/BeforeClusterCreate", Blocked), call("g/v/BeforeClusterCreate", Blocked), call("g/v/BeforeClusterCreate", Success),
+		call("g/v/BeforeClusterCreate", Blocked), call("g/v/BeforeClusterCreate", Blocked),
+		call("g/v/BeforeClusterCreate", Success),
 		call("g/v/AfterControlPlaneInitialized", Success), call("g/v/AfterControlPlaneInitialized", Success),
 	})
 	var got []string
 	for _, r := range runs {
 		got = append(got, r.Call.HookName()+" "+string(r.Call.Answer)+strings.Repeat("*", r.Times))
 	}
-	want := "BeforeClusterCreate Blocked**, BeforeClusterCreate Success*, AfterControlPlaneInitialized Success*, AfterControlPlaneInitialized Success*"
+	want := "BeforeClusterCreate Blocked**, BeforeClusterCreate Success*, AfterControlPlaneInitialized Success*, " +
+		"AfterControlPlaneInitialized Success*"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("runs %v, want %s", got, want)
 	}

@@ -23,8 +23,8 @@ const (
 	OldSuffix = ".1"
 )
 
-// Journal appends calls to a file. When the file reaches its size, it is renamed to its path with [OldSuffix], in place of
-// the one before, so a journal never holds more than two files. All methods may be called at the same time.
+// Journal appends calls to a file. When the file reaches its size, it is renamed to its path with [OldSuffix], in place
+// of the one before, so a journal never holds more than two files. All methods may be called at the same time.
 type Journal struct {
 	path string
 	size int64
@@ -34,8 +34,8 @@ type Journal struct {
 	written int64
 }
 
-// Open opens the journal at this path, or makes it with mode 0600. A size of 0 means [DefaultSize]. If the last process was
-// killed in the middle of a line, that line is ended, so that it costs no other. One process at a time may append.
+// Open opens the journal at this path, or makes it with mode 0600. A size of 0 means [DefaultSize]. If the last process
+// was killed in the middle of a line, that line is ended, so that it costs no other. One process at a time may append.
 func Open(path string, size int64) (*Journal, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("opening the journal %s: a size of %d bytes makes no sense", path, size)
@@ -87,8 +87,8 @@ func endLine(file *os.File) (int64, error) {
 	return length + int64(n), err
 }
 
-// Append writes one call. Texts of more than 4 KiB are shortened. It returns when the operating system has the line; a crash
-// of the machine may lose the last ones.
+// Append writes one call. Texts of more than 4 KiB are shortened. It returns when the operating system has the line; a
+// crash of the machine may lose the last ones.
 func (j *Journal) Append(call Call) error {
 	call.Message, call.PassedBy = clip(call.Message), clip(call.PassedBy)
 	if call.Err != nil {
@@ -152,8 +152,8 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// Read gives the calls in the journal at this path, oldest first. Lines that can't be read are skipped. A journal that does not
-// exist holds no calls.
+// Read gives the calls in the journal at this path, oldest first. Lines that can't be read are skipped. A journal that
+// does not exist holds no calls.
 func Read(path string) ([]Call, error) {
 	// The current file first: if it is renamed between the two, it is found twice, and never missed.
 	current, err := openIfExists(path)

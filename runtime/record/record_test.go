@@ -16,9 +16,11 @@ import (
 
 func sample(n int) Call {
 	return Call{
-		Time: time.Date(2026, 11, 20, 21, 0, n, 123456000, time.UTC), Hook: "g/v/BeforeClusterCreate", Extension: "capstan", Handler: "capacity",
-		Object: Object{Kind: "Cluster", Namespace: "default", Name: fmt.Sprintf("c%d", n)}, Answer: Blocked, RetryAfter: 5 * time.Second,
-		Message: "no hosts", Duration: 1234 * time.Microsecond,
+		Time: time.Date(2026, 11, 20, 21, 0, n, 123456000, time.UTC), Hook: "g/v/BeforeClusterCreate", Extension: "capstan",
+		Handler: "capacity",
+		Object:  Object{Kind: "Cluster", Namespace: "default", Name: fmt.Sprintf("c%d", n)}, Answer: Blocked,
+		RetryAfter: 5 * time.Second,
+		Message:    "no hosts", Duration: 1234 * time.Microsecond,
 	}
 }
 

@@ -12,8 +12,8 @@ const maxRemembered = 1024
 
 // Group is the handlers of one hook in their stable order. It never changes; nil is an empty group.
 //
-// Callers ask which handlers match before almost every step of every reconcile, nearly always with the same answer. So the answer
-// is remembered for each namespace, together with the labels that it was found for.
+// Callers ask which handlers match before almost every step of every reconcile, nearly always with the same answer. So
+// the answer is remembered for each namespace, together with the labels that it was found for.
 type Group struct {
 	handlers   []*Handler
 	names      []string
@@ -55,8 +55,8 @@ func (g *Group) Names() []string {
 // SelectsNamespaces tells whether the labels of a namespace make a difference. If not, they need not be read.
 func (g *Group) SelectsNamespaces() bool { return g != nil && g.namespaces }
 
-// InNamespace gives those whose namespaceSelector matches (CL-18). The labels are of the namespace; nobody may change them afterwards. An
-// object of the whole cluster is in no namespace, so in none that is selected: its namespace is "".
+// InNamespace gives those whose namespaceSelector matches (CL-18). The labels are of the namespace; nobody may change
+// them afterwards. An object of the whole cluster is in no namespace, so in none that is selected: its namespace is "".
 func (g *Group) InNamespace(namespace string, of labels.Set) *Group {
 	if !g.SelectsNamespaces() {
 		return g

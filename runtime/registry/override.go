@@ -12,8 +12,9 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// Annotations of an ExtensionConfig by which an administrator overrides what the extension suggests, and narrows down what it is called
-// for. The specification leaves timeouts and failure policies to the administrator, the published resource has no fields for them.
+// Annotations of an ExtensionConfig by which an administrator overrides what the extension suggests, and narrows down
+// what it is called for. The specification leaves timeouts and failure policies to the administrator, the published
+// resource has no fields for them.
 //
 //	metadata:
 //	  annotations:
@@ -44,7 +45,8 @@ type Overrides struct {
 	objects  labels.Selector
 }
 
-// ReadOverrides reads the annotations of an ExtensionConfig. The error names each annotation that can't be read and what it must be.
+// ReadOverrides reads the annotations of an ExtensionConfig. The error names each annotation that can't be read and
+// what it must be.
 func ReadOverrides(annotations map[string]string) (Overrides, error) {
 	var o Overrides
 	var errs []error
@@ -135,7 +137,8 @@ func (o Overrides) Objects() labels.Selector {
 	return o.objects
 }
 
-// Unused names the handlers that overrides are for and that are not among these, sorted: most likely somebody has mistyped a name.
+// Unused names the handlers that overrides are for and that are not among these, sorted: most likely somebody has
+// mistyped a name.
 func (o Overrides) Unused(handlers []string) []string {
 	unused := map[string]bool{}
 	for name := range o.timeouts {

@@ -16,19 +16,37 @@ func TestOverrides(t *testing.T) {
 		annotations map[string]string
 		want        string // timeout and policy of the handlers gate and other, or the error after "error: "
 	}{
-		"none":                         {nil, "gate 7s Fail, other 7s Fail"},
-		"of all handlers":              {map[string]string{"runtime.capstan.dev/timeout": "3s", "runtime.capstan.dev/failure-policy": "Ignore"}, "gate 3s Ignore, other 3s Ignore"},
-		"of one handler":               {map[string]string{"timeout.runtime.capstan.dev/gate": "30s", "failure-policy.runtime.capstan.dev/gate": "Ignore"}, "gate 30s Ignore, other 7s Fail"},
-		"the handler's own wins":       {map[string]string{"runtime.capstan.dev/timeout": "3s", "timeout.runtime.capstan.dev/other": "1.5s"}, "gate 3s Fail, other 1.5s Fail"},
-		"annotations of others":        {map[string]string{"example.org/timeout": "junk", "runtime.cluster.x-k8s.io/x": "y"}, "gate 7s Fail, other 7s Fail"},
-		"a timeout that is none":       {map[string]string{"runtime.capstan.dev/timeout": "soon"}, `error: annotation runtime.capstan.dev/timeout: it is "soon", it must be a duration of 1s to 30s`},
-		"a timeout without a unit":     {map[string]string{"runtime.capstan.dev/timeout": "5"}, `it is "5"`},
-		"no timeout at all":            {map[string]string{"timeout.runtime.capstan.dev/gate": "0s"}, `error: annotation timeout.runtime.capstan.dev/gate: it is "0s"`},
-		"a longer timeout than may be": {map[string]string{"runtime.capstan.dev/timeout": "31s"}, `error: annotation runtime.capstan.dev/timeout: it is "31s"`},
-		"a policy that does not exist": {map[string]string{"failure-policy.runtime.capstan.dev/gate": "Retry"}, `it is "Retry", it must be Fail or Ignore`},
-		"a selector that is none":      {map[string]string{"runtime.capstan.dev/object-selector": "a in ("}, "annotation runtime.capstan.dev/object-selector: it must be a label selector such as"},
-		"all that is wrong": {map[string]string{"runtime.capstan.dev/timeout": "x", "runtime.capstan.dev/failure-policy": "y"},
-			"annotation runtime.capstan.dev/failure-policy: it is \"y\", it must be Fail or Ignore\nannotation runtime.capstan.dev/timeout"},
+		"none": {nil, "gate 7s Fail, other 7s Fail"},
+		"of all handlers": {
+			map[string]string{"runtime.capstan.dev/timeout": "3s", "runtime.capstan.dev/failure-policy": "Ignore"},
+			"gate 3s Ignore, other 3s Ignore",
+		},
+		"of one handler": {
+			map[string]string{"timeout.runtime.capstan.dev/gate": "30s", "failure-policy.runtime.capstan.dev/gate": "Ignore"},
+			"gate 30s Ignore, other 7s Fail",
+		},
+		"the handler's own wins": {
+			map[string]string{"runtime.capstan.dev/timeout": "3s", "timeout.runtime.capstan.dev/other": "1.5s"},
+			"gate 3s Fail, other 1.5s Fail",
+		},
+		"annotations of others": {map[string]string{"example.org/timeout": "junk", "runtime.cluster.x-k8s.io/x": "y"},
+			"gate 7s Fail, other 7s Fail"},
+		"a timeout that is none": {map[string]string{"runtime.capstan.dev/timeout": "soon"},
+			`error: annotation runtime.capstan.dev/timeout: it is "soon", it must be a duration of 1s to 30s`},
+		"a timeout without a unit": {map[string]string{"runtime.capstan.dev/timeout": "5"}, `it is "5"`},
+		"no timeout at all": {map[string]string{"timeout.runtime.capstan.dev/gate": "0s"},
+			`error: annotation timeout.runtime.capstan.dev/gate: it is "0s"`},
+		"a longer timeout than may be": {map[string]string{"runtime.capstan.dev/timeout": "31s"},
+			`error: annotation runtime.capstan.dev/timeout: it is "31s"`},
+		"a policy that does not exist": {map[string]string{"failure-policy.runtime.capstan.dev/gate": "Retry"},
+			`it is "Retry", it must be Fail or Ignore`},
+		"a selector that is none": {map[string]string{"runtime.capstan.dev/object-selector": "a in ("},
+			"annotation runtime.capstan.dev/object-selector: it must be a label selector such as"},
+		"all that is wrong": {map[string]string{
+			"runtime.capstan.dev/timeout": "x", "runtime.capstan.dev/failure-policy": "y",
+		},
+			"annotation runtime.capstan.dev/failure-policy: it is \"y\", it must be Fail or Ignore\n" +
+				"annotation runtime.capstan.dev/timeout"},
 	} {
 		o, err := ReadOverrides(c.annotations)
 		if err != nil {
@@ -39,7 +57,8 @@ func TestOverrides(t *testing.T) {
 		}
 		var got []string
 		for _, h := range []string{"gate", "other"} {
-			got = append(got, fmt.Sprintf("%s %s %s", h, o.Timeout(h, 7*time.Second), o.FailurePolicy(h, runtimev1.FailurePolicyFail)))
+			got = append(got, fmt.Sprintf("%s %s %s", h, o.Timeout(h, 7*time.Second),
+				o.FailurePolicy(h, runtimev1.FailurePolicyFail)))
 		}
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: got %s, want %s", name, text, c.want)
@@ -49,7 +68,8 @@ func TestOverrides(t *testing.T) {
 
 func TestOverridesOfHandlersThatDoNotExist(t *testing.T) {
 	o, err := ReadOverrides(map[string]string{
-		"timeout.runtime.capstan.dev/gate": "1s", "timeout.runtime.capstan.dev/gaet": "1s", "failure-policy.runtime.capstan.dev/zate": "Fail",
+		"timeout.runtime.capstan.dev/gate": "1s", "timeout.runtime.capstan.dev/gaet": "1s",
+		"failure-policy.runtime.capstan.dev/zate": "Fail",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,22 +83,26 @@ func TestAdministratorWins(t *testing.T) {
 	c := config("a", "x", "y")
 	c.Status.Handlers[0].TimeoutSeconds = 10
 	c.Annotations = map[string]string{
-		"timeout.runtime.capstan.dev/x": "2s", "failure-policy.runtime.capstan.dev/y": "Ignore", "runtime.capstan.dev/object-selector": "tier=gold",
+		"timeout.runtime.capstan.dev/x": "2s", "failure-policy.runtime.capstan.dev/y": "Ignore",
+		"runtime.capstan.dev/object-selector": "tier=gold",
 	}
 	r := warm(t, c)
 	x, errX := r.Handler("x.a")
 	y, errY := r.Handler("y.a")
-	if errX != nil || errY != nil || x.Timeout != 2*time.Second || x.IgnoreFailures || y.Timeout != DefaultTimeout || !y.IgnoreFailures {
+	if errX != nil || errY != nil || x.Timeout != 2*time.Second || x.IgnoreFailures || y.Timeout != DefaultTimeout ||
+		!y.IgnoreFailures {
 		t.Errorf("handlers are %+v and %+v, %v, %v", x, y, errX, errY)
 	}
 	if !strings.HasSuffix(x.Target, "?timeout=2s") {
 		t.Errorf("the extension is told %s", x.Target)
 	}
-	if x.Extension.Objects.Matches(labels.Set{"tier": "silver"}) || !x.Extension.Objects.Matches(labels.Set{"tier": "gold"}) {
+	if x.Extension.Objects.Matches(labels.Set{"tier": "silver"}) ||
+		!x.Extension.Objects.Matches(labels.Set{"tier": "gold"}) {
 		t.Error("the object selector does not select")
 	}
 	c.Annotations["runtime.capstan.dev/timeout"] = "junk"
-	if err := r.Put(&c); err == nil || !strings.Contains(err.Error(), `ExtensionConfig "a": annotation runtime.capstan.dev/timeout`) {
+	if err := r.Put(&c); err == nil || !strings.Contains(err.Error(),
+		`ExtensionConfig "a": annotation runtime.capstan.dev/timeout`) {
 		t.Errorf("a bad annotation: %v", err)
 	}
 	if err := Check(&c); err == nil {
@@ -108,10 +132,12 @@ func TestFingerprintIsOfWhatCanBeSet(t *testing.T) {
 		"handlers in another order": {func(c *runtimev1.ExtensionConfig) {
 			c.Status.Handlers[0], c.Status.Handlers[1] = c.Status.Handlers[1], c.Status.Handlers[0]
 		}, true},
-		"another annotation": {func(c *runtimev1.ExtensionConfig) { c.Annotations = map[string]string{"touched": "now"} }, false},
-		"other settings":     {func(c *runtimev1.ExtensionConfig) { c.Spec.Settings = map[string]string{"a": "b"} }, false},
-		"another timeout":    {func(c *runtimev1.ExtensionConfig) { c.Status.Handlers[0].TimeoutSeconds = 5 }, false},
-		"another object":     {func(c *runtimev1.ExtensionConfig) { c.UID = "2" }, false},
+		"another annotation": {
+			func(c *runtimev1.ExtensionConfig) { c.Annotations = map[string]string{"touched": "now"} }, false,
+		},
+		"other settings":  {func(c *runtimev1.ExtensionConfig) { c.Spec.Settings = map[string]string{"a": "b"} }, false},
+		"another timeout": {func(c *runtimev1.ExtensionConfig) { c.Status.Handlers[0].TimeoutSeconds = 5 }, false},
+		"another object":  {func(c *runtimev1.ExtensionConfig) { c.UID = "2" }, false},
 	} {
 		if got := print(c.change) == as; got != c.same {
 			t.Errorf("%s: same is %t", name, got)
@@ -153,7 +179,8 @@ func TestGroupRemembersWhatItFound(t *testing.T) {
 		t.Errorf("%d namespaces are remembered", len(group.remembered))
 	}
 	var none *Group
-	if none.SelectsNamespaces() || none.InNamespace("n", in) != nil || none.ForObject(nil) != nil || none.All() != nil || none.Names() != nil {
+	if none.SelectsNamespaces() || none.InNamespace("n", in) != nil || none.ForObject(nil) != nil || none.All() != nil ||
+		none.Names() != nil {
 		t.Error("an empty group is not empty")
 	}
 }

@@ -1,9 +1,9 @@
 // Package registry holds which handlers the ExtensionConfigs of a management cluster have brought (CL-15).
 //
-// It is filled once with [Registry.WarmUp] and then follows single ExtensionConfigs with [Registry.Put] and [Registry.Remove].
-// Readers never wait: every change makes a new snapshot, so asking for the handlers of a hook costs one map access. The order of
-// handlers is always the same: by ExtensionConfig, then by handler name. Messages of their answers are joined in that order and
-// land in conditions, where a changing order would look like a change.
+// It is filled once with [Registry.WarmUp] and then follows single ExtensionConfigs with [Registry.Put] and
+// [Registry.Remove]. Readers never wait: every change makes a new snapshot, so asking for the handlers of a hook costs
+// one map access. The order of handlers is always the same: by ExtensionConfig, then by handler name. Messages of their
+// answers are joined in that order and land in conditions, where a changing order would look like a change.
 package registry
 
 import (
@@ -43,7 +43,8 @@ var ErrNotReady = errors.New("the registry of extensions is not warmed up yet: t
 
 // Handler is one handler of one extension. It never changes.
 type Handler struct {
-	// Name is unique in the management cluster: the name on the extension's server, a dot, the name of the ExtensionConfig (RC-12).
+	// Name is unique in the management cluster: the name on the extension's server, a dot, the name of the ExtensionConfig
+	// (RC-12).
 	Name string
 	// Local is the name on the extension's server.
 	Local string
@@ -51,11 +52,13 @@ type Handler struct {
 	Hook hook.ID
 	// HookName is Hook as a text.
 	HookName string
-	// Target is path and query of a call below the extension's URL (RX-06). The extension is told how long it may take (CL-01).
+	// Target is path and query of a call below the extension's URL (RX-06). The extension is told how long it may take
+	// (CL-01).
 	Target string
 	// Timeout of one call, always above zero. What an administrator has set by [TimeoutAnnotation] is in it.
 	Timeout time.Duration
-	// IgnoreFailures is true for failure policy Ignore (CL-04). What an administrator has set by [FailurePolicyAnnotation] is in it.
+	// IgnoreFailures is true for failure policy Ignore (CL-04). What an administrator has set by [FailurePolicyAnnotation]
+	// is in it.
 	IgnoreFailures bool
 	// Extension is what the handlers of one ExtensionConfig share.
 	Extension *Extension
@@ -75,8 +78,8 @@ type Extension struct {
 	Objects labels.Selector
 	// Settings go into every request, below those that the request has itself (RC-21).
 	Settings map[string]string
-	// Fingerprint is the same for two registrations if nothing that an administrator or the extension can set differs between
-	// them: spec, annotations, labels and handlers. The ResourceVersion changes with every condition too.
+	// Fingerprint is the same for two registrations if nothing that an administrator or the extension can set differs
+	// between them: spec, annotations, labels and handlers. The ResourceVersion changes with every condition too.
 	Fingerprint string
 }
 
@@ -159,8 +162,8 @@ func (r *Registry) Handlers(family hook.Family) ([]*Handler, error) {
 	return group.All(), err
 }
 
-// Group gives the handlers of all versions of a hook, ready to be narrowed down to those for one object. It is nil, which is an
-// empty group, if there are none.
+// Group gives the handlers of all versions of a hook, ready to be narrowed down to those for one object. It is nil,
+// which is an empty group, if there are none.
 func (r *Registry) Group(family hook.Family) (*Group, error) {
 	now := r.current.Load()
 	if now == nil {
@@ -177,7 +180,8 @@ func (r *Registry) Handler(name string) (*Handler, error) {
 	}
 	handler, ok := now.byName[name]
 	if !ok {
-		return nil, fmt.Errorf("no extension has a handler %q: see the status of the ExtensionConfigs for those that exist", name)
+		return nil, fmt.Errorf("no extension has a handler %q: see the status of the ExtensionConfigs for those that exist",
+			name)
 	}
 	return handler, nil
 }
@@ -231,7 +235,8 @@ func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 	for _, h := range config.Status.Handlers {
 		gv, err := schema.ParseGroupVersion(h.RequestHook.APIVersion)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("ExtensionConfig %q: handler %q: reading the hook's apiVersion: %w", config.Name, h.Name, err))
+			errs = append(errs, fmt.Errorf("ExtensionConfig %q: handler %q: reading the hook's apiVersion: %w", config.Name,
+				h.Name, err))
 			continue
 		}
 		local := strings.TrimSuffix(h.Name, "."+config.Name)
@@ -252,7 +257,8 @@ func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 	return handlers, errors.Join(errs...)
 }
 
-// Target gives path and query of a call to a handler, below the extension's URL. Discovery has no handler name: pass "".
+// Target gives path and query of a call to a handler, below the extension's URL. Discovery has no handler name: pass
+// "".
 func Target(id hook.ID, handler string, timeout time.Duration) string {
 	path := url.URL{Path: id.Path(handler), RawQuery: "timeout=" + timeout.String()}
 	return path.RequestURI()
@@ -260,8 +266,10 @@ func Target(id hook.ID, handler string, timeout time.Duration) string {
 
 // fingerprint sums up what stands in an ExtensionConfig beside its conditions.
 func fingerprint(config *runtimev1.ExtensionConfig) string {
-	// The order of handlers says nothing, and changes from one discovery to the next: the published server walks over a map.
-	handlers := slices.SortedFunc(slices.Values(config.Status.Handlers), func(a, b runtimev1.ExtensionHandler) int { return strings.Compare(a.Name, b.Name) })
+	// The order of handlers says nothing, and changes from one discovery to the next: the published server walks over a
+	// map.
+	handlers := slices.SortedFunc(slices.Values(config.Status.Handlers),
+		func(a, b runtimev1.ExtensionHandler) int { return strings.Compare(a.Name, b.Name) })
 	data, err := json.Marshal([]any{config.UID, config.Labels, config.Annotations, config.Spec, handlers})
 	if err != nil { // can't be: there is nothing but texts and numbers
 		return config.ResourceVersion

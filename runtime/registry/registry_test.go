@@ -90,7 +90,9 @@ func TestVersionsOfAHookAreOneFamily(t *testing.T) {
 
 func TestWarmUpIsAllOrNothing(t *testing.T) {
 	bad := config("bad")
-	bad.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}}
+	bad.Spec.NamespaceSelector = &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}},
+	}
 	worse := config("worse", "x")
 	worse.Status.Handlers[0].RequestHook.APIVersion = "a/b/c"
 	r := New()
@@ -149,7 +151,8 @@ func TestFieldsOfAHandler(t *testing.T) {
 		cfg := config("a", "x")
 		cfg.Status.Handlers[0].TimeoutSeconds, cfg.Status.Handlers[0].FailurePolicy = c.seconds, c.policy
 		h, err := warm(t, cfg).Handler("x.a")
-		if err != nil || h.Timeout != c.want || h.IgnoreFailures != c.ignore || h.Local != "x" || h.Hook != hook.BeforeClusterCreate.ID() {
+		if err != nil || h.Timeout != c.want || h.IgnoreFailures != c.ignore || h.Local != "x" ||
+			h.Hook != hook.BeforeClusterCreate.ID() {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
 		switch name {

@@ -18,8 +18,8 @@ type Releases struct {
 	Day time.Time
 }
 
-// Compare says what changed between two releases that the rules forbid, or that extensions should know. Findings come in a stable order, breaks
-// first.
+// Compare says what changed between two releases that the rules forbid, or that extensions should know. Findings come
+// in a stable order, breaks first.
 func Compare(before, now *schema.Document, releases Releases) []Finding {
 	c := comparison{before: before, now: now, seen: map[pair][]Finding{}}
 	var all []Finding
@@ -63,13 +63,15 @@ type pair struct {
 func (c *comparison) hook(before, now *schema.Hook) []Finding {
 	var all []Finding
 	if before.Blocking != now.Blocking {
-		message := "the hook blocks now: answers of the older type have no retryAfterSeconds, and what waits on the hook changes"
+		message := "the hook blocks now: answers of the older type have no retryAfterSeconds, and what waits on the hook " +
+			"changes"
 		if before.Blocking {
 			message = "the hook does not block any more: extensions that hold something back with it no longer do"
 		}
 		all = append(all, Finding{Rule: "RS-02", Severity: Break, Message: message})
 	}
-	all = append(all, under("request", c.types(&schema.Type{Ref: before.Request}, &schema.Type{Ref: now.Request}, request))...)
+	all = append(all,
+		under("request", c.types(&schema.Type{Ref: before.Request}, &schema.Type{Ref: now.Request}, request))...)
 	changes := under("response", c.types(&schema.Type{Ref: before.Response}, &schema.Type{Ref: now.Response}, response))
 	if before.Blocking != now.Blocking { // said already
 		changes = slices.DeleteFunc(changes, func(f Finding) bool { return f.Path == "response.retryAfterSeconds" })
@@ -93,7 +95,8 @@ func (c *comparison) types(before, now *schema.Type, d direction) []Finding {
 	found := c.resolved(c.before.Resolve(before), c.now.Resolve(now), d)
 	if before.Ref != now.Ref && Breaks(found) {
 		found = slices.Insert(found, 0, Finding{
-			Rule: "RS-02", Severity: Break, Message: fmt.Sprintf("the type %s took the place of %s within one version of the hook", now.Ref, before.Ref),
+			Rule: "RS-02", Severity: Break,
+			Message: fmt.Sprintf("the type %s took the place of %s within one version of the hook", now.Ref, before.Ref),
 		})
 	}
 	c.seen[key] = found
@@ -104,7 +107,9 @@ func (c *comparison) resolved(before, now *schema.Type, d direction) []Finding {
 	before, now = c.before.Resolve(before), c.now.Resolve(now)
 	if before.Kind == schema.Any || now.Kind == schema.Any && d == request {
 		if before.Kind != now.Kind {
-			return []Finding{{Rule: "RS-01", Severity: Warning, Message: fmt.Sprintf("it was %s and is %s", describe(before), describe(now))}}
+			return []Finding{
+				{Rule: "RS-01", Severity: Warning, Message: fmt.Sprintf("it was %s and is %s", describe(before), describe(now))},
+			}
 		}
 		return nil
 	}
@@ -112,7 +117,9 @@ func (c *comparison) resolved(before, now *schema.Type, d direction) []Finding {
 		return nil // callers take more than before
 	}
 	if before.Kind != now.Kind || before.Format != now.Format {
-		return []Finding{{Rule: "RS-01", Severity: Break, Message: fmt.Sprintf("it was %s and is %s", describe(before), describe(now))}}
+		return []Finding{
+			{Rule: "RS-01", Severity: Break, Message: fmt.Sprintf("it was %s and is %s", describe(before), describe(now))},
+		}
 	}
 	found := enums(before.Enum, now.Enum, d)
 	switch before.Kind {
@@ -135,18 +142,30 @@ func (c *comparison) fields(before, now *schema.Type, d direction) []Finding {
 			found = append(found, Finding{Rule: "RS-01", Severity: Break, Path: name, Message: "the field was removed"})
 			continue
 		case d == request && old.Required && !current.Required:
-			found = append(found, Finding{Rule: "RS-02", Severity: Break, Path: name, Message: "the field is optional now: extensions that rely on it find nothing"})
+			found = append(found, Finding{
+				Rule: "RS-02", Severity: Break, Path: name,
+				Message: "the field is optional now: extensions that rely on it find nothing",
+			})
 		case d == response && !old.Required && current.Required:
-			found = append(found, Finding{Rule: "RS-02", Severity: Break, Path: name, Message: "the field is required now: extensions that leave it out are refused"})
+			found = append(found, Finding{
+				Rule: "RS-02", Severity: Break, Path: name,
+				Message: "the field is required now: extensions that leave it out are refused",
+			})
 		}
 		found = append(found, under(name, c.types(&old.Type, &current.Type, d))...)
 	}
 	for _, name := range now.FieldNames() {
 		if before.Fields[name] == nil && now.Fields[name].Required {
 			if d == response {
-				found = append(found, Finding{Rule: "RS-04", Severity: Break, Path: name, Message: "a required field is new: extensions that do not know it are refused"})
+				found = append(found, Finding{
+					Rule: "RS-04", Severity: Break, Path: name,
+					Message: "a required field is new: extensions that do not know it are refused",
+				})
 			} else {
-				found = append(found, Finding{Rule: "RS-03", Severity: Warning, Path: name, Message: "a required field is new: callers of the older release do not send it"})
+				found = append(found, Finding{
+					Rule: "RS-03", Severity: Warning, Path: name,
+					Message: "a required field is new: callers of the older release do not send it",
+				})
 			}
 		}
 	}
@@ -160,7 +179,9 @@ func enums(before, now []string, d direction) []Finding {
 	}
 	if len(before) == 0 {
 		if d == response {
-			return []Finding{{Rule: "RS-01", Severity: Break, Message: "only these values are allowed now: " + strings.Join(now, ", ")}}
+			return []Finding{
+				{Rule: "RS-01", Severity: Break, Message: "only these values are allowed now: " + strings.Join(now, ", ")},
+			}
 		}
 		return nil
 	}
@@ -172,12 +193,17 @@ func enums(before, now []string, d direction) []Finding {
 	}
 	for _, value := range before {
 		if !slices.Contains(now, value) {
-			found = append(found, Finding{Rule: "RS-01", Severity: Break, Message: fmt.Sprintf("the value %q was removed", value)})
+			found = append(found, Finding{
+				Rule: "RS-01", Severity: Break, Message: fmt.Sprintf("the value %q was removed", value),
+			})
 		}
 	}
 	for _, value := range now {
 		if d == request && !slices.Contains(before, value) {
-			found = append(found, Finding{Rule: "RS-02", Severity: Warning, Message: fmt.Sprintf("the value %q is new: extensions meet a value that they do not know", value)})
+			found = append(found, Finding{
+				Rule: "RS-02", Severity: Warning,
+				Message: fmt.Sprintf("the value %q is new: extensions meet a value that they do not know", value),
+			})
 		}
 	}
 	return found

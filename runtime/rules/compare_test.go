@@ -35,7 +35,8 @@ func first() *schema.Document {
 		"name": field(text, true), "parent": field(schema.Type{Ref: "a.Host"}, false),
 	}}
 	d.Types["a.Response"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{
-		"status": field(schema.Type{Kind: schema.String, Enum: []string{"Failure", "Success"}}, true), "message": field(text, false),
+		"status":            field(schema.Type{Kind: schema.String, Enum: []string{"Failure", "Success"}}, true),
+		"message":           field(text, false),
 		"retryAfterSeconds": field(schema.Type{Kind: schema.Integer}, true),
 	}}
 	return d
@@ -60,27 +61,41 @@ func TestCompare(t *testing.T) {
 		}, nil},
 		"a hook that is gone": {func(d *schema.Document) { delete(d.Hooks, name) },
 			[]string{"break RS-01 First: the hook was removed and no other version of it is there"}},
-		"a field that is gone, in three places": {func(d *schema.Document) { delete(d.Types["a.Host"].Fields, "name") }, []string{
-			"break RS-01 First: request.host.name: the field was removed", "break RS-01 First: request.list[].name: the field was removed",
+		"a field that is gone, in three places": {func(d *schema.Document) {
+			delete(d.Types["a.Host"].Fields, "name")
+		}, []string{
+			"break RS-01 First: request.host.name: the field was removed",
+			"break RS-01 First: request.list[].name: the field was removed",
 		}},
 		"a type that changed": {func(d *schema.Document) { d.Types["a.Host"].Fields["name"].Kind = schema.Integer }, []string{
-			"break RS-01 First: request.host.name: it was string and is integer", "break RS-01 First: request.list[].name: it was string and is integer",
+			"break RS-01 First: request.host.name: it was string and is integer",
+			"break RS-01 First: request.list[].name: it was string and is integer",
 		}},
 		"a format that changed": {func(d *schema.Document) { d.Types["a.Request"].Fields["map"].Items.Format = "int64" },
 			[]string{"break RS-01 First: request.map{}: it was integer (int32) and is integer (int64)"}},
 		"a value that is gone": {func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Enum = []string{"Soft"} },
 			[]string{`break RS-01 First: request.mode: the value "Hard" was removed`}},
-		"a value that callers may send now": {func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Enum = []string{"Hard", "Soft", "Wet"} },
-			[]string{`warning RS-02 First: request.mode: the value "Wet" is new: extensions meet a value that they do not know`}},
+		"a value that callers may send now": {func(d *schema.Document) {
+			d.Types["a.Request"].Fields["mode"].Enum = []string{"Hard", "Soft", "Wet"}
+		},
+			[]string{
+				`warning RS-02 First: request.mode: the value "Wet" is new: extensions meet a value that they do not know`,
+			}},
 		"a value that extensions may send now": {func(d *schema.Document) {
 			d.Types["a.Response"].Fields["status"].Enum = []string{"Failure", "Maybe", "Success"}
 		}, nil},
-		"values where any was allowed": {func(d *schema.Document) { d.Types["a.Response"].Fields["message"].Enum = []string{"fine"} },
+		"values where any was allowed": {func(d *schema.Document) {
+			d.Types["a.Response"].Fields["message"].Enum = []string{"fine"}
+		},
 			[]string{`break RS-01 First: response.message: only these values are allowed now: fine`}},
 		"any value where some were": {func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Enum = nil },
 			[]string{`warning RS-02 First: request.mode: any value is possible now`}},
-		"an optional field in a request":  {func(d *schema.Document) { d.Types["a.Request"].Fields["new"] = &schema.Field{Type: text} }, nil},
-		"an optional field in a response": {func(d *schema.Document) { d.Types["a.Response"].Fields["new"] = &schema.Field{Type: text} }, nil},
+		"an optional field in a request": {
+			func(d *schema.Document) { d.Types["a.Request"].Fields["new"] = &schema.Field{Type: text} }, nil,
+		},
+		"an optional field in a response": {
+			func(d *schema.Document) { d.Types["a.Response"].Fields["new"] = &schema.Field{Type: text} }, nil,
+		},
 		"a required field in a request": {func(d *schema.Document) {
 			d.Types["a.Request"].Fields["new"] = &schema.Field{Type: text, Required: true}
 		},
@@ -89,16 +104,28 @@ func TestCompare(t *testing.T) {
 			d.Types["a.Response"].Fields["new"] = &schema.Field{Type: text, Required: true}
 		},
 			[]string{"break RS-04 First: response.new: a required field is new: extensions that do not know it are refused"}},
-		"optional becomes required in a response": {func(d *schema.Document) { d.Types["a.Response"].Fields["message"].Required = true },
-			[]string{"break RS-02 First: response.message: the field is required now: extensions that leave it out are refused"}},
-		"optional becomes required in a request": {func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Required = true }, nil},
-		"required becomes optional in a request": {func(d *schema.Document) { d.Types["a.Request"].Fields["host"].Required = false },
+		"optional becomes required in a response": {func(d *schema.Document) {
+			d.Types["a.Response"].Fields["message"].Required = true
+		},
+			[]string{
+				"break RS-02 First: response.message: the field is required now: extensions that leave it out are refused",
+			}},
+		"optional becomes required in a request": {
+			func(d *schema.Document) { d.Types["a.Request"].Fields["mode"].Required = true }, nil,
+		},
+		"required becomes optional in a request": {func(d *schema.Document) {
+			d.Types["a.Request"].Fields["host"].Required = false
+		},
 			[]string{"break RS-02 First: request.host: the field is optional now: extensions that rely on it find nothing"}},
-		"required becomes optional in a response": {func(d *schema.Document) { d.Types["a.Response"].Fields["status"].Required = false }, nil},
+		"required becomes optional in a response": {
+			func(d *schema.Document) { d.Types["a.Response"].Fields["status"].Required = false }, nil,
+		},
 		"a hook that blocks no longer": {func(d *schema.Document) {
 			d.Hooks[name].Blocking = false
 			delete(d.Types["a.Response"].Fields, "retryAfterSeconds")
-		}, []string{"break RS-02 First: the hook does not block any more: extensions that hold something back with it no longer do"}},
+		}, []string{
+			"break RS-02 First: the hook does not block any more: extensions that hold something back with it no longer do",
+		}},
 		"another type of the same shape": {func(d *schema.Document) {
 			d.Types["b.Host"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{
 				"name": d.Types["a.Host"].Fields["name"], "parent": {Type: schema.Type{Ref: "b.Host"}},
@@ -106,7 +133,9 @@ func TestCompare(t *testing.T) {
 			d.Types["a.Request"].Fields["host"].Ref = "b.Host"
 		}, nil},
 		"another type of another shape": {func(d *schema.Document) {
-			d.Types["b.Host"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{"name": d.Types["a.Host"].Fields["name"]}}
+			d.Types["b.Host"] = &schema.Type{
+				Kind: schema.Object, Fields: map[string]*schema.Field{"name": d.Types["a.Host"].Fields["name"]},
+			}
 			d.Types["a.Request"].Fields["host"].Ref = "b.Host"
 		}, []string{
 			"break RS-02 First: request.host: the type b.Host took the place of a.Host within one version of the hook",
@@ -156,20 +185,26 @@ func TestDeprecationPeriods(t *testing.T) {
 		day                      string
 		want                     string // part of the one finding, "" for none
 	}{
-		"alpha may go at once":                     {"v1alpha1", "v1alpha2", "", "", "v1.14", "2026-11-21", ""},
-		"stable that was not deprecated":           {"v1", "v2", "", "", "v1.14", "2026-11-21", "break RS-06 First: the stable version was removed without having been deprecated"},
-		"stable after three releases and a year":   {"v1", "v2", "v1.11", "2025-11-21", "v1.14", "2026-11-21", ""},
-		"stable after three releases in ten month": {"v1", "v2", "v1.11", "2026-01-21", "v1.14", "2026-11-21", "break RS-06 First: the stable version was deprecated on 2026-01-21: it stays until 2027-01-21"},
-		"stable after two releases":                {"v1", "v2", "v1.12", "2025-01-01", "v1.14", "2026-11-21", "break RS-06 First: the stable version was deprecated in v1.12 and is gone in v1.14: it stays for 3 releases"},
-		"beta after two releases and half a year":  {"v1beta1", "v1", "v1.12", "2026-05-21", "v1.14", "2026-11-21", ""},
-		"nobody said which release this is":        {"v1beta1", "v1", "v1.12", "2026-05-21", "", "2026-11-21", "warning RS-06"},
-		"nobody said when":                         {"v1beta1", "v1", "v1.12", "", "v1.14", "2026-11-21", "warning RS-06"},
+		"alpha may go at once": {"v1alpha1", "v1alpha2", "", "", "v1.14", "2026-11-21", ""},
+		"stable that was not deprecated": {"v1", "v2", "", "", "v1.14", "2026-11-21",
+			"break RS-06 First: the stable version was removed without having been deprecated"},
+		"stable after three releases and a year": {"v1", "v2", "v1.11", "2025-11-21", "v1.14", "2026-11-21", ""},
+		"stable after three releases in ten month": {"v1", "v2", "v1.11", "2026-01-21", "v1.14", "2026-11-21",
+			"break RS-06 First: the stable version was deprecated on 2026-01-21: it stays until 2027-01-21"},
+		"stable after two releases": {"v1", "v2", "v1.12", "2025-01-01", "v1.14", "2026-11-21",
+			"break RS-06 First: the stable version was deprecated in v1.12 and is gone in v1.14: it stays for 3 releases"},
+		"beta after two releases and half a year": {"v1beta1", "v1", "v1.12", "2026-05-21", "v1.14", "2026-11-21", ""},
+		"nobody said which release this is": {"v1beta1", "v1", "v1.12", "2026-05-21", "", "2026-11-21",
+			"warning RS-06"},
+		"nobody said when": {"v1beta1", "v1", "v1.12", "", "v1.14", "2026-11-21", "warning RS-06"},
 	} {
 		before, now := schema.New(), schema.New()
 		for _, d := range []*schema.Document{before, now} {
 			d.Types["a.A"] = &schema.Type{Kind: schema.Object}
 		}
-		before.Hooks["hooks.example.org/"+c.version+"/First"] = &schema.Hook{Request: "a.A", Response: "a.A", Deprecated: c.deprecated, DeprecatedOn: c.deprecatedOn}
+		before.Hooks["hooks.example.org/"+c.version+"/First"] = &schema.Hook{
+			Request: "a.A", Response: "a.A", Deprecated: c.deprecated, DeprecatedOn: c.deprecatedOn,
+		}
 		now.Hooks["hooks.example.org/"+c.other+"/First"] = &schema.Hook{Request: "a.A", Response: "a.A"}
 		day, err := time.Parse(time.DateOnly, c.day)
 		if err != nil {
@@ -183,7 +218,8 @@ func TestDeprecationPeriods(t *testing.T) {
 	}
 	before, now := first(), first()
 	now.Hooks[name].Deprecated = "v1.14"
-	if got := rules.Compare(before, now, rules.Releases{}); len(got) != 1 || got[0].Rule != "RS-05" || got[0].Severity != rules.Break {
+	if got := rules.Compare(before, now, rules.Releases{}); len(got) != 1 || got[0].Rule != "RS-05" ||
+		got[0].Severity != rules.Break {
 		t.Errorf("deprecated for nothing: %v", got)
 	}
 	t.Attr("rule", "RS-05")
@@ -205,7 +241,8 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	read, err := rules.ReadLock(path)
-	if err != nil || read.Package != lock.Package || read.Release != "v1.14" || len(rules.Compare(read.Document, d, rules.Releases{})) > 0 {
+	if err != nil || read.Package != lock.Package || read.Release != "v1.14" ||
+		len(rules.Compare(read.Document, d, rules.Releases{})) > 0 {
 		t.Errorf("%+v, %v", read, err)
 	}
 	one, err := read.Encode()
@@ -216,7 +253,9 @@ func TestLock(t *testing.T) {
 	if err != nil || string(one) != string(two) || strings.Contains(string(two), "text that") {
 		t.Errorf("the text changed, or has descriptions, %v", err)
 	}
-	for name, text := range map[string]string{"no JSON": `{`, "no hooks": `{}`, "loose ends": `{"hooks":{"g/v1/H":{"request":"a.B","response":"a.B"}},"types":{}}`} {
+	for name, text := range map[string]string{
+		"no JSON": `{`, "no hooks": `{}`, "loose ends": `{"hooks":{"g/v1/H":{"request":"a.B","response":"a.B"}},"types":{}}`,
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +268,8 @@ func TestLock(t *testing.T) {
 // read keeps the releases that tests have read, by version.
 var read = map[string]*schema.Document{}
 
-// release reads the hooks of a published release. A machine that does not have it and can't get it does not run the test.
+// release reads the hooks of a published release. A machine that does not have it and can't get it does not run the
+// test.
 func release(t *testing.T, version string) *schema.Document {
 	t.Helper()
 	if d, ok := read[version]; ok {
@@ -253,7 +293,8 @@ func release(t *testing.T, version string) *schema.Document {
 	return d
 }
 
-// Two published releases: in v1.13 Cluster API swapped the embedded Cluster from v1beta1 to v1beta2 within v1alpha1 of its hooks (D-30, RS-02).
+// Two published releases: in v1.13 Cluster API swapped the embedded Cluster from v1beta1 to v1beta2 within v1alpha1 of
+// its hooks (D-30, RS-02).
 func TestTheBreakInV113IsFound(t *testing.T) {
 	before, now := release(t, "v1.12.0"), release(t, "v1.13.4")
 	found := rules.Compare(before, now, rules.Releases{Now: "v1.13"})
@@ -262,7 +303,8 @@ func TestTheBreakInV113IsFound(t *testing.T) {
 		if f.Severity != rules.Break {
 			continue
 		}
-		if f.Path == "request.cluster" && strings.Contains(f.Message, "core/v1beta2.Cluster took the place of") && len(f.Hooks) > 8 {
+		if f.Path == "request.cluster" && strings.Contains(f.Message, "core/v1beta2.Cluster took the place of") &&
+			len(f.Hooks) > 8 {
 			swapped = true
 		}
 		if f.Path == "request.cluster.spec.topology.class" && f.Message == "the field was removed" {
@@ -281,10 +323,13 @@ func TestTheBreakInV113IsFound(t *testing.T) {
 	config.Status.Handlers = []runtimev1.ExtensionHandler{
 		{Name: "patches.quota", RequestHook: runtimev1.GroupVersionHook{APIVersion: group, Hook: "DiscoverVariables"}},
 		{Name: "create.quota", RequestHook: runtimev1.GroupVersionHook{APIVersion: group, Hook: "BeforeClusterCreate"}},
-		{Name: "own.quota", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.example.org/v1", Hook: "BeforePowerOff"}},
+		{Name: "own.quota", RequestHook: runtimev1.GroupVersionHook{
+			APIVersion: "hooks.example.org/v1", Hook: "BeforePowerOff",
+		}},
 	}
 	impacts := rules.Preflight([]runtimev1.ExtensionConfig{config}, before, now, rules.Releases{Now: "v1.13"})
-	if len(impacts) != 3 || impacts[0].Handler != "create.quota" || impacts[0].Verdict != rules.Break || impacts[1].Verdict != rules.Break {
+	if len(impacts) != 3 || impacts[0].Handler != "create.quota" || impacts[0].Verdict != rules.Break ||
+		impacts[1].Verdict != rules.Break {
 		t.Errorf("impacts are %+v", impacts)
 	}
 }
@@ -293,7 +338,8 @@ func TestTheBreakInV113IsFound(t *testing.T) {
 func TestTheBreakInV112IsFound(t *testing.T) {
 	found := rules.Compare(release(t, "v1.11.0"), release(t, "v1.12.0"), rules.Releases{Now: "v1.12"})
 	if !slices.ContainsFunc(found, func(f rules.Finding) bool {
-		return f.Severity == rules.Break && f.Path == "" && strings.HasSuffix(f.Hooks[0], "/AfterClusterUpgrade") && strings.HasPrefix(f.Message, "the hook blocks now")
+		return f.Severity == rules.Break && f.Path == "" && strings.HasSuffix(f.Hooks[0], "/AfterClusterUpgrade") &&
+			strings.HasPrefix(f.Message, "the hook blocks now")
 	}) {
 		t.Errorf("found %v", found)
 	}
@@ -303,7 +349,9 @@ func TestTheBreakInV112IsFound(t *testing.T) {
 func TestPreflightOfTheSameRelease(t *testing.T) {
 	d := first()
 	config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	config.Status.Handlers = []runtimev1.ExtensionHandler{{Name: "h.a", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.example.org/v1", Hook: "First"}}}
+	config.Status.Handlers = []runtimev1.ExtensionHandler{
+		{Name: "h.a", RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.example.org/v1", Hook: "First"}},
+	}
 	impacts := rules.Preflight([]runtimev1.ExtensionConfig{config}, d, d, rules.Releases{})
 	if len(impacts) != 1 || impacts[0].Verdict != "" {
 		t.Errorf("impacts are %+v", impacts)
@@ -312,9 +360,11 @@ func TestPreflightOfTheSameRelease(t *testing.T) {
 	// An alpha version that goes by the rules still ends what the handler does.
 	older, newer := schema.New(), schema.New()
 	older.Types, newer.Types = d.Types, d.Types
-	older.Hooks["hooks.example.org/v1alpha1/First"], newer.Hooks["hooks.example.org/v1alpha2/First"] = d.Hooks[name], d.Hooks[name]
+	older.Hooks["hooks.example.org/v1alpha1/First"], newer.Hooks["hooks.example.org/v1alpha2/First"] =
+		d.Hooks[name], d.Hooks[name]
 	config.Status.Handlers[0].RequestHook.APIVersion = "hooks.example.org/v1alpha1"
-	if impacts := rules.Preflight([]runtimev1.ExtensionConfig{config}, older, newer, rules.Releases{}); impacts[0].Verdict != rules.Break {
+	if impacts := rules.Preflight([]runtimev1.ExtensionConfig{config}, older, newer,
+		rules.Releases{}); impacts[0].Verdict != rules.Break {
 		t.Errorf("impacts are %+v", impacts)
 	}
 }

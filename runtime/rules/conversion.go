@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Conversions tries all conversions of a catalog with random requests and responses, and says which break rule 2. The same seed tries the same. What holds
-// for each of them (RS-03, RS-04):
+// Conversions tries all conversions of a catalog with random requests and responses, and says which break rule 2. The
+// same seed tries the same. What holds for each of them (RS-03, RS-04):
 //
 //   - it never fails and never panics, also for an empty object;
 //   - it does not change what it converts, and gives the same for the same;
@@ -88,7 +88,8 @@ func tryUp(conversion *hook.Conversion, id hook.ID, response runtimehooksv1.Resp
 	}
 	from, canWait := response.(runtimehooksv1.RetryResponseObject)
 	to, alsoCan := newest.(runtimehooksv1.RetryResponseObject)
-	if canWait && (!alsoCan && from.GetRetryAfterSeconds() != 0 || alsoCan && from.GetRetryAfterSeconds() != to.GetRetryAfterSeconds()) {
+	if canWait && (!alsoCan && from.GetRetryAfterSeconds() != 0 ||
+		alsoCan && from.GetRetryAfterSeconds() != to.GetRetryAfterSeconds()) {
 		return fmt.Errorf("the response of %s up: retryAfterSeconds is lost, so what blocked does not (RS-04)", id)
 	}
 	return nil

@@ -30,10 +30,13 @@ func up(o *oldResponse, n *newResponse) error {
 	return nil
 }
 
-func catalog(t testing.TB, down func(*newRequest, *oldRequest) error, up func(*oldResponse, *newResponse) error) *hook.Catalog {
+func catalog(t testing.TB, down func(*newRequest, *oldRequest) error,
+	up func(*oldResponse, *newResponse) error) *hook.Catalog {
 	t.Helper()
-	newest := hook.Define[newRequest, newResponse](schema.GroupVersion{Group: "hooks.example.org", Version: "v2"}, "BeforePowerOff")
-	older := hook.Define[oldRequest, oldResponse](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
+	newest := hook.Define[newRequest, newResponse](schema.GroupVersion{Group: "hooks.example.org", Version: "v2"},
+		"BeforePowerOff")
+	older := hook.Define[oldRequest, oldResponse](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"},
+		"BeforePowerOff")
 	c, err := hook.NewCatalog(newest, hook.Serves(newest, older, down, up))
 	if err != nil {
 		t.Fatal(err)
@@ -48,15 +51,29 @@ func TestConversions(t *testing.T) {
 		up   func(*oldResponse, *newResponse) error
 		want string
 	}{
-		"good ones":                   {down, up, ""},
-		"a way down that loses":       {func(n *newRequest, o *oldRequest) error { o.Cluster = n.Cluster; return nil }, up, "the settings are lost (RS-03)"},
-		"a way down that can't":       {func(n *newRequest, o *oldRequest) error { return errors.New("no way") }, up, "no way (RS-03)"},
-		"a way down that panics":      {func(n *newRequest, o *oldRequest) error { var none *string; o.Cluster.Name = *none; return nil }, up, "panicked"},
-		"a way down that changes":     {func(n *newRequest, o *oldRequest) error { n.FromKubernetesVersion += "x"; return down(n, o) }, up, "changes what it converts"},
-		"a way up that loses a wait":  {down, func(o *oldResponse, n *newResponse) error { n.CommonResponse = o.CommonResponse; return nil }, "retryAfterSeconds is lost"},
-		"a way up that loses a text":  {down, func(o *oldResponse, n *newResponse) error { n.Status = o.Status; return nil }, "status or message are lost"},
-		"a way up that always agrees": {down, func(o *oldResponse, n *newResponse) error { _ = up(o, n); n.Status = "Success"; return nil }, "status or message are lost"},
-		"a way up that is moody":      {down, moody(), "the same for the same"},
+		"good ones": {down, up, ""},
+		"a way down that loses": {func(n *newRequest, o *oldRequest) error { o.Cluster = n.Cluster; return nil }, up,
+			"the settings are lost (RS-03)"},
+		"a way down that can't": {func(n *newRequest, o *oldRequest) error { return errors.New("no way") }, up,
+			"no way (RS-03)"},
+		"a way down that panics": {
+			func(n *newRequest, o *oldRequest) error { var none *string; o.Cluster.Name = *none; return nil }, up, "panicked",
+		},
+		"a way down that changes": {
+			func(n *newRequest, o *oldRequest) error { n.FromKubernetesVersion += "x"; return down(n, o) }, up,
+			"changes what it converts",
+		},
+		"a way up that loses a wait": {
+			down, func(o *oldResponse, n *newResponse) error { n.CommonResponse = o.CommonResponse; return nil },
+			"retryAfterSeconds is lost",
+		},
+		"a way up that loses a text": {down, func(o *oldResponse, n *newResponse) error { n.Status = o.Status; return nil },
+			"status or message are lost"},
+		"a way up that always agrees": {
+			down, func(o *oldResponse, n *newResponse) error { _ = up(o, n); n.Status = "Success"; return nil },
+			"status or message are lost",
+		},
+		"a way up that is moody": {down, moody(), "the same for the same"},
 	} {
 		var err error
 		for seed := range int64(20) {

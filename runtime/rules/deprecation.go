@@ -24,27 +24,34 @@ func (c *comparison) removed(name string, old *schema.Hook, releases Releases) [
 		return nil // an alpha version may go as soon as another one is there
 	}
 	if old.Deprecated == "" {
-		return finding("RS-06", Break, "the %s version was removed without having been deprecated: it stays for %d releases and %d months after that",
+		return finding("RS-06", Break,
+			"the %s version was removed without having been deprecated: it stays for %d releases and %d months after that",
 			stability, need.Releases, need.Months)
 	}
 	stayed, err := releasesBetween(hook.Release(old.Deprecated), releases.Now)
 	if err != nil {
-		return finding("RS-06", Warning, "it was deprecated in %s and is gone: name the releases to decide whether that was long enough", old.Deprecated)
+		return finding("RS-06", Warning,
+			"it was deprecated in %s and is gone: name the releases to decide whether that was long enough", old.Deprecated)
 	}
 	if stayed < need.Releases {
-		return finding("RS-06", Break, "the %s version was deprecated in %s and is gone in %s: it stays for %d releases", stability, old.Deprecated, releases.Now, need.Releases)
+		return finding("RS-06", Break, "the %s version was deprecated in %s and is gone in %s: it stays for %d releases",
+			stability, old.Deprecated, releases.Now, need.Releases)
 	}
 	since, err := time.Parse(time.DateOnly, old.DeprecatedOn)
 	if err != nil || releases.Day.IsZero() {
-		return finding("RS-06", Warning, "it was deprecated in %s and is gone: name the days of both releases to decide whether %d months have passed", old.Deprecated, need.Months)
+		return finding("RS-06", Warning,
+			"it was deprecated in %s and is gone: name the days of both releases to decide whether %d months have passed",
+			old.Deprecated, need.Months)
 	}
 	if end := since.AddDate(0, need.Months, 0); releases.Day.Before(end) {
-		return finding("RS-06", Break, "the %s version was deprecated on %s: it stays until %s", stability, old.DeprecatedOn, end.Format(time.DateOnly))
+		return finding("RS-06", Break, "the %s version was deprecated on %s: it stays until %s", stability, old.DeprecatedOn,
+			end.Format(time.DateOnly))
 	}
 	return nil
 }
 
-// deprecated judges a version that is deprecated since the older release: something at least as stable has to be there (RS-05).
+// deprecated judges a version that is deprecated since the older release: something at least as stable has to be there
+// (RS-05).
 func (c *comparison) deprecated(name string, old, now *schema.Hook) (Finding, bool) {
 	if now.Deprecated == "" {
 		return Finding{}, false
@@ -57,10 +64,16 @@ func (c *comparison) deprecated(name string, old, now *schema.Hook) (Finding, bo
 			if old.Deprecated != "" {
 				return Finding{}, false
 			}
-			return Finding{Rule: "RS-05", Severity: Warning, Hooks: []string{name}, Message: fmt.Sprintf("it is deprecated since %s: use %s", now.Deprecated, candidate.Version)}, true
+			return Finding{
+				Rule: "RS-05", Severity: Warning, Hooks: []string{name},
+				Message: fmt.Sprintf("it is deprecated since %s: use %s", now.Deprecated, candidate.Version),
+			}, true
 		}
 	}
-	return Finding{Rule: "RS-05", Severity: Break, Hooks: []string{name}, Message: fmt.Sprintf("it is deprecated since %s, but no other version is at least as stable", now.Deprecated)}, true
+	return Finding{
+		Rule: "RS-05", Severity: Break, Hooks: []string{name},
+		Message: fmt.Sprintf("it is deprecated since %s, but no other version is at least as stable", now.Deprecated),
+	}, true
 }
 
 func (c *comparison) hasFamily(id hook.ID) bool {

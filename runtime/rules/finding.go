@@ -79,7 +79,9 @@ func merge(findings []Finding) []Finding {
 	merged := make([]Finding, 0, len(hooks))
 	for k, names := range hooks {
 		slices.Sort(names)
-		merged = append(merged, Finding{Rule: k.rule, Severity: k.severity, Hooks: slices.Compact(names), Path: k.path, Message: k.message})
+		merged = append(merged, Finding{
+			Rule: k.rule, Severity: k.severity, Hooks: slices.Compact(names), Path: k.path, Message: k.message,
+		})
 	}
 	slices.SortFunc(merged, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), slices.Compare(a.Hooks, b.Hooks), cmp.Compare(a.Path, b.Path),

@@ -18,7 +18,8 @@ type Impact struct {
 	Handler string `json:"handler"`
 	// Hook that it serves, as "group/version/Name".
 	Hook string `json:"hook"`
-	// Verdict is Break if it stops to work or may misbehave, Warning if its author should look, empty if nothing changes for it.
+	// Verdict is Break if it stops to work or may misbehave, Warning if its author should look, empty if nothing changes
+	// for it.
 	Verdict Severity `json:"verdict,omitempty"`
 	// Findings are the changes of its hook.
 	Findings []Finding `json:"findings,omitempty"`
@@ -39,8 +40,8 @@ func (i Impact) Why() string {
 	return why
 }
 
-// Preflight says what an upgrade from one release to another means for the extensions that are installed (RC-23). It goes by the handlers in the
-// status of their ExtensionConfigs. Handlers come sorted by extension and name.
+// Preflight says what an upgrade from one release to another means for the extensions that are installed (RC-23). It
+// goes by the handlers in the status of their ExtensionConfigs. Handlers come sorted by extension and name.
 func Preflight(installed []runtimev1.ExtensionConfig, before, planned *schema.Document, releases Releases) []Impact {
 	changes := Compare(before, planned, releases)
 	var impacts []Impact
@@ -65,7 +66,10 @@ func impactOf(impact Impact, changes []Finding, planned *schema.Document) Impact
 	}
 	if planned.Hooks[impact.Hook] == nil && !Breaks(impact.Findings) {
 		// Even a removal that the rules allow ends what this handler does.
-		impact.Findings = append(impact.Findings, Finding{Rule: "RC-23", Severity: Break, Hooks: []string{impact.Hook}, Message: "the planned release does not call this version of the hook"})
+		impact.Findings = append(impact.Findings, Finding{
+			Rule: "RC-23", Severity: Break, Hooks: []string{impact.Hook},
+			Message: "the planned release does not call this version of the hook",
+		})
 	}
 	switch {
 	case Breaks(impact.Findings):

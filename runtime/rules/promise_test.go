@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// The release of Cluster API that we are built with breaks none of the extensions that the one before worked with. When this fails after an upgrade of the
-// module, tell users what breaks, and take the change over:
+// The release of Cluster API that we are built with breaks none of the extensions that the one before worked with. When
+// this fails after an upgrade of the module, tell users what breaks, and take the change over:
 //
 //	capstan hook lint sigs.k8s.io/cluster-api/api@VERSION runtime/hooks/v1alpha1 --lock runtime/rules/testdata/clusterapi.lock.json --update
 func TestClusterAPIKeepsItsPromises(t *testing.T) {
@@ -43,7 +43,8 @@ func TestClusterAPIKeepsItsPromises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, finding := range rules.Compare(lock.Document, now, rules.Releases{Now: hook.Release(strings.Join(strings.SplitN(version, ".", 3)[:2], "."))}) {
+	for _, finding := range rules.Compare(lock.Document, now,
+		rules.Releases{Now: hook.Release(strings.Join(strings.SplitN(version, ".", 3)[:2], "."))}) {
 		t.Errorf("since %s: %s", lock.Release, finding)
 	}
 }

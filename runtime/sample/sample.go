@@ -26,8 +26,10 @@ const (
 // Cluster gives a Cluster with a topology: one control plane, a MachineDeployment of two.
 func Cluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{
-		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"},
-		ObjectMeta: metav1.ObjectMeta{Name: "sample", Namespace: "default", UID: types.UID("6f9619ff-8b86-4d11-b42d-00c04fc964ff")},
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "sample", Namespace: "default", UID: types.UID("6f9619ff-8b86-4d11-b42d-00c04fc964ff"),
+		},
 		Spec: clusterv1.ClusterSpec{
 			ClusterNetwork: clusterv1.ClusterNetwork{
 				Pods:     clusterv1.NetworkRanges{CIDRBlocks: []string{"10.244.0.0/16"}},
@@ -45,8 +47,8 @@ func Cluster() *clusterv1.Cluster {
 	}
 }
 
-// Request gives a request of a hook for this Cluster; nil stands for [Cluster]. As Cluster API does, it leaves out the Cluster's status and
-// managed fields. Hooks that are not Cluster API's get an empty request.
+// Request gives a request of a hook for this Cluster; nil stands for [Cluster]. As Cluster API does, it leaves out the
+// Cluster's status and managed fields. Hooks that are not Cluster API's get an empty request.
 func Request(of *hook.Descriptor, cluster *clusterv1.Cluster) (runtime.Object, error) {
 	if cluster == nil {
 		cluster = Cluster()
@@ -89,7 +91,8 @@ func Request(of *hook.Descriptor, cluster *clusterv1.Cluster) (runtime.Object, e
 		return patches(r, clean)
 	case *runtimehooksv1.ValidateTopologyRequest:
 		return topology(r, clean)
-	case *runtimehooksv1.CanUpdateMachineRequest, *runtimehooksv1.CanUpdateMachineSetRequest, *runtimehooksv1.UpdateMachineRequest:
+	case *runtimehooksv1.CanUpdateMachineRequest, *runtimehooksv1.CanUpdateMachineSetRequest,
+		*runtimehooksv1.UpdateMachineRequest:
 		return inPlace(request, clean)
 	}
 	return request, nil
@@ -126,8 +129,10 @@ func patches(r *runtimehooksv1.GeneratePatchesRequest, cluster *clusterv1.Cluste
 	}
 	r.Variables = variables
 	r.Items = []runtimehooksv1.GeneratePatchesRequestItem{
-		{UID: "1", HolderReference: holder("Cluster", cluster, "spec.infrastructureRef"), Object: runtime.RawExtension{Raw: fmt.Appendf(nil, template, "SampleClusterTemplate")}},
-		{UID: "2", HolderReference: holder("MachineDeployment", cluster, "spec.template.spec.infrastructureRef"), Object: runtime.RawExtension{Raw: fmt.Appendf(nil, template, "SampleMachineTemplate")}},
+		{UID: "1", HolderReference: holder("Cluster", cluster, "spec.infrastructureRef"),
+			Object: runtime.RawExtension{Raw: fmt.Appendf(nil, template, "SampleClusterTemplate")}},
+		{UID: "2", HolderReference: holder("MachineDeployment", cluster, "spec.template.spec.infrastructureRef"),
+			Object: runtime.RawExtension{Raw: fmt.Appendf(nil, template, "SampleMachineTemplate")}},
 	}
 	return r, nil
 }
@@ -139,13 +144,17 @@ func topology(r *runtimehooksv1.ValidateTopologyRequest, cluster *clusterv1.Clus
 	}
 	r.Variables = variables
 	r.Items = []*runtimehooksv1.ValidateTopologyRequestItem{
-		{HolderReference: holder("Cluster", cluster, "spec.infrastructureRef"), Object: runtime.RawExtension{Raw: fmt.Appendf(nil, template, "SampleClusterTemplate")}},
+		{HolderReference: holder("Cluster", cluster, "spec.infrastructureRef"),
+			Object: runtime.RawExtension{Raw: fmt.Appendf(nil, template, "SampleClusterTemplate")}},
 	}
 	return r, nil
 }
 
 func holder(kind string, cluster *clusterv1.Cluster, path string) runtimehooksv1.HolderReference {
-	return runtimehooksv1.HolderReference{APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Namespace: cluster.Namespace, Name: cluster.Name, FieldPath: path}
+	return runtimehooksv1.HolderReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: kind, Namespace: cluster.Namespace, Name: cluster.Name,
+		FieldPath: path,
+	}
 }
 
 func inPlace(request runtime.Object, cluster *clusterv1.Cluster) (runtime.Object, error) {
@@ -155,8 +164,14 @@ func inPlace(request runtime.Object, cluster *clusterv1.Cluster) (runtime.Object
 			ObjectMeta: metav1.ObjectMeta{Name: cluster.Name + "-0", Namespace: cluster.Namespace},
 			Spec: clusterv1.MachineSpec{
 				ClusterName: cluster.Name, Version: version,
-				Bootstrap:         clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "SampleConfig", Name: "sample"}},
-				InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "SampleMachine", Name: "sample"},
+				Bootstrap: clusterv1.Bootstrap{
+					ConfigRef: clusterv1.ContractVersionedObjectReference{
+						APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "SampleConfig", Name: "sample",
+					},
+				},
+				InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+					APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "SampleMachine", Name: "sample",
+				},
 			},
 		}
 	}
@@ -164,29 +179,42 @@ func inPlace(request runtime.Object, cluster *clusterv1.Cluster) (runtime.Object
 		m := machine(version)
 		return clusterv1.MachineSet{
 			TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet"}, ObjectMeta: m.ObjectMeta,
-			Spec: clusterv1.MachineSetSpec{ClusterName: cluster.Name, Selector: metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name}}, Template: clusterv1.MachineTemplateSpec{Spec: m.Spec}},
+			Spec: clusterv1.MachineSetSpec{
+				ClusterName: cluster.Name, Selector: metav1.LabelSelector{
+					MatchLabels: map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+				}, Template: clusterv1.MachineTemplateSpec{Spec: m.Spec},
+			},
 		}
 	}
 	object := func(group, kind string) runtime.RawExtension {
-		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"%s.cluster.x-k8s.io/v1beta2","kind":"%s","metadata":{"name":"sample","namespace":"default"},"spec":{}}`, group, kind)}
+		return runtime.RawExtension{
+			Raw: fmt.Appendf(nil,
+				`{"apiVersion":"%s.cluster.x-k8s.io/v1beta2","kind":"%s","metadata":{"name":"sample","namespace":"default"},"spec":{}}`, group, kind),
+		}
 	}
 	infrastructure, bootstrap := object("infrastructure", "SampleMachine"), object("bootstrap", "SampleConfig")
-	infrastructureTemplate, bootstrapTemplate := object("infrastructure", "SampleMachineTemplate"), object("bootstrap", "SampleConfigTemplate")
+	infrastructureTemplate, bootstrapTemplate := object("infrastructure", "SampleMachineTemplate"),
+		object("bootstrap", "SampleConfigTemplate")
 	switch r := request.(type) {
 	case *runtimehooksv1.CanUpdateMachineRequest:
 		objects := func(version string) runtimehooksv1.CanUpdateMachineRequestObjects {
-			return runtimehooksv1.CanUpdateMachineRequestObjects{Machine: machine(version), InfrastructureMachine: infrastructure, BootstrapConfig: bootstrap}
+			return runtimehooksv1.CanUpdateMachineRequestObjects{
+				Machine: machine(version), InfrastructureMachine: infrastructure, BootstrapConfig: bootstrap,
+			}
 		}
 		r.Current, r.Desired = objects(From), objects(To)
 	case *runtimehooksv1.CanUpdateMachineSetRequest:
 		objects := func(version string) runtimehooksv1.CanUpdateMachineSetRequestObjects {
 			return runtimehooksv1.CanUpdateMachineSetRequestObjects{
-				MachineSet: set(version), InfrastructureMachineTemplate: infrastructureTemplate, BootstrapConfigTemplate: bootstrapTemplate,
+				MachineSet: set(version), InfrastructureMachineTemplate: infrastructureTemplate,
+				BootstrapConfigTemplate: bootstrapTemplate,
 			}
 		}
 		r.Current, r.Desired = objects(From), objects(To)
 	case *runtimehooksv1.UpdateMachineRequest:
-		r.Desired = runtimehooksv1.UpdateMachineRequestObjects{Machine: machine(To), InfrastructureMachine: infrastructure, BootstrapConfig: bootstrap}
+		r.Desired = runtimehooksv1.UpdateMachineRequestObjects{
+			Machine: machine(To), InfrastructureMachine: infrastructure, BootstrapConfig: bootstrap,
+		}
 	}
 	return request, nil
 }

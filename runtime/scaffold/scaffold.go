@@ -26,7 +26,8 @@ const SDK = "github.com/capstan-dev/capstan/runtime"
 type Options struct {
 	// Module is the path of the project's Go module, for example "example.org/quota".
 	Module string
-	// Name of the extension, a DNS label: of its ExtensionConfig, Service and Deployment. Default: the last part of Module.
+	// Name of the extension, a DNS label: of its ExtensionConfig, Service and Deployment. Default: the last part of
+	// Module.
 	Name string
 	// SDKVersion is the version of the Runtime SDK to require. Default: "v0.0.0", which needs SDKDirectory.
 	SDKVersion string

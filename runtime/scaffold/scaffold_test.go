@@ -25,7 +25,8 @@ func write(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"go.mod", "main.go", "handlers.go", "handlers_test.go", "config/deployment.yaml", "config/extensionconfig.yaml", "README.md"} {
+	for _, name := range []string{"go.mod", "main.go", "handlers.go", "handlers_test.go", "config/deployment.yaml",
+		"config/extensionconfig.yaml", "README.md"} {
 		if !slices.Contains(written, name) {
 			t.Errorf("%s was not written: %s", name, written)
 		}
@@ -104,7 +105,8 @@ func TestDeployment(t *testing.T) {
 	containers, _ := get("Deployment", "spec", "template", "spec", "containers").([]any)
 	container, _ := containers[0].(map[string]any)
 	context, _ := container["securityContext"].(map[string]any)
-	if container["name"] != "manager" || context["allowPrivilegeEscalation"] != false || context["readOnlyRootFilesystem"] != true || context["privileged"] != nil {
+	if container["name"] != "manager" || context["allowPrivilegeEscalation"] != false ||
+		context["readOnlyRootFilesystem"] != true || context["privileged"] != nil {
 		t.Errorf("the container is %v (RX-38, RX-42)", container)
 	}
 	t.Attr("rule", "RX-38")
@@ -122,7 +124,8 @@ func TestDeployment(t *testing.T) {
 	}
 	t.Attr("rule", "RX-36")
 	image, err := os.ReadFile(filepath.Join(directory, "Dockerfile"))
-	if err != nil || !strings.Contains(string(image), "\nFROM scratch\n") || !strings.Contains(string(image), "\nUSER 65532:65532\n") {
+	if err != nil || !strings.Contains(string(image), "\nFROM scratch\n") ||
+		!strings.Contains(string(image), "\nUSER 65532:65532\n") {
 		t.Errorf("the image is not empty but for the binary, or runs as root (RX-37): %s, %v", image, err)
 	}
 	t.Attr("rule", "RX-31")
@@ -131,7 +134,8 @@ func TestDeployment(t *testing.T) {
 		t.Error("the network policy lets nobody in (RX-29, RX-40)")
 	}
 	t.Attr("rule", "RX-40")
-	if from := objects["ExtensionConfig"].GetAnnotations()["runtime.cluster.x-k8s.io/inject-ca-from-secret"]; from != "quota/quota-cert" {
+	if from := objects["ExtensionConfig"].GetAnnotations()["runtime.cluster.x-k8s.io/inject-ca-from-secret"]; from !=
+		"quota/quota-cert" {
 		t.Errorf("the CA comes from %q (RC-09)", from)
 	}
 	t.Attr("rule", "RC-09")
@@ -148,10 +152,12 @@ func TestWriteRefuses(t *testing.T) {
 	}{
 		"the module path \"\" is not": {filepath.Join(t.TempDir(), "a"), scaffold.Options{}},
 		"the module path \"a b\" is":  {filepath.Join(t.TempDir(), "a"), scaffold.Options{Module: "a b"}},
-		"the name \"Ä\" is not valid": {filepath.Join(t.TempDir(), "a"), scaffold.Options{Module: "example.org/x", Name: "Ä"}},
-		"is not empty":                {full, scaffold.Options{Module: "example.org/x"}},
-		"finding the Runtime SDK":     {filepath.Join(t.TempDir(), "a"), scaffold.Options{Module: "example.org/x", SDKDirectory: full}},
-		"not a directory":             {filepath.Join(full, "file"), scaffold.Options{Module: "example.org/x"}},
+		"the name \"Ä\" is not valid": {filepath.Join(t.TempDir(), "a"),
+			scaffold.Options{Module: "example.org/x", Name: "Ä"}},
+		"is not empty": {full, scaffold.Options{Module: "example.org/x"}},
+		"finding the Runtime SDK": {filepath.Join(t.TempDir(), "a"),
+			scaffold.Options{Module: "example.org/x", SDKDirectory: full}},
+		"not a directory": {filepath.Join(full, "file"), scaffold.Options{Module: "example.org/x"}},
 	} {
 		if _, err := scaffold.Write(c.directory, c.options); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error is %v, want one with %q", err, want)

@@ -18,7 +18,8 @@ import (
 // downloadTimeout bounds one download of a module.
 const downloadTimeout = 3 * time.Minute
 
-// Module finds packages of a Go module and of what it requires. It needs the go command, which downloads what is missing.
+// Module finds packages of a Go module and of what it requires. It needs the go command, which downloads what is
+// missing.
 type Module struct {
 	path      string
 	directory string

@@ -1,11 +1,12 @@
-// Package schema describes hooks and the types of their requests and responses as data, so that they can be documented and compared.
+// Package schema describes hooks and the types of their requests and responses as data, so that they can be documented
+// and compared.
 //
-// A [Document] is made in two ways: [Reflect] takes the Go types of a catalog that is linked into the process, [Source.Read] reads Go source, so that
-// releases which can't be linked into one process can be compared. Source also knows what reflection can't see: comments, and the markers for
-// required fields and enumerations.
+// A [Document] is made in two ways: [Reflect] takes the Go types of a catalog that is linked into the process,
+// [Source.Read] reads Go source, so that releases which can't be linked into one process can be compared. Source also
+// knows what reflection can't see: comments, and the markers for required fields and enumerations.
 //
-// Both follow what encoding/json does with a type, not its Go structure: embedded structs are flattened, and types with an own encoding are what they
-// say they are.
+// Both follow what encoding/json does with a type, not its Go structure: embedded structs are flattened, and types with
+// an own encoding are what they say they are.
 package schema
 
 import (
@@ -132,7 +133,8 @@ func (t *Type) bare() *Type {
 	return &clone
 }
 
-// Describe takes over the descriptions, enumerations and required fields of another document, for types and fields that are in both.
+// Describe takes over the descriptions, enumerations and required fields of another document, for types and fields that
+// are in both.
 func (d *Document) Describe(by *Document) {
 	for name, t := range d.Types {
 		from, ok := by.Types[name]

@@ -47,10 +47,12 @@ type pong struct {
 
 func (p *pong) DeepCopyObject() runtime.Object { clone := *p; return &clone }
 
-var beforePowerOff = hook.Define[ping, pong](kschema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
+var beforePowerOff = hook.Define[ping, pong](kschema.GroupVersion{Group: "hooks.example.org", Version: "v1"},
+	"BeforePowerOff")
 
 func TestReflect(t *testing.T) {
-	catalog, err := hook.NewCatalog(beforePowerOff, hook.About(beforePowerOff, hook.Facts{Summary: "before a host is powered off"}))
+	catalog, err := hook.NewCatalog(beforePowerOff,
+		hook.About(beforePowerOff, hook.Facts{Summary: "before a host is powered off"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +89,8 @@ func TestReflect(t *testing.T) {
 	}
 }
 
-// Both ways to describe the release that we are built with must agree, but for what only the source tells. Cluster API has a folder with a group version for
-// each version of its hooks, and plain types in it.
+// Both ways to describe the release that we are built with must agree, but for what only the source tells. Cluster API
+// has a folder with a group version for each version of its hooks, and plain types in it.
 func TestSourceAgreesWithReflection(t *testing.T) {
 	const module = "sigs.k8s.io/cluster-api/api"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -114,7 +116,8 @@ func TestSourceAgreesWithReflection(t *testing.T) {
 	}
 	t.Attr("rule", "RS-14")
 	for _, name := range reflected.HookNames() {
-		if got, want := read.Hooks[name], reflected.Hooks[name]; got == nil || got.Request != want.Request || got.Response != want.Response || got.Blocking != want.Blocking {
+		if got, want := read.Hooks[name], reflected.Hooks[name]; got == nil || got.Request != want.Request ||
+			got.Response != want.Response || got.Blocking != want.Blocking {
 			t.Errorf("hook %s: %+v, reflection has %+v", name, got, want)
 		}
 	}
@@ -139,7 +142,8 @@ func TestSourceAgreesWithReflection(t *testing.T) {
 		t.Errorf("the values of patchType are %s", got)
 	}
 	response := read.Types[module+"/runtime/hooks/v1alpha1.BeforeClusterCreateResponse"]
-	if got := response.Fields["status"]; !slices.Equal(got.Enum, []string{"Failure", "Success"}) || !got.Required || got.Description == "" {
+	if got := response.Fields["status"]; !slices.Equal(got.Enum, []string{"Failure", "Success"}) || !got.Required ||
+		got.Description == "" {
 		t.Errorf("the field status is %+v", got)
 	}
 }
@@ -213,9 +217,11 @@ type Response struct {
 	RetryAfterSeconds int32 ` + "`json:\"retryAfterSeconds\"`" + `
 }
 `,
-		"shared/shared.go": "package shared\n\n// Mode says how.\n// +kubebuilder:validation:Enum=Soft;Hard\ntype Mode string\n\ntype Host struct {\n\tName string `json:\"name\"`\n\tModes []Mode `json:\"modes,omitempty\"`\n}\n",
-		"none/none.go":     "package none\n",
-		"bad/bad.go":       "package bad\n\nfunc {\n",
+		"shared/shared.go": "package shared\n\n// Mode says how.\n// +kubebuilder:validation:Enum=Soft;Hard\n" +
+			"type Mode string\n\ntype Host struct {\n\tName string `json:\"name\"`\n" +
+			"\tModes []Mode `json:\"modes,omitempty\"`\n}\n",
+		"none/none.go": "package none\n",
+		"bad/bad.go":   "package bad\n\nfunc {\n",
 	} {
 		path := filepath.Join(directory, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
@@ -235,25 +241,29 @@ type Response struct {
 	if h == nil || !h.Blocking || h.Description != "BeforePowerOff is called before a host is powered off." {
 		t.Fatalf("hook is %+v", h)
 	}
-	if beta := d.Hooks["hooks.example.org/v1beta1/BeforePowerOff"]; beta == nil || beta.Deprecated != "v1.10" || beta.DeprecatedOn != "2026-11-21" || h.Deprecated != "" {
+	if beta := d.Hooks["hooks.example.org/v1beta1/BeforePowerOff"]; beta == nil || beta.Deprecated != "v1.10" ||
+		beta.DeprecatedOn != "2026-11-21" || h.Deprecated != "" {
 		t.Errorf("the version before is %+v", beta)
 	}
 	request := d.Types[h.Request]
 	if got := request.FieldNames(); !slices.Equal(got, []string{"Also", "Both", "Gone", "host"}) {
 		t.Errorf("fields are %s", got)
 	}
-	if host := request.Fields["host"]; !host.Required || host.Ref != "example.org/provider/shared.Host" || host.Description != "Host is the host." {
+	if host := request.Fields["host"]; !host.Required || host.Ref != "example.org/provider/shared.Host" ||
+		host.Description != "Host is the host." {
 		t.Errorf("host is %+v", host)
 	}
-	if modes := d.Types["example.org/provider/shared.Host"].Fields["modes"]; modes.Required || !slices.Equal(modes.Items.Enum, []string{"Hard", "Soft"}) {
+	if modes := d.Types["example.org/provider/shared.Host"].Fields["modes"]; modes.Required ||
+		!slices.Equal(modes.Items.Enum, []string{"Hard", "Soft"}) {
 		t.Errorf("modes are %+v", modes)
 	}
 	if missing := source.Missing(); len(missing) != 1 || !strings.HasPrefix(missing[0], "example.org/gone/away: ") {
 		t.Errorf("missing are %s", missing)
 	}
 	for pkg, want := range map[string]string{
-		"example.org/provider/none": "it declares no hooks", "example.org/provider/bad": "expected", "example.org/provider/gone": "not in the module",
-		"example.org/other": "not in the module",
+		"example.org/provider/none": "it declares no hooks", "example.org/provider/bad": "expected",
+		"example.org/provider/gone": "not in the module",
+		"example.org/other":         "not in the module",
 	} {
 		if _, err := source.Read(t.Context(), pkg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want one with %q", pkg, err, want)
@@ -262,7 +272,8 @@ type Response struct {
 }
 
 func TestModulesThatCanNotBe(t *testing.T) {
-	for _, name := range []string{filepath.Join(t.TempDir(), "none"), "-x@v1.0.0", "../up@v1.0.0", "example.org/x y@v1.0.0"} {
+	for _, name := range []string{filepath.Join(t.TempDir(), "none"), "-x@v1.0.0", "../up@v1.0.0",
+		"example.org/x y@v1.0.0"} {
 		if _, err := schema.OpenModule(t.Context(), name); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -276,7 +287,9 @@ func TestCheckFindsLooseEnds(t *testing.T) {
 		t.Error("a hook without types was accepted")
 	}
 	d = schema.New()
-	d.Types["a.B"] = &schema.Type{Kind: schema.Object, Fields: map[string]*schema.Field{"x": {Type: schema.Type{Items: &schema.Type{Ref: "a.C"}}}}}
+	d.Types["a.B"] = &schema.Type{
+		Kind: schema.Object, Fields: map[string]*schema.Field{"x": {Type: schema.Type{Items: &schema.Type{Ref: "a.C"}}}},
+	}
 	if err := d.Check(); err == nil {
 		t.Error("a type that leads nowhere was accepted")
 	}

@@ -15,10 +15,11 @@ import (
 
 // Source reads hooks from the source of Go packages. Nothing is compiled or run.
 //
-// Hooks are found in both ways in which they are published: as functions func Name(*Request, *Response) {} in a package with a variable GroupVersion,
-// as Cluster API does it, and as calls of hook.Define.
+// Hooks are found in both ways in which they are published: as functions func Name(*Request, *Response) {} in a package
+// with a variable GroupVersion, as Cluster API does it, and as calls of hook.Define.
 type Source struct {
-	// Locate gives the directory of a package; see [Module]. Types of a package that it does not find are described as Any; see [Source.Missing].
+	// Locate gives the directory of a package; see [Module]. Types of a package that it does not find are described as
+	// Any; see [Source.Missing].
 	Locate func(ctx context.Context, importPath string) (directory string, err error)
 
 	missing  map[string]error
@@ -41,7 +42,8 @@ func (s *Source) Read(ctx context.Context, importPath string) (*Document, error)
 		file := pkg.files[declared.file]
 		request, response := s.typeOf(ctx, pkg, file, declared.request), s.typeOf(ctx, pkg, file, declared.response)
 		if request.Ref == "" || response.Ref == "" {
-			return nil, fmt.Errorf("reading the hooks of package %s: request and response of %s must be named structs", importPath, declared.id)
+			return nil, fmt.Errorf("reading the hooks of package %s: request and response of %s must be named structs",
+				importPath, declared.id)
 		}
 		s.document.Hooks[declared.id.String()] = &Hook{
 			Request: request.Ref, Response: response.Ref, Description: declared.comment,
@@ -71,8 +73,8 @@ func (s *Source) load(ctx context.Context, importPath string) (*sourcePackage, e
 	return pkg, nil
 }
 
-// Missing lists the packages that were not found by the last Read, sorted, with why: what changes in their types is not seen. Packages of the
-// language's own library are not counted.
+// Missing lists the packages that were not found by the last Read, sorted, with why: what changes in their types is not
+// seen. Packages of the language's own library are not counted.
 func (s *Source) Missing() []string {
 	var all []string
 	for importPath, err := range s.missing {
@@ -119,7 +121,8 @@ func (p *sourcePackage) hooks() []declaredHook {
 // hookFunction tells whether a declaration is func Name(*Request, *Response) {}.
 func hookFunction(d *ast.FuncDecl) (request, response ast.Expr, ok bool) {
 	parameters := d.Type.Params.List
-	if d.Recv != nil || !d.Name.IsExported() || d.Type.Results != nil || d.Body == nil || len(d.Body.List) > 0 || len(parameters) != 2 {
+	if d.Recv != nil || !d.Name.IsExported() || d.Type.Results != nil || d.Body == nil || len(d.Body.List) > 0 ||
+		len(parameters) != 2 {
 		return nil, nil, false
 	}
 	first, firstOK := parameters[0].Type.(*ast.StarExpr)

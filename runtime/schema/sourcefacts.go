@@ -13,8 +13,9 @@ type life struct{ deprecated, deprecatedOn string }
 // unnamed stands for the release that a version was deprecated in, where the source does not name it.
 const unnamed = "a release that is not named"
 
-// lives finds what is said about hooks: by hook.About(Hook, hook.Facts{Deprecated: "v1.10", DeprecatedOn: time.Date(...)}) with values that stand there, and by
-// RegisterHook(Hook, &HookMeta{Deprecated: true}), the way of Cluster API. It is keyed by the name of the hook's variable or function.
+// lives finds what is said about hooks: by hook.About(Hook, hook.Facts{Deprecated: "v1.10", DeprecatedOn:
+// time.Date(...)}) with values that stand there, and by RegisterHook(Hook, &HookMeta{Deprecated: true}), the way of
+// Cluster API. It is keyed by the name of the hook's variable or function.
 func (p *sourcePackage) lives() map[string]life {
 	found := map[string]life{}
 	for _, name := range p.fileNames() {

@@ -45,7 +45,8 @@ func parsePackage(importPath, directory string) (*sourcePackage, error) {
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(positions, filepath.Join(directory, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+		file, err := parser.ParseFile(positions, filepath.Join(directory, name), nil,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, fmt.Errorf("reading its source: %w", err)
 		}
@@ -129,7 +130,8 @@ func imported(file *ast.File, name string) string {
 		switch {
 		case spec.Name != nil && spec.Name.Name == name:
 			return importPath
-		case spec.Name == nil && (path.Base(importPath) == name || isMajor(path.Base(importPath)) && path.Base(path.Dir(importPath)) == name):
+		case spec.Name == nil && (path.Base(importPath) == name ||
+			isMajor(path.Base(importPath)) && path.Base(path.Dir(importPath)) == name):
 			return importPath
 		}
 	}
@@ -143,7 +145,8 @@ func isMajor(last string) bool {
 	return ok && err == nil
 }
 
-// encoding tells how a type with an own encoding says it is encoded: by what its method OpenAPISchemaType returns, or as Any.
+// encoding tells how a type with an own encoding says it is encoded: by what its method OpenAPISchemaType returns, or
+// as Any.
 func (p *sourcePackage) encoding(name string) (*Type, bool) {
 	methods := p.methods[name]
 	if body, ok := methods["OpenAPISchemaType"]; ok {

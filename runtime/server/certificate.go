@@ -14,9 +14,9 @@ import (
 // checkEvery bounds how often files of certificates are looked at.
 const checkEvery = time.Second
 
-// identity serves a certificate from files, and client CAs too if there is a file of them. Files that change are read again at the next connection,
-// so a renewed certificate needs no restart. As long as changed files can't be used, for example because
-// only one of two has been written yet, the last good ones stay.
+// identity serves a certificate from files, and client CAs too if there is a file of them. Files that change are read
+// again at the next connection, so a renewed certificate needs no restart. As long as changed files can't be used, for
+// example because only one of two has been written yet, the last good ones stay.
 type identity struct {
 	files TLS
 	log   *slog.Logger
@@ -27,13 +27,15 @@ type identity struct {
 	config  *tls.Config
 }
 
-// stamp tells whether a file has changed. Kubernetes swaps mounted files through a link, which the name alone would hide.
+// stamp tells whether a file has changed. Kubernetes swaps mounted files through a link, which the name alone would
+// hide.
 type stamp struct {
 	info os.FileInfo
 }
 
 func (s stamp) same(other stamp) bool {
-	return os.SameFile(s.info, other.info) && s.info.ModTime().Equal(other.info.ModTime()) && s.info.Size() == other.info.Size()
+	return os.SameFile(s.info, other.info) && s.info.ModTime().Equal(other.info.ModTime()) &&
+		s.info.Size() == other.info.Size()
 }
 
 // newIdentity reads the files for the first time; here they have to be good.
@@ -137,7 +139,8 @@ func (i *identity) read() (*tls.Config, error) {
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("reading the client CAs from %s: %w", i.files.ClientCAFile, errors.New("it holds no certificate in PEM form"))
+		return nil, fmt.Errorf("reading the client CAs from %s: %w", i.files.ClientCAFile,
+			errors.New("it holds no certificate in PEM form"))
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	return config, nil

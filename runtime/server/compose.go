@@ -14,9 +14,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Sequence makes one function of several, which are called one after the other with the same request and the same response, so that each
-// may add to what those before it filled in. The first that fails or waits ends it. Messages are joined by comma and blank. It is for parts that
-// need the one before; parts that do not are faster and easier to reason about with [Parallel].
+// Sequence makes one function of several, which are called one after the other with the same request and the same
+// response, so that each may add to what those before it filled in. The first that fails or waits ends it. Messages are
+// joined by comma and blank. It is for parts that need the one before; parts that do not are faster and easier to
+// reason about with [Parallel].
 func Sequence[Req, Resp any, PResp hook.Response[Resp]](parts ...Func[Req, Resp]) Func[Req, Resp] {
 	if !complete(parts) {
 		return nil // which New reports
@@ -41,16 +42,17 @@ func Sequence[Req, Resp any, PResp hook.Response[Resp]](parts ...Func[Req, Resp]
 	}
 }
 
-// Parallel makes one function of several that are called at the same time, each with a copy of the request and a response of its own. It
-// returns when all have, in an outcome that does not depend on who was first:
+// Parallel makes one function of several that are called at the same time, each with a copy of the request and a
+// response of its own. It returns when all have, in an outcome that does not depend on who was first:
 //
 //   - if some fail, it fails with their errors in the order of the parts,
 //   - else if some wait, it waits for the shortest of their times (as callers do, CL-11) with all of their reasons,
 //   - else it succeeds with all of their messages.
 //
-// It is for hooks whose answer is status, message and retryAfterSeconds alone: other answers can't be joined, and a part that
-// gives one fails.
-func Parallel[Req, Resp any, PReq hook.Request[Req], PResp hook.Response[Resp]](parts ...Func[Req, Resp]) Func[Req, Resp] {
+// It is for hooks whose answer is status, message and retryAfterSeconds alone: other answers can't be joined, and a
+// part that gives one fails.
+func Parallel[Req, Resp any, PReq hook.Request[Req],
+	PResp hook.Response[Resp]](parts ...Func[Req, Resp]) Func[Req, Resp] {
 	if !complete(parts) {
 		return nil // which New reports
 	}
@@ -91,7 +93,8 @@ type part struct {
 	stack    string
 }
 
-func callPart[Req, Resp any, PResp hook.Response[Resp]](ctx context.Context, call Func[Req, Resp], request *Req) (p part) {
+func callPart[Req, Resp any, PResp hook.Response[Resp]](ctx context.Context, call Func[Req, Resp],
+	request *Req) (p part) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			p = part{panicked: cause, stack: string(debug.Stack())}
@@ -109,7 +112,9 @@ func callPart[Req, Resp any, PResp hook.Response[Resp]](ctx context.Context, cal
 		return part{err: errSetRetry}
 	}
 	if !reflect.ValueOf(response).Elem().IsZero() {
-		return part{err: errors.New("a part of server.Parallel answered with more than a message: use server.Sequence for such hooks")}
+		return part{
+			err: errors.New("a part of server.Parallel answered with more than a message: use server.Sequence for such hooks"),
+		}
 	}
 	return p
 }
@@ -122,7 +127,8 @@ func joinParts(parts []part) (message string, err error) {
 		wait := new(waitError)
 		switch {
 		case p.panicked != nil:
-			panic(fmt.Sprintf("%v, in a part of server.Parallel: %s", p.panicked, p.stack)) // ends the call as any other panic does
+			// ends the call as any other panic does
+			panic(fmt.Sprintf("%v, in a part of server.Parallel: %s", p.panicked, p.stack))
 		case errors.As(p.err, &wait):
 			reasons = append(reasons, wait.reason)
 			if shortest == nil || wait.seconds < shortest.seconds {

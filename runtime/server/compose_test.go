@@ -36,13 +36,24 @@ func TestComposedAnswers(t *testing.T) {
 		handle server.Func[createRequest, createResponse]
 		want   string
 	}{
-		"a sequence joins messages":             {server.Sequence(says("a"), says(""), says("b")), `"status":"Success","message":"a, b","retryAfterSeconds":0}`},
-		"a sequence ends with who waits":        {server.Sequence(says("a"), waits(5*time.Second, "no hosts"), fails("never called")), `"status":"Success","message":"no hosts","retryAfterSeconds":5}`},
-		"a sequence ends with who fails":        {server.Sequence(fails("no licence"), waits(time.Second, "never called")), `"status":"Failure","message":"no licence","retryAfterSeconds":0}`},
-		"in parallel messages have an order":    {server.Parallel(says("a"), says("b"), says("c")), `"status":"Success","message":"a, b, c","retryAfterSeconds":0}`},
-		"in parallel the shortest wait counts":  {server.Parallel(waits(9*time.Second, "a"), says("fine"), waits(4*time.Second, "b")), `"status":"Success","message":"a, b","retryAfterSeconds":4}`},
-		"in parallel failures beat waits":       {server.Parallel(waits(time.Second, "a"), fails("x"), fails("y")), `"status":"Failure","message":"x, y","retryAfterSeconds":0}`},
-		"in parallel a wait by hand is refused": {server.Parallel(retriesByHand, says("a")), `"message":"the handler set retryAfterSeconds itself; it must return server.Wait","retryAfterSeconds":0}`},
+		"a sequence joins messages": {server.Sequence(says("a"), says(""), says("b")),
+			`"status":"Success","message":"a, b","retryAfterSeconds":0}`},
+		"a sequence ends with who waits": {
+			server.Sequence(says("a"), waits(5*time.Second, "no hosts"), fails("never called")),
+			`"status":"Success","message":"no hosts","retryAfterSeconds":5}`,
+		},
+		"a sequence ends with who fails": {server.Sequence(fails("no licence"), waits(time.Second, "never called")),
+			`"status":"Failure","message":"no licence","retryAfterSeconds":0}`},
+		"in parallel messages have an order": {server.Parallel(says("a"), says("b"), says("c")),
+			`"status":"Success","message":"a, b, c","retryAfterSeconds":0}`},
+		"in parallel the shortest wait counts": {
+			server.Parallel(waits(9*time.Second, "a"), says("fine"), waits(4*time.Second, "b")),
+			`"status":"Success","message":"a, b","retryAfterSeconds":4}`,
+		},
+		"in parallel failures beat waits": {server.Parallel(waits(time.Second, "a"), fails("x"), fails("y")),
+			`"status":"Failure","message":"x, y","retryAfterSeconds":0}`},
+		"in parallel a wait by hand is refused": {server.Parallel(retriesByHand, says("a")),
+			`"message":"the handler set retryAfterSeconds itself; it must return server.Wait","retryAfterSeconds":0}`},
 	} {
 		for range 20 {
 			w := post(newServer(t, gate(c.handle)), createPath, `{"cluster":{}}`)
@@ -65,8 +76,10 @@ func retriesByHand(_ context.Context, _ *createRequest, response *createResponse
 }
 
 func TestASequenceFillsOneAnswer(t *testing.T) {
-	part := func(name string) server.Func[runtimehooksv1.DiscoverVariablesRequest, runtimehooksv1.DiscoverVariablesResponse] {
-		return func(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) error {
+	part := func(name string) server.Func[runtimehooksv1.DiscoverVariablesRequest,
+		runtimehooksv1.DiscoverVariablesResponse] {
+		return func(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest,
+			response *runtimehooksv1.DiscoverVariablesResponse) error {
 			response.Variables = append(response.Variables, clusterv1.ClusterClassVariable{Name: name})
 			return nil
 		}
@@ -74,7 +87,8 @@ func TestASequenceFillsOneAnswer(t *testing.T) {
 	s := newServer(t,
 		server.Handle(hook.DiscoverVariables, "sequence", server.Sequence(part("a"), part("b"))),
 		server.Handle(hook.DiscoverVariables, "parallel", server.Parallel(part("a"), part("b"))))
-	if w := post(s, group+"discovervariables/sequence", `{}`); !strings.Contains(w.Body.String(), `"name":"a"`) || !strings.Contains(w.Body.String(), `"name":"b"`) {
+	if w := post(s, group+"discovervariables/sequence", `{}`); !strings.Contains(w.Body.String(), `"name":"a"`) ||
+		!strings.Contains(w.Body.String(), `"name":"b"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := post(s, group+"discovervariables/parallel", `{}`); !strings.Contains(w.Body.String(), "use server.Sequence") {
@@ -91,15 +105,20 @@ func TestPartsShareNothing(t *testing.T) {
 		}
 		return nil
 	}
-	w := post(newServer(t, gate(server.Parallel(part, part, part, part))), createPath, `{"cluster":{"metadata":{"labels":{"a":""}}}}`)
+	w := post(newServer(t, gate(server.Parallel(part, part, part, part))), createPath,
+		`{"cluster":{"metadata":{"labels":{"a":""}}}}`)
 	if !strings.Contains(w.Body.String(), "Success") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
 func TestAPanicOfAPartIsIsolated(t *testing.T) {
-	s := newServer(t, gate(server.Parallel(says("a"), func(context.Context, *createRequest, *createResponse) error { panic("secret detail") })))
-	if w := post(s, createPath, `{"cluster":{}}`); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
+	s := newServer(t,
+		gate(server.Parallel(says("a"), func(context.Context, *createRequest, *createResponse) error {
+			panic("secret detail")
+		})))
+	if w := post(s, createPath, `{"cluster":{}}`); w.Code != http.StatusInternalServerError ||
+		strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if w := post(s, group+"discovery", `{}`); w.Code != http.StatusOK {
@@ -113,7 +132,8 @@ func TestWhatIsNotCompleteIsReported(t *testing.T) {
 		"a sequence with a nil": server.Sequence(says("a"), nil),
 		"nothing in parallel":   server.Parallel[createRequest, createResponse](),
 	} {
-		if _, err := server.New(server.Options{}, gate(handle)); err == nil || !strings.Contains(err.Error(), "the function is nil") {
+		if _, err := server.New(server.Options{}, gate(handle)); err == nil ||
+			!strings.Contains(err.Error(), "the function is nil") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

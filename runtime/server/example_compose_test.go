@@ -16,10 +16,12 @@ import (
 
 // Two checks of one handler run at the same time; both reasons are told, and the shorter wait counts.
 func ExampleParallel() {
-	quota := func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
+	quota := func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
+		*runtimehooksv1.BeforeClusterCreateResponse) error {
 		return server.Wait(time.Minute, "the quota is used up")
 	}
-	approval := func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
+	approval := func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
+		*runtimehooksv1.BeforeClusterCreateResponse) error {
 		return server.Wait(10*time.Second, "nobody has approved it")
 	}
 	extension, err := server.New(server.Options{},
@@ -29,7 +31,8 @@ func ExampleParallel() {
 		return
 	}
 	w := httptest.NewRecorder()
-	extension.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/checks", strings.NewReader(`{"cluster":{}}`)))
+	extension.ServeHTTP(w, httptest.NewRequest(http.MethodPost,
+		"/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/checks", strings.NewReader(`{"cluster":{}}`)))
 	fmt.Println(w.Body)
 	// Output:
 	// {"kind":"BeforeClusterCreateResponse","apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","status":"Success","message":"the quota is used up, nobody has approved it","retryAfterSeconds":10}
@@ -41,7 +44,8 @@ func ExampleHandleSettings() {
 		Approvers []string      `setting:"approvers,required"`
 		Patience  time.Duration `setting:"patience" default:"30s"`
 	}
-	handle := func(_ context.Context, s settings, _ *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
+	handle := func(_ context.Context, s settings, _ *runtimehooksv1.BeforeClusterCreateRequest,
+		_ *runtimehooksv1.BeforeClusterCreateResponse) error {
 		return server.Wait(s.Patience, "waits for "+strings.Join(s.Approvers, " or "))
 	}
 	extension, err := server.New(server.Options{}, server.HandleSettings(hook.BeforeClusterCreate, "approval", handle))
@@ -50,7 +54,8 @@ func ExampleHandleSettings() {
 		return
 	}
 	w := httptest.NewRecorder()
-	extension.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/approval",
+	extension.ServeHTTP(w, httptest.NewRequest(http.MethodPost,
+		"/hooks.runtime.cluster.x-k8s.io/v1alpha1/beforeclustercreate/approval",
 		strings.NewReader(`{"settings":{"approvers":"ann, bob"},"cluster":{}}`)))
 	fmt.Println(w.Body)
 	// Output:

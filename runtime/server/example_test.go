@@ -16,7 +16,8 @@ import (
 
 // An extension that holds Clusters back until somebody has approved them.
 func Example() {
-	approval := func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, response *runtimehooksv1.BeforeClusterCreateResponse) error {
+	approval := func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest,
+		response *runtimehooksv1.BeforeClusterCreateResponse) error {
 		if request.Cluster.Annotations["example.org/approved-by"] == "" {
 			return server.Wait(30*time.Second, "waits for approval: set the annotation example.org/approved-by")
 		}

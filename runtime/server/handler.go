@@ -17,11 +17,11 @@ import (
 //
 //   - nil for Success,
 //   - what [Wait] gives to block, if the hook allows it,
-//   - any other error for Failure. Its text ends in conditions: it must hold no secret, and the same failure must give the same
-//     text (RX-28).
+//   - any other error for Failure. Its text ends in conditions: it must hold no secret, and the same failure must give
+//     the same text (RX-28).
 //
-// The context ends when the caller stops waiting. Handlers should be quick, idempotent, and work on the request alone (RX-21,
-// RX-24, RX-25). Don't set status and retryAfterSeconds of the response.
+// The context ends when the caller stops waiting. Handlers should be quick, idempotent, and work on the request alone
+// (RX-21, RX-24, RX-25). Don't set status and retryAfterSeconds of the response.
 type Func[Req, Resp any] func(ctx context.Context, request *Req, response *Resp) error
 
 // Handler is one handler of a server. Make it with [Handle] or [HandleSettings].
@@ -37,23 +37,26 @@ type Handler struct {
 // Option changes how callers treat a handler.
 type Option func(*Handler)
 
-// Timeout tells callers how long to wait for the handler: whole seconds, at most 30 (RX-18, CL-02). Default: 10 seconds.
+// Timeout tells callers how long to wait for the handler: whole seconds, at most 30 (RX-18, CL-02). Default: 10
+// seconds.
 func Timeout(timeout time.Duration) Option {
 	return func(h *Handler) { h.timeout = timeout }
 }
 
-// IgnoreFailures tells callers to go on if the handler can't be reached or breaks (RX-19). An answer of status Failure counts
-// all the same. Most handlers should not use it.
+// IgnoreFailures tells callers to go on if the handler can't be reached or breaks (RX-19). An answer of status Failure
+// counts all the same. Most handlers should not use it.
 func IgnoreFailures() Option {
 	return func(h *Handler) { h.ignoreFailures = true }
 }
 
-// Broken makes [New] report an error about the handler, if it is one. It is for packages that make handlers of what they are given, and find that it can't work.
+// Broken makes [New] report an error about the handler, if it is one. It is for packages that make handlers of what
+// they are given, and find that it can't work.
 func Broken(err error) Option {
 	return func(h *Handler) { h.problem = err }
 }
 
-// Handle makes a handler. The name is a DNS label and unique within the server (RX-16). What is wrong is reported by [New].
+// Handle makes a handler. The name is a DNS label and unique within the server (RX-16). What is wrong is reported by
+// [New].
 func Handle[Req, Resp any](of hook.Hook[Req, Resp], name string, handle Func[Req, Resp], options ...Option) Handler {
 	h := Handler{name: name, descriptor: of.Descriptor()}
 	if handle != nil {

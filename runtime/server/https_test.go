@@ -28,7 +28,8 @@ func TestHooksAreServedOverHTTPS(t *testing.T) {
 		server.Handle(
 			hook.BeforeClusterDelete,
 			"guard",
-			func(context.Context, *runtimehooksv1.BeforeClusterDeleteRequest, *runtimehooksv1.BeforeClusterDeleteResponse) error {
+			func(context.Context, *runtimehooksv1.BeforeClusterDeleteRequest,
+				*runtimehooksv1.BeforeClusterDeleteResponse) error {
 				return nil
 			},
 		)))

@@ -36,7 +36,8 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "runtime_extension_calls_total", Help: "Calls of handlers that ended, by how they ended.",
 		}, append(handlerLabels[:len(handlerLabels):len(handlerLabels)], "answer")),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "runtime_extension_call_duration_seconds", Help: "How long calls of handlers took, from the headers of the request to the answer.",
+			Name:    "runtime_extension_call_duration_seconds",
+			Help:    "How long calls of handlers took, from the headers of the request to the answer.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 30},
 		}, handlerLabels),
 		waited: prometheus.NewCounterVec(prometheus.CounterOpts{

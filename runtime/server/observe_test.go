@@ -23,17 +23,18 @@ import (
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	mode := ""
-	s, err := server.New(server.Options{Metrics: registry}, gate(func(context.Context, *createRequest, *createResponse) error {
-		switch mode {
-		case "wait":
-			return server.Wait(7*time.Second, "no hosts")
-		case "fail":
-			return errors.New("no licence")
-		case "panic":
-			panic("oops")
-		}
-		return nil
-	}))
+	s, err := server.New(server.Options{Metrics: registry},
+		gate(func(context.Context, *createRequest, *createResponse) error {
+			switch mode {
+			case "wait":
+				return server.Wait(7*time.Second, "no hosts")
+			case "fail":
+				return errors.New("no licence")
+			case "panic":
+				panic("oops")
+			}
+			return nil
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func TestMetrics(t *testing.T) {
 		# TYPE runtime_extension_wait_seconds_total counter
 		runtime_extension_wait_seconds_total{handler="gate",hook="BeforeClusterCreate",version="v1alpha1"} 7
 	`
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "runtime_extension_calls_total", "runtime_extension_wait_seconds_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "runtime_extension_calls_total",
+		"runtime_extension_wait_seconds_total"); err != nil {
 		t.Error(err)
 	}
 	t.Attr("rule", "RS-18")
@@ -132,7 +134,8 @@ func TestOpenAPIIsServed(t *testing.T) {
 		OpenAPI string         `json:"openapi"`
 		Paths   map[string]any `json:"paths"`
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != 200 || !strings.HasPrefix(document.OpenAPI, "3.0.") || len(document.Paths) != len(hook.ClusterAPI().All()) {
+	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != 200 ||
+		!strings.HasPrefix(document.OpenAPI, "3.0.") || len(document.Paths) != len(hook.ClusterAPI().All()) {
 		t.Errorf("%d %s with %d paths, %v", w.Code, document.OpenAPI, len(document.Paths), err)
 	}
 	t.Attr("rule", "RS-09")
@@ -145,16 +148,19 @@ func TestOpenAPIIsServed(t *testing.T) {
 }
 
 func TestServedHooksAreInTheCatalog(t *testing.T) {
-	catalog, err := hook.NewCatalog(hook.Discovery, hook.UpdateMachine, hook.About(hook.UpdateMachine, hook.Facts{Singleton: true}))
+	catalog, err := hook.NewCatalog(hook.Discovery, hook.UpdateMachine,
+		hook.About(hook.UpdateMachine, hook.Facts{Singleton: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	nothing := func(context.Context, *createRequest, *createResponse) error { return nil }
-	if _, err := server.New(server.Options{Catalog: catalog}, gate(nothing)); err == nil || !strings.Contains(err.Error(), "not in the catalog") {
+	if _, err := server.New(server.Options{Catalog: catalog}, gate(nothing)); err == nil ||
+		!strings.Contains(err.Error(), "not in the catalog") {
 		t.Errorf("an unknown hook: %v", err)
 	}
 	update := func(name string) server.Handler { return server.Handle(hook.UpdateMachine, name, updates) }
-	if _, err := server.New(server.Options{Catalog: catalog}, update("a"), update("b")); err == nil || !strings.Contains(err.Error(), "at most one handler") {
+	if _, err := server.New(server.Options{Catalog: catalog}, update("a"), update("b")); err == nil ||
+		!strings.Contains(err.Error(), "at most one handler") {
 		t.Errorf("a hook twice that may be served once: %v", err)
 	}
 	t.Attr("rule", "UH-07")
@@ -169,7 +175,8 @@ func updates(context.Context, *runtimehooksv1.UpdateMachineRequest, *runtimehook
 
 // Hooks share a server with whatever else a component serves (RX-10, RX-39, RX-08).
 func TestHooksShareAServer(t *testing.T) {
-	s, err := server.New(server.Options{Prefix: "/extensions"}, gate(func(context.Context, *createRequest, *createResponse) error { return nil }),
+	s, err := server.New(server.Options{Prefix: "/extensions"},
+		gate(func(context.Context, *createRequest, *createResponse) error { return nil }),
 		server.Handle(hook.UpdateMachine, "update", updates))
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +185,8 @@ func TestHooksShareAServer(t *testing.T) {
 	mux.Handle("/extensions/", s)
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for path, want := range map[string]int{
-		"/extensions" + createPath: http.StatusOK, "/extensions" + group + "updatemachine/update": http.StatusOK, createPath: http.StatusNotFound, "/metrics": http.StatusTeapot,
+		"/extensions" + createPath: http.StatusOK, "/extensions" + group + "updatemachine/update": http.StatusOK,
+		createPath: http.StatusNotFound, "/metrics": http.StatusTeapot,
 	} {
 		if w := post(mux, path, `{"cluster":{}}`); w.Code != want {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)

@@ -19,7 +19,8 @@ func openAPIRoute(catalog *hook.Catalog, prefix string) (map[string][]byte, erro
 	return map[string][]byte{prefix + OpenAPIPath: document}, nil
 }
 
-// checkSingletons makes sure that a hook which an extension may serve once is served once, and that the catalog holds what is served.
+// checkSingletons makes sure that a hook which an extension may serve once is served once, and that the catalog holds
+// what is served.
 func checkSingletons(catalog *hook.Catalog, handlers []Handler) error {
 	if catalog == nil {
 		return nil

@@ -51,7 +51,8 @@ func clusterOf(request runtime.Object) *clusterv1.Cluster {
 }
 
 func logAnswer(ctx context.Context, log *slog.Logger, response runtimehooksv1.ResponseObject, duration time.Duration) {
-	level, values := slog.LevelInfo, []any{"status", response.GetStatus(), "message", response.GetMessage(), "duration", duration.String()}
+	level, values := slog.LevelInfo, []any{"status", response.GetStatus(), "message", response.GetMessage(), "duration",
+		duration.String()}
 	if retry, ok := response.(runtimehooksv1.RetryResponseObject); ok && retry.GetRetryAfterSeconds() != 0 {
 		values = append(values, "retryAfterSeconds", retry.GetRetryAfterSeconds())
 	}

@@ -24,14 +24,14 @@ type TLS struct {
 	CertFile string
 	// KeyFile has the key of the certificate in PEM form. It is read again when it changes.
 	KeyFile string
-	// ClientCAFile has certificates in PEM form. If set, callers need a certificate of one of them. It is read again when it changes.
-	// Default: callers need none.
+	// ClientCAFile has certificates in PEM form. If set, callers need a certificate of one of them. It is read again when
+	// it changes. Default: callers need none.
 	ClientCAFile string
-	// GetCertificate gives the certificate for a connection, in place of CertFile and KeyFile; see package certificate for a server that
-	// makes and renews its own. Default: the files are used.
+	// GetCertificate gives the certificate for a connection, in place of CertFile and KeyFile; see package certificate for
+	// a server that makes and renews its own. Default: the files are used.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Linger is how long to go on serving after the context has ended, with [Server.Health] saying no already: load balancers need some
-	// seconds to notice. Default: 0.
+	// Linger is how long to go on serving after the context has ended, with [Server.Health] saying no already: load
+	// balancers need some seconds to notice. Default: 0.
 	Linger time.Duration
 	// Log gets what goes wrong with connections and certificates. Default: none.
 	Log *slog.Logger
@@ -39,8 +39,8 @@ type TLS struct {
 	Ready func(net.Addr)
 }
 
-// Serve serves a handler over TLS until the context ends; then calls that are being worked on get five seconds. A handler with a method Drain, as
-// [Server] has one, is told first. Serve returns nil if the context ended it.
+// Serve serves a handler over TLS until the context ends; then calls that are being worked on get five seconds. A
+// handler with a method Drain, as [Server] has one, is told first. Serve returns nil if the context ended it.
 func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -67,10 +67,11 @@ func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 		TLSConfig:         identity.tlsConfig(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       registry.MaxTimeout,
-		WriteTimeout:      registry.MaxTimeout + 15*time.Second, // from the end of the headers: all of reading, waiting and working
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(options.Log.Handler(), slog.LevelWarn),
+		// from the end of the headers: all of reading, waiting and working
+		WriteTimeout:   registry.MaxTimeout + 15*time.Second,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(options.Log.Handler(), slog.LevelWarn),
 	}
 	if options.Ready != nil {
 		options.Ready(listener.Addr())

@@ -76,7 +76,8 @@ func connect(url string, ca *testtls.Authority, own ...tls.Certificate) (*x509.C
 	pool.AppendCertsFromPEM(ca.PEM)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: own}}
 	defer transport.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Post(url, "application/json", strings.NewReader("{}"))
+	answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Post(url, "application/json",
+		strings.NewReader("{}"))
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +151,10 @@ func TestServeFails(t *testing.T) {
 		"no certificate":         {server.TLS{}, "a certificate and its key are needed"},
 		"a file that is missing": {server.TLS{CertFile: certFile + "x", KeyFile: keyFile}, "no such file"},
 		"files that are swapped": {server.TLS{CertFile: keyFile, KeyFile: certFile}, "reading the server's certificate from"},
-		"a CA that is none":      {server.TLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: keyFile}, "no certificate in PEM form"},
-		"a port that is taken":   {server.TLS{Address: taken.Addr().String(), CertFile: certFile, KeyFile: keyFile}, "address already in use"},
+		"a CA that is none": {server.TLS{CertFile: certFile, KeyFile: keyFile, ClientCAFile: keyFile},
+			"no certificate in PEM form"},
+		"a port that is taken": {server.TLS{Address: taken.Addr().String(), CertFile: certFile, KeyFile: keyFile},
+			"address already in use"},
 	} {
 		if err := server.Serve(t.Context(), c.options, newServer(t)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
@@ -167,11 +170,12 @@ func TestCallsInWorkEndBeforeServe(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)
 	entered, release := make(chan struct{}), make(chan struct{})
-	s := start(t, server.TLS{CertFile: certFile, KeyFile: keyFile}, newServer(t, gate(func(context.Context, *createRequest, *createResponse) error {
-		close(entered)
-		<-release
-		return nil
-	})))
+	s := start(t, server.TLS{CertFile: certFile, KeyFile: keyFile},
+		newServer(t, gate(func(context.Context, *createRequest, *createResponse) error {
+			close(entered)
+			<-release
+			return nil
+		})))
 	answered := make(chan error, 1)
 	go func() {
 		_, err := connect(s.url+createPath, ca)
@@ -195,7 +199,8 @@ func TestSlowBodiesAreCut(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)
 	s := start(t, server.TLS{CertFile: certFile, KeyFile: keyFile},
-		newServer(t, gate(func(context.Context, *createRequest, *createResponse) error { return nil }, server.Timeout(time.Second))))
+		newServer(t, gate(func(context.Context, *createRequest, *createResponse) error { return nil },
+			server.Timeout(time.Second))))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.PEM)
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{RootCAs: pool})
@@ -203,7 +208,8 @@ func TestSlowBodiesAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "POST "+createPath+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+	if _, err := io.WriteString(conn, "POST "+createPath+
+		" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -6,12 +6,12 @@
 //	...
 //	err = server.Serve(ctx, server.TLS{Address: ":9443", CertFile: "tls.crt", KeyFile: "tls.key"}, extension)
 //
-// [New] checks everything that discovery or a call would reject, so what starts also works. Discovery is answered by the server.
-// A handler blocks by returning [Wait], in no other way.
+// [New] checks everything that discovery or a call would reject, so what starts also works. Discovery is answered by
+// the server. A handler blocks by returning [Wait], in no other way.
 //
-// Each request is bounded: its size, its time, how many are worked on at once. A handler that panics or does not return in time ends its own call
-// with a status of HTTP and no other; callers apply its failure policy to that. What a handler decides, and what is
-// wrong with a request, comes as an answer with HTTP status 200 (RX-44).
+// Each request is bounded: its size, its time, how many are worked on at once. A handler that panics or does not return
+// in time ends its own call with a status of HTTP and no other; callers apply its failure policy to that. What a
+// handler decides, and what is wrong with a request, comes as an answer with HTTP status 200 (RX-44).
 package server
 
 import (
@@ -49,20 +49,21 @@ const (
 type Options struct {
 	// Log gets one line for each call. Default: none.
 	Log *slog.Logger
-	// Prefix is put before all paths, for example "/extensions"; the ExtensionConfig has it at the end of its URL. Default: none.
+	// Prefix is put before all paths, for example "/extensions"; the ExtensionConfig has it at the end of its URL.
+	// Default: none.
 	Prefix string
-	// Parallel is how many requests are worked on at the same time; others wait their turn. It bounds memory: a request has up
-	// to 20 MiB. Default: DefaultParallel.
+	// Parallel is how many requests are worked on at the same time; others wait their turn. It bounds memory: a request
+	// has up to 20 MiB. Default: DefaultParallel.
 	Parallel int
-	// Metrics gets the metrics of the server: calls by hook, version, handler and how they ended, their durations, the seconds that callers were
-	// asked to wait. Default: none are registered.
+	// Metrics gets the metrics of the server: calls by hook, version, handler and how they ended, their durations, the
+	// seconds that callers were asked to wait. Default: none are registered.
 	Metrics prometheus.Registerer
 	// Trace is told when each call begins and ends, see [Tracer]. Package trace has one for OpenTelemetry. Default: none.
 	Trace Tracer
 	// Ready tells whether calls are welcome, for [Server.Health]; it is given two seconds. Default: always.
 	Ready func(context.Context) error
-	// Catalog describes the hooks of the handlers in the OpenAPI document, which is served at [OpenAPIPath] below the prefix, to GET. Default: the
-	// document is not served.
+	// Catalog describes the hooks of the handlers in the OpenAPI document, which is served at [OpenAPIPath] below the
+	// prefix, to GET. Default: the document is not served.
 	Catalog *hook.Catalog
 }
 
@@ -118,7 +119,8 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 			continue
 		}
 		if names[h.name] {
-			errs = append(errs, fmt.Errorf("handler %q: another one has the same name: names are unique within a server", h.name))
+			errs = append(errs,
+				fmt.Errorf("handler %q: another one has the same name: names are unique within a server", h.name))
 			continue
 		}
 		names[h.name] = true
@@ -147,7 +149,8 @@ func discoveryHandler(handlers []Handler) Handler {
 		entries[i] = handlers[i].entry()
 	}
 	slices.SortFunc(entries, func(a, b runtimehooksv1.ExtensionHandler) int { return cmp.Compare(a.Name, b.Name) })
-	return Handle(hook.Discovery, "", func(_ context.Context, _ *runtimehooksv1.DiscoveryRequest, response *runtimehooksv1.DiscoveryResponse) error {
+	return Handle(hook.Discovery, "", func(_ context.Context, _ *runtimehooksv1.DiscoveryRequest,
+		response *runtimehooksv1.DiscoveryResponse) error {
 		response.Handlers = entries
 		return nil
 	})
@@ -222,7 +225,8 @@ type outcome struct {
 }
 
 // serve reads the request, calls the handler and answers. It gives how the call ended.
-func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *Handler, w http.ResponseWriter, r *http.Request) (answered string) {
+func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *Handler, w http.ResponseWriter,
+	r *http.Request) (answered string) {
 	log := s.log.With("hook", h.descriptor.ID.Name, "handler", h.name)
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a body that drips must not keep its turn
@@ -290,7 +294,8 @@ func conclude(h *Handler, response runtimehooksv1.ResponseObject, err error) run
 		retry.SetRetryAfterSeconds(wait.seconds)
 		retry.SetMessage(wait.reason)
 	case errors.As(err, &wait):
-		return failure(h, fmt.Errorf("the handler wants to wait (%s), but hook %s does not allow it", wait.reason, h.descriptor.ID.Name))
+		return failure(h, fmt.Errorf("the handler wants to wait (%s), but hook %s does not allow it", wait.reason,
+			h.descriptor.ID.Name))
 	case err != nil:
 		return failure(h, err)
 	case canWait && retry.GetRetryAfterSeconds() != 0:

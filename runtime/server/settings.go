@@ -23,11 +23,12 @@ import (
 //		Patience  time.Duration `setting:"patience" default:"30s"`
 //	}
 //
-// T is a struct. Each of its fields names a setting; fields are strings, booleans, numbers, time.Duration, lists of strings (separated
-// by commas), or have a method UnmarshalText. Settings that no field names are for other handlers of the same extension and are left
-// alone. A setting that is missing or can't be read is answered as Failure, without its value: settings may be secrets (RX-28). A T that can't work is reported by
-// [New].
-func HandleSettings[T, Req, Resp any](of hook.Hook[Req, Resp], name string, handle func(ctx context.Context, settings T, request *Req, response *Resp) error, options ...Option) Handler {
+// T is a struct. Each of its fields names a setting; fields are strings, booleans, numbers, time.Duration, lists of
+// strings (separated by commas), or have a method UnmarshalText. Settings that no field names are for other handlers of
+// the same extension and are left alone. A setting that is missing or can't be read is answered as Failure, without its
+// value: settings may be secrets (RX-28). A T that can't work is reported by [New].
+func HandleSettings[T, Req, Resp any](of hook.Hook[Req, Resp], name string,
+	handle func(ctx context.Context, settings T, request *Req, response *Resp) error, options ...Option) Handler {
 	plan, err := settingsPlan(reflect.TypeFor[T]())
 	h := Handle(of, name, nil, options...)
 	h.problem = errors.Join(h.problem, err)
@@ -84,7 +85,8 @@ func settingsPlan(t reflect.Type) (settingFields, error) {
 		case names[name]:
 			return nil, fmt.Errorf("two fields of settings %s are for setting %q", t, name)
 		case options != "" && options != "required":
-			return nil, fmt.Errorf("field %s of settings %s has the unknown option %q: there is only required", field.Name, t, options)
+			return nil, fmt.Errorf("field %s of settings %s has the unknown option %q: there is only required", field.Name,
+				t, options)
 		}
 		names[name] = true
 		set, err := setterOf(field.Type)
@@ -94,7 +96,8 @@ func settingsPlan(t reflect.Type) (settingFields, error) {
 		entry := settingField{index: i, name: name, required: options == "required", set: set}
 		if preset, ok := field.Tag.Lookup("default"); ok {
 			if entry.required {
-				return nil, fmt.Errorf("field %s of settings %s is required and has a default: one makes no sense with the other", field.Name, t)
+				return nil, fmt.Errorf("field %s of settings %s is required and has a default: one makes no sense with the other",
+					field.Name, t)
 			}
 			if err := set(reflect.New(field.Type).Elem(), preset); err != nil {
 				return nil, fmt.Errorf("field %s of settings %s: its default %w", field.Name, t, err)
@@ -114,7 +117,8 @@ func (plan settingFields) fill(target reflect.Value, values map[string]string) e
 		switch {
 		case given:
 		case field.required:
-			problems = append(problems, fmt.Sprintf("setting %q is missing: set it in spec.settings of the ExtensionConfig", field.name))
+			problems = append(problems, fmt.Sprintf("setting %q is missing: set it in spec.settings of the ExtensionConfig",
+				field.name))
 			continue
 		case field.preset != nil:
 			text = *field.preset
@@ -133,7 +137,8 @@ func (plan settingFields) fill(target reflect.Value, values map[string]string) e
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setterOf gives how a text becomes a value of this type. Its errors go on after the name of the setting and do not quote the text.
+// setterOf gives how a text becomes a value of this type. Its errors go on after the name of the setting and do not
+// quote the text.
 func setterOf(t reflect.Type) (func(reflect.Value, string) error, error) {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return func(v reflect.Value, text string) error {

@@ -32,15 +32,25 @@ func TestSettings(t *testing.T) {
 		err    string
 	}{
 		"what is given, and defaults": {
-			map[string]string{"approvers": "me, you,", "strict": "true", "share": "0.5", "gateway": "10.0.0.1", "name": "x", "least": "7", "of another handler": "y"},
-			settings{Approvers: []string{"me", "you"}, Patience: 30 * time.Second, Strict: true, Most: 3, Least: 7, Share: 0.5, Gateway: netip.MustParseAddr("10.0.0.1"), Name: "x"}, "",
+			map[string]string{
+				"approvers": "me, you,", "strict": "true", "share": "0.5", "gateway": "10.0.0.1", "name": "x", "least": "7",
+				"of another handler": "y",
+			},
+			settings{
+				Approvers: []string{"me", "you"}, Patience: 30 * time.Second, Strict: true, Most: 3, Least: 7, Share: 0.5,
+				Gateway: netip.MustParseAddr("10.0.0.1"), Name: "x",
+			}, "",
 		},
-		"one that is missing":     {nil, settings{}, `setting "approvers" is missing`},
-		"no duration":             {map[string]string{"approvers": "a", "patience": "secret"}, settings{}, `setting "patience" must be a duration`},
-		"a number too large":      {map[string]string{"approvers": "a", "most": "128"}, settings{}, `setting "most" must be a whole number of 8 bits`},
-		"a negative number":       {map[string]string{"approvers": "a", "least": "-1"}, settings{}, `not negative`},
-		"no address":              {map[string]string{"approvers": "a", "gateway": "secret"}, settings{}, `setting "gateway" is not valid`},
-		"no boolean and no share": {map[string]string{"approvers": "a", "strict": "secret", "share": "secret"}, settings{}, `setting "strict" must be true or false, setting "share" must be a number`},
+		"one that is missing": {nil, settings{}, `setting "approvers" is missing`},
+		"no duration": {map[string]string{"approvers": "a", "patience": "secret"}, settings{},
+			`setting "patience" must be a duration`},
+		"a number too large": {map[string]string{"approvers": "a", "most": "128"}, settings{},
+			`setting "most" must be a whole number of 8 bits`},
+		"a negative number": {map[string]string{"approvers": "a", "least": "-1"}, settings{}, `not negative`},
+		"no address": {map[string]string{"approvers": "a", "gateway": "secret"}, settings{},
+			`setting "gateway" is not valid`},
+		"no boolean and no share": {map[string]string{"approvers": "a", "strict": "secret", "share": "secret"}, settings{},
+			`setting "strict" must be true or false, setting "share" must be a number`},
 	} {
 		got, err := server.Settings[settings](c.values)
 		if c.err != "" {
@@ -63,10 +73,12 @@ func TestHandlersGetSettings(t *testing.T) {
 			response.Message = fmt.Sprint(s.Approvers, s.Patience)
 			return nil
 		}))
-	if w := post(s, createPath, `{"settings":{"approvers":"me"}}`); !strings.Contains(w.Body.String(), `"message":"[me] 30s"`) {
+	if w := post(s, createPath, `{"settings":{"approvers":"me"}}`); !strings.Contains(w.Body.String(),
+		`"message":"[me] 30s"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if w := post(s, createPath, `{}`); !strings.Contains(w.Body.String(), `"status":"Failure"`) || !strings.Contains(w.Body.String(), `approvers`) {
+	if w := post(s, createPath, `{}`); !strings.Contains(w.Body.String(), `"status":"Failure"`) ||
+		!strings.Contains(w.Body.String(), `approvers`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -117,5 +129,6 @@ func TestSettingsThatCanNotWorkAreReported(t *testing.T) {
 }
 
 func settingsHandler[T any]() server.Handler {
-	return server.HandleSettings(hook.BeforeClusterCreate, "gate", func(context.Context, T, *createRequest, *createResponse) error { return nil })
+	return server.HandleSettings(hook.BeforeClusterCreate, "gate",
+		func(context.Context, T, *createRequest, *createResponse) error { return nil })
 }

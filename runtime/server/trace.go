@@ -17,8 +17,9 @@ type Call struct {
 	Header http.Header
 }
 
-// Tracer is told when a call begins. The context that it gives is the one that the handler gets, with what was in its own; end, which may be nil, is told once how
-// the call ended: with the values of label "answer" of the metrics, such as "success", "wait", "failure", "panic", "late".
+// Tracer is told when a call begins. The context that it gives is the one that the handler gets, with what was in its
+// own; end, which may be nil, is told once how the call ended: with the values of label "answer" of the metrics, such
+// as "success", "wait", "failure", "panic", "late".
 type Tracer func(ctx context.Context, call Call) (traced context.Context, end func(answer string))
 
 // trace begins a call. Nothing happens without a tracer.

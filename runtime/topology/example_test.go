@@ -25,8 +25,10 @@ func ExampleGeneratePatches() {
 	err := generate(context.Background(), &runtimehooksv1.GeneratePatchesRequest{
 		Variables: []runtimehooksv1.Variable{variable("zone", `"a"`)},
 		Items: []runtimehooksv1.GeneratePatchesRequestItem{{
-			UID:    "1",
-			Object: runtime.RawExtension{Raw: []byte(`{"apiVersion":"example.org/v1","kind":"MachineTemplate","spec":{"template":{"spec":{"memory":1}}}}`)},
+			UID: "1",
+			Object: runtime.RawExtension{
+				Raw: []byte(`{"apiVersion":"example.org/v1","kind":"MachineTemplate","spec":{"template":{"spec":{"memory":1}}}}`),
+			},
 		}},
 	}, response)
 	for _, item := range response.Items {

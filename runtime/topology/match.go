@@ -48,7 +48,8 @@ func Kind(group, kind string) Match {
 // ForControlPlane narrows to the template of the machines of the control plane.
 func (m Match) ForControlPlane() Match {
 	return func(template metav1.TypeMeta, holder runtimehooksv1.HolderReference) bool {
-		return m(template, holder) && holder.Kind != "Cluster" && holder.Kind != "MachineDeployment" && holder.Kind != "MachinePool"
+		return m(template, holder) && holder.Kind != "Cluster" && holder.Kind != "MachineDeployment" &&
+			holder.Kind != "MachinePool"
 	}
 }
 
@@ -59,7 +60,8 @@ func (m Match) ForWorkers() Match {
 	}
 }
 
-// merged puts variables of a template over those of the Cluster. The builtin ones of both stay, because each has parts of its own.
+// merged puts variables of a template over those of the Cluster. The builtin ones of both stay, because each has parts
+// of its own.
 func merged(global, own []runtimehooksv1.Variable) []runtimehooksv1.Variable {
 	replaced := map[string]bool{}
 	for _, v := range own {

@@ -23,8 +23,9 @@ type Mutation struct {
 	apply func(ctx context.Context, template []byte, input Input) ([]byte, error)
 }
 
-// Mutate makes a mutation of templates as values of their Go type. The function changes the template; what it leaves alone stays as it is, also fields that
-// the type does not know. A template whose lists hold such fields can't be changed there through this type, which is an error.
+// Mutate makes a mutation of templates as values of their Go type. The function changes the template; what it leaves
+// alone stays as it is, also fields that the type does not know. A template whose lists hold such fields can't be
+// changed there through this type, which is an error.
 func Mutate[T any](match Match, change func(ctx context.Context, template *T, input Input) error) Mutation {
 	if match == nil || change == nil {
 		return Mutation{}
@@ -68,7 +69,8 @@ func transfer(raw []byte, before, after any) ([]byte, error) {
 // checkLists makes sure that lists which are replaced hold nothing that the Go type has lost.
 func checkLists(raw, typed, difference []byte) error {
 	var have, know, change any
-	if err := errors.Join(json.Unmarshal(raw, &have), json.Unmarshal(typed, &know), json.Unmarshal(difference, &change)); err != nil {
+	if err := errors.Join(json.Unmarshal(raw, &have), json.Unmarshal(typed, &know),
+		json.Unmarshal(difference, &change)); err != nil {
 		return fmt.Errorf("comparing a template before and after: %w", err)
 	}
 	return checkValue("", have, know, change)
@@ -77,7 +79,8 @@ func checkLists(raw, typed, difference []byte) error {
 func checkValue(path string, have, know, change any) error {
 	if _, replaced := change.([]any); replaced {
 		if old, isList := have.([]any); isList && !knows(know, old) {
-			return fmt.Errorf("the list %s has fields that the template's Go type does not know: changing it would drop them", strings.TrimPrefix(path, "."))
+			return fmt.Errorf("the list %s has fields that the template's Go type does not know: changing it would drop them",
+				strings.TrimPrefix(path, "."))
 		}
 		return nil
 	}
@@ -111,32 +114,38 @@ func knows(more, value any) bool {
 	return reflect.DeepEqual(more, value)
 }
 
-// GeneratePatches makes a handler's function of mutations (UH-01 to UH-03). For each template, those that match are applied in their order, each on what the one
-// before it made.
-func GeneratePatches(mutations ...Mutation) server.Func[runtimehooksv1.GeneratePatchesRequest, runtimehooksv1.GeneratePatchesResponse] {
+// GeneratePatches makes a handler's function of mutations (UH-01 to UH-03). For each template, those that match are
+// applied in their order, each on what the one before it made.
+func GeneratePatches(mutations ...Mutation) server.Func[runtimehooksv1.GeneratePatchesRequest,
+	runtimehooksv1.GeneratePatchesResponse] {
 	for _, m := range mutations {
 		if m.apply == nil {
 			return nil // which server.New reports
 		}
 	}
-	return func(ctx context.Context, request *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
+	return func(ctx context.Context, request *runtimehooksv1.GeneratePatchesRequest,
+		response *runtimehooksv1.GeneratePatchesResponse) error {
 		for i := range request.Items {
 			item := &request.Items[i]
 			p, err := patchOf(ctx, mutations, item, Input{
 				Holder: item.HolderReference, Variables: merged(request.Variables, item.Variables), Settings: request.Settings,
 			})
 			if err != nil {
-				return fmt.Errorf("patching the template of %s %s (%s): %w", item.HolderReference.Kind, item.HolderReference.Name, item.HolderReference.FieldPath, err)
+				return fmt.Errorf("patching the template of %s %s (%s): %w", item.HolderReference.Kind, item.HolderReference.Name,
+					item.HolderReference.FieldPath, err)
 			}
 			if p.IsDefined() {
-				response.Items = append(response.Items, runtimehooksv1.GeneratePatchesResponseItem{UID: item.UID, PatchType: p.PatchType, Patch: p.Patch})
+				response.Items = append(response.Items, runtimehooksv1.GeneratePatchesResponseItem{
+					UID: item.UID, PatchType: p.PatchType, Patch: p.Patch,
+				})
 			}
 		}
 		return nil
 	}
 }
 
-func patchOf(ctx context.Context, mutations []Mutation, item *runtimehooksv1.GeneratePatchesRequestItem, input Input) (runtimehooksv1.Patch, error) {
+func patchOf(ctx context.Context, mutations []Mutation, item *runtimehooksv1.GeneratePatchesRequestItem,
+	input Input) (runtimehooksv1.Patch, error) {
 	none := runtimehooksv1.Patch{}
 	template, err := typeOf(item.Object.Raw)
 	if err != nil {

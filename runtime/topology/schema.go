@@ -20,9 +20,10 @@ import (
 //		Class string `json:"class,omitempty" schema:"enum=slow|fast,default=slow"`
 //	}
 //
-// The tag schema has, separated by commas: minimum, maximum (numbers), minLength, maxLength, pattern, format, enum (values separated by |), default
-// (strings, numbers, booleans), minItems, maxItems. A pattern must not have commas. Types may be structs, pointers, slices, maps with strings as keys, and what JSON
-// knows; a type that holds itself has no schema. A type with an own encoding says what it is by OpenAPISchemaType, as those of the API machinery do.
+// The tag schema has, separated by commas: minimum, maximum (numbers), minLength, maxLength, pattern, format, enum
+// (values separated by |), default (strings, numbers, booleans), minItems, maxItems. A pattern must not have commas.
+// Types may be structs, pointers, slices, maps with strings as keys, and what JSON knows; a type that holds itself has
+// no schema. A type with an own encoding says what it is by OpenAPISchemaType, as those of the API machinery do.
 func Schema(t reflect.Type) (clusterv1.JSONSchemaProps, error) {
 	return derive(t, nil)
 }
@@ -196,7 +197,8 @@ func literal(kind, text string) (apiextensionsv1.JSON, error) {
 	case "boolean":
 		value, err = strconv.ParseBool(text)
 	default:
-		return apiextensionsv1.JSON{}, fmt.Errorf("the tag schema has a value for a type that it can't have one for (%s)", kind)
+		return apiextensionsv1.JSON{}, fmt.Errorf("the tag schema has a value for a type that it can't have one for (%s)",
+			kind)
 	}
 	if err != nil {
 		return apiextensionsv1.JSON{}, fmt.Errorf("the tag schema has the value %q, which is no %s", text, kind)

@@ -67,7 +67,10 @@ func setMemory(_ context.Context, template *machineTemplate, input topology.Inpu
 func item(uid, kind, holder, spec string) runtimehooksv1.GeneratePatchesRequestItem {
 	return runtimehooksv1.GeneratePatchesRequestItem{
 		UID: types.UID(uid), HolderReference: runtimehooksv1.HolderReference{Kind: holder, Name: "blue", FieldPath: "spec"},
-		Object: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"example.org/v1","kind":"%s","metadata":{"name":"x"},"spec":{"template":{"spec":%s}}}`, kind, spec)},
+		Object: runtime.RawExtension{
+			Raw: fmt.Appendf(nil,
+				`{"apiVersion":"example.org/v1","kind":"%s","metadata":{"name":"x"},"spec":{"template":{"spec":%s}}}`, kind, spec),
+		},
 	}
 }
 
@@ -75,7 +78,8 @@ func variable(name, value string) runtimehooksv1.Variable {
 	return runtimehooksv1.Variable{Name: name, Value: apiextensionsv1.JSON{Raw: []byte(value)}}
 }
 
-// Patches are matched by uid, are minimal, the same again, and there are none that change nothing (UH-01, UH-03). They go through the real server and client.
+// Patches are matched by uid, are minimal, the same again, and there are none that change nothing (UH-01, UH-03). They
+// go through the real server and client.
 func TestGeneratePatches(t *testing.T) {
 	extension := hooktest.Start(t, server.Handle(hook.GeneratePatches, "patches", topology.GeneratePatches(
 		topology.Mutate(machine, setMemory),
@@ -103,14 +107,16 @@ func TestGeneratePatches(t *testing.T) {
 		for _, i := range response.Items {
 			got = append(got, fmt.Sprint(i.UID, " ", string(i.Patch)))
 		}
-		want := []string{`1 {"spec":{"template":{"spec":{"memory":512}}}}`, `4 {"spec":{"template":{"spec":{"class":"worker","memory":1024}}}}`}
+		want := []string{`1 {"spec":{"template":{"spec":{"memory":512}}}}`,
+			`4 {"spec":{"template":{"spec":{"class":"worker","memory":1024}}}}`}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		t.Attr("rule", "UH-01")
 		t.Attr("rule", "UH-03")
 		t.Attr("rule", "RX-27")
-		after, err := patch.Apply(request.Items[0].Object.Raw, runtimehooksv1.Patch{PatchType: response.Items[0].PatchType, Patch: response.Items[0].Patch})
+		after, err := patch.Apply(request.Items[0].Object.Raw,
+			runtimehooksv1.Patch{PatchType: response.Items[0].PatchType, Patch: response.Items[0].Patch})
 		if err != nil || !strings.Contains(string(after), `"unknown":{"to":"the type"}`) {
 			t.Errorf("%s, %v", after, err)
 		}
@@ -129,31 +135,42 @@ func TestPatchesAreChecked(t *testing.T) {
 			m.Labels, m.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 			return nil
 		}, ""},
-		"the name must not": {item("1", "MachineTemplate", "Cluster", `{}`), func(m *machineTemplate) error { m.Name = "y"; return nil }, "UH-02"},
-		"the kind must not": {item("1", "MachineTemplate", "Cluster", `{}`), func(m *machineTemplate) error { m.Kind = "y"; return nil }, "UH-02"},
-		"the spec beside the template must not": {item("1", "MachineTemplate", "Cluster", `{}`), func(m *machineTemplate) error {
-			m.Spec.Immutable = "y"
-			return nil
-		}, "UH-02"},
-		"a list that the type knows": {item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1}]}`), func(m *machineTemplate) error {
-			m.Spec.Template.Spec.Disks[0].Size = 2
-			return nil
-		}, ""},
-		"a list with fields that the type does not know": {item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1,"fast":true}]}`), func(m *machineTemplate) error {
-			m.Spec.Template.Spec.Disks[0].Size = 2
-			return nil
-		}, "the list spec.template.spec.disks has fields"},
-		"such a list that stays": {item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1,"fast":true}]}`), func(m *machineTemplate) error {
-			m.Spec.Template.Spec.Memory = 2
-			return nil
-		}, ""},
-		"an error of the function":    {item("1", "MachineTemplate", "Cluster", `{}`), func(*machineTemplate) error { return errors.New("no memory is left") }, "Cluster blue (spec): no memory is left"},
-		"a template of another shape": {item("1", "MachineTemplate", "Cluster", `7`), func(*machineTemplate) error { return nil }, "decoding a template"},
+		"the name must not": {item("1", "MachineTemplate", "Cluster", `{}`),
+			func(m *machineTemplate) error { m.Name = "y"; return nil }, "UH-02"},
+		"the kind must not": {item("1", "MachineTemplate", "Cluster", `{}`),
+			func(m *machineTemplate) error { m.Kind = "y"; return nil }, "UH-02"},
+		"the spec beside the template must not": {item("1", "MachineTemplate", "Cluster", `{}`),
+			func(m *machineTemplate) error {
+				m.Spec.Immutable = "y"
+				return nil
+			}, "UH-02"},
+		"a list that the type knows": {item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1}]}`),
+			func(m *machineTemplate) error {
+				m.Spec.Template.Spec.Disks[0].Size = 2
+				return nil
+			}, ""},
+		"a list with fields that the type does not know": {
+			item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1,"fast":true}]}`), func(m *machineTemplate) error {
+				m.Spec.Template.Spec.Disks[0].Size = 2
+				return nil
+			}, "the list spec.template.spec.disks has fields"},
+		"such a list that stays": {item("1", "MachineTemplate", "Cluster", `{"disks":[{"size":1,"fast":true}]}`),
+			func(m *machineTemplate) error {
+				m.Spec.Template.Spec.Memory = 2
+				return nil
+			}, ""},
+		"an error of the function": {item("1", "MachineTemplate", "Cluster", `{}`),
+			func(*machineTemplate) error { return errors.New("no memory is left") }, "Cluster blue (spec): no memory is left"},
+		"a template of another shape": {item("1", "MachineTemplate", "Cluster", `7`),
+			func(*machineTemplate) error { return nil }, "decoding a template"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			generate := topology.GeneratePatches(topology.Mutate(machine, func(_ context.Context, m *machineTemplate, _ topology.Input) error { return c.change(m) }))
+			generate := topology.GeneratePatches(topology.Mutate(machine,
+				func(_ context.Context, m *machineTemplate, _ topology.Input) error { return c.change(m) }))
 			response := &runtimehooksv1.GeneratePatchesResponse{}
-			err := generate(t.Context(), &runtimehooksv1.GeneratePatchesRequest{Items: []runtimehooksv1.GeneratePatchesRequestItem{c.item}}, response)
+			err := generate(t.Context(), &runtimehooksv1.GeneratePatchesRequest{
+				Items: []runtimehooksv1.GeneratePatchesRequestItem{c.item},
+			}, response)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %+v, %v; want an error with %q", response, err, c.want)
 			}
@@ -181,13 +198,18 @@ func TestValidateTopology(t *testing.T) {
 			}
 			return nil
 		}))))
-	request := &runtimehooksv1.ValidateTopologyRequest{Variables: []runtimehooksv1.Variable{variable("memory", `{"size":512}`)}}
+	request := &runtimehooksv1.ValidateTopologyRequest{
+		Variables: []runtimehooksv1.Variable{variable("memory", `{"size":512}`)},
+	}
 	for _, spec := range []string{`{"memory":512}`, `{"memory":1}`, `{}`} {
 		i := item("", "MachineTemplate", "MachineDeployment", spec)
-		request.Items = append(request.Items, &runtimehooksv1.ValidateTopologyRequestItem{HolderReference: i.HolderReference, Object: i.Object})
+		request.Items = append(request.Items, &runtimehooksv1.ValidateTopologyRequestItem{
+			HolderReference: i.HolderReference, Object: i.Object,
+		})
 	}
 	_, err := hooktest.CallOne(t, extension, hook.ValidateTopology, "validate", request)
-	want := "MachineTemplate of MachineDeployment blue: memory is 1, the variable says 512, MachineTemplate of MachineDeployment blue: memory is 0, the variable says 512"
+	want := "MachineTemplate of MachineDeployment blue: memory is 1, the variable says 512, MachineTemplate of " +
+		"MachineDeployment blue: memory is 0, the variable says 512"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error is %v", err)
 	}
@@ -221,7 +243,8 @@ type inner struct {
 func TestDiscoverVariables(t *testing.T) {
 	extension := hooktest.Start(t, server.Handle(hook.DiscoverVariables, "variables",
 		topology.DiscoverVariables(topology.Define[everything]("everything"), memory)))
-	response, err := hooktest.CallOne(t, extension, hook.DiscoverVariables, "variables", &runtimehooksv1.DiscoverVariablesRequest{})
+	response, err := hooktest.CallOne(t, extension, hook.DiscoverVariables, "variables",
+		&runtimehooksv1.DiscoverVariablesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,10 +325,12 @@ func TestVariableValues(t *testing.T) {
 		found     bool
 		bad       bool
 	}{
-		"none":                      {nil, 0, false, false},
-		"of another name":           {[]runtimehooksv1.Variable{variable("x", `{"size":1}`)}, 0, false, false},
-		"one":                       {[]runtimehooksv1.Variable{variable("memory", `{"size":1}`)}, 1, true, false},
-		"the last of two":           {[]runtimehooksv1.Variable{variable("memory", `{"size":1}`), variable("memory", `{"size":2}`)}, 2, true, false},
+		"none":            {nil, 0, false, false},
+		"of another name": {[]runtimehooksv1.Variable{variable("x", `{"size":1}`)}, 0, false, false},
+		"one":             {[]runtimehooksv1.Variable{variable("memory", `{"size":1}`)}, 1, true, false},
+		"the last of two": {
+			[]runtimehooksv1.Variable{variable("memory", `{"size":1}`), variable("memory", `{"size":2}`)}, 2, true, false,
+		},
 		"of another shape":          {[]runtimehooksv1.Variable{variable("memory", `7`)}, 0, false, true},
 		"with a field that is none": {[]runtimehooksv1.Variable{variable("memory", `{"sice":1}`)}, 0, false, true},
 	} {
@@ -315,7 +340,8 @@ func TestVariableValues(t *testing.T) {
 		}
 	}
 	builtins, err := topology.Input{Variables: []runtimehooksv1.Variable{
-		variable("builtin", `{"cluster":{"name":"blue"}}`), variable("builtin", `{"machineDeployment":{"version":"v1.36.3"}}`),
+		variable("builtin", `{"cluster":{"name":"blue"}}`),
+		variable("builtin", `{"machineDeployment":{"version":"v1.36.3"}}`),
 	}}.Builtins()
 	if err != nil || builtins.Cluster.Name != "blue" || builtins.MachineDeployment.Version != "v1.36.3" {
 		t.Errorf("builtins: %+v, %v", builtins, err)

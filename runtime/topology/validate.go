@@ -18,7 +18,8 @@ type Validation struct {
 	check func(ctx context.Context, template []byte, input Input) error
 }
 
-// Validate makes a validation of templates as values of their Go type. An error refuses the topology; its text is what users read.
+// Validate makes a validation of templates as values of their Go type. An error refuses the topology; its text is what
+// users read.
 func Validate[T any](match Match, check func(ctx context.Context, template *T, input Input) error) Validation {
 	if match == nil || check == nil {
 		return Validation{}
@@ -32,14 +33,17 @@ func Validate[T any](match Match, check func(ctx context.Context, template *T, i
 	}}
 }
 
-// ValidateTopology makes a handler's function of validations (UH-04). The answer names everything that is wrong, in the order of the request.
-func ValidateTopology(validations ...Validation) server.Func[runtimehooksv1.ValidateTopologyRequest, runtimehooksv1.ValidateTopologyResponse] {
+// ValidateTopology makes a handler's function of validations (UH-04). The answer names everything that is wrong, in the
+// order of the request.
+func ValidateTopology(validations ...Validation) server.Func[runtimehooksv1.ValidateTopologyRequest,
+	runtimehooksv1.ValidateTopologyResponse] {
 	for _, v := range validations {
 		if v.check == nil {
 			return nil // which server.New reports
 		}
 	}
-	return func(ctx context.Context, request *runtimehooksv1.ValidateTopologyRequest, _ *runtimehooksv1.ValidateTopologyResponse) error {
+	return func(ctx context.Context, request *runtimehooksv1.ValidateTopologyRequest,
+		_ *runtimehooksv1.ValidateTopologyResponse) error {
 		var problems []string
 		for _, item := range request.Items {
 			if item == nil {
@@ -49,13 +53,16 @@ func ValidateTopology(validations ...Validation) server.Func[runtimehooksv1.Vali
 			if err != nil {
 				return err
 			}
-			input := Input{Holder: item.HolderReference, Variables: merged(request.Variables, item.Variables), Settings: request.Settings}
+			input := Input{
+				Holder: item.HolderReference, Variables: merged(request.Variables, item.Variables), Settings: request.Settings,
+			}
 			for _, v := range validations {
 				if !v.match(template, item.HolderReference) {
 					continue
 				}
 				if err := v.check(ctx, item.Object.Raw, input); err != nil {
-					problems = append(problems, fmt.Sprintf("%s of %s %s: %v", template.Kind, item.HolderReference.Kind, item.HolderReference.Name, err))
+					problems = append(problems, fmt.Sprintf("%s of %s %s: %v", template.Kind, item.HolderReference.Kind,
+						item.HolderReference.Name, err))
 				}
 			}
 		}

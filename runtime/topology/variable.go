@@ -41,7 +41,8 @@ func Description(text string) VariableOption {
 	return func(v *clusterv1.ClusterClassVariable) { v.Schema.OpenAPIV3Schema.Description = text }
 }
 
-// Define makes a variable. Its schema is that of T, see [Schema]. What is wrong is reported by [DiscoverVariables] and [Variable.Get].
+// Define makes a variable. Its schema is that of T, see [Schema]. What is wrong is reported by [DiscoverVariables] and
+// [Variable.Get].
 func Define[T any](name string, opts ...VariableOption) Variable[T] {
 	schema, err := Schema(reflect.TypeFor[T]())
 	v := Variable[T]{err: err, definition: clusterv1.ClusterClassVariable{
@@ -64,7 +65,8 @@ func Define[T any](name string, opts ...VariableOption) Variable[T] {
 
 func (v Variable[T]) define() (clusterv1.ClusterClassVariable, error) { return v.definition, v.err }
 
-// Get gives the value of the variable, and whether it is set. The last of several wins: those of a template come after those of the Cluster.
+// Get gives the value of the variable, and whether it is set. The last of several wins: those of a template come after
+// those of the Cluster.
 func (v Variable[T]) Get(variables []runtimehooksv1.Variable) (value T, found bool, err error) {
 	if v.err != nil {
 		return value, false, v.err
@@ -84,17 +86,20 @@ func (v Variable[T]) Get(variables []runtimehooksv1.Variable) (value T, found bo
 	return value, false, nil
 }
 
-// DiscoverVariables makes a handler's function that answers with the definitions of variables, sorted by name (UH-05). A definition that can't be is an answer of
-// status Failure; [CheckVariables] finds it in a test.
-func DiscoverVariables(definitions ...Definition) server.Func[runtimehooksv1.DiscoverVariablesRequest, runtimehooksv1.DiscoverVariablesResponse] {
+// DiscoverVariables makes a handler's function that answers with the definitions of variables, sorted by name (UH-05).
+// A definition that can't be is an answer of status Failure; [CheckVariables] finds it in a test.
+func DiscoverVariables(definitions ...Definition) server.Func[runtimehooksv1.DiscoverVariablesRequest,
+	runtimehooksv1.DiscoverVariablesResponse] {
 	variables, err := CheckVariables(definitions...)
-	return func(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest, response *runtimehooksv1.DiscoverVariablesResponse) error {
+	return func(_ context.Context, _ *runtimehooksv1.DiscoverVariablesRequest,
+		response *runtimehooksv1.DiscoverVariablesResponse) error {
 		response.Variables = variables
 		return err
 	}
 }
 
-// CheckVariables gives the definitions of variables, sorted by name. The error names everything that is wrong with them.
+// CheckVariables gives the definitions of variables, sorted by name. The error names everything that is wrong with
+// them.
 func CheckVariables(definitions ...Definition) ([]clusterv1.ClusterClassVariable, error) {
 	var variables []clusterv1.ClusterClassVariable
 	names := map[string]bool{}

@@ -25,14 +25,16 @@ func TestServing(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	defer func() { _ = provider.Shutdown(t.Context()) }()
 	var inside oteltrace.SpanContext
-	extension, err := server.New(server.Options{Trace: trace.Serving(provider)}, server.Handle(hook.BeforeClusterCreate, "gate",
-		func(ctx context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
-			inside = oteltrace.SpanContextFromContext(ctx)
-			if request.Cluster.Name == "" {
-				panic("there is no Cluster")
-			}
-			return nil
-		}))
+	extension, err := server.New(server.Options{Trace: trace.Serving(provider)},
+		server.Handle(hook.BeforeClusterCreate, "gate",
+			func(ctx context.Context, request *runtimehooksv1.BeforeClusterCreateRequest,
+				_ *runtimehooksv1.BeforeClusterCreateResponse) error {
+				inside = oteltrace.SpanContextFromContext(ctx)
+				if request.Cluster.Name == "" {
+					panic("there is no Cluster")
+				}
+				return nil
+			}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,9 +58,11 @@ func TestServing(t *testing.T) {
 		attributes := attribute.NewSet(span.Attributes()...)
 		answer, _ := attributes.Value(trace.AnswerKey)
 		handler, _ := attributes.Value(trace.HandlerKey)
-		if span.SpanContext().TraceID().String() != traceID || span.Parent().SpanID().String() != parentID || inside.SpanID() != span.SpanContext().SpanID() ||
+		if span.SpanContext().TraceID().String() != traceID || span.Parent().SpanID().String() != parentID ||
+			inside.SpanID() != span.SpanContext().SpanID() ||
 			answer.AsString() != want.answer || handler.AsString() != "gate" || span.Status().Code != want.status {
-			t.Errorf("%s: span %+v of %s, %s, status %s", body, span.SpanContext(), handler.AsString(), answer.AsString(), span.Status().Code)
+			t.Errorf("%s: span %+v of %s, %s, status %s", body, span.SpanContext(), handler.AsString(), answer.AsString(),
+				span.Status().Code)
 		}
 	}
 }

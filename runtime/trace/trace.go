@@ -2,8 +2,8 @@
 //
 //	calls, err := client.New(client.Options{Trace: trace.With(otel.GetTracerProvider()), ...})
 //
-// A span is a child of the one in the caller's context, and its context goes to the extension in the header "traceparent" (W3C Trace Context).
-// Without this package the client knows nothing of tracing, and nothing is sent.
+// A span is a child of the one in the caller's context, and its context goes to the extension in the header
+// "traceparent" (W3C Trace Context). Without this package the client knows nothing of tracing, and nothing is sent.
 package trace
 
 import (
@@ -30,19 +30,21 @@ const (
 	NotAskedKey   = attribute.Key("runtime.not_asked")
 )
 
-// With gives what [client.Options.Trace] needs to make spans with this provider. A span's status is Error if the call failed, whatever its failure policy
-// makes of it.
+// With gives what [client.Options.Trace] needs to make spans with this provider. A span's status is Error if the call
+// failed, whatever its failure policy makes of it.
 func With(provider oteltrace.TracerProvider) func(context.Context, record.Call) (map[string]string, func(record.Call)) {
 	tracer := provider.Tracer(Name)
 	return func(ctx context.Context, call record.Call) (map[string]string, func(record.Call)) {
 		ctx, span := tracer.Start(ctx, call.Hook,
 			oteltrace.WithSpanKind(oteltrace.SpanKindClient),
 			oteltrace.WithTimestamp(call.Time),
-			oteltrace.WithAttributes(HookKey.String(call.Hook), ExtensionKey.String(call.Extension), HandlerKey.String(call.Handler)))
+			oteltrace.WithAttributes(HookKey.String(call.Hook), ExtensionKey.String(call.Extension),
+				HandlerKey.String(call.Handler)))
 		header := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, header)
 		return header, func(call record.Call) {
-			span.SetAttributes(AnswerKey.String(string(call.Answer)), RetryAfterKey.Float64(call.RetryAfter.Seconds()), NotAskedKey.Bool(call.NotAsked))
+			span.SetAttributes(AnswerKey.String(string(call.Answer)), RetryAfterKey.Float64(call.RetryAfter.Seconds()),
+				NotAskedKey.Bool(call.NotAsked))
 			if call.Err != nil {
 				span.SetStatus(codes.Error, call.Err.Error())
 			}

@@ -49,13 +49,16 @@ func TestSpans(t *testing.T) {
 			config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}}
 			config.Spec.ClientConfig = runtimev1.ClientConfig{URL: s.URL, CABundle: ca.PEM}
 			config.Status.Handlers = []runtimev1.ExtensionHandler{{
-				Name: "gate.ext", RequestHook: runtimev1.GroupVersionHook{APIVersion: hook.BeforeClusterCreate.ID().APIVersion(), Hook: "BeforeClusterCreate"},
+				Name: "gate.ext", RequestHook: runtimev1.GroupVersionHook{
+					APIVersion: hook.BeforeClusterCreate.ID().APIVersion(), Hook: "BeforeClusterCreate",
+				},
 			}}
 			if err := calls.WarmUp(&runtimev1.ExtensionConfigList{Items: []runtimev1.ExtensionConfig{config}}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, parent := provider.Tracer("test").Start(t.Context(), "reconcile")
-			_ = calls.CallAllExtensions(ctx, runtimehooksv1.BeforeClusterCreate, &clusterv1.Cluster{}, &runtimehooksv1.BeforeClusterCreateRequest{},
+			_ = calls.CallAllExtensions(ctx, runtimehooksv1.BeforeClusterCreate, &clusterv1.Cluster{},
+				&runtimehooksv1.BeforeClusterCreateRequest{},
 				&runtimehooksv1.BeforeClusterCreateResponse{})
 			parent.End()
 			ended := spans.Ended()
@@ -63,18 +66,22 @@ func TestSpans(t *testing.T) {
 				t.Fatalf("%d spans", len(ended))
 			}
 			span := ended[0]
-			if span.Parent().SpanID() != parent.SpanContext().SpanID() || span.Name() != "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate" {
+			if span.Parent().SpanID() != parent.SpanContext().SpanID() ||
+				span.Name() != "hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate" {
 				t.Errorf("span %s, parent %s", span.Name(), span.Parent().SpanID())
 			}
-			if got := <-heard; !strings.Contains(got, span.SpanContext().TraceID().String()) || !strings.Contains(got, span.SpanContext().SpanID().String()) {
+			if got := <-heard; !strings.Contains(got, span.SpanContext().TraceID().String()) ||
+				!strings.Contains(got, span.SpanContext().SpanID().String()) {
 				t.Errorf("the extension heard of %q", got)
 			}
 			attributes := attribute.NewSet(span.Attributes()...)
 			answer, _ := attributes.Value(trace.AnswerKey)
 			after, _ := attributes.Value(trace.RetryAfterKey)
 			extension, _ := attributes.Value(trace.ExtensionKey)
-			if got := answer.AsString() + " " + after.String(); got != c.want || extension.AsString() != "ext" || span.Status().Code != c.status {
-				t.Errorf("span says %s of %s, status %s; want %s, %s", got, extension.AsString(), span.Status().Code, c.want, c.status)
+			if got := answer.AsString() + " " + after.String(); got != c.want || extension.AsString() != "ext" ||
+				span.Status().Code != c.status {
+				t.Errorf("span says %s of %s, status %s; want %s, %s", got, extension.AsString(), span.Status().Code,
+					c.want, c.status)
 			}
 			if !span.EndTime().After(span.StartTime()) {
 				t.Errorf("from %s to %s", span.StartTime(), span.EndTime())

@@ -27,7 +27,8 @@ func NewDesk(reader ctrlclient.Reader, writer ctrlclient.Writer) *Desk {
 	return &Desk{reader: reader, writer: writer, now: time.Now}
 }
 
-// Pass gives the permission for an object at a hook; nil if there is none that counts. It is for client.Options.Pass. Without an annotation it costs nothing.
+// Pass gives the permission for an object at a hook; nil if there is none that counts. It is for client.Options.Pass.
+// Without an annotation it costs nothing.
 func (d *Desk) Pass(_ context.Context, object ctrlclient.Object, hook string) (*client.Pass, error) {
 	order, err := Read(object)
 	if err != nil || order == nil || order.counts(object, hook, d.now()) != "" {
@@ -59,8 +60,9 @@ func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) 
 	return d.remove(ctx, fresh)
 }
 
-// Clear takes away a permission for a hook that is not needed any more, because the object has gone on without it. It is no error if there is none, or another one meanwhile. Who
-// calls hooks writes to the object in the same moment, so it is tried again on a conflict.
+// Clear takes away a permission for a hook that is not needed any more, because the object has gone on without it. It
+// is no error if there is none, or another one meanwhile. Who calls hooks writes to the object in the same moment, so
+// it is tried again on a conflict.
 func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string) error {
 	order, err := Read(object)
 	if err != nil || order == nil || order.Hook != hook {

@@ -17,8 +17,9 @@ func TestCounts(t *testing.T) {
 		generation int64
 		want       string // in why it does not count; empty: it does
 	}{
-		"it is for this":                        {"BeforeClusterUpgrade", time.Minute, 3, ""},
-		"another hook":                          {"BeforeClusterDelete", time.Minute, 3, "it is for hook BeforeClusterUpgrade"},
+		"it is for this": {"BeforeClusterUpgrade", time.Minute, 3, ""},
+		"another hook": {"BeforeClusterDelete", time.Minute, 3,
+			"it is for hook BeforeClusterUpgrade"},
 		"it ends now":                           {"BeforeClusterUpgrade", 0, 3, "expired"},
 		"it ended long ago":                     {"BeforeClusterUpgrade", -time.Hour, 3, "expired"},
 		"it would count for days":               {"BeforeClusterUpgrade", 48 * time.Hour, 3, "longer than 1h"},
@@ -42,12 +43,18 @@ func TestRead(t *testing.T) {
 		"no hook":         {`{"by":"alice","reason":"r","until":"2026-01-02T03:04:05Z"}`, "names no hook"},
 		"nobody":          {`{"hook":"BeforeClusterUpgrade","reason":"r","until":"2026-01-02T03:04:05Z"}`, "who gives it"},
 		"no reason":       {`{"hook":"BeforeClusterUpgrade","by":"alice","until":"2026-01-02T03:04:05Z"}`, "who gives it"},
-		"a long reason":   {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"` + strings.Repeat("x", 501) + `","until":"2026-01-02T03:04:05Z"}`, "500 bytes"},
-		"without an end":  {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"r"}`, "until when"},
+		"a long reason": {
+			`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"` + strings.Repeat("x", 501) +
+				`","until":"2026-01-02T03:04:05Z"}`, "500 bytes",
+		},
+		"without an end": {`{"hook":"BeforeClusterUpgrade","by":"alice","reason":"r"}`, "until when"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			order, err := Read(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{Annotation: c.text}}})
-			if c.want == "" && (err != nil || order == nil) || c.want != "" && (err == nil || order != nil || !strings.Contains(err.Error(), c.want)) {
+			order, err := Read(&clusterv1.Cluster{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{Annotation: c.text}},
+			})
+			if c.want == "" && (err != nil || order == nil) ||
+				c.want != "" && (err == nil || order != nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %+v, %v, want %q", order, err, c.want)
 			}
 		})

@@ -20,13 +20,14 @@ const maxSkew = 3
 type Plan struct {
 	// ControlPlane ends with the target; it is empty if the control plane is there already.
 	ControlPlane []string
-	// Workers ends with the target; it is empty if the workers are there already, or if there are none. It has as few versions as skew allows: workers are
-	// replaced for each.
+	// Workers ends with the target; it is empty if the workers are there already, or if there are none. It has as few
+	// versions as skew allows: workers are replaced for each.
 	Workers []string
 }
 
-// Compute gives the plan from the versions of control plane and workers (the lowest of them; empty: there are none) to a target, by versions that are
-// available, in any order. Between two minor versions of which one is the target's, it takes the highest that is available. Pre-releases are taken only as target.
+// Compute gives the plan from the versions of control plane and workers (the lowest of them; empty: there are none) to
+// a target, by versions that are available, in any order. Between two minor versions of which one is the target's, it
+// takes the highest that is available. Pre-releases are taken only as target.
 func Compute(controlPlane, workers, target string, available []string) (Plan, error) {
 	from, err := version.ParseSemantic(controlPlane)
 	if err != nil {
@@ -82,14 +83,16 @@ func minorByMinor(from, to *version.Version, available []string) ([]string, erro
 	var steps []string
 	for minor := from.Minor() + 1; minor < to.Minor(); minor++ {
 		if text[minor] == "" {
-			return nil, fmt.Errorf("there is no way from v%s to v%s: no version v%d.%d is available, and control planes can't leave out a minor version", from, to, from.Major(), minor)
+			return nil, fmt.Errorf("there is no way from v%s to v%s: no version v%d.%d is available, and control planes can't "+
+				"leave out a minor version", from, to, from.Major(), minor)
 		}
 		steps = append(steps, text[minor])
 	}
 	return steps, nil
 }
 
-// following gives the versions that workers have to go to between the steps of their control plane, so that it never gets too far away.
+// following gives the versions that workers have to go to between the steps of their control plane, so that it never
+// gets too far away.
 func following(workers, controlPlane string, steps []string) ([]string, error) {
 	at, err := version.ParseSemantic(workers)
 	if err != nil {
@@ -100,7 +103,8 @@ func following(workers, controlPlane string, steps []string) ([]string, error) {
 		return nil, fmt.Errorf("reading the version %q of the control plane: %w", controlPlane, err)
 	}
 	if above.LessThan(at) || above.Minor() > at.Minor()+maxSkew {
-		return nil, fmt.Errorf("the workers are at %s and the control plane is at %s: workers may be at most %d minor versions older, and not newer", workers, controlPlane, maxSkew)
+		return nil, fmt.Errorf("the workers are at %s and the control plane is at %s: workers may be at most %d minor "+
+			"versions older, and not newer", workers, controlPlane, maxSkew)
 	}
 	var plan []string
 	for _, step := range steps {
@@ -116,13 +120,16 @@ func following(workers, controlPlane string, steps []string) ([]string, error) {
 	return plan, nil
 }
 
-// Generate makes a handler's function of one that says which versions are available for a Cluster. Its error, or that there is no plan, is a failure, which
-// holds the upgrade and stands in the Cluster's conditions.
-func Generate(available func(ctx context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest) ([]string, error)) server.Func[runtimehooksv1.GenerateUpgradePlanRequest, runtimehooksv1.GenerateUpgradePlanResponse] {
+// Generate makes a handler's function of one that says which versions are available for a Cluster. Its error, or that
+// there is no plan, is a failure, which holds the upgrade and stands in the Cluster's conditions.
+func Generate(available func(ctx context.Context,
+	request *runtimehooksv1.GenerateUpgradePlanRequest) ([]string, error)) server.Func[
+	runtimehooksv1.GenerateUpgradePlanRequest, runtimehooksv1.GenerateUpgradePlanResponse] {
 	if available == nil {
 		return nil // which server.New reports
 	}
-	return func(ctx context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) error {
+	return func(ctx context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest,
+		response *runtimehooksv1.GenerateUpgradePlanResponse) error {
 		versions, err := available(ctx, request)
 		if err != nil {
 			return err
@@ -130,7 +137,8 @@ func Generate(available func(ctx context.Context, request *runtimehooksv1.Genera
 		if len(versions) == 0 {
 			return errors.New("no version of Kubernetes is available")
 		}
-		plan, err := Compute(request.FromControlPlaneKubernetesVersion, request.FromWorkersKubernetesVersion, request.ToKubernetesVersion, versions)
+		plan, err := Compute(request.FromControlPlaneKubernetesVersion, request.FromWorkersKubernetesVersion,
+			request.ToKubernetesVersion, versions)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,8 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, err := parse([]byte(c.data))
 			switch {
-			case c.want == "" && (err != nil || m.Name != "n1" || m.PeerURL != "https://10.0.0.1:2380" || m.data != "var/lib/etcd"):
+			case c.want == "" && (err != nil || m.Name != "n1" || m.PeerURL != "https://10.0.0.1:2380" ||
+				m.data != "var/lib/etcd"):
 				t.Errorf("got %+v, %v", m, err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 				t.Errorf("error %v, want one with %q", err, c.want)
@@ -100,7 +101,8 @@ func TestReplace(t *testing.T) {
 		t.Errorf("the kubelet still sees %v", left)
 	}
 	broken := errors.New("no space")
-	if _, err := m.Replace(func(string) error { return broken }, time.Now()); !errors.Is(err, broken) || database(t, root, "var/lib/etcd") != "old" {
+	if _, err := m.Replace(func(string) error { return broken }, time.Now()); !errors.Is(err, broken) ||
+		database(t, root, "var/lib/etcd") != "old" {
 		t.Errorf("after data that can't be made, error %v", err)
 	}
 	kept, err := m.Replace(write("new"), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -184,13 +186,16 @@ func TestAHostCannotLeadOutOfItsRoot(t *testing.T) {
 		},
 		"--data-dir leads out": func(root, outside string) error {
 			out := "/../" + filepath.Base(outside)
-			return os.WriteFile(filepath.Join(root, manifests, "etcd.yaml"), []byte(strings.Replace(pod, "/var/lib/etcd", out, 1)), 0o600)
+			return os.WriteFile(filepath.Join(root, manifests, "etcd.yaml"),
+				[]byte(strings.Replace(pod, "/var/lib/etcd", out, 1)), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := host(t, "old")
 			outside := filepath.Join(filepath.Dir(root), "etcd") // of the name that a link above would find
-			for path, text := range map[string]string{"member/snap/db": "machine", "etcd.yaml": pod, "kube-apiserver.yaml": "{}"} {
+			for path, text := range map[string]string{
+				"member/snap/db": "machine", "etcd.yaml": pod, "kube-apiserver.yaml": "{}",
+			} {
 				path = filepath.Join(outside, path)
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 					t.Fatal(err)

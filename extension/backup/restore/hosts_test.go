@@ -18,7 +18,8 @@ import (
 func controlPlaneFiles(t *testing.T, root string, joined bool) {
 	t.Helper()
 	aside := filepath.Join(root, "etc/kubernetes/manifests-during-restore")
-	for _, dir := range []string{aside, filepath.Join(root, "etc/kubernetes/manifests"), filepath.Join(root, "var/lib/etcd/member")} {
+	for _, dir := range []string{aside, filepath.Join(root, "etc/kubernetes/manifests"),
+		filepath.Join(root, "var/lib/etcd/member")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}

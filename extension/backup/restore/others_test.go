@@ -30,11 +30,21 @@ func TestAControlPlaneIsWholeAgain(t *testing.T) {
 		want     string
 	}{
 		"a machine that is left is still there, though enough are ready": {
-			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true), machine("old-2", true, true)}, "old-2 is being deleted"},
+			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true),
+				machine("old-2", true, true)}, "old-2 is being deleted"},
 		"all are gone, none is new yet": {[]clusterv1.Machine{machine("a", true, true)}, "1 of 3; waiting for machines"},
-		"one is not ready":              {[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, false)}, "2 of 3; c: Node is not there"},
-		"workers do not count":          {[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("w", false, true)}, "2 of 3; waiting for machines"},
-		"whole, whatever workers do":    {[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true), machine("w", false, false)}, ""},
+		"one is not ready": {
+			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, false)},
+			"2 of 3; c: Node is not there",
+		},
+		"workers do not count": {
+			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("w", false, true)},
+			"2 of 3; waiting for machines",
+		},
+		"whole, whatever workers do": {
+			[]clusterv1.Machine{machine("a", true, true), machine("b", true, true), machine("c", true, true),
+				machine("w", false, false)}, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := missing(c.machines, left, 3); got != c.want {

@@ -65,12 +65,14 @@ func TestDecide(t *testing.T) {
 		world  World
 		want   string
 	}{
-		"as it should be":                      {nil, good, ""},
-		"a cluster that is being deleted":      {func(c *clusterv1.Cluster) { c.DeletionTimestamp = &deleted }, good, "being deleted"},
-		"a cluster that is paused":             {func(c *clusterv1.Cluster) { c.Spec.Paused = &paused }, good, "is paused"},
-		"no host":                              {nil, World{}, "no control plane host"},
-		"none with etcd":                       {nil, World{Hosts: all}, "no place to go"},
-		"the only one with etcd is on its way": {nil, World{Hosts: all, Members: member, Machines: []clusterv1.Machine{leaving}}, "no place to go"},
+		"as it should be": {nil, good, ""},
+		"a cluster that is being deleted": {func(c *clusterv1.Cluster) { c.DeletionTimestamp = &deleted }, good,
+			"being deleted"},
+		"a cluster that is paused": {func(c *clusterv1.Cluster) { c.Spec.Paused = &paused }, good, "is paused"},
+		"no host":                  {nil, World{}, "no control plane host"},
+		"none with etcd":           {nil, World{Hosts: all}, "no place to go"},
+		"the only one with etcd is on its way": {nil,
+			World{Hosts: all, Members: member, Machines: []clusterv1.Machine{leaving}}, "no place to go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{}

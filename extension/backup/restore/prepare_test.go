@@ -40,7 +40,8 @@ func controlPlaneMachine(letter string) *clusterv1.Machine {
 func plane(t *testing.T, funcs interceptor.Funcs) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, controlplanev1.AddToScheme,
+		infrav1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -80,15 +81,22 @@ func TestPrepare(t *testing.T) {
 		change     func(*Options)
 		want, note string
 	}{
-		"all is there":                          {func(*Options) {}, "", ""},
-		"a backup by name":                      {func(o *Options) { o.Backup = "monday" }, "", ""},
-		"a backup that there is not":            {func(o *Options) { o.Backup = "sunday" }, `it has no backup "sunday"`, ""},
-		"another backup is damaged":             {func(o *Options) { o.Store = fakeStore{damaged: backup.ErrDamaged} }, "", "Left out: backups are damaged"},
-		"a store that can't be read":            {func(o *Options) { o.Store = fakeStore{damaged: errFake} }, errFake.Error(), ""},
-		"a cluster that can't be reached":       {func(o *Options) { o.Access = func(context.Context) (*backup.Access, error) { return nil, errFake } }, errFake.Error(), ""},
-		"a host that does not answer":           {func(o *Options) { o.Hosts.(*fakeHosts).fail = 2 }, "host b: the host does not answer", ""},
-		"a cluster that is paused":              {func(o *Options) { o.Cluster.Spec.Paused = ptr.To(true) }, "is paused", ""},
-		"a control plane that is not kubeadm's": {func(o *Options) { o.Cluster.Spec.ControlPlaneRef.Name = "other" }, "reading the control plane", ""},
+		"all is there":               {func(*Options) {}, "", ""},
+		"a backup by name":           {func(o *Options) { o.Backup = "monday" }, "", ""},
+		"a backup that there is not": {func(o *Options) { o.Backup = "sunday" }, `it has no backup "sunday"`, ""},
+		"another backup is damaged": {func(o *Options) { o.Store = fakeStore{damaged: backup.ErrDamaged} }, "",
+			"Left out: backups are damaged"},
+		"a store that can't be read": {func(o *Options) { o.Store = fakeStore{damaged: errFake} },
+			errFake.Error(), ""},
+		"a cluster that can't be reached": {
+			func(o *Options) { o.Access = func(context.Context) (*backup.Access, error) { return nil, errFake } },
+			errFake.Error(), "",
+		},
+		"a host that does not answer": {func(o *Options) { o.Hosts.(*fakeHosts).fail = 2 },
+			"host b: the host does not answer", ""},
+		"a cluster that is paused": {func(o *Options) { o.Cluster.Spec.Paused = ptr.To(true) }, "is paused", ""},
+		"a control plane that is not kubeadm's": {func(o *Options) { o.Cluster.Spec.ControlPlaneRef.Name = "other" },
+			"reading the control plane", ""},
 		"other authorities than at that time": {func(o *Options) {
 			o.Access = func(context.Context) (*backup.Access, error) { return &backup.Access{Config: &rest.Config{}}, nil }
 		}, `another certificate authority or key "etcd"`, ""},

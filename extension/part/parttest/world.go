@@ -71,7 +71,9 @@ func (w *World) Get(_ context.Context, key client.ObjectKey, object client.Objec
 	}
 	class, ok := w.Classes[key.String()]
 	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses"}, key.Name)
+		return apierrors.NewNotFound(schema.GroupResource{
+			Group: clusterv1.GroupVersion.Group, Resource: "clusterclasses",
+		}, key.Name)
 	}
 	class.DeepCopyInto(object.(*clusterv1.ClusterClass))
 	return nil
@@ -155,7 +157,8 @@ func class(templates string) *clusterv1.ClusterClass {
 	c := &clusterv1.ClusterClass{}
 	c.Spec.ControlPlane.MachineInfrastructure.TemplateRef = template
 	c.Spec.Workers.MachineDeployments = []clusterv1.MachineDeploymentClass{
-		{Class: "worker", Infrastructure: infrastructure}, {Class: "zoned", FailureDomain: "zone-b", Infrastructure: infrastructure},
+		{Class: "worker", Infrastructure: infrastructure},
+		{Class: "zoned", FailureDomain: "zone-b", Infrastructure: infrastructure},
 	}
 	c.Spec.Workers.MachinePools = []clusterv1.MachinePoolClass{
 		{

@@ -1,8 +1,9 @@
 // Package encode turns API objects into JSON, into the very same bytes as encoding/json, in about a third of the time.
 //
-// How a type is encoded is found out once for each type. Structs, texts, numbers, lists and maps of texts, which requests of hooks mostly consist of, are
-// written without allocations; all others, for example types that encode themselves, are left to encoding/json, so there is nothing that it can
-// encode and this package can't. A test holds both against each other for every hook of Cluster API, a fuzz test for odd texts.
+// How a type is encoded is found out once for each type. Structs, texts, numbers, lists and maps of texts, which
+// requests of hooks mostly consist of, are written without allocations; all others, for example types that encode
+// themselves, are left to encoding/json, so there is nothing that it can encode and this package can't. A test holds
+// both against each other for every hook of Cluster API, a fuzz test for odd texts.
 package encode
 
 import (
@@ -182,7 +183,8 @@ func texts(to []byte, v reflect.Value) (_ []byte, err error) {
 	return append(to, '}'), nil
 }
 
-// plain holds the bytes that stand for themselves in a text: ASCII but control characters, quotes, backslashes, and what HTML could mistake.
+// plain holds the bytes that stand for themselves in a text: ASCII but control characters, quotes, backslashes, and
+// what HTML could mistake.
 var plain = func() (is [256]bool) {
 	for c := 0x20; c < 0x7f; c++ {
 		is[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'

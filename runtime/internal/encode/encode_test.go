@@ -151,13 +151,16 @@ func TestOddTypes(t *testing.T) {
 		&odd{}, &inner{}, &named{}, &one, &twice{A: "x"}, &tree{},
 		&odd{
 			inner: inner{A: "a", B: -3}, Named: named{"<c>"}, Skipped: "s", Dash: "d", NoTag: "ä", Quoted: 5, Float: 1e30,
-			Any: map[string]any{"z": 1, "a": nil}, Bytes: []byte("bytes"), Empty: []string{}, Nil: []string{"x", "\x00"}, Number: 255,
-			Zero: zero{1}, Seven: zero{7}, ZeroP: pointerZero{7}, SevenP: &pointerZero{7}, Self: self{"x"}, SelfP: &self{"y"},
-			Text: pointerSelf{"z"}, Texts: []pointerSelf{{"1"}, {"2"}}, Map: map[key]string{"b": "1", "a": "2"}, Numbers: map[int]string{2: "x", 10: "y"},
-			Struct: map[string]inner{"k": {A: "v"}}, Long: time.Hour, Raw: json.RawMessage(` {"a" : 1} `),
+			Any: map[string]any{"z": 1, "a": nil}, Bytes: []byte("bytes"), Empty: []string{}, Nil: []string{"x", "\x00"},
+			Number: 255,
+			Zero:   zero{1}, Seven: zero{7}, ZeroP: pointerZero{7}, SevenP: &pointerZero{7}, Self: self{"x"}, SelfP: &self{"y"},
+			Text: pointerSelf{"z"}, Texts: []pointerSelf{{"1"}, {"2"}}, Map: map[key]string{"b": "1", "a": "2"},
+			Numbers: map[int]string{2: "x", 10: "y"},
+			Struct:  map[string]inner{"k": {A: "v"}}, Long: time.Hour, Raw: json.RawMessage(` {"a" : 1} `),
 			Tree: tree{Name: "root", Children: []tree{{Name: "leaf"}}, Next: &tree{}, ByName: map[string]*tree{"x": nil}},
 		},
-		&struct{ F fails }{}, &struct{ C chan int }{}, &struct{ F float64 }{math.NaN()}, &struct{ M map[string]string }{map[string]string{"<": "\xff", "a": ""}},
+		&struct{ F fails }{}, &struct{ C chan int }{}, &struct{ F float64 }{math.NaN()},
+		&struct{ M map[string]string }{map[string]string{"<": "\xff", "a": ""}},
 		&struct {
 			*inner
 			X int
@@ -188,7 +191,8 @@ func TestManyAtOnceFindTheSameEncoder(t *testing.T) {
 }
 
 func FuzzTexts(f *testing.F) {
-	for _, text := range []string{"", "plain", "\"", "\\", "<>&", "\u2028", "\xff\xfe", "ä€😀", "\x7f\x00\x1f", strings.Repeat("x", 100)} {
+	for _, text := range []string{"", "plain", "\"", "\\", "<>&", "\u2028", "\xff\xfe", "ä€😀", "\x7f\x00\x1f",
+		strings.Repeat("x", 100)} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, key, value string) {

@@ -19,7 +19,8 @@ type Call struct {
 // past is a deadline that ends all that a connection does.
 var past = time.Unix(1, 0)
 
-// End ends the exchange: it fails soon with an error that says nothing. It may be called at any time, also before and after.
+// End ends the exchange: it fails soon with an error that says nothing. It may be called at any time, also before and
+// after.
 func (c *Call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,7 +33,8 @@ func (c *Call) End() {
 	}
 }
 
-// Resent tells whether the server had closed a connection that was kept, so that the request was sent again on a new one: it may have been started anew.
+// Resent tells whether the server had closed a connection that was kept, so that the request was sent again on a new
+// one: it may have been started anew.
 func (c *Call) Resent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +48,8 @@ func (c *Call) resends() {
 	c.resent = true
 }
 
-// Cancels says what to call if the exchange is ended before it uses a connection, and tells whether it still should go on.
+// Cancels says what to call if the exchange is ended before it uses a connection, and tells whether it still should go
+// on.
 func (c *Call) Cancels(cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

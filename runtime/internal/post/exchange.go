@@ -56,9 +56,10 @@ func (a Answer) Release() {
 	}
 }
 
-// Do sends a request and reads the answer. It ends at the deadline with [os.ErrDeadlineExceeded] or [context.DeadlineExceeded], whatever comes
-// first on its way. The server must not mind to get the request twice: if a connection that was kept turns out to be closed before any of the
-// answer has come, the request is sent again on a new one. The context is looked at while a connection is made; to end an exchange, end the call.
+// Do sends a request and reads the answer. It ends at the deadline with [os.ErrDeadlineExceeded] or
+// [context.DeadlineExceeded], whatever comes first on its way. The server must not mind to get the request twice: if a
+// connection that was kept turns out to be closed before any of the answer has come, the request is sent again on a new
+// one. The context is looked at while a connection is made; to end an exchange, end the call.
 func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request Request) (Answer, error) {
 	if err := c.enter(ctx, call, deadline); err != nil {
 		return Answer{}, err
@@ -174,7 +175,8 @@ func appendHead(data []byte, host string, request Request) []byte {
 	data = append(data, request.Target...)
 	data = append(data, " HTTP/1.1\r\nHost: "...)
 	data = append(data, host...)
-	data = append(data, "\r\nUser-Agent: capstan-runtime\r\nContent-Type: "+wire.ContentType+"\r\nAccept: "+wire.ContentType+"\r\n"...)
+	data = append(data, "\r\nUser-Agent: capstan-runtime\r\nContent-Type: "+wire.ContentType+"\r\nAccept: "+
+		wire.ContentType+"\r\n"...)
 	for name, value := range request.Header {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			continue // a line break in it would begin a request of its own

@@ -32,7 +32,8 @@ func newClient(t *testing.T, ca *testtls.Authority, address string, change func(
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.PEM)
 	options := Options{
-		Address: address, Host: address, TLS: &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}, Idle: 4, Open: 8, IdleTimeout: time.Minute,
+		Address: address, Host: address, TLS: &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}, Idle: 4, Open: 8,
+		IdleTimeout: time.Minute,
 	}
 	if change != nil {
 		change(&options)
@@ -50,7 +51,8 @@ func serve(t *testing.T, handler http.HandlerFunc, change func(*Options)) (*Clie
 	return newClient(t, ca, s.Listener.Addr().String(), change), s
 }
 
-// script starts a server that reads requests and answers each with the next of these bytes as they are. After the last one it closes.
+// script starts a server that reads requests and answers each with the next of these bytes as they are. After the last
+// one it closes.
 func script(t *testing.T, answers ...string) *Client {
 	t.Helper()
 	ca := testtls.NewAuthority(t)
@@ -92,7 +94,8 @@ func script(t *testing.T, answers ...string) *Client {
 
 func do(t *testing.T, c *Client, body string) (Answer, error) {
 	t.Helper()
-	return c.Do(t.Context(), &Call{}, time.Now().Add(20*time.Second), Request{Target: "/x?timeout=1s", Body: []byte(body), Limit: 1 << 20})
+	return c.Do(t.Context(), &Call{}, time.Now().Add(20*time.Second),
+		Request{Target: "/x?timeout=1s", Body: []byte(body), Limit: 1 << 20})
 }
 
 func TestDo(t *testing.T) {
@@ -100,7 +103,8 @@ func TestDo(t *testing.T) {
 	c, s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		connections.Store(r.RemoteAddr, true)
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s %s %s %s %q", r.Method, r.URL, r.Header.Get("Content-Type"), r.Header.Get("Accept"), r.Header.Get("Extra"), body)
+		fmt.Fprintf(w, "%s %s %s %s %s %q", r.Method, r.URL, r.Header.Get("Content-Type"), r.Header.Get("Accept"),
+			r.Header.Get("Extra"), body)
 	}, nil)
 	for i, body := range []string{"", "hello", strings.Repeat("x", 300<<10)} {
 		answer, err := c.Do(t.Context(), &Call{}, time.Now().Add(20*time.Second), Request{
@@ -119,7 +123,8 @@ func TestDo(t *testing.T) {
 	}
 	s.CloseClientConnections()
 	call := &Call{}
-	if _, err := c.Do(t.Context(), call, time.Now().Add(20*time.Second), Request{Target: "/", Limit: 1 << 20}); err != nil || !call.Resent() {
+	if _, err := c.Do(t.Context(), call, time.Now().Add(20*time.Second),
+		Request{Target: "/", Limit: 1 << 20}); err != nil || !call.Resent() {
 		t.Errorf("after the server has closed the connection: resent %t, %v", call.Resent(), err)
 	}
 }
@@ -130,23 +135,29 @@ func TestAnswers(t *testing.T) {
 		answer string
 		want   string // status and body, or the error after "error: "
 	}{
-		"plain":                         {ok, "200 ok"},
-		"in chunks":                     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "200 ok"},
-		"until the end":                 {"HTTP/1.1 200 OK\r\n\r\nok", "200 ok"},
-		"of HTTP/1.0":                   {"HTTP/1.0 200 OK\r\n\r\nok", "200 ok"},
-		"after an interim one":          {"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, "200 ok"},
-		"interim ones without end":      {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10), "error: interim answers without end"},
+		"plain": {ok, "200 ok"},
+		"in chunks": {
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", "200 ok",
+		},
+		"until the end":        {"HTTP/1.1 200 OK\r\n\r\nok", "200 ok"},
+		"of HTTP/1.0":          {"HTTP/1.0 200 OK\r\n\r\nok", "200 ok"},
+		"after an interim one": {"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok, "200 ok"},
+		"interim ones without end": {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10),
+			"error: interim answers without end"},
 		"a failure":                     {"HTTP/1.1 500 No\r\nContent-Length: 4\r\n\r\ndisk", "500 disk"},
 		"a failure with half of a body": {"HTTP/1.1 500 No\r\nContent-Length: 400\r\n\r\ndisk", "500 disk"},
 		"half of a body":                {"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\nok", "error: unexpected EOF"},
-		"half of a chunk":               {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok", "error: unexpected EOF"},
-		"no HTTP":                       {"hello\r\n\r\n", "error: malformed HTTP"},
-		"nothing":                       {"", "error: EOF"},
-		"a length that is none":         {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "error: bad Content-Length"},
-		"two lengths":                   {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", "error: Content-Length"},
-		"headers without end":           {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHead) + "\r\n\r\n", "error: the headers of the answer have more than"},
-		"too much":                      {"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n", "error: body too large"},
-		"switching protocols":           {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "101 "},
+		"half of a chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nok",
+			"error: unexpected EOF"},
+		"no HTTP":               {"hello\r\n\r\n", "error: malformed HTTP"},
+		"nothing":               {"", "error: EOF"},
+		"a length that is none": {"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "error: bad Content-Length"},
+		"two lengths": {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok",
+			"error: Content-Length"},
+		"headers without end": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHead) + "\r\n\r\n",
+			"error: the headers of the answer have more than"},
+		"too much":            {"HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n", "error: body too large"},
+		"switching protocols": {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "101 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer, err := do(t, script(t, c.answer), "body")
@@ -165,7 +176,8 @@ func TestAnswers(t *testing.T) {
 
 // Bytes after an answer would be taken for the answer to the next request.
 func TestAConnectionWithMoreThanTheAnswerIsNotKept(t *testing.T) {
-	c := script(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "never")
+	c := script(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+		"never")
 	for range 2 {
 		if answer, err := do(t, c, "body"); err != nil || string(answer.Body) != "ok" {
 			t.Fatalf("got %q, %v", answer.Body, err)
@@ -238,7 +250,8 @@ func TestEnd(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.Do(ctx, &Call{}, time.Now().Add(20*time.Second), Request{Target: "/", Limit: 10}); !errors.Is(err, context.Canceled) {
+	if _, err := c.Do(ctx, &Call{}, time.Now().Add(20*time.Second), Request{Target: "/", Limit: 10}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("with a context that is over: %v", err)
 	}
 }
@@ -275,7 +288,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	c, _ := serve(t, func(http.ResponseWriter, *http.Request) {}, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
+	c, _ := serve(t, func(http.ResponseWriter, *http.Request) {},
+		func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
 	if _, err := do(t, c, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +346,8 @@ func FuzzAnswer(f *testing.F) {
 		case answer.Status < 100 || answer.Status > 999:
 			t.Errorf("status %d", answer.Status)
 		}
-		if errors.Is(err, wire.ErrTooLarge) && len(said) <= 64 && !bytes.Contains(bytes.ToLower(said), []byte("content-length")) {
+		if errors.Is(err, wire.ErrTooLarge) && len(said) <= 64 &&
+			!bytes.Contains(bytes.ToLower(said), []byte("content-length")) {
 			t.Errorf("%q is too large", said)
 		}
 	})

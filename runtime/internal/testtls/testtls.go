@@ -61,7 +61,8 @@ func (a *Authority) Pair(t testing.TB, change func(*x509.Certificate)) (certPEM,
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
 	if change != nil {
 		change(template)
@@ -101,7 +102,8 @@ func (a *Authority) Write(t testing.TB, directory string, change func(*x509.Cert
 	return certFile, keyFile
 }
 
-// Serve starts a TLS server on loopback with a certificate of the authority, until the test ends. The change may be nil.
+// Serve starts a TLS server on loopback with a certificate of the authority, until the test ends. The change may be
+// nil.
 func (a *Authority) Serve(t testing.TB, handler http.Handler, change func(*httptest.Server)) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)

@@ -13,7 +13,8 @@ import (
 var olderCluster = []byte(`"` + clusterv1beta1.GroupVersion.Group + "/" + clusterv1beta1.GroupVersion.Version + `"`)
 
 // UpgradeCluster gives the body of a request with its embedded Cluster in v1beta2. Cluster API sent v1beta1 up to its
-// v1.12 under the same version of the hook, so a server has to take both. A body without such a Cluster comes back as it is.
+// v1.12 under the same version of the hook, so a server has to take both. A body without such a Cluster comes back as
+// it is.
 func UpgradeCluster(body []byte) ([]byte, error) {
 	if !bytes.Contains(body, olderCluster) {
 		return body, nil // the usual case costs one scan
@@ -23,7 +24,8 @@ func UpgradeCluster(body []byte) ([]byte, error) {
 		return body, nil //nolint:nilerr // Decode says what is wrong with it.
 	}
 	var kind metav1.TypeMeta
-	if err := json.Unmarshal(fields["cluster"], &kind); err != nil || kind.APIVersion != clusterv1beta1.GroupVersion.String() {
+	if err := json.Unmarshal(fields["cluster"], &kind); err != nil ||
+		kind.APIVersion != clusterv1beta1.GroupVersion.String() {
 		return body, nil //nolint:nilerr // No Cluster, or one that Decode complains about.
 	}
 	older, cluster := &clusterv1beta1.Cluster{}, &clusterv1.Cluster{}

@@ -19,7 +19,8 @@ import (
 // MaxBody is the largest body of a request or a response in bytes. Cluster API documents the same bound (CL-21, RX-43).
 const MaxBody = 20 << 20
 
-// MaxMessage is the longest message of a response in bytes that is passed on. Messages land in conditions, which hold 32 KiB.
+// MaxMessage is the longest message of a response in bytes that is passed on. Messages land in conditions, which hold
+// 32 KiB.
 const MaxMessage = 4 << 10
 
 // ContentType of every body (RX-05).
@@ -28,8 +29,8 @@ const ContentType = "application/json"
 // ErrTooLarge says that a body is larger than allowed.
 var ErrTooLarge = errors.New("body too large")
 
-// Read reads a whole body of at most limit bytes. A larger one gives ErrTooLarge, after reading little more than the limit. The hint is
-// the announced length, negative if unknown; it is not trusted.
+// Read reads a whole body of at most limit bytes. A larger one gives ErrTooLarge, after reading little more than the
+// limit. The hint is the announced length, negative if unknown; it is not trusted.
 func Read(body io.Reader, limit, hint int64) ([]byte, error) {
 	data, err := ReadInto(nil, body, limit, hint)
 	if err != nil {
@@ -43,7 +44,8 @@ func ReadInto(data []byte, body io.Reader, limit, hint int64) ([]byte, error) {
 	if hint > limit {
 		return data, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
 	}
-	// A peer that announces much and sends nothing must not cost memory. One byte more than announced, to see the end without growing.
+	// A peer that announces much and sends nothing must not cost memory. One byte more than announced, to see the end
+	// without growing.
 	data = slices.Grow(data[:0], int(min(max(hint, 511), 64<<10))+1)
 	for {
 		n, err := body.Read(data[len(data):cap(data)])
@@ -81,7 +83,8 @@ func AppendEncoded(to []byte, object runtime.Object, apiVersion, kind string) ([
 }
 
 // Decode fills an empty object from the JSON of exactly one object. An apiVersion or a kind that is present must be the
-// expected one. Absent ones are accepted: published servers leave them out. On an error the object is half filled: throw it away.
+// expected one. Absent ones are accepted: published servers leave them out. On an error the object is half filled:
+// throw it away.
 func Decode(data []byte, object runtime.Object, apiVersion, kind string) error {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 {
 		return fmt.Errorf("decoding a %s: the body is empty", kind)
@@ -101,7 +104,8 @@ func Decode(data []byte, object runtime.Object, apiVersion, kind string) error {
 	return nil
 }
 
-// typeOf gives apiVersion and kind as they stand in the object. A GroupVersionKind would hide an apiVersion that can't be parsed.
+// typeOf gives apiVersion and kind as they stand in the object. A GroupVersionKind would hide an apiVersion that can't
+// be parsed.
 func typeOf(object runtime.Object) (apiVersion, kind string) {
 	objectKind := object.GetObjectKind()
 	if meta, ok := objectKind.(*metav1.TypeMeta); ok {

@@ -61,7 +61,8 @@ func TestUpgradeCluster(t *testing.T) {
 		"spec":{"paused":true,"topology":{"class":"quick","version":"v1.36.3","controlPlane":{"replicas":3},
 			"workers":{"machineDeployments":[{"class":"w","name":"md","replicas":2,"failureDomain":"zone-b","nodeDrainTimeout":"10s"}]}}},
 		"status":{"failureDomains":{"zone-a":{"controlPlane":true}}}}`
-	body, err := UpgradeCluster([]byte(`{"kind":"BeforeClusterCreateRequest","settings":{"a":"b"},"cluster":` + older + `}`))
+	body, err := UpgradeCluster(
+		[]byte(`{"kind":"BeforeClusterCreateRequest","settings":{"a":"b"},"cluster":` + older + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +71,10 @@ func TestUpgradeCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	topology := request.Cluster.Spec.Topology
-	if request.Cluster.APIVersion != clusterv1.GroupVersion.String() || topology.ClassRef.Name != "quick" || *topology.ControlPlane.Replicas != 3 ||
-		topology.Workers.MachineDeployments[0].FailureDomain != "zone-b" || !*request.Cluster.Spec.Paused || request.Settings["a"] != "b" {
+	if request.Cluster.APIVersion != clusterv1.GroupVersion.String() || topology.ClassRef.Name != "quick" ||
+		*topology.ControlPlane.Replicas != 3 ||
+		topology.Workers.MachineDeployments[0].FailureDomain != "zone-b" || !*request.Cluster.Spec.Paused ||
+		request.Settings["a"] != "b" {
 		t.Errorf("got %+v", request)
 	}
 }
@@ -97,7 +100,8 @@ func TestUpgradeClusterLeavesOthersAlone(t *testing.T) {
 // Whatever is accepted is one JSON object of the right kind, and encodes again to something that decodes to the same.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		`{"status":"Success","retryAfterSeconds":5,"message":"m"}`, `{"apiVersion":"a/b/c"}`, `{"kind":"X"}`, `{}{}`, `null`, ``, `[1]`,
+		`{"status":"Success","retryAfterSeconds":5,"message":"m"}`, `{"apiVersion":"a/b/c"}`, `{"kind":"X"}`, `{}{}`,
+		`null`, ``, `[1]`,
 		`{"retryAfterSeconds":1e3}`, `{"status":"Success","Status":"Failure"}`, "{\"message\":\"\xff\"}",
 	} {
 		f.Add([]byte(seed))
@@ -127,7 +131,9 @@ func FuzzDecode(f *testing.F) {
 // Upgrading never breaks a body that the decoder takes, and what it gives is JSON.
 func FuzzUpgradeCluster(f *testing.F) {
 	f.Add([]byte(`{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":{"topology":{"class":"x","version":"v1"}}}}`))
-	f.Add([]byte(`{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":{"paused":true,"controlPlaneEndpoint":{"host":"h","port":1}}}}`))
+	f.Add(
+		[]byte(
+			`{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":{"paused":true,"controlPlaneEndpoint":{"host":"h","port":1}}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		upgraded, err := UpgradeCluster(data)
 		if err != nil || bytes.Equal(upgraded, data) {

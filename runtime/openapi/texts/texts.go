@@ -1,4 +1,5 @@
-// Package texts reads from the source of Cluster API what package openapi says about its types: descriptions, required fields, enumerations.
+// Package texts reads from the source of Cluster API what package openapi says about its types: descriptions, required
+// fields, enumerations.
 package texts
 
 import (
@@ -16,7 +17,8 @@ const Module = "sigs.k8s.io/cluster-api/api"
 // Hooks is the package of its hooks.
 const Hooks = Module + "/runtime/hooks/v1alpha1"
 
-// Read gives the document of one release as JSON. Types of other modules are left out: they are described where they are published.
+// Read gives the document of one release as JSON. Types of other modules are left out: they are described where they
+// are published.
 func Read(ctx context.Context, version string) ([]byte, error) {
 	module, err := schema.OpenModule(ctx, Module+"@"+version)
 	if err != nil {
