@@ -187,7 +187,7 @@ func realProcesses(t *testing.T, h *host) map[string]process {
 	return found
 }
 
-// noneIsHollow fails for a Ready container that is no process of its image in namespaces of its own.
+// noneIsHollow fails the test unless each Ready container has a process of its own image in its own namespaces.
 func noneIsHollow(t *testing.T, h *host, atLeast int) {
 	t.Helper()
 	all := realProcesses(t, h)

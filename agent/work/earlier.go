@@ -56,11 +56,11 @@ const (
 	toForget fate = "forget"
 )
 
-// fateOf decides by the host as it stands in the API. The journal is of a machine that is not that of the host's claim.
+// fateOf decides what happens to the machine of the journal, which is not the machine of the host's present claim.
 //
-// A claim that is missing is no word that it has ended: a management cluster that was restored from a backup may be
-// older than the claim. That it has ended is said by a later epoch, which only the end of a claim begins, by another
-// CapstanHost of the name, which somebody has registered since, or by a person.
+// A missing claim does not prove that it ended: a management cluster that was restored from a backup may be older than
+// the claim. Three things prove it: a later epoch, which begins only when a claim ends; another CapstanHost of the same
+// name, registered since; or a person's acceptance.
 func fateOf(v *journal.View, host *v1beta2.CapstanHost) fate {
 	if host == nil || host.Spec.Supplier != "" {
 		return heldBack

@@ -86,9 +86,9 @@ func defaultRoute(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// Source is the address from which the host, whose own IPv4 address is node, sends to pods of a range: its own one, so
-// that what listens at all addresses answers from that which was asked. In a family without an address of the host, as
-// IPv6 is in a dock, it is the gateway's.
+// Source returns the address from which the host sends to pods of the range r. It is node, the host's own IPv4 address,
+// so that a server that listens on all addresses answers from the address that the pod called. Where the host has no
+// address of the family, as for IPv6 in a dock, Source returns the gateway's address.
 func Source(r netip.Prefix, node netip.Addr) netip.Addr {
 	if r.Addr().Is4() && node.IsValid() {
 		return node
