@@ -123,6 +123,10 @@ lint: manifests bin/tools/staticcheck bin/tools/gci ## formatting, imports, vet 
 demo: build ## build, start the management plane, make a cluster, show it
 	@hack/demo
 
+.PHONY: recording
+recording: build ## record the demo as docs/demo.cast, which asciinema plays
+	@go run ./hack/recording -o docs/demo.cast -title 'Capstan: from Linux to a Kubernetes cluster' -- hack/demo
+
 .PHONY: test
 test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, API, end to end with real clusters
 	@echo "→ generated files are up to date"
