@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 )
 
-// checkAnswer looks at what the handler says in a response that was decoded. It also shortens its message, which lands
-// in conditions.
+// checkAnswer checks what the handler says in a decoded response. It also shortens the message, which ends up in
+// conditions.
 func checkAnswer(response runtimehooksv1.ResponseObject) error {
 	response.SetMessage(wire.Clip(response.GetMessage(), wire.MaxMessage))
 	switch status := response.GetStatus(); status {
@@ -32,11 +32,11 @@ func checkAnswer(response runtimehooksv1.ResponseObject) error {
 	return nil
 }
 
-// said is what the handler itself says went wrong.
+// said returns a failure that the handler itself reported.
 func said(text string) error { return &failure{kind: refused, text: text} }
 
-// join makes one response of those to a question, if all have succeeded (CL-11, CL-19). Otherwise it returns the error
-// of the first in the order that has failed.
+// join combines the responses to a question into one if all calls have succeeded (CL-11, CL-19). Otherwise it returns
+// the error of the first handler, in order, that has failed.
 func join(q *question, outcomes []outcome) (runtimehooksv1.ResponseObject, error) {
 	for i := range outcomes {
 		if err := outcomes[i].err; err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// answerCache is the caller's cache of answers, at the key of one request. The zero value keeps nothing.
+// answerCache is the entry for one request in the caller's cache of answers. The zero value caches nothing.
 type answerCache struct {
 	options runtimeclient.CallExtensionOptions
 	key     string
 }
 
-// newAnswerCache computes the key. The caller's function gets the request without settings, and they are appended in a
-// fixed order: the function that Cluster API passes for DiscoverVariables walks over the map of settings, so its keys
-// for equal requests differ at random.
+// newAnswerCache computes the key. The caller's function gets the request without settings; they are appended here in
+// a fixed order. The function that Cluster API passes for DiscoverVariables iterates over the map of settings, so its
+// keys for equal requests would differ at random.
 func newAnswerCache(h *registry.Handler, r *requests, opts []runtimeclient.CallExtensionOption) (answerCache, error) {
 	var c answerCache
 	for _, opt := range opts {
@@ -47,7 +47,7 @@ func (c answerCache) get() (runtimehooksv1.ResponseObject, bool) {
 	if !ok {
 		return nil, false
 	}
-	// The caller may change what it gets, and the cache is shared.
+	// The caller may change the response, but the cache is shared.
 	response, ok := entry.Response.DeepCopyObject().(runtimehooksv1.ResponseObject)
 	return response, ok
 }

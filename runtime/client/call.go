@@ -16,10 +16,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// CallAllExtensions asks all handlers of a hook whose selectors match the object. If all succeed, the response becomes
-// Success with their messages joined and the shortest retryAfterSeconds that is not zero; everything else in it becomes
-// empty. Otherwise the response stays as it is, and the error is that of the first handler that failed, in the
-// registry's order.
+// CallAllExtensions calls all handlers of a hook whose selectors match the object. If all succeed, the response
+// becomes Success with their messages joined and the shortest nonzero retryAfterSeconds; all its other fields are
+// cleared. Otherwise the response stays unchanged, and the error is that of the first handler, in the registry's
+// order, that failed.
 func (c *Client) CallAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
 ) error {
@@ -64,9 +64,9 @@ func (c *Client) callAll(ctx context.Context, descriptor *hook.Descriptor, objec
 	return joined, nil
 }
 
-// CallExtension asks the handler with this unique name. On success the response is replaced by its answer as a whole.
-// On an answer of status Failure it is too, and there is an error; on any other error it stays as it is. With the
-// option WithCaching, answers of Success that do not block are kept and given again for an equal request.
+// CallExtension calls the handler with this unique name. On success, its answer replaces the whole response. An answer
+// with status Failure does too, and comes with an error; any other error leaves the response unchanged. With the
+// option WithCaching, successful answers that do not block are cached and returned again for an equal request.
 func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
 	name string,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
@@ -115,7 +115,7 @@ func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.H
 	return nil
 }
 
-// check finds the hook, and makes sure that the caller's response can take an answer before anybody is called.
+// check finds the hook, and checks that the caller's response can take an answer before any handler is called.
 func (c *Client) check(runtimeHook runtimecatalog.Hook,
 	response runtimehooksv1.ResponseObject) (*hook.Descriptor, error) {
 	descriptor, err := c.options.Catalog.Lookup(runtimeHook)

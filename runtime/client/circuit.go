@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// CircuitState tells whether an extension is asked.
+// CircuitState says whether an extension is called.
 type CircuitState string
 
 // States of a circuit.
 const (
-	// CircuitClosed: it is asked.
+	// CircuitClosed: the extension is called.
 	CircuitClosed CircuitState = "Closed"
-	// CircuitOpen: its last calls failed, and it is left alone for a while.
+	// CircuitOpen: its last calls failed, and it is not called for a while.
 	CircuitOpen CircuitState = "Open"
-	// CircuitProbing: the while is over, and one call finds out whether it works again.
+	// CircuitProbing: the pause is over, and one call finds out whether the extension works again.
 	CircuitProbing CircuitState = "Probing"
 )
 
 const (
-	// patience is how many calls in a row may fail before an extension is left alone.
+	// patience is how many consecutive calls must fail before an extension is paused.
 	patience = 5
-	// firstPause is for how long it is left alone then; each further failure doubles it.
+	// firstPause is the length of the first pause; each further failure doubles it.
 	firstPause = time.Second
 )
 
-// pauseAfter gives for how long an extension is left alone after so many failures in a row: not at all as long as it
-// may be bad luck, then twice as long each time, up to longest.
+// pauseAfter returns how long an extension is paused after this many consecutive failures. The first few may be bad
+// luck and cause no pause; from then on each failure doubles the pause, up to longest.
 func pauseAfter(failures int, longest time.Duration) time.Duration {
 	if failures < patience {
 		return 0
@@ -41,8 +41,8 @@ func pauseAfter(failures int, longest time.Duration) time.Duration {
 	return min(pause, longest)
 }
 
-// circuit keeps calls away from an extension that does not work, so that reconciles do not spend their time with
-// waiting for it, and so that it can recover. Each extension has its own. The zero value is closed.
+// circuit keeps calls away from an extension that does not work, so that reconciles do not waste time on it and it can
+// recover. Each extension has its own circuit. The zero value is closed.
 type circuit struct {
 	longest time.Duration
 
@@ -53,17 +53,17 @@ type circuit struct {
 	last     error
 }
 
-// health is what a call says about the extension.
+// health is what a call reveals about the extension.
 type health int
 
 const (
 	works   health = iota // it answered
-	fails                 // it did not answer, or not as a server should
+	fails                 // it did not answer, or answered incorrectly
 	unclear               // the call ended for a reason that says nothing about it
 )
 
-// enter asks whether a call may be made now. If so, the caller must call leave; if not, the error is that of the last
-// failure.
+// enter asks for permission to make a call. If it returns nil, the caller must call leave; otherwise it returns the
+// error of the last failure.
 func (c *circuit) enter(now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *circuit) enter(now time.Time) error {
 	return nil
 }
 
-// leave learns from a call that has ended. It returns true if the extension works again after it was left alone.
+// leave records the result of a call. It returns true if the extension works again after a pause.
 func (c *circuit) leave(now time.Time, says health, err error) (recovered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *circuit) leave(now time.Time, says health, err error) (recovered bool) 
 		recovered = c.failures >= patience
 		c.failures, c.probing, c.last = 0, false, nil
 	case fails:
-		// Calls that were under way when the circuit opened belong to the same outage: they make it no longer.
+		// Calls that were running when the circuit opened belong to the same outage and do not prolong it.
 		if c.failures >= patience && !c.probing {
 			return false
 		}

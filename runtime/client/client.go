@@ -1,7 +1,7 @@
 // Package client calls the handlers of runtime extensions.
 //
-// [Client] implements Cluster API's public interface for that, sigs.k8s.io/cluster-api/exp/runtime/client.Client, so
-// its reconcilers take it as it is:
+// [Client] implements Cluster API's public interface for this, sigs.k8s.io/cluster-api/exp/runtime/client.Client, so
+// Cluster API's reconcilers can use it as it is:
 //
 //	calls, err := client.New(client.Options{Reader: mgr.GetClient(), Observer: journal})
 //	...
@@ -9,37 +9,38 @@
 //
 // # What a call does
 //
-// One call of [Client.CallAllExtensions] asks all handlers of the hook whose selectors match, a bounded number of them
-// at the same time, each for at most its own timeout and all together for at most [Options.Deadline]. The request is
-// encoded once for all handlers that get the same settings; it is not kept and not changed. Answers are joined in the
-// registry's order, so the same answers give the same message; the shortest retryAfterSeconds wins (CL-11). If a
-// handler fails, those after it in that order are not asked, or no longer waited for; the error is always that of the
-// first in the order that fails.
+// [Client.CallAllExtensions] calls all handlers of the hook whose selectors match, a bounded number of them at a time.
+// Each call takes at most the handler's timeout, and all together take at most [Options.Deadline]. The request is
+// encoded once for all handlers that get the same settings; it is neither kept nor changed. Answers are joined in the
+// registry's order, so the same answers produce the same message; the shortest retryAfterSeconds wins (CL-11). If a
+// handler fails, those after it in that order are canceled or not called at all; the returned error is always that of
+// the first handler, in order, that fails.
 //
-// If the joined answer blocks, it is held until the shortest wait that a handler has named is over: whoever asks before
-// gets it again without a call, with the wait that is left. A changed request, object or ExtensionConfig is asked about
-// at once. Reconcilers that sleep through the whole wait that they are given, as those of Cluster API do, are given at
-// most [Options.Recheck] at a time, so they notice.
+// If the joined answer blocks, the client holds it until the shortest wait named by a handler is over. Callers that
+// ask again before then get the held answer with the remaining wait, and no handler is called. A change of the
+// request, the object or an ExtensionConfig invalidates the held answer. Cluster API's reconcilers sleep through the
+// whole wait that they get, so the client returns at most [Options.Recheck] at a time: this way they notice such
+// changes.
 //
 // # What can go wrong
 //
-//   - The call fails: no connection, a certificate that is not trusted, no answer in time, a status other than 200, a
-//     redirect, a body that is too large or is not the hook's response. With failure policy Fail this is an error, with
-//     Ignore it counts as an empty Success (CL-04). Nothing of a body that failed to decode is ever used.
-//   - The handler answers status Failure, or a status that does not exist: an error whatever the policy (CL-05, CL-20).
-//   - The caller's own context ends, or the deadline of all calls together: an error whatever the policy; it says
-//     nothing about the extension.
-//   - Something is configured wrong, for example the handler serves another hook: an error whatever the policy.
+//   - The call fails: no connection, an untrusted certificate, no answer in time, a status other than 200, a redirect,
+//     a body that is too large or is not the hook's response. With failure policy Fail this is an error; with Ignore
+//     it counts as an empty Success (CL-04). A body that can't be decoded is discarded entirely.
+//   - The handler answers with status Failure, or with an unknown status: an error whatever the policy (CL-05, CL-20).
+//   - The caller's context is done, or the deadline of all calls together has passed: an error whatever the policy; it
+//     does not count against the extension.
+//   - Something is misconfigured, for example the handler serves another hook: an error whatever the policy.
 //
-// An extension whose calls fail five times in a row is left alone for a second, and for twice as long after each
-// further failure, up to [Options.LongestPause]. Meanwhile calls fail with the last error at once; the failure policy
-// applies. One call finds out whether it works again.
+// An extension whose calls fail five times in a row is paused for a second, and for twice as long after each further
+// failure, up to [Options.LongestPause]. During the pause, calls fail immediately with the last error, and the failure
+// policy applies. After it, one call finds out whether the extension works again.
 //
-// An extension that answers again, that has closed its connections, or that answers 404 for a handler, may have been
-// deployed anew: [Client.OnStale] tells who has to discover it.
+// An extension may have been redeployed if it answers again after a pause, has closed its connections, or answers 404
+// for a handler. The function set by [Client.OnStale] is then called, so that the extension is discovered again.
 //
-// Errors of calls are of type [*CallError]. Their texts are stable: the same failure gives the same text, without times
-// and port numbers, because they land in conditions.
+// Errors of calls are of type [*CallError]. Because they end up in conditions, their texts are stable: the same
+// failure produces the same text, without times and port numbers.
 package client
 
 import (
@@ -66,16 +67,16 @@ import (
 )
 
 const (
-	// DefaultDeadline bounds all calls of one hook together.
+	// DefaultDeadline bounds the total time of all calls of one hook.
 	DefaultDeadline = 60 * time.Second
-	// DefaultParallel is how many handlers of one hook are asked at the same time. Extensions mostly wait for others: more
-	// of them than processors is right.
+	// DefaultParallel is how many handlers of one hook are called at the same time. Calls mostly wait for the network, so
+	// there may be more of them than processors.
 	DefaultParallel = 32
 	// DefaultMaxRetryAfter is the longest wait that a handler can ask for.
 	DefaultMaxRetryAfter = 5 * time.Minute
-	// DefaultRecheck is the longest wait that is handed to the caller at a time.
+	// DefaultRecheck is the longest wait that a caller gets at a time.
 	DefaultRecheck = 15 * time.Second
-	// DefaultLongestPause is the longest time for which an extension that does not work is left alone.
+	// DefaultLongestPause is the longest pause of an extension that does not work.
 	DefaultLongestPause = 30 * time.Second
 )
 
@@ -84,55 +85,54 @@ type Options struct {
 	// Catalog of the hooks that can be called. Default: those of Cluster API.
 	Catalog *hook.Catalog
 
-	// Reader reads the Namespace of the object that a hook is called for, if an extension has a namespaceSelector. A
-	// cached one is best: the client keeps nothing. Without it, calls that would need it fail.
+	// Reader reads the Namespace of the object that a hook is called for, if an extension has a namespaceSelector. It
+	// should read from a cache, because the client keeps nothing. Without it, calls that need it fail.
 	Reader ctrlclient.Reader
 
-	// Observer is told of each call to a handler, after all handlers of the hook were called and in their stable order, on
-	// the caller's goroutine. It should be quick. Answers from a cache are not told: nobody was called.
+	// Observer is called for each call to a handler, on the caller's goroutine, after all handlers of the hook were
+	// called, in their stable order. It should be quick. It is not called for answers from a cache.
 	Observer func(record.Call)
 
-	// Certificate gives the client certificate for servers that ask for one. It is asked for at each new connection, so it
-	// may change. Default: none.
+	// Certificate returns the client certificate for servers that request one. It is called for each new connection, so
+	// the certificate may change. Default: none.
 	Certificate func() (*tls.Certificate, error)
 
-	// Dial opens the connection to a server, for networks without the names of Services: the address of a Service is
-	// NAME.NAMESPACE.svc with its port. It is not asked for servers behind a proxy. Default: that of a net.Dialer.
+	// Dial opens the connection to a server. It is for networks that can't resolve the names of Services: the address of
+	// a Service is NAME.NAMESPACE.svc with its port. It is not used for servers behind a proxy. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Pass is asked when handlers hold an object back, by an answer that blocks or by a failure, in
-	// [Client.CallAllExtensions]: whether an administrator lets it through all the same. Package unblock has one that
-	// reads an annotation. Default: nobody does.
+	// Pass is called when handlers hold an object back in [Client.CallAllExtensions], by blocking or by failing. It
+	// reports whether an administrator lets the object through nevertheless. Package unblock has an implementation that
+	// reads an annotation. Default: nothing is let through.
 	Pass PassFunc
 
-	// Deadline bounds all calls of one hook together. Default: DefaultDeadline.
+	// Deadline bounds the total time of all calls of one hook. Default: DefaultDeadline.
 	Deadline time.Duration
 
-	// Parallel is how many handlers of one hook are asked at the same time. Default: DefaultParallel.
+	// Parallel is how many handlers of one hook are called at the same time. Default: DefaultParallel.
 	Parallel int
 
-	// MaxRetryAfter bounds the wait of a handler that blocks: it is asked again after that time, whatever it has said.
-	// Asking earlier is allowed (CL-13). Whole seconds. Default: DefaultMaxRetryAfter.
+	// MaxRetryAfter bounds the wait of a handler that blocks: it is called again after at most this time, even if it
+	// named a longer one. Calling it early is allowed (CL-13). Whole seconds. Default: DefaultMaxRetryAfter.
 	MaxRetryAfter time.Duration
 
-	// Recheck bounds the wait that is handed to the caller of [Client.CallAllExtensions] at a time. Until the handlers'
-	// wait is over, the caller gets their answer again, unless something has changed. Whole seconds. Default:
-	// DefaultRecheck.
+	// Recheck bounds the wait that [Client.CallAllExtensions] returns at a time. Until the handlers' wait is over, the
+	// caller gets their held answer again, unless something has changed. Whole seconds. Default: DefaultRecheck.
 	Recheck time.Duration
 
-	// LongestPause bounds for how long an extension whose calls fail is left alone. Default: DefaultLongestPause.
+	// LongestPause bounds the pause of an extension whose calls fail. Default: DefaultLongestPause.
 	LongestPause time.Duration
 
-	// Metrics is where metrics are registered, see the constants. Default: none.
+	// Metrics registers the client's metrics, see the constants. Default: none are registered.
 	Metrics prometheus.Registerer
 
-	// Trace is called at the start of each call to a handler, with what is known by then, on the goroutine of the call.
-	// The headers that it gives are sent with the call; end, which may be nil, is called when the call has ended. Package
-	// trace has one for OpenTelemetry. Default: none.
+	// Trace is called at the start of each call to a handler, on the call's goroutine, with what is known by then. The
+	// returned headers are sent with the call; end, which may be nil, is called when the call has ended. Package trace
+	// has an implementation for OpenTelemetry. Default: none.
 	Trace func(ctx context.Context, call record.Call) (header map[string]string, end func(record.Call))
 }
 
-// Client calls handlers. Make it with [New]. All methods may be called at the same time.
+// Client calls handlers. Make it with [New]. All methods are safe for concurrent use.
 type Client struct {
 	options   Options
 	registry  *registry.Registry
@@ -144,7 +144,7 @@ type Client struct {
 
 var _ runtimeclient.Client = (*Client)(nil)
 
-// New makes a client that knows no extension yet: it is ready after WarmUp.
+// New makes a client that knows no extensions; it is ready after WarmUp.
 func New(options Options) (*Client, error) {
 	const making = "making a client for runtime extensions"
 	for name, value := range map[string]*time.Duration{
@@ -182,7 +182,7 @@ func New(options Options) (*Client, error) {
 	return c, nil
 }
 
-// WarmUp registers all ExtensionConfigs and makes the client ready (CL-15). It succeeds once.
+// WarmUp registers all ExtensionConfigs and makes the client ready (CL-15). It succeeds only once.
 func (c *Client) WarmUp(list *runtimev1.ExtensionConfigList) error {
 	if list == nil {
 		return errors.New("warming up the client for runtime extensions: the list of ExtensionConfigs is nil")
@@ -190,15 +190,15 @@ func (c *Client) WarmUp(list *runtimev1.ExtensionConfigList) error {
 	return c.registry.WarmUp(list.Items)
 }
 
-// IsReady tells whether WarmUp has succeeded.
+// IsReady reports whether WarmUp has succeeded.
 func (c *Client) IsReady() bool { return c.registry.Ready() }
 
-// Register registers the handlers in the ExtensionConfig's status, in place of those that it had before.
+// Register registers the handlers in the ExtensionConfig's status and replaces those it had before.
 func (c *Client) Register(config *runtimev1.ExtensionConfig) error {
 	return c.registry.Put(config)
 }
 
-// Unregister forgets an ExtensionConfig. Only its name is looked at.
+// Unregister forgets an ExtensionConfig. Only its name matters.
 func (c *Client) Unregister(config *runtimev1.ExtensionConfig) error {
 	if config == nil {
 		return errors.New("unregistering an extension: the ExtensionConfig is nil")
@@ -213,9 +213,9 @@ func (c *Client) Unregister(config *runtimev1.ExtensionConfig) error {
 	return nil
 }
 
-// OnStale says whom to tell that an extension may have been deployed anew, so that it should be discovered again. The
-// function gets the name of the ExtensionConfig, must return soon, and may be called from several goroutines. It
-// replaces the one before.
+// OnStale sets the function to call when an extension may have been redeployed and should be discovered again. The
+// function gets the name of the ExtensionConfig, must return soon, and may be called concurrently. It replaces the
+// previous function.
 func (c *Client) OnStale(tell func(extension string)) { c.stale.Store(&tell) }
 
 func (c *Client) tellStale(extension string) {
@@ -224,15 +224,17 @@ func (c *Client) tellStale(extension string) {
 	}
 }
 
-// Circuits tells which extensions are asked, by name of the ExtensionConfig; those that were never asked are missing.
+// Circuits returns the state of each circuit, by name of the ExtensionConfig. Extensions that were never called are
+// missing.
 func (c *Client) Circuits() map[string]CircuitState { return c.endpoints.states(time.Now()) }
 
-// Close closes the connections that nobody uses. A client that is closed may still be used.
+// Close closes idle connections. The client may still be used afterwards.
 func (c *Client) Close() { c.endpoints.closeIdle() }
 
-// GetAllExtensions gives the names of the handlers of a hook that are called for this object, in their stable order. No
-// handler is called. It costs a look-up in memory, and one read of the Namespace if an extension of the hook has a
-// namespaceSelector: it runs before almost every call. Appending to the slice is fine, changing its elements is not.
+// GetAllExtensions returns the names of the handlers of a hook that are called for this object, in their stable order.
+// It calls no handler. It costs a lookup in memory, and one read of the Namespace if an extension of the hook has a
+// namespaceSelector, because reconcilers use it before almost every call. Appending to the slice is safe; changing its
+// elements is not.
 func (c *Client) GetAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook,
 	forObject ctrlclient.Object) ([]string, error) {
 	descriptor, err := c.options.Catalog.Lookup(runtimeHook)

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// HooksKnownCondition is False on an ExtensionConfig with handlers for hooks that the catalog does not hold; their
-	// names are in its message. They are not called, the others are. Without such handlers the condition is absent.
+	// HooksKnownCondition is False on an ExtensionConfig with handlers for hooks that are not in the catalog; its message
+	// names them. Those handlers are not called, the others are. Without such handlers the condition is absent.
 	HooksKnownCondition = "HooksKnown"
 	// UnknownHooksReason is the reason of HooksKnownCondition.
 	UnknownHooksReason = "UnknownHooks"
@@ -33,7 +33,7 @@ const (
 	discoveryTimeout = 10 * time.Second
 )
 
-// Discover asks the extension which handlers it has, and gives a copy of the ExtensionConfig with them in its status,
+// Discover asks the extension for its handlers, and returns a copy of the ExtensionConfig with them in its status,
 // named handler.extensionconfig (RC-11 to RC-15). Handlers of hooks that are not in the catalog are left out and
 // reported in HooksKnownCondition, so that an extension may serve a newer hook before the management cluster knows it.
 func (c *Client) Discover(ctx context.Context, config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
@@ -65,7 +65,7 @@ func (c *Client) Discover(ctx context.Context, config *runtimev1.ExtensionConfig
 
 func (c *Client) discover(ctx context.Context,
 	config *runtimev1.ExtensionConfig) ([]runtimehooksv1.ExtensionHandler, error) {
-	// An endpoint of its own: the ExtensionConfig may never be registered, and discovery is rare.
+	// A separate endpoint: the ExtensionConfig may never be registered, and discovery is rare.
 	endpoint, err := newEndpoint(config.Spec.ClientConfig, c.endpoints.options)
 	if err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func (c *Client) discover(ctx context.Context,
 	return response.Handlers, nil
 }
 
-// readDiscovery turns what an extension says into what an ExtensionConfig's status holds, with defaults. Handlers of
-// unknown hooks are named apart. The error names everything that is wrong.
+// readDiscovery converts an answer of Discovery to the handlers of an ExtensionConfig's status, with defaults. It
+// returns handlers of unknown hooks separately. The error names everything that is wrong.
 func readDiscovery(catalog *hook.Catalog, extension string,
 	found []runtimehooksv1.ExtensionHandler) (handlers []runtimev1.ExtensionHandler, unknown []string, err error) {
 	if len(found) > registry.MaxHandlers {
@@ -118,11 +118,11 @@ func readDiscovery(catalog *hook.Catalog, extension string,
 		}
 		handlers = append(handlers, statusOf(extension, h))
 	}
-	slices.Sort(unknown) // the message must not change with the order of an answer
+	slices.Sort(unknown) // the message must not depend on the order of the answer
 	return handlers, unknown, joinErrors(errs)
 }
 
-// checkHandler says what is wrong with one entry (RX-16 to RX-19).
+// checkHandler returns what is wrong with one entry (RX-16 to RX-19).
 func checkHandler(h runtimehooksv1.ExtensionHandler) []string {
 	var problems []string
 	if wrong := validation.IsDNS1123Label(h.Name); len(wrong) > 0 {
@@ -169,7 +169,7 @@ func statusOf(extension string, h runtimehooksv1.ExtensionHandler) runtimev1.Ext
 	return status
 }
 
-// joinErrors joins in one line: the text lands in conditions.
+// joinErrors joins errors in one line, because the text ends up in conditions.
 func joinErrors(errs []error) error {
 	switch len(errs) {
 	case 0:

@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// idleTimeout is after how long a connection that nobody uses is closed.
+	// idleTimeout is how long an idle connection is kept.
 	idleTimeout = 90 * time.Second
-	// openFactor times the number of kept connections is how many there are at most: several hooks are called at the same
-	// time.
+	// openFactor times the number of idle connections bounds the number of open ones: several hooks are called at the
+	// same time.
 	openFactor = 16
 )
 
@@ -40,11 +40,11 @@ type endpoint struct {
 
 // poster sends requests to one server.
 type poster interface {
-	// Do sends a request to path and query, and reads the answer.
+	// Do sends a request to the path and query of the call, and reads the answer.
 	Do(ctx context.Context, call *post.Call, deadline time.Time, request post.Request) (post.Answer, error)
-	// CloseIdle closes the connections that nobody uses.
+	// CloseIdle closes idle connections.
 	CloseIdle()
-	// Retire closes all connections, those in use later.
+	// Retire closes all connections, those in use when their calls have ended.
 	Retire()
 }
 
@@ -57,7 +57,7 @@ type transportOptions struct {
 	dial        func(ctx context.Context, network, address string) (net.Conn, error) // may be nil
 }
 
-// newEndpoint reads a client configuration (RC-04 to RC-09). It makes no connection.
+// newEndpoint reads a client configuration (RC-04 to RC-09). It opens no connection.
 func newEndpoint(config runtimev1.ClientConfig, options transportOptions) (*endpoint, error) {
 	base, err := baseURL(config)
 	if err != nil {
@@ -94,7 +94,7 @@ func newEndpoint(config runtimev1.ClientConfig, options transportOptions) (*endp
 	return e, nil
 }
 
-// addressOf returns host and port of a URL: port 443 if it names none.
+// addressOf returns the host and port of a URL; the default port is 443.
 func addressOf(base *url.URL) string {
 	port := base.Port()
 	if port == "" {
@@ -103,7 +103,7 @@ func addressOf(base *url.URL) string {
 	return net.JoinHostPort(base.Hostname(), port)
 }
 
-// baseURL gives the URL that paths of handlers are appended to.
+// baseURL returns the URL that the paths of handlers are appended to.
 func baseURL(config runtimev1.ClientConfig) (*url.URL, error) {
 	if config.Service.IsDefined() {
 		service := config.Service
@@ -122,7 +122,7 @@ func baseURL(config runtimev1.ClientConfig) (*url.URL, error) {
 	base, err := url.Parse(config.URL)
 	switch {
 	case err != nil:
-		// The error of the parser quotes the URL, which may hold a password.
+		// The parser's error quotes the URL, which may contain a password.
 		return nil, errors.New("reading spec.clientConfig.url: it is not a URL; it must look like https://host:port/path")
 	case base.Scheme != "https":
 		return nil, fmt.Errorf("spec.clientConfig.url has the scheme %q: only https is allowed", base.Scheme)
@@ -134,7 +134,7 @@ func baseURL(config runtimev1.ClientConfig) (*url.URL, error) {
 	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimSuffix(base.Path, "/")}, nil
 }
 
-// exchange is what one call needs beside its endpoint.
+// exchange holds what one call needs beside its endpoint.
 type exchange struct {
 	served  *hook.Descriptor
 	target  string // see registry.Handler
@@ -144,7 +144,8 @@ type exchange struct {
 	body    []byte
 }
 
-// exchange posts a request and decodes the answer into an empty response, of which nothing may be used on an error.
+// exchange posts a request and decodes the answer into an empty response. After an error the response must not be
+// used.
 func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, response runtime.Object) error {
 	deadline := x.start.Add(x.timeout)
 	own := true // the deadline is this call's, not that of all handlers together
@@ -159,10 +160,10 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 	case !isLate(err) && time.Now().Before(deadline):
 		return stable(err)
 	case own:
-		// This says it better than what the transport makes of it.
+		// This is clearer than the transport's error.
 		return &failure{text: fmt.Sprintf("it gave no answer within %s", x.timeout), cause: context.DeadlineExceeded}
 	default:
-		<-ctx.Done() // at the same moment
+		<-ctx.Done() // it is due at the same moment
 		return context.Cause(ctx)
 	}
 	defer answer.Release()
@@ -170,7 +171,7 @@ func (e *endpoint) exchange(ctx context.Context, call *post.Call, x exchange, re
 	case http.StatusOK:
 		return wire.Decode(answer.Body, response, x.served.ID.APIVersion(), x.served.ResponseKind)
 	case http.StatusNotFound:
-		if x.served.HasSettings { // a handler; Discovery is there or nothing is
+		if x.served.HasSettings { // a handler: Discovery is the only hook without settings
 			return &failure{
 				kind: unknownHandler,
 				text: statusCodeError(answer).Error() +
@@ -185,7 +186,7 @@ func isLate(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// statusCodeError quotes the beginning of the body: servers say there what is wrong.
+// statusCodeError quotes the beginning of the body, where servers explain the error.
 func statusCodeError(answer post.Answer) error {
 	return fmt.Errorf("it answered with the HTTP status %d instead of 200%s", answer.Status, quoted(answer.Body))
 }
@@ -198,5 +199,5 @@ func quoted(body []byte) string {
 	return fmt.Sprintf(": %q", wire.Clip(text, post.MaxQuoted))
 }
 
-// discoveryTarget is path and query of Discovery.
+// discoveryTarget is the path and query of Discovery.
 var discoveryTarget = registry.Target(hook.Discovery.ID(), "", discoveryTimeout)

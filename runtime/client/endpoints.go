@@ -21,7 +21,7 @@ type endpoints struct {
 }
 
 type keptEndpoint struct {
-	extension *registry.Extension // that the endpoint was last asked for
+	extension *registry.Extension // the one that the endpoint was last requested for
 	endpoint  *endpoint
 }
 
@@ -29,7 +29,7 @@ func newEndpoints(options transportOptions) *endpoints {
 	return &endpoints{options: options, kept: map[string]keptEndpoint{}}
 }
 
-// of gives the endpoint of an extension. One whose configuration can't work fails each call.
+// of returns the endpoint of an extension. If its configuration can't work, each call fails.
 func (e *endpoints) of(extension *registry.Extension) *endpoint {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,7 +43,7 @@ func (e *endpoints) of(extension *registry.Extension) *endpoint {
 	}
 	made, err := newEndpoint(extension.Client, e.options)
 	if err != nil {
-		// Each call fails, as its policy says, is recorded, and can be let through.
+		// Each call fails as its policy says, is recorded, and can be let through.
 		made = &endpoint{
 			poster:  broken{fmt.Errorf("ExtensionConfig %q: %w", extension.Name, err)},
 			circuit: circuit{longest: e.options.longest},
@@ -79,7 +79,7 @@ func (e *endpoints) drop(name string) {
 	}
 }
 
-// answered says that a discovery has found the extension working.
+// answered records that a discovery has found the extension working.
 func (e *endpoints) answered(name string) {
 	e.mu.Lock()
 	kept, ok := e.kept[name]
@@ -89,7 +89,7 @@ func (e *endpoints) answered(name string) {
 	}
 }
 
-// states gives the state of each circuit, by name of the ExtensionConfig.
+// states returns the state of each circuit, by name of the ExtensionConfig.
 func (e *endpoints) states(now time.Time) map[string]CircuitState {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// ErrNotAsked matches the errors of calls that were not made, because the last ones to the same extension failed. The
-// text of such an error is that of the last failure, so that conditions do not change with every attempt.
+// ErrNotAsked matches the errors of calls that were not made because the last ones to the same extension failed. Such
+// an error has the text of the last failure, so that conditions do not change with every attempt.
 var ErrNotAsked = errors.New("the extension was not asked, because its last calls failed")
 
-// CallError is the failure of a call to one handler that counts as one: after its failure policy was applied.
+// CallError is a failed call to one handler that its failure policy does not excuse.
 type CallError struct {
 	// Hook in the version that the handler serves.
 	Hook hook.ID

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// kind is the kind of a failure. Everything that follows from it is in consequences.
+// kind is the kind of a failure. The table consequences says what follows from it.
 type kind int
 
 const (
-	// noAnswer means that there was no answer that can be used.
+	// noAnswer means that there was no usable answer.
 	noAnswer kind = iota
-	// notAsked means that the circuit kept the call from being made.
+	// notAsked means that the open circuit prevented the call.
 	notAsked
 	// unknownHandler means that the extension's server does not have the handler.
 	unknownHandler
-	// refused means that the handler answered Failure, or a status that does not exist.
+	// refused means that the handler answered with Failure or with an unknown status.
 	refused
-	// misconfigured means that asking again does not help.
+	// misconfigured means that calling again does not help.
 	misconfigured
 	// abandoned means that the caller gave up, or that all handlers together took too long.
 	abandoned
-	// superfluous means that another handler, before this one in the order, has failed.
+	// superfluous means that another handler, earlier in the order, has failed.
 	superfluous
 )
 
 // consequences holds what follows from each kind of failure.
 var consequences = [...]struct {
-	// excusable reports whether the failure policy Ignore makes an empty Success of it (CL-04, CL-05, CL-20).
+	// excusable reports whether the failure policy Ignore turns it into an empty Success (CL-04, CL-05, CL-20).
 	excusable bool
-	// health is what it says about the extension.
+	// health is what it reveals about the extension.
 	health health
 }{
 	noAnswer:       {excusable: true, health: fails},
@@ -48,13 +48,13 @@ var consequences = [...]struct {
 // failure is what went wrong with a call to one handler.
 type failure struct {
 	kind kind
-	// text says what went wrong. Empty: the text of the cause.
+	// text describes the failure. If empty, the text of the cause is used.
 	text string
 	// cause may be nil if there is a text.
 	cause error
 }
 
-// Error returns a text that is the same for the same failure.
+// Error returns the same text for the same failure.
 func (f *failure) Error() string {
 	if f.text != "" {
 		return f.text
@@ -68,7 +68,7 @@ func (f *failure) Unwrap() error { return f.cause }
 // Is makes the failure of a call that was not made match ErrNotAsked.
 func (f *failure) Is(target error) bool { return f.kind == notAsked && target == ErrNotAsked }
 
-// failureOf returns an error as a failure. One of no kind means that there was no answer.
+// failureOf returns an error as a failure. An error of unknown kind counts as no answer.
 func failureOf(err error) *failure {
 	var f *failure
 	if err == nil || errors.As(err, &f) {
@@ -77,9 +77,8 @@ func failureOf(err error) *failure {
 	return &failure{kind: noAnswer, cause: err}
 }
 
-// stable returns an error of the transport with a text that is the same each time: without the URL (the
-// ExtensionConfig has it), without the local port, without the resolver, and without the time of day that certificate
-// errors quote.
+// stable returns an error of the transport with a text that is the same each time: without the URL (which the
+// ExtensionConfig has), the local port, the resolver, and the time of day that certificate errors quote.
 func stable(err error) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
@@ -88,7 +87,7 @@ func stable(err error) error {
 			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339))}
 	}
 	var name *net.DNSError
-	if errors.As(err, &name) { // names the resolver that was asked, of which there may be several
+	if errors.As(err, &name) { // names the resolver that was used, of which there may be several
 		return &failure{cause: err, text: fmt.Sprintf("its name %q could not be looked up: %s", name.Name, name.Err)}
 	}
 	var operation *net.OpError

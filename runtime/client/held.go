@@ -16,18 +16,18 @@ import (
 // maxHeld bounds how many blocking answers are remembered.
 const maxHeld = 4096
 
-// heldAnswers remembers answers that block. Cluster API's reconcilers ask again only when the wait that they were
-// given is over, whatever has changed in the meantime; so they are given a short one, and as long as nothing has
-// changed they get the same answer without a call. The extensions are asked when the shortest wait that they
-// themselves have named is over (CL-12), or as soon as the request, the object or an ExtensionConfig has changed.
+// heldAnswers remembers answers that block. Cluster API's reconcilers ask again only when the returned wait is over,
+// whatever has changed in the meantime. So they get a short wait, and as long as nothing has changed they get the same
+// answer without a call. The extensions are called again when the shortest wait that they have named is over (CL-12),
+// or as soon as the request, the object or an ExtensionConfig has changed.
 type heldAnswers struct {
-	recheck time.Duration // the longest wait that a caller is given
+	recheck time.Duration // the longest wait that a caller gets at a time
 
 	mu   sync.Mutex
 	kept map[heldKey]held
 }
 
-// again returns the answer to this question that still holds, with the wait for the caller; nil if there is none.
+// again returns the held answer to this question with the wait for the caller, nil if none is held.
 func (a *heldAnswers) again(q *question) runtimehooksv1.ResponseObject {
 	now := time.Now()
 	if !q.hook.CanWait || !a.has(heldKeyOf(q), now) {
@@ -68,7 +68,7 @@ func (a *heldAnswers) forget(q *question) {
 	delete(a.kept, key)
 }
 
-// waitOf returns the wait for the caller, in seconds, rounded up: zero would mean that nobody blocks.
+// waitOf returns the wait for the caller in seconds, rounded up: zero would mean that nothing blocks.
 func (a *heldAnswers) waitOf(left time.Duration) int32 {
 	return wholeSeconds(min(left+time.Second-1, a.recheck))
 }
@@ -93,7 +93,7 @@ func heldKeyOf(q *question) heldKey {
 	return heldKey{hook: q.hook.ID, kind: o.Kind, namespace: o.Namespace, name: o.Name, uid: q.object.GetUID()}
 }
 
-// has reports cheaply whether it is worth computing a fingerprint.
+// has reports whether a fingerprint is worth computing. It is cheap.
 func (a *heldAnswers) has(key heldKey, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +105,7 @@ func (a *heldAnswers) has(key heldKey, now time.Time) bool {
 	return ok
 }
 
-// get returns the answer to an equal question, with the wait that is left. Nobody may change the response.
+// get returns the answer to an equal question and the remaining wait. The response must not be changed.
 func (a *heldAnswers) get(
 	key heldKey, fingerprint [sha256.Size]byte, now time.Time,
 ) (response runtimehooksv1.ResponseObject, left time.Duration) {
@@ -125,7 +125,7 @@ func (a *heldAnswers) put(key heldKey, h held, now time.Time) {
 		a.kept = map[heldKey]held{}
 	}
 	if _, ok := a.kept[key]; !ok && len(a.kept) >= maxHeld {
-		for other, o := range a.kept { // the old ones go; if there are none, any
+		for other, o := range a.kept { // drop the expired ones; if there are none, any one
 			if !now.Before(o.until) {
 				delete(a.kept, other)
 			}
@@ -140,8 +140,8 @@ func (a *heldAnswers) put(key heldKey, h held, now time.Time) {
 	a.kept[key] = h
 }
 
-// fingerprintOf sums up a question: who is asked, with what settings, and the request without resourceVersions. They
-// change with every status of the object, which is not in the request.
+// fingerprintOf hashes a question: the handlers, their settings, and the request without resourceVersions. A
+// resourceVersion changes with every update of the object's status, which is not in the request.
 func fingerprintOf(q *question) (sum [sha256.Size]byte) {
 	digest := sha256.New()
 	var last []byte
@@ -162,8 +162,8 @@ func fingerprintOf(q *question) (sum [sha256.Size]byte) {
 
 var resourceVersionField = []byte(`"resourceVersion":"`)
 
-// writeWithoutResourceVersions skips the values of all fields of that name. Inside of a text the field's quotes would
-// be escaped.
+// writeWithoutResourceVersions skips the values of all fields of that name. Inside a string value, the quotes of the
+// field's name would be escaped.
 func writeWithoutResourceVersions(digest hash.Hash, body []byte) {
 	for {
 		before, after, found := bytes.Cut(body, resourceVersionField)
@@ -171,7 +171,7 @@ func writeWithoutResourceVersions(digest hash.Hash, body []byte) {
 		if !found {
 			return
 		}
-		end := bytes.IndexByte(after, '"') // versions hold no quotes
+		end := bytes.IndexByte(after, '"') // resourceVersions contain no quotes
 		if end < 0 {
 			digest.Write(after)
 			return

@@ -13,23 +13,23 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// Names of the metrics that [Options.Metrics] gets. Their labels are group, version and name of the hook in the version
-// that the handler serves, the ExtensionConfig and the handler's name on the extension's server. What an extension
-// answers never becomes a label.
+// Names of the metrics that [Options.Metrics] registers. Their labels are the group, version and name of the hook in
+// the version that the handler serves, the ExtensionConfig, and the handler's name on the extension's server. Nothing
+// that an extension answers becomes a label.
 const (
-	// MetricCalls counts calls by answer: Success, Blocked, Failure, Ignored, Canceled, Passed; and by whether they were
-	// made at all.
+	// MetricCalls counts calls by answer (Success, Blocked, Failure, Ignored, Canceled, Passed) and by whether they were
+	// actually made.
 	MetricCalls = "runtime_hook_calls_total"
-	// MetricErrors counts calls that failed, whatever their failure policy made of it.
+	// MetricErrors counts calls that failed, whatever their failure policy.
 	MetricErrors = "runtime_hook_call_errors_total"
 	// MetricDuration is how long calls took, in seconds.
 	MetricDuration = "runtime_hook_call_duration_seconds"
-	// MetricBlocked counts the seconds that handlers asked to wait.
+	// MetricBlocked counts the seconds for which handlers asked to wait.
 	MetricBlocked = "runtime_hook_blocked_seconds_total"
-	// MetricDeprecated counts calls in a version of a hook that is deprecated.
+	// MetricDeprecated counts calls in a deprecated version of a hook.
 	MetricDeprecated = "runtime_hook_deprecated_calls_total"
-	// MetricCircuit is 1 for the state that the circuit of an extension is in, 0 for the others: Closed, Open, Probing.
-	// Its labels are extension and state.
+	// MetricCircuit is 1 for the current state of an extension's circuit and 0 for the other states: Closed, Open,
+	// Probing. Its labels are extension and state.
 	MetricCircuit = "runtime_hook_circuit_state"
 )
 
@@ -46,7 +46,7 @@ type metrics struct {
 	deprecated *prometheus.CounterVec
 	circuit    *prometheus.Desc
 
-	// series finds the metrics of a handler without a look at its labels, which costs more than a metric.
+	// series finds the metrics of a handler without hashing its labels, which costs more than updating a metric.
 	mu     sync.Mutex
 	series map[seriesKey]*series
 }
@@ -57,7 +57,7 @@ type seriesKey struct {
 	handler   string
 }
 
-// series is the metrics of one handler.
+// series holds the metrics of one handler.
 type series struct {
 	calls      map[callLabels]prometheus.Counter
 	errors     prometheus.Counter
@@ -99,7 +99,7 @@ func newMetrics(registerer prometheus.Registerer, catalog *hook.Catalog, endpoin
 	return m, errors.Join(errs...)
 }
 
-// observe counts a call that was made, or that the circuit held back.
+// observe counts a call, whether it was made or the circuit prevented it.
 func (m *metrics) observe(h *registry.Handler, call record.Call) {
 	s := m.of(h)
 	m.counter(s, h, callLabels{call.Answer, call.NotAsked}).Inc()
@@ -152,7 +152,7 @@ func labelsOf(h *registry.Handler) []string {
 	return []string{h.Hook.Group, h.Hook.Version, h.Hook.Name, h.Extension.Name, h.Local}
 }
 
-// forget drops the metrics of an extension that was unregistered.
+// forget drops the metrics of an unregistered extension.
 func (m *metrics) forget(extension string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,7 +169,7 @@ func (m *metrics) forget(extension string) {
 	}
 }
 
-// circuits reports the state of circuits when it is asked for.
+// circuits collects the states of all circuits on demand.
 type circuits struct{ *metrics }
 
 // Describe implements prometheus.Collector.

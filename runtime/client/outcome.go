@@ -13,11 +13,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// outcome is what came of asking one handler.
+// outcome is the result of calling one handler.
 type outcome struct {
-	// asked is false if the call was not made, because the round had failed before its turn.
+	// asked is false if the call was not made because the round had already failed.
 	asked bool
-	// response is what the caller gets: complete, or nil. It is set beside an error for an answer of status Failure.
+	// response is what the caller gets: complete, or nil. It comes with an error for an answer with status Failure.
 	response runtimehooksv1.ResponseObject
 	// err is nil if the call counts as a success.
 	err error
@@ -25,7 +25,7 @@ type outcome struct {
 	record record.Call
 }
 
-// answered takes an answer of status Success. It bounds the wait in it.
+// answered records an answer with status Success and bounds its wait.
 func (o *outcome) answered(response runtimehooksv1.ResponseObject, maxRetryAfter time.Duration) {
 	o.response = response
 	o.record.Answer, o.record.Message = record.Success, response.GetMessage()
@@ -36,8 +36,8 @@ func (o *outcome) answered(response runtimehooksv1.ResponseObject, maxRetryAfter
 	}
 }
 
-// failed takes a failure, and applies the failure policy of the handler (CL-04, CL-05, CL-20). The response is that of
-// a handler that has refused, nil otherwise.
+// failed records a failure and applies the handler's failure policy (CL-04, CL-05, CL-20). The response is that of a
+// handler that refused, nil otherwise.
 func (o *outcome) failed(q *question, a *ask, f *failure, response runtimehooksv1.ResponseObject) {
 	err := &CallError{Hook: a.handler.Hook, Handler: a.handler.Name, Err: f}
 	o.record.Err = err
@@ -59,14 +59,14 @@ func (o *outcome) holds() bool {
 	return o.asked && (o.record.Answer == record.Blocked || o.record.Answer == record.Failure)
 }
 
-// passed makes an outcome that holds the object back one that does not.
+// passed turns an outcome that holds the object back into one that does not.
 func (o *outcome) passed(q *question, a *ask, pass *Pass) {
 	o.record.Answer, o.record.PassedBy = record.Passed, pass.By
 	o.err = nil
 	o.response = successOf(q.hook, wire.Clip("handler "+a.handler.Name+" was passed over by "+pass.By, wire.MaxMessage))
 }
 
-// successOf returns a response that says Success and nothing more than this message.
+// successOf returns a response with status Success and this message, and nothing else.
 func successOf(descriptor *hook.Descriptor, message string) runtimehooksv1.ResponseObject {
 	response := descriptor.NewResponse()
 	response.SetStatus(runtimehooksv1.ResponseStatusSuccess)

@@ -9,23 +9,23 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// PassFunc gives the pass that there is for an object at the hook of this name, for example BeforeClusterUpgrade; nil
-// if there is none. It should be quick.
+// PassFunc returns the pass for an object at the hook of this name, for example BeforeClusterUpgrade, or nil if there
+// is none. It should be quick.
 type PassFunc func(ctx context.Context, object ctrlclient.Object, hook string) (*Pass, error)
 
-// Pass lets an object through a hook that handlers hold it back at.
+// Pass lets an object through a hook whose handlers hold it back.
 type Pass struct {
-	// Extension is the name of the ExtensionConfig whose handlers are passed over; empty: all of them.
+	// Extension is the name of the ExtensionConfig whose handlers are overridden; if empty, those of all.
 	Extension string
-	// By says who lets it through, and why.
+	// By says who lets the object through, and why.
 	By string
-	// Use takes the pass, which is good for one time. It is called only if nothing else holds the object back, before the
-	// object is let through; if it fails, the object is not.
+	// Use consumes the pass, which is valid once. It is called before the object is let through, and only if nothing else
+	// holds the object back. If it fails, the object stays held.
 	Use func(ctx context.Context) error
 }
 
-// passOver lets the object through if there is a pass for everything that holds it back. Handlers that were not asked,
-// because one before them had failed, are asked before that is known.
+// passOver lets the object through if there is a pass for everything that holds it back. To find that out, it first
+// calls the handlers that were not called because one before them had failed.
 func (c *Client) passOver(ctx context.Context, q *question, outcomes []outcome) {
 	if c.options.Pass == nil || !holdsAny(outcomes) || ctx.Err() != nil {
 		return
@@ -46,7 +46,7 @@ func (c *Client) passOver(ctx context.Context, q *question, outcomes []outcome) 
 			case !o.asked || o.record.Answer == record.Canceled:
 				rest = append(rest, i)
 			case o.holds() && !pass.covers(&q.asks[i]):
-				return // the pass would be lost
+				return // using the pass would waste it
 			}
 		}
 		if len(rest) == 0 {

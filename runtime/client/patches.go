@@ -11,8 +11,8 @@ import (
 )
 
 // checkPatches refuses an answer whose patches would cost too much: Cluster API's reconcilers apply them without a
-// limit, in the process that serves all clusters. Patches that are wrong otherwise, and other responses, are left to
-// them.
+// limit, in the process that serves all clusters. Patches that are invalid for other reasons, and other responses, are
+// left to the reconcilers.
 func checkPatches(request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject) error {
 	asked, isPatches := request.(*runtimehooksv1.GeneratePatchesRequest)
 	answer, fits := response.(*runtimehooksv1.GeneratePatchesResponse)
@@ -21,12 +21,12 @@ func checkPatches(request runtimehooksv1.RequestObject, response runtimehooksv1.
 	}
 	copies, err := countPatches(answer)
 	if err != nil || copies == 0 {
-		return err // without copies nothing grows by more than the answer has
+		return err // without copies nothing grows beyond the size of the answer
 	}
 	return tryPatches(asked, answer)
 }
 
-// countPatches holds the limits of one patch against all of them together.
+// countPatches applies the limits of one patch to all of them together.
 func countPatches(answer *runtimehooksv1.GeneratePatchesResponse) (copies int, err error) {
 	size, operations := 0, 0
 	for i, item := range answer.Items {
@@ -47,7 +47,7 @@ func countPatches(answer *runtimehooksv1.GeneratePatchesResponse) (copies int, e
 	return copies, nil
 }
 
-// tryPatches applies the patches as the reconcilers will, one after the other, within the limits.
+// tryPatches applies the patches in turn, as the reconcilers will, within the limits.
 func tryPatches(asked *runtimehooksv1.GeneratePatchesRequest, answer *runtimehooksv1.GeneratePatchesResponse) error {
 	documents := map[types.UID][]byte{}
 	for i, item := range answer.Items {

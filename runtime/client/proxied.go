@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// proxied posts through a proxy, which the environment asks for. It is net/http: proxies are its trade, and they cost
-// more than it does.
+// proxied posts through a proxy that the environment configures. It uses net/http, which handles proxies; their cost
+// exceeds its overhead.
 type proxied struct {
 	base *url.URL
 	http *http.Client
@@ -36,9 +36,9 @@ func newProxied(base, proxy *url.URL, trust *tls.Config, options transportOption
 			MaxConnsPerHost:        openFactor * options.idle,
 			IdleConnTimeout:        idleTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true, // a small body could unfold to a huge one
+			DisableCompression:     true, // a small body could decompress to a huge one
 		},
-		// A server must not send the call elsewhere: the other end was not registered by an administrator (CL-21).
+		// A server must not redirect the call: no administrator has registered the new target (CL-21).
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -52,7 +52,7 @@ func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time,
 		return post.Answer{}, post.ErrEnded
 	}
 	target := p.base.Scheme + "://" + p.base.Host + request.Prefix + request.Target
-	// A copy: net/http may still read it after it has returned.
+	// A copy, because net/http may still read it after Do has returned.
 	sent, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(bytes.Clone(request.Body)))
 	if err != nil {
 		return post.Answer{}, err
@@ -62,8 +62,8 @@ func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time,
 	for name, value := range request.Header {
 		sent.Header.Set(name, value)
 	}
-	// Handlers are idempotent (RX-25), so a call that meets a kept connection in the moment the server closes it may be
-	// sent again on a new one. An empty list says that to the transport; nothing is sent.
+	// Handlers are idempotent (RX-25). So a call on a kept connection may be sent again on a new one if the server closes
+	// the old one at that moment. An empty list tells the transport so without sending a header.
 	sent.Header["Idempotency-Key"] = []string{}
 	received, err := p.http.Do(sent)
 	if err != nil {
@@ -72,7 +72,7 @@ func (p *proxied) Do(ctx context.Context, call *post.Call, deadline time.Time,
 	defer func() { _ = received.Body.Close() }()
 	answer := post.Answer{Status: received.StatusCode}
 	if answer.Status != http.StatusOK {
-		answer.Body, _ = io.ReadAll(io.LimitReader(received.Body, post.MaxQuoted+1)) // what can be had of it
+		answer.Body, _ = io.ReadAll(io.LimitReader(received.Body, post.MaxQuoted+1)) // as much of it as can be read
 		return answer, nil
 	}
 	answer.Body, err = wire.Read(received.Body, request.Limit, received.ContentLength)

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// question is what the caller asks: a hook for an object, with a request, of some handlers. What came of it is in an
-// outcome for each handler. Make it with [Client.newQuestion], and release it when all calls have ended.
+// question is what the caller asks: a hook for an object, with a request, of some handlers. Each handler's result is
+// in an outcome. Make it with [Client.newQuestion], and release it when all calls have ended.
 type question struct {
 	hook     *hook.Descriptor // in the version that the caller uses
 	object   ctrlclient.Object
@@ -22,7 +22,7 @@ type question struct {
 	asks     []ask
 }
 
-// ask is what one handler is asked. Nothing changes it.
+// ask is the call to one handler. It is immutable.
 type ask struct {
 	handler    *registry.Handler
 	conversion *hook.Conversion // nil if the handler serves the version of the question
@@ -30,7 +30,7 @@ type ask struct {
 	body       []byte // the request with the settings for this handler, in the version that it serves
 }
 
-// newQuestion makes a question that nobody is asked yet. It fails if the request does not fit the hook.
+// newQuestion makes a question without handlers. It fails if the request does not belong to the hook.
 func (c *Client) newQuestion(
 	descriptor *hook.Descriptor, object ctrlclient.Object, request runtimehooksv1.RequestObject,
 ) (*question, error) {
@@ -41,7 +41,7 @@ func (c *Client) newQuestion(
 	return &question{hook: descriptor, object: object, requests: requests}, nil
 }
 
-// address adds handlers that are asked. It does everything that can fail without calling anybody. Its errors are
+// address adds handlers to call. It does everything that can fail without calling anybody; its errors mean
 // misconfiguration.
 func (c *Client) address(q *question, handlers ...*registry.Handler) error {
 	q.asks = make([]ask, len(handlers))
@@ -59,7 +59,7 @@ func (c *Client) address(q *question, handlers ...*registry.Handler) error {
 	return nil
 }
 
-// of returns the question for some of its handlers only, which are named by their indexes.
+// of returns the question for only some of its handlers, given by their indexes.
 func (q *question) of(handlers []int) *question {
 	part := &question{hook: q.hook, object: q.object, requests: q.requests, asks: make([]ask, len(handlers))}
 	for to, from := range handlers {
@@ -68,11 +68,11 @@ func (q *question) of(handlers []int) *question {
 	return part
 }
 
-// objectOf names an object. Typed objects seldom carry their kind; their Go type has its name.
+// objectOf identifies an object. Typed objects seldom carry their kind, but their Go type has its name.
 func objectOf(object ctrlclient.Object) record.Object {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if _, ok := object.(*clusterv1.Cluster); ok {
-		kind = "Cluster" // nearly all of them
+		kind = "Cluster" // nearly all of them are Clusters
 	} else if kind == "" {
 		goType := fmt.Sprintf("%T", object)
 		kind = goType[strings.LastIndexByte(goType, '.')+1:]
@@ -80,7 +80,7 @@ func objectOf(object ctrlclient.Object) record.Object {
 	return record.Object{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// release says that nobody uses the request any more.
+// release gives the request's buffers back. The question must not be used afterwards.
 func (q *question) release() { q.requests.release() }
 
 // served returns the hook in the version that the handler serves.

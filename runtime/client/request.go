@@ -17,8 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// requests encodes one request for many handlers, once for each version and each set of settings. The caller's request
-// is not changed: it is used again for other calls. Make it with newRequests, and release it when all calls have ended.
+// requests encodes one request for many handlers, once for each version and each set of settings. It does not change
+// the caller's request, which is used for other calls too. Make it with newRequests, and release it when all calls
+// have ended.
 type requests struct {
 	catalog    *hook.Catalog
 	descriptor *hook.Descriptor
@@ -35,7 +36,7 @@ type encodedRequest struct {
 	body     []byte
 }
 
-// newRequests fails if the request is nil or is not one of the hook.
+// newRequests fails if the request is nil or does not belong to the hook.
 func newRequests(catalog *hook.Catalog, descriptor *hook.Descriptor,
 	request runtimehooksv1.RequestObject) (*requests, error) {
 	if request == nil {
@@ -84,20 +85,20 @@ func (r *requests) encode(settings map[string]string, conversion *hook.Conversio
 	return *buffer, err
 }
 
-// bodies are buffers of requests; a request of some kilobytes is made for nearly every call.
+// bodies pools request buffers, because nearly every call needs one of some kilobytes.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// release says that nobody uses a body any more.
+// release returns the buffers to the pool. The bodies must not be used afterwards.
 func (r *requests) release() {
 	for _, buffer := range r.buffers {
-		if cap(*buffer) <= 1<<20 { // larger ones are seldom, and not worth to be held
+		if cap(*buffer) <= 1<<20 { // larger ones are rare and not worth keeping
 			bodies.Put(buffer)
 		}
 	}
 	r.encoded, r.buffers = nil, nil
 }
 
-// settings merges those of the ExtensionConfig with those of the request, which win (RC-21).
+// settings merges the settings of the ExtensionConfig and of the request; the latter win (RC-21).
 func (r *requests) settings(h *registry.Handler) map[string]string {
 	if len(h.Extension.Settings) == 0 {
 		return r.own
@@ -120,7 +121,7 @@ func (r *requests) with(settings map[string]string) (runtime.Object, error) {
 	return request, nil
 }
 
-// canonical returns a text that is the same for equal settings and different for different ones.
+// canonical returns a string that is equal for equal settings and different for different ones.
 func canonical(settings map[string]string) string {
 	if len(settings) == 0 {
 		return ""

@@ -15,22 +15,22 @@ import (
 
 var errDeadline = errors.New("the deadline for all handlers of the hook together has passed")
 
-// round makes the calls of one question. If one fails, the question has failed: those after it in the order are ended
-// or not made at all, those before it go on. So the outcome is always that of the first in the order that fails,
-// however fast the others are.
+// round makes the calls of one question. If one fails, the question has failed: the calls after it in the order are
+// canceled or not made at all, and those before it go on. So the outcome is always that of the first handler, in
+// order, that fails, however fast the others are.
 type round struct {
 	client    *Client
 	ctx       context.Context
 	question  *question
 	outcomes  []outcome   // for each ask of the question
-	exchanges []post.Call // the same
+	exchanges []post.Call // one for each ask too
 	next      atomic.Int64
 
 	mu    sync.Mutex
 	first int // index of the first call that failed
 }
 
-// run makes the calls, a bounded number at the same time, and returns when all have ended.
+// run makes the calls, a bounded number at a time, and returns when all have ended.
 func (c *Client) run(ctx context.Context, q *question) []outcome {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Deadline, errDeadline)
 	defer cancel()
@@ -62,7 +62,7 @@ func (r *round) work() {
 	}
 }
 
-// fail says that a call has failed, and ends those after it.
+// fail records a failed call and cancels those after it.
 func (r *round) fail(i int) {
 	r.mu.Lock()
 	if i >= r.first {
@@ -81,14 +81,14 @@ func (r *round) failedBefore(i int) bool {
 	return r.first < i
 }
 
-// end ends the calls from this one on.
+// end cancels the calls from this one on.
 func (r *round) end(from int) {
 	for i := from; i < len(r.exchanges); i++ {
 		r.exchanges[i].End()
 	}
 }
 
-// call makes one call, unless the circuit keeps it from being made, and turns what came of it into an outcome.
+// call makes one call, unless the circuit prevents it, and turns the result into an outcome.
 func (r *round) call(i int) {
 	c, one, o, start := r.client, &r.question.asks[i], &r.outcomes[i], time.Now()
 	o.asked = true
@@ -119,8 +119,8 @@ func (r *round) call(i int) {
 	}
 }
 
-// ask asks one handler, and looks at what it says and at whether anybody still listens. The response of a handler that
-// has refused comes with the error.
+// ask calls one handler, checks its answer, and checks that the caller is still waiting. If the handler has refused,
+// its response comes with the error.
 func (r *round) ask(i int, start time.Time, header map[string]string) (runtimehooksv1.ResponseObject, error) {
 	response, err := r.exchange(i, start, header)
 	if err == nil {
@@ -130,8 +130,8 @@ func (r *round) ask(i int, start time.Time, header map[string]string) (runtimeho
 		return response, err
 	}
 	if cause := context.Cause(r.ctx); cause != nil {
-		// The caller has given up, or all handlers together took too long. That is no failure of this extension that its
-		// policy could excuse, and nobody may take it for a success.
+		// The caller has given up, or all handlers together took too long. The extension's failure policy can't excuse that,
+		// and it must not pass for a success.
 		return nil, &failure{kind: abandoned, cause: cause}
 	}
 	if r.failedBefore(i) {
@@ -165,7 +165,7 @@ func (r *round) exchange(i int, start time.Time, header map[string]string) (runt
 	return newest, nil
 }
 
-// learn passes to the circuit what the call says about the extension, and to others that its handlers may have changed.
+// learn tells the circuit the result of the call, and reports an extension whose handlers may have changed.
 func (r *round) learn(i int, err error) {
 	one := &r.question.asks[i]
 	says, gone := works, false

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// matching gives the handlers of a hook whose namespaceSelector matches the object's namespace (CL-18), and whose
+// matching returns the handlers of a hook whose namespaceSelector matches the object's namespace (CL-18) and whose
 // object selector matches the object.
 func (c *Client) matching(ctx context.Context, descriptor *hook.Descriptor,
 	object ctrlclient.Object) (*registry.Group, error) {
@@ -36,7 +36,7 @@ func (c *Client) matching(ctx context.Context, descriptor *hook.Descriptor,
 	return group.ForObject(object.GetLabels()), nil
 }
 
-// selects fails if the extension is not to be called for an object.
+// selects returns an error if the extension must not be called for an object.
 func (c *Client) selects(ctx context.Context, extension *registry.Extension, object ctrlclient.Object) error {
 	namespace := object.GetNamespace()
 	if !extension.Namespaces.Empty() {
@@ -58,7 +58,7 @@ func (c *Client) selects(ctx context.Context, extension *registry.Extension, obj
 
 var namespaces = sync.Pool{New: func() any { return &metav1.PartialObjectMetadata{} }}
 
-// namespaceLabels reads the labels of a namespace. An object of the whole cluster is in none, which has none.
+// namespaceLabels reads the labels of a namespace. A cluster-scoped object has no namespace, and so no labels.
 func (c *Client) namespaceLabels(ctx context.Context, name string) (labels.Set, error) {
 	if name == "" {
 		return nil, nil

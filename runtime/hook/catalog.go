@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Catalog holds the hooks that a process knows. It does not change, so it may be shared freely.
+// Catalog holds the hooks that a process knows. It is immutable, so it may be shared freely.
 type Catalog struct {
 	byID       map[ID]*Descriptor
 	byFunction map[uintptr]*Descriptor
@@ -18,7 +18,7 @@ type Catalog struct {
 	facts      map[ID]Facts
 }
 
-// Registration is what a catalog is built from: a [Hook], or what [Serves] and [About] give.
+// Registration is an entry of a catalog: a [Hook], or the result of [Serves] or [About].
 type Registration interface {
 	register(*builder) error
 }
@@ -29,8 +29,8 @@ type builder struct {
 	links   []*Conversion
 }
 
-// NewCatalog builds a catalog. The error names everything that does not fit together: names that are not valid, a hook
-// that occurs twice, two versions of a hook without a conversion between them, facts that break rules 3 and 4.
+// NewCatalog builds a catalog. The error names every inconsistency: invalid names, a hook that occurs twice, two
+// versions of a hook without a conversion between them, facts that break rules 3 and 4 of the contract.
 func NewCatalog(registrations ...Registration) (*Catalog, error) {
 	b := &builder{
 		catalog: &Catalog{
@@ -76,7 +76,7 @@ func (b *builder) add(d *Descriptor) error {
 	return nil
 }
 
-// checkVersions makes sure that each family has one newest version, and that the others convert to it.
+// checkVersions checks that each family has one newest version, and that the others convert to it.
 func (b *builder) checkVersions() []error {
 	var errs []error
 	for _, link := range b.links {
@@ -120,7 +120,7 @@ func checkID(id ID) error {
 	return nil
 }
 
-// Lookup finds a hook by what callers pass for it: a [Hook], or the function that Cluster API publishes for it.
+// Lookup finds a hook by what callers pass for it: a [Hook], or the function that Cluster API publishes for the hook.
 func (c *Catalog) Lookup(hook any) (*Descriptor, error) {
 	if typed, ok := hook.(interface{ Descriptor() *Descriptor }); ok {
 		if d := typed.Descriptor(); d != nil && c.byID[d.ID] == d {
@@ -147,7 +147,7 @@ func (c *Catalog) Get(id ID) (*Descriptor, bool) {
 	return d, ok
 }
 
-// All lists the hooks, sorted by name.
+// All returns the hooks, sorted by name.
 func (c *Catalog) All() []*Descriptor {
 	all := make([]*Descriptor, 0, len(c.byID))
 	for _, d := range c.byID {

@@ -14,43 +14,44 @@ var (
 	// Discovery asks an extension which handlers it has (RX-02).
 	Discovery = Of(clusterAPIVersion, runtimehooksv1.Discovery)
 
-	// BeforeClusterCreate is called before the objects of a Cluster's topology are made; it can wait (LH-05, LH-06).
+	// BeforeClusterCreate is called before the objects of a Cluster's topology are created; it can block (LH-05, LH-06).
 	BeforeClusterCreate = Of(clusterAPIVersion, runtimehooksv1.BeforeClusterCreate)
-	// AfterControlPlaneInitialized is called once, when the control plane answers for the first time (LH-08).
+	// AfterControlPlaneInitialized is called once, when the control plane is reachable for the first time (LH-08).
 	AfterControlPlaneInitialized = Of(clusterAPIVersion, runtimehooksv1.AfterControlPlaneInitialized)
-	// BeforeClusterUpgrade is called once, before a new version reaches anything; it can wait (LH-11, LH-12).
+	// BeforeClusterUpgrade is called once, before anything is upgraded to a new version; it can block (LH-11, LH-12).
 	BeforeClusterUpgrade = Of(clusterAPIVersion, runtimehooksv1.BeforeClusterUpgrade)
-	// BeforeControlPlaneUpgrade is called before each version of the control plane; it can wait (LH-29).
+	// BeforeControlPlaneUpgrade is called before the control plane moves to each version; it can block (LH-29).
 	BeforeControlPlaneUpgrade = Of(clusterAPIVersion, runtimehooksv1.BeforeControlPlaneUpgrade)
-	// AfterControlPlaneUpgrade is called after each version of the control plane; it can wait (LH-17, LH-18).
+	// AfterControlPlaneUpgrade is called after the control plane has reached each version; it can block (LH-17, LH-18).
 	AfterControlPlaneUpgrade = Of(clusterAPIVersion, runtimehooksv1.AfterControlPlaneUpgrade)
-	// BeforeWorkersUpgrade is called before workers take a version; it can wait (LH-29).
+	// BeforeWorkersUpgrade is called before workers move to a version; it can block (LH-29).
 	BeforeWorkersUpgrade = Of(clusterAPIVersion, runtimehooksv1.BeforeWorkersUpgrade)
-	// AfterWorkersUpgrade is called after workers have taken a version; it can wait (LH-29).
+	// AfterWorkersUpgrade is called after workers have reached a version; it can block (LH-29).
 	AfterWorkersUpgrade = Of(clusterAPIVersion, runtimehooksv1.AfterWorkersUpgrade)
-	// AfterClusterUpgrade is called when everything has the new version; waiting holds the next upgrade (LH-21, LH-22).
+	// AfterClusterUpgrade is called when everything has the new version; blocking holds the next upgrade (LH-21, LH-22).
 	AfterClusterUpgrade = Of(clusterAPIVersion, runtimehooksv1.AfterClusterUpgrade)
-	// BeforeClusterDelete is called before a Cluster's topology is deleted; it can wait (LH-24, LH-25).
+	// BeforeClusterDelete is called before a Cluster's topology is deleted; it can block (LH-24, LH-25).
 	BeforeClusterDelete = Of(clusterAPIVersion, runtimehooksv1.BeforeClusterDelete)
 
-	// GeneratePatches changes templates of a topology; called by handler name from a ClusterClass.
+	// GeneratePatches changes the templates of a topology. A ClusterClass names its handler.
 	GeneratePatches = Of(clusterAPIVersion, runtimehooksv1.GeneratePatches)
-	// ValidateTopology checks a topology after all patches; called by handler name from a ClusterClass.
+	// ValidateTopology checks a topology after all patches. A ClusterClass names its handler.
 	ValidateTopology = Of(clusterAPIVersion, runtimehooksv1.ValidateTopology)
-	// DiscoverVariables gives the variables that a ClusterClass's external patches use; called by handler name from it.
+	// DiscoverVariables returns the variables that a ClusterClass's external patches use. The ClusterClass names its
+	// handler.
 	DiscoverVariables = Of(clusterAPIVersion, runtimehooksv1.DiscoverVariables)
-	// GenerateUpgradePlan gives the versions between two versions; called by handler name from a ClusterClass.
+	// GenerateUpgradePlan returns the versions between two versions. A ClusterClass names its handler.
 	GenerateUpgradePlan = Of(clusterAPIVersion, runtimehooksv1.GenerateUpgradePlan)
 
 	// CanUpdateMachine asks which changes of a Machine can be made in place.
 	CanUpdateMachine = Of(clusterAPIVersion, runtimehooksv1.CanUpdateMachine)
 	// CanUpdateMachineSet asks which changes of a MachineSet can be made in place.
 	CanUpdateMachineSet = Of(clusterAPIVersion, runtimehooksv1.CanUpdateMachineSet)
-	// UpdateMachine changes a Machine in place; it can wait, which means that it goes on.
+	// UpdateMachine changes a Machine in place. It can wait, which means that the update is still in progress.
 	UpdateMachine = Of(clusterAPIVersion, runtimehooksv1.UpdateMachine)
 )
 
-// introduced says since when Cluster API has each hook.
+// introduced lists the Cluster API release that introduced each hook.
 var introduced = []struct {
 	release Release
 	hooks   []described
@@ -69,7 +70,7 @@ var introduced = []struct {
 
 type described interface{ Descriptor() *Descriptor }
 
-// publishedFacts takes what Cluster API says about its hooks in its own catalog.
+// publishedFacts reads the facts about hooks from Cluster API's own catalog.
 func publishedFacts() []Registration {
 	published := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(published); err != nil {
@@ -92,8 +93,7 @@ func publishedFacts() []Registration {
 	return all
 }
 
-// ClusterAPIHooks lists the hooks of Cluster API and what is known about them, to build a catalog that holds them and
-// others.
+// ClusterAPIHooks lists Cluster API's hooks and the facts about them, for catalogs that hold them and others.
 func ClusterAPIHooks() []Registration {
 	return append(publishedFacts(),
 		Discovery,
@@ -106,7 +106,7 @@ func ClusterAPIHooks() []Registration {
 	)
 }
 
-// ClusterAPI gives the catalog of Cluster API's hooks.
+// ClusterAPI returns the catalog of Cluster API's hooks.
 func ClusterAPI() *Catalog { return clusterAPI() }
 
 var clusterAPI = sync.OnceValue(func() *Catalog {

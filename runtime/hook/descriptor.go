@@ -7,7 +7,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Descriptor is a hook without its types, for code that handles any hook: the client, the server, tools.
+// Descriptor is a hook without its types, for code that handles any hook, such as the client, the server and tools.
 type Descriptor struct {
 	// ID names the hook.
 	ID ID
@@ -15,13 +15,13 @@ type Descriptor struct {
 	RequestKind string
 	// ResponseKind is the kind of the response on the wire.
 	ResponseKind string
-	// CanWait tells whether responses carry retryAfterSeconds; only then a handler may block (LH-03).
+	// CanWait reports whether responses carry retryAfterSeconds; only handlers of such hooks may block (LH-03).
 	CanWait bool
-	// HasSettings tells whether requests carry settings. Only those of Discovery do not.
+	// HasSettings reports whether requests carry settings. Only those of Discovery do not.
 	HasSettings bool
 
-	// function is the code pointer of the published function, 0 if there is none. Function values can't be compared, their
-	// code pointers can, and unlike their types they differ for each hook.
+	// function is the code pointer of the published function, 0 if there is none. Function values can't be compared, but
+	// their code pointers can; and unlike the functions' types, code pointers differ for each hook.
 	function uintptr
 
 	newRequest  func() runtime.Object
@@ -30,14 +30,14 @@ type Descriptor struct {
 	setResponse func(to, from runtime.Object) bool
 }
 
-// NewRequest gives an empty request.
+// NewRequest returns an empty request.
 func (d *Descriptor) NewRequest() runtime.Object { return d.newRequest() }
 
-// NewResponse gives an empty response.
+// NewResponse returns an empty response.
 func (d *Descriptor) NewResponse() runtimehooksv1.ResponseObject { return d.newResponse() }
 
-// CopyRequest gives a copy of a request that shares everything behind pointers, maps and slices with it: enough to set
-// fields of the copy. It fails if the request is nil or is not one of this hook.
+// CopyRequest returns a shallow copy of a request: fields of the copy may be set, but pointers, maps and slices are
+// shared. It fails if the request is nil or does not belong to this hook.
 func (d *Descriptor) CopyRequest(request runtime.Object) (runtime.Object, error) {
 	clone, ok := d.copyRequest(request)
 	if !ok {
@@ -46,7 +46,8 @@ func (d *Descriptor) CopyRequest(request runtime.Object) (runtime.Object, error)
 	return clone, nil
 }
 
-// SetResponse replaces all of one response by another. It fails if one of them is nil or is not one of this hook.
+// SetResponse replaces the whole of one response by another. It fails if either is nil or does not belong to this
+// hook.
 func (d *Descriptor) SetResponse(to, from runtime.Object) error {
 	if !d.setResponse(to, from) {
 		return fmt.Errorf("a response of hook %s can't go from %T to %T: both must be a %s", d.ID, from, to, d.ResponseKind)
@@ -54,7 +55,7 @@ func (d *Descriptor) SetResponse(to, from runtime.Object) error {
 	return nil
 }
 
-// CheckResponse fails if the response is nil or is not one of this hook.
+// CheckResponse fails if the response is nil or does not belong to this hook.
 func (d *Descriptor) CheckResponse(response runtime.Object) error {
 	if !d.setResponse(response, response) {
 		return fmt.Errorf("a response of hook %s can't be a %T: pass a %s", d.ID, response, d.ResponseKind)

@@ -1,13 +1,14 @@
-// Package hook says what a runtime hook is, and which ones there are.
+// Package hook defines what a runtime hook is, and holds those of Cluster API.
 //
 // A hook is a value that carries the types of its request and its response:
 //
 //	hook.BeforeClusterCreate // Hook[BeforeClusterCreateRequest, BeforeClusterCreateResponse]
 //
-// Those of Cluster API are variables of this package. A provider makes its own with [Define], or with [Of] if it
-// publishes hooks as functions the way Cluster API does. A [Catalog] is built from such values; what does not fit
-// together is an error of [NewCatalog], never a panic, and two hooks never collapse into one because they share types.
-// An older version of a hook stays callable through [Serves], which takes both conversions: the type system asks for
-// what rule 2 of the contract demands. [About] says since when a version exists, when its end was announced and what
-// takes its place; a catalog refuses what breaks rules 3 and 4.
+// Cluster API's hooks are variables of this package. A provider makes its own with [Define], or with [Of] if it
+// publishes hooks as functions the way Cluster API does. [NewCatalog] builds a [Catalog] from such values. It returns
+// an error for inconsistent ones and never panics. Two hooks that share types stay two hooks.
+//
+// An older version of a hook stays callable through [Serves]. It takes both conversions, so the type system enforces
+// rule 2 of the contract. [About] registers since when a version exists, when its deprecation was announced and what
+// replaces it; a catalog refuses facts that break rules 3 and 4.
 package hook

@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// Facts are what people and tools should know about one version of a hook beside its types: what it is for, and its
-// life. The zero value is a version that is neither described nor deprecated.
+// Facts describe one version of a hook beside its types: its purpose and its life cycle. The zero value describes
+// nothing and is not deprecated.
 type Facts struct {
 	// Summary says in one line when the hook is called.
 	Summary string
-	// Description says it in full. It may be Markdown.
+	// Description is the full text. It may be Markdown.
 	Description string
-	// Tags group hooks in documents.
+	// Tags group hooks in generated documents.
 	Tags []string
 
 	// Introduced is the first release that has this version.
 	Introduced Release
-	// Deprecated is the release that announced its end. Default: it is not deprecated.
+	// Deprecated is the release that announced the deprecation. Default: not deprecated.
 	Deprecated Release
-	// DeprecatedOn is the day of that release. It is needed to tell whether rule 4's months are over. Default: not known.
+	// DeprecatedOn is the date of that release. Rule 4 counts its months from it. Default: unknown.
 	DeprecatedOn time.Time
-	// RemovedIn is the first release without it. Default: not decided.
+	// RemovedIn is the first release without this version. Default: not decided.
 	RemovedIn Release
-	// ReplacedBy is the version of the same hook that takes its place, for example "v1beta1". Default: none.
+	// ReplacedBy is the version of the same hook that replaces this one, for example "v1beta1". Default: none.
 	ReplacedBy string
 
-	// Singleton says that an extension has at most one handler of the hook.
+	// Singleton means that an extension has at most one handler of the hook.
 	Singleton bool
 }
 
-// IsDeprecated tells whether the end of the version was announced.
+// IsDeprecated reports whether the version was announced as deprecated.
 func (f Facts) IsDeprecated() bool { return f.Deprecated != "" }
 
-// Advice says in one sentence what users of a deprecated version should do. It is empty for others.
+// Advice returns one sentence on what users of a deprecated version should do. It is empty for other versions.
 func (f Facts) Advice() string {
 	if !f.IsDeprecated() {
 		return ""
@@ -53,10 +53,10 @@ func (f Facts) Advice() string {
 	return text
 }
 
-// Release is a release of who publishes a hook, by its major and minor number, for example "v1.14".
+// Release is a release of the project that publishes a hook, by major and minor number, for example "v1.14".
 type Release string
 
-// numbers gives major and minor number.
+// numbers returns the major and minor number.
 func (r Release) numbers() (major, minor int, err error) {
 	first, second, ok := strings.Cut(strings.TrimPrefix(string(r), "v"), ".")
 	if !ok || !strings.HasPrefix(string(r), "v") {
@@ -70,8 +70,8 @@ func (r Release) numbers() (major, minor int, err error) {
 	return major, minor, nil
 }
 
-// Compare is negative, zero or positive as the release came before, is, or came after the other. Releases that are not
-// valid come first.
+// Compare returns a negative number if the release came before the other, zero if they are equal, and a positive
+// number if it came after. Invalid releases come first.
 func (r Release) Compare(other Release) int {
 	major, minor, err := r.numbers()
 	otherMajor, otherMinor, otherErr := other.numbers()
@@ -88,20 +88,20 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// Stability is how firm a version is: alpha, beta, or generally available.
+// Stability is the maturity of a version: alpha, beta, or generally available.
 type Stability int
 
-// The tracks of versions, in their order.
+// The levels of stability, in ascending order.
 const (
 	Alpha Stability = iota
 	Beta
 	Stable
 )
 
-// String gives the track's name.
+// String returns "alpha", "beta" or "stable".
 func (s Stability) String() string { return [...]string{"alpha", "beta", "stable"}[s] }
 
-// StabilityOf reads a version's name: v1alpha1 is alpha, v1beta2 is beta, v1 is stable.
+// StabilityOf derives the stability from a version's name: v1alpha1 is alpha, v1beta2 is beta, v1 is stable.
 func StabilityOf(version string) Stability {
 	switch {
 	case strings.Contains(version, "alpha"):
@@ -112,20 +112,20 @@ func StabilityOf(version string) Stability {
 	return Stable
 }
 
-// Support is how long a deprecated version has to stay, at least: the longer of both (RS-06).
+// Support is how long a deprecated version must stay: the longer of both bounds (RS-06).
 type Support struct {
-	// Releases that still have the version after the one that announced its end.
+	// Releases is how many releases must still have the version after the one that deprecated it.
 	Releases int
-	// Months after that release.
+	// Months is how many months must pass after that release.
 	Months int
 }
 
-// SupportOf gives the time that rule 4 asks for.
+// SupportOf returns the support that rule 4 requires.
 func SupportOf(s Stability) Support {
 	return [...]Support{Alpha: {0, 0}, Beta: {2, 6}, Stable: {3, 12}}[s]
 }
 
-// About registers what is to know about a hook that is in the same catalog.
+// About registers facts about a hook that is in the same catalog.
 func About(of interface{ Descriptor() *Descriptor }, facts Facts) Registration {
 	return about{of: of, facts: facts}
 }
@@ -149,7 +149,7 @@ func (a about) register(b *builder) error {
 	return nil
 }
 
-// checkFacts makes sure that what is said fits together, and that rules 3 and 4 hold as far as releases go.
+// checkFacts checks that the facts are consistent, and that rules 3 and 4 hold as far as releases are concerned.
 func (b *builder) checkFacts() []error {
 	var errs []error
 	for _, id := range sortedIDs(b.catalog.facts) {
@@ -206,7 +206,7 @@ func checkSupport(id ID, facts Facts) error {
 	return nil
 }
 
-// Facts gives what is known about a hook; the zero value if nothing is.
+// Facts returns the facts about a hook; the zero value if there are none.
 func (c *Catalog) Facts(id ID) Facts { return c.facts[id] }
 
 func sortedIDs[V any](m map[ID]V) []ID {
@@ -218,11 +218,11 @@ func sortedIDs[V any](m map[ID]V) []ID {
 	return ids
 }
 
-// IsNewest tells whether a version of a hook is the one that callers work with; older ones are converted to and from it
-// (RS-17).
+// IsNewest reports whether a version of a hook is the one that callers work with; requests and responses of older
+// versions are converted (RS-17).
 func (c *Catalog) IsNewest(id ID) bool { return c.byID[id] != nil && c.older[id] == nil }
 
-// Versions gives all versions of a hook, sorted by name, the newest as well as those that it is converted to.
+// Versions returns all versions of a hook, sorted by name: the newest and those that convert to it.
 func (c *Catalog) Versions(family Family) []*Descriptor {
 	var versions []*Descriptor
 	for _, d := range c.All() {

@@ -21,18 +21,18 @@ type ID struct {
 	Name string
 }
 
-// String gives "group/version/Name".
+// String returns "group/version/Name".
 func (id ID) String() string { return id.Group + "/" + id.Version + "/" + id.Name }
 
-// APIVersion gives "group/version", the apiVersion of the hook's request and response.
+// APIVersion returns "group/version", the apiVersion of the hook's request and response.
 func (id ID) APIVersion() string { return id.Group + "/" + id.Version }
 
-// Family gives what all versions of the hook share. Extensions are selected by it, so that those on an older version
-// are called too (CL-16).
+// Family returns what all versions of the hook share. Extensions are selected by family, so that those on an older
+// version are called too (CL-16).
 func (id ID) Family() Family { return Family{Group: id.Group, Name: id.Name} }
 
-// Path gives the URL path of a handler of the hook: /group/version/hook/handler in lower case (RX-06). Discovery has no
-// handler name: pass "".
+// Path returns the URL path of a handler of the hook: /group/version/hook/handler in lower case (RX-06). Discovery has
+// no handler name: pass "".
 func (id ID) Path(handler string) string {
 	path := "/" + id.Group + "/" + id.Version + "/" + strings.ToLower(id.Name)
 	if handler != "" {
@@ -49,16 +49,16 @@ type Family struct {
 	Name string
 }
 
-// String gives "group/Name".
+// String returns "group/Name".
 func (f Family) String() string { return f.Group + "/" + f.Name }
 
-// Request is what a request type must be: a pointer to it is an API object.
+// Request constrains request types: a pointer to one is an API object.
 type Request[T any] interface {
 	*T
 	runtime.Object
 }
 
-// Response is what a response type must be: a pointer to it is an API object with status and message.
+// Response constrains response types: a pointer to one is an API object with status and message.
 type Response[T any] interface {
 	*T
 	runtimehooksv1.ResponseObject
@@ -69,10 +69,10 @@ type Hook[Req, Resp any] struct {
 	descriptor *Descriptor
 }
 
-// Descriptor gives the hook without its types. It is nil for the zero Hook.
+// Descriptor returns the hook without its types. It is nil for the zero Hook.
 func (h Hook[Req, Resp]) Descriptor() *Descriptor { return h.descriptor }
 
-// ID gives the name of the hook.
+// ID returns the ID of the hook.
 func (h Hook[Req, Resp]) ID() ID { return h.descriptor.ID }
 
 func (h Hook[Req, Resp]) register(b *builder) error {
@@ -82,8 +82,8 @@ func (h Hook[Req, Resp]) register(b *builder) error {
 	return b.add(h.descriptor)
 }
 
-// Define makes a hook of an own group. Kinds of its request and response on the wire are the name plus "Request" and
-// "Response". What is wrong with the name is reported by [NewCatalog].
+// Define makes a hook in the caller's own group. On the wire, the kinds of its request and response are the name plus
+// "Request" and "Response". [NewCatalog] reports an invalid name.
 func Define[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.GroupVersion,
 	name string) Hook[Req, Resp] {
 	_, retries := any(PResp(new(Resp))).(runtimehooksv1.RetryResponseObject)
@@ -119,8 +119,8 @@ func Define[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.Gr
 	}}
 }
 
-// Of makes a hook from a function that stands for it, the way Cluster API publishes hooks: the hook has the function's
-// name, and [Catalog.Lookup] finds it by the function itself.
+// Of makes a hook from a function that represents it, which is how Cluster API publishes hooks. The hook takes the
+// function's name, and [Catalog.Lookup] finds it by the function.
 func Of[Req, Resp any, PReq Request[Req], PResp Response[Resp]](gv schema.GroupVersion,
 	function func(*Req, *Resp)) Hook[Req, Resp] {
 	if function == nil {

@@ -7,16 +7,16 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Conversion leads from the newest version of a hook to one that an extension serves, and back.
+// Conversion converts between the newest version of a hook and the version that an extension serves.
 type Conversion struct {
 	newest, older *Descriptor
 	down          func(newest, older runtime.Object) error
 	up            func(older, newest runtime.Object) error
 }
 
-// Serves registers an older version of a hook beside its newest one. Callers work with the newest (RS-17); down fills
-// the older request from the newest and may lose information (RS-03); up fills the newest response from the older,
-// where new information gets its default (RS-04). Both get an empty target.
+// Serves registers an older version of a hook beside its newest one. Callers work with the newest (RS-17). down fills
+// the older request from the newest and may lose information (RS-03); up fills the newest response from the older and
+// sets new fields to their defaults (RS-04). Both get an empty target.
 func Serves[NReq, NResp, OReq, OResp any](newest Hook[NReq, NResp], older Hook[OReq, OResp],
 	down func(newest *NReq, older *OReq) error, up func(older *OResp, newest *NResp) error,
 ) Registration {
@@ -62,8 +62,8 @@ func (s served) register(b *builder) error {
 	return nil
 }
 
-// Conversion gives the way from a hook to the version that an extension serves. It is nil without an error if they are
-// the same.
+// Conversion returns the conversion between a hook and the version that an extension serves. It is nil without an
+// error if both are the same.
 func (c *Catalog) Conversion(hook *Descriptor, served ID) (*Conversion, error) {
 	if hook.ID == served {
 		return nil, nil
@@ -75,10 +75,10 @@ func (c *Catalog) Conversion(hook *Descriptor, served ID) (*Conversion, error) {
 	return link, nil
 }
 
-// Served gives the hook in the version that the extension serves.
+// Served returns the hook in the version that the extension serves.
 func (v *Conversion) Served() *Descriptor { return v.older }
 
-// Down gives the request in the version that the extension serves.
+// Down returns the request in the version that the extension serves.
 func (v *Conversion) Down(request runtime.Object) (runtime.Object, error) {
 	older := v.older.NewRequest()
 	if err := v.down(request, older); err != nil {
@@ -87,7 +87,7 @@ func (v *Conversion) Down(request runtime.Object) (runtime.Object, error) {
 	return older, nil
 }
 
-// Up gives the response in the newest version.
+// Up returns the response in the newest version.
 func (v *Conversion) Up(response runtime.Object) (runtimehooksv1.ResponseObject, error) {
 	newest := v.newest.NewResponse()
 	if err := v.up(response, newest); err != nil {

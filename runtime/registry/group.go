@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// maxRemembered bounds for how many namespaces a group remembers which of its handlers match.
+// maxRemembered bounds the number of namespaces for which a group remembers the matching handlers.
 const maxRemembered = 1024
 
-// Group is the handlers of one hook in their stable order. It never changes; nil is an empty group.
+// Group holds the handlers of one hook in a stable order. It is immutable; nil is an empty group.
 //
-// Callers ask which handlers match before almost every step of every reconcile, nearly always with the same answer. So
-// the answer is remembered for each namespace, together with the labels that it was found for.
+// Callers ask which handlers match before almost every step of every reconcile, and nearly always get the same answer.
+// So the group remembers the answer for each namespace, together with the labels it was computed from.
 type Group struct {
 	handlers   []*Handler
 	names      []string
@@ -36,7 +36,7 @@ func (g *Group) add(h *Handler) {
 	g.objects = g.objects || !h.Extension.Objects.Empty()
 }
 
-// All gives the handlers. Do not change the slice.
+// All returns the handlers. Do not change the slice.
 func (g *Group) All() []*Handler {
 	if g == nil {
 		return nil
@@ -44,7 +44,7 @@ func (g *Group) All() []*Handler {
 	return g.handlers
 }
 
-// Names gives the unique names of the handlers. Do not change the slice.
+// Names returns the unique names of the handlers. Do not change the slice.
 func (g *Group) Names() []string {
 	if g == nil {
 		return nil
@@ -52,11 +52,12 @@ func (g *Group) Names() []string {
 	return g.names
 }
 
-// SelectsNamespaces tells whether the labels of a namespace make a difference. If not, they need not be read.
+// SelectsNamespaces reports whether the labels of a namespace matter. If not, they need not be read.
 func (g *Group) SelectsNamespaces() bool { return g != nil && g.namespaces }
 
-// InNamespace gives those whose namespaceSelector matches (CL-18). The labels are of the namespace; nobody may change
-// them afterwards. An object of the whole cluster is in no namespace, so in none that is selected: its namespace is "".
+// InNamespace returns the handlers whose namespaceSelector matches the namespace's labels (CL-18). The labels must not
+// change afterwards. For a cluster-scoped object pass the namespace "": only extensions that select all namespaces
+// match it.
 func (g *Group) InNamespace(namespace string, of labels.Set) *Group {
 	if !g.SelectsNamespaces() {
 		return g
@@ -76,7 +77,7 @@ func (g *Group) InNamespace(namespace string, of labels.Set) *Group {
 	return matching
 }
 
-// ForObject gives those whose object selector matches an object with these labels.
+// ForObject returns the handlers whose object selector matches an object with these labels.
 func (g *Group) ForObject(of labels.Set) *Group {
 	if g == nil || !g.objects {
 		return g
@@ -84,7 +85,7 @@ func (g *Group) ForObject(of labels.Set) *Group {
 	return g.filter(func(e *Extension) bool { return e.Objects.Matches(of) })
 }
 
-// filter asks once for each extension; the handlers of one stand together. It gives nil if none is left.
+// filter asks once for each extension, whose handlers are adjacent. It returns nil if no handler is left.
 func (g *Group) filter(keep func(*Extension) bool) *Group {
 	var kept *Group
 	var last *Extension

@@ -12,9 +12,9 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// Annotations of an ExtensionConfig by which an administrator overrides what the extension suggests, and narrows down
-// what it is called for. The specification leaves timeouts and failure policies to the administrator, the published
-// resource has no fields for them.
+// Annotations of an ExtensionConfig with which an administrator overrides what the extension suggests, and narrows
+// down the objects that it is called for. The specification leaves timeouts and failure policies to the administrator,
+// but the published resource has no fields for them.
 //
 //	metadata:
 //	  annotations:
@@ -24,7 +24,7 @@ import (
 //	    failure-policy.runtime.capstan.dev/report: Ignore    # of the handler "report", which wins
 //	    runtime.capstan.dev/object-selector: tier in (gold)  # a label selector for the objects that hooks are called for
 const (
-	// TimeoutAnnotation is how long a call may take, 1s to 30s.
+	// TimeoutAnnotation is the timeout of a call, 1s to 30s.
 	TimeoutAnnotation = "runtime.capstan.dev/timeout"
 	// TimeoutAnnotationPrefix is followed by the name of a handler.
 	TimeoutAnnotationPrefix = "timeout.runtime.capstan.dev/"
@@ -32,7 +32,7 @@ const (
 	FailurePolicyAnnotation = "runtime.capstan.dev/failure-policy"
 	// FailurePolicyAnnotationPrefix is followed by the name of a handler.
 	FailurePolicyAnnotationPrefix = "failure-policy.runtime.capstan.dev/"
-	// ObjectSelectorAnnotation selects objects by their labels (RC-19). Without it all match.
+	// ObjectSelectorAnnotation selects objects by their labels (RC-19). Without it all objects match.
 	ObjectSelectorAnnotation = "runtime.capstan.dev/object-selector"
 )
 
@@ -46,7 +46,7 @@ type Overrides struct {
 }
 
 // ReadOverrides reads the annotations of an ExtensionConfig. The error names each annotation that can't be read and
-// what it must be.
+// the value that it must have.
 func ReadOverrides(annotations map[string]string) (Overrides, error) {
 	var o Overrides
 	var errs []error
@@ -107,7 +107,7 @@ func parsePolicy(value string) (runtimev1.FailurePolicy, error) {
 	return "", fmt.Errorf("it is %q, it must be Fail or Ignore", value)
 }
 
-// Timeout gives the timeout of a handler that suggests this one.
+// Timeout returns the timeout of a handler, given the one that the extension suggests.
 func (o Overrides) Timeout(handler string, suggested time.Duration) time.Duration {
 	if timeout, ok := o.timeouts[handler]; ok {
 		return timeout
@@ -118,7 +118,7 @@ func (o Overrides) Timeout(handler string, suggested time.Duration) time.Duratio
 	return suggested
 }
 
-// FailurePolicy gives the failure policy of a handler that suggests this one.
+// FailurePolicy returns the failure policy of a handler, given the one that the extension suggests.
 func (o Overrides) FailurePolicy(handler string, suggested runtimev1.FailurePolicy) runtimev1.FailurePolicy {
 	if policy, ok := o.policies[handler]; ok {
 		return policy
@@ -129,7 +129,7 @@ func (o Overrides) FailurePolicy(handler string, suggested runtimev1.FailurePoli
 	return suggested
 }
 
-// Objects gives the selector of objects, one that matches everything if there is none.
+// Objects returns the object selector. Without an annotation it matches everything.
 func (o Overrides) Objects() labels.Selector {
 	if o.objects == nil {
 		return labels.Everything()
@@ -137,8 +137,7 @@ func (o Overrides) Objects() labels.Selector {
 	return o.objects
 }
 
-// Unused names the handlers that overrides are for and that are not among these, sorted: most likely somebody has
-// mistyped a name.
+// Unused returns the overridden handlers that are not among these, sorted. Most likely somebody has mistyped a name.
 func (o Overrides) Unused(handlers []string) []string {
 	unused := map[string]bool{}
 	for name := range o.timeouts {

@@ -1,9 +1,10 @@
-// Package registry holds which handlers the ExtensionConfigs of a management cluster have brought (CL-15).
+// Package registry holds the handlers that a management cluster's ExtensionConfigs list (CL-15).
 //
-// It is filled once with [Registry.WarmUp] and then follows single ExtensionConfigs with [Registry.Put] and
-// [Registry.Remove]. Readers never wait: every change makes a new snapshot, so asking for the handlers of a hook costs
-// one map access. The order of handlers is always the same: by ExtensionConfig, then by handler name. Messages of their
-// answers are joined in that order and land in conditions, where a changing order would look like a change.
+// [Registry.WarmUp] fills it once; [Registry.Put] and [Registry.Remove] then update single ExtensionConfigs. Readers
+// never wait: every change makes a new snapshot, so looking up the handlers of a hook costs one map access.
+//
+// The order of handlers is always the same: by ExtensionConfig, then by handler name. The messages of their answers
+// are joined in that order and end up in conditions, where a changing order would look like a change.
 package registry
 
 import (
@@ -28,43 +29,42 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Bounds of the time that a handler may take (CL-02).
+// Bounds of a handler's timeout (CL-02).
 const (
-	// DefaultTimeout holds for a handler that names none.
+	// DefaultTimeout applies to a handler that names none.
 	DefaultTimeout = runtimehooksv1.DefaultHandlersTimeoutSeconds * time.Second
-	// MaxTimeout is the most that a handler may name.
+	// MaxTimeout is the longest timeout that a handler may name.
 	MaxTimeout = 30 * time.Second
 	// MaxHandlers is how many handlers an ExtensionConfig can list.
 	MaxHandlers = 512
 )
 
-// ErrNotReady says that the registry has not been warmed up: what it holds is not known to be complete.
+// ErrNotReady means that the registry has not been warmed up, so its content may be incomplete.
 var ErrNotReady = errors.New("the registry of extensions is not warmed up yet: try again")
 
-// Handler is one handler of one extension. It never changes.
+// Handler is one handler of one extension. It is immutable.
 type Handler struct {
-	// Name is unique in the management cluster: the name on the extension's server, a dot, the name of the ExtensionConfig
-	// (RC-12).
+	// Name is unique in the management cluster: the name on the extension's server, a dot, the name of the
+	// ExtensionConfig (RC-12).
 	Name string
 	// Local is the name on the extension's server.
 	Local string
 	// Hook is the version of the hook that the handler serves.
 	Hook hook.ID
-	// HookName is Hook as a text.
+	// HookName is Hook as a string.
 	HookName string
-	// Target is path and query of a call below the extension's URL (RX-06). The extension is told how long it may take
-	// (CL-01).
+	// Target is the path and query of a call, relative to the extension's URL (RX-06). The query tells the extension how
+	// long the call may take (CL-01).
 	Target string
-	// Timeout of one call, always above zero. What an administrator has set by [TimeoutAnnotation] is in it.
+	// Timeout of one call, always above zero. A [TimeoutAnnotation] is already applied.
 	Timeout time.Duration
-	// IgnoreFailures is true for failure policy Ignore (CL-04). What an administrator has set by [FailurePolicyAnnotation]
-	// is in it.
+	// IgnoreFailures is true for failure policy Ignore (CL-04). A [FailurePolicyAnnotation] is already applied.
 	IgnoreFailures bool
 	// Extension is what the handlers of one ExtensionConfig share.
 	Extension *Extension
 }
 
-// Extension is one ExtensionConfig as it was registered. It never changes; registering it again makes a new one.
+// Extension is one ExtensionConfig as it was registered. It is immutable; registering it again makes a new one.
 type Extension struct {
 	// Name of the ExtensionConfig.
 	Name string
@@ -72,14 +72,14 @@ type Extension struct {
 	ResourceVersion string
 	// Client says where the extension's server is and how to trust it.
 	Client runtimev1.ClientConfig
-	// Namespaces selects the namespaces whose objects the extension is called for; it is never nil.
+	// Namespaces selects the namespaces whose objects the extension is called for; never nil.
 	Namespaces labels.Selector
-	// Objects selects the objects that the extension is called for, see [ObjectSelectorAnnotation]; it is never nil.
+	// Objects selects the objects that the extension is called for, see [ObjectSelectorAnnotation]; never nil.
 	Objects labels.Selector
-	// Settings go into every request, below those that the request has itself (RC-21).
+	// Settings go into every request. Settings of the request itself take precedence (RC-21).
 	Settings map[string]string
-	// Fingerprint is the same for two registrations if nothing that an administrator or the extension can set differs
-	// between them: spec, annotations, labels and handlers. The ResourceVersion changes with every condition too.
+	// Fingerprint is equal for two registrations whose spec, annotations, labels and handlers are equal: everything that
+	// an administrator or the extension can set. The ResourceVersion, in contrast, changes with every condition.
 	Fingerprint string
 }
 
@@ -95,14 +95,14 @@ type snapshot struct {
 	byHook     map[hook.Family]*Group
 }
 
-// New gives an empty registry that is not ready.
+// New returns an empty registry that is not ready.
 func New() *Registry { return &Registry{} }
 
-// Ready tells whether WarmUp has succeeded.
+// Ready reports whether WarmUp has succeeded.
 func (r *Registry) Ready() bool { return r.current.Load() != nil }
 
-// WarmUp fills the registry and makes it ready. It succeeds once. If one ExtensionConfig is not valid, none is
-// registered and it may be called again.
+// WarmUp fills the registry and makes it ready. It succeeds only once. If one ExtensionConfig is invalid, none is
+// registered and WarmUp may be called again.
 func (r *Registry) WarmUp(configs []runtimev1.ExtensionConfig) error {
 	r.change.Lock()
 	defer r.change.Unlock()
@@ -126,7 +126,7 @@ func (r *Registry) WarmUp(configs []runtimev1.ExtensionConfig) error {
 	return nil
 }
 
-// Put registers the handlers in the ExtensionConfig's status, in place of those that it had before.
+// Put registers the handlers in the ExtensionConfig's status and replaces those it had before.
 func (r *Registry) Put(config *runtimev1.ExtensionConfig) error {
 	if config == nil {
 		return errors.New("registering an extension: the ExtensionConfig is nil")
@@ -138,7 +138,7 @@ func (r *Registry) Put(config *runtimev1.ExtensionConfig) error {
 	return r.update(func(extensions map[string][]*Handler) { extensions[config.Name] = handlers })
 }
 
-// Remove forgets the handlers of an ExtensionConfig. Only its name is needed; one that is not registered is no error.
+// Remove forgets the handlers of an ExtensionConfig. Removing one that is not registered is not an error.
 func (r *Registry) Remove(config string) error {
 	return r.update(func(extensions map[string][]*Handler) { delete(extensions, config) })
 }
@@ -156,14 +156,14 @@ func (r *Registry) update(change func(map[string][]*Handler)) error {
 	return nil
 }
 
-// Handlers gives the handlers of all versions of a hook (CL-16), in a stable order. Do not change the slice.
+// Handlers returns the handlers of all versions of a hook (CL-16), in a stable order. Do not change the slice.
 func (r *Registry) Handlers(family hook.Family) ([]*Handler, error) {
 	group, err := r.Group(family)
 	return group.All(), err
 }
 
-// Group gives the handlers of all versions of a hook, ready to be narrowed down to those for one object. It is nil,
-// which is an empty group, if there are none.
+// Group returns the handlers of all versions of a hook, ready to be narrowed down to those for one object. It returns
+// nil, which is an empty group, if there are none.
 func (r *Registry) Group(family hook.Family) (*Group, error) {
 	now := r.current.Load()
 	if now == nil {
@@ -172,7 +172,7 @@ func (r *Registry) Group(family hook.Family) (*Group, error) {
 	return now.byHook[family], nil
 }
 
-// Handler gives the handler with this unique name.
+// Handler returns the handler with this unique name.
 func (r *Registry) Handler(name string) (*Handler, error) {
 	now := r.current.Load()
 	if now == nil {
@@ -202,13 +202,13 @@ func snapshotOf(extensions map[string][]*Handler) *snapshot {
 	return s
 }
 
-// Check tells why an ExtensionConfig could not be registered; nil if it could.
+// Check returns why an ExtensionConfig could not be registered, nil if it could.
 func Check(config *runtimev1.ExtensionConfig) error {
 	_, err := handlersOf(config)
 	return err
 }
 
-// handlersOf reads an ExtensionConfig, all or nothing. What it gives shares nothing with it.
+// handlersOf reads an ExtensionConfig, all or nothing. The result shares nothing with it.
 func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 	selector := labels.Everything()
 	if config.Spec.NamespaceSelector != nil { // absent means all namespaces (RC-10)
@@ -257,28 +257,27 @@ func handlersOf(config *runtimev1.ExtensionConfig) ([]*Handler, error) {
 	return handlers, errors.Join(errs...)
 }
 
-// Target gives path and query of a call to a handler, below the extension's URL. Discovery has no handler name: pass
-// "".
+// Target returns the path and query of a call to a handler, relative to the extension's URL. Discovery has no handler
+// name: pass "".
 func Target(id hook.ID, handler string, timeout time.Duration) string {
 	path := url.URL{Path: id.Path(handler), RawQuery: "timeout=" + timeout.String()}
 	return path.RequestURI()
 }
 
-// fingerprint sums up what stands in an ExtensionConfig beside its conditions.
+// fingerprint hashes an ExtensionConfig without its conditions.
 func fingerprint(config *runtimev1.ExtensionConfig) string {
-	// The order of handlers says nothing, and changes from one discovery to the next: the published server walks over a
-	// map.
+	// The order of handlers means nothing and changes with each discovery: the published server iterates over a map.
 	handlers := slices.SortedFunc(slices.Values(config.Status.Handlers),
 		func(a, b runtimev1.ExtensionHandler) int { return strings.Compare(a.Name, b.Name) })
 	data, err := json.Marshal([]any{config.UID, config.Labels, config.Annotations, config.Spec, handlers})
-	if err != nil { // can't be: there is nothing but texts and numbers
+	if err != nil { // can't happen: there are only strings and numbers
 		return config.ResourceVersion
 	}
 	sum := sha256.Sum256(data)
 	return string(sum[:])
 }
 
-// timeoutOf is never above the maximum, whatever stands in a status that somebody edited.
+// timeoutOf never exceeds the maximum, even for a status that somebody edited.
 func timeoutOf(seconds int32) time.Duration {
 	if seconds <= 0 {
 		return DefaultTimeout

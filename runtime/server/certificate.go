@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// checkEvery bounds how often files of certificates are looked at.
+// checkEvery is the minimum time between two checks of the certificate files.
 const checkEvery = time.Second
 
-// identity serves a certificate from files, and client CAs too if there is a file of them. Files that change are read
-// again at the next connection, so a renewed certificate needs no restart. As long as changed files can't be used, for
-// example because only one of two has been written yet, the last good ones stay.
+// identity serves a certificate from files, and client CAs if there is a file of them. It reads changed files again at
+// the next connection, so a renewed certificate needs no restart. If changed files can't be used, for example because
+// only one of two has been written yet, the last good ones stay in use.
 type identity struct {
 	files TLS
 	log   *slog.Logger
@@ -27,8 +27,8 @@ type identity struct {
 	config  *tls.Config
 }
 
-// stamp tells whether a file has changed. Kubernetes swaps mounted files through a link, which the name alone would
-// hide.
+// stamp identifies the state of a file. Kubernetes swaps mounted files through a symbolic link, which a comparison of
+// names would miss.
 type stamp struct {
 	info os.FileInfo
 }
@@ -38,7 +38,7 @@ func (s stamp) same(other stamp) bool {
 		s.info.Size() == other.info.Size()
 }
 
-// newIdentity reads the files for the first time; here they have to be good.
+// newIdentity reads the files for the first time and fails if they can't be used.
 func newIdentity(files TLS, log *slog.Logger) (*identity, error) {
 	i := &identity{files: files, log: log}
 	stamps, err := i.look()
@@ -52,7 +52,7 @@ func newIdentity(files TLS, log *slog.Logger) (*identity, error) {
 	return i, nil
 }
 
-// tlsConfig gives a configuration that looks at the files for each connection.
+// tlsConfig returns a configuration that checks the files at each connection.
 func (i *identity) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,

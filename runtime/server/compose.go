@@ -14,10 +14,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Sequence makes one function of several, which are called one after the other with the same request and the same
-// response, so that each may add to what those before it filled in. The first that fails or waits ends it. Messages are
-// joined by comma and blank. It is for parts that need the one before; parts that do not are faster and easier to
-// reason about with [Parallel].
+// Sequence combines several functions into one, which calls them in turn with the same request and the same response,
+// so that each may add to what those before it filled in. The first that fails or waits ends the sequence. Messages
+// are joined by a comma and a space. Use it for parts that depend on the one before; for independent parts [Parallel]
+// is faster and easier to reason about.
 func Sequence[Req, Resp any, PResp hook.Response[Resp]](parts ...Func[Req, Resp]) Func[Req, Resp] {
 	if !complete(parts) {
 		return nil // which New reports
@@ -42,15 +42,16 @@ func Sequence[Req, Resp any, PResp hook.Response[Resp]](parts ...Func[Req, Resp]
 	}
 }
 
-// Parallel makes one function of several that are called at the same time, each with a copy of the request and a
-// response of its own. It returns when all have, in an outcome that does not depend on who was first:
+// Parallel combines several functions into one, which calls them concurrently, each with a copy of the request and a
+// response of its own. It returns when all have returned. Its result does not depend on which was first:
 //
 //   - if some fail, it fails with their errors in the order of the parts,
-//   - else if some wait, it waits for the shortest of their times (as callers do, CL-11) with all of their reasons,
-//   - else it succeeds with all of their messages.
+//   - otherwise, if some wait, it waits for the shortest of their times (as callers do, CL-11) with all of their
+//     reasons,
+//   - otherwise it succeeds with all of their messages.
 //
-// It is for hooks whose answer is status, message and retryAfterSeconds alone: other answers can't be joined, and a
-// part that gives one fails.
+// Use it for hooks whose response has only status, message and retryAfterSeconds: other responses can't be joined, and
+// a part that sets other fields fails.
 func Parallel[Req, Resp any, PReq hook.Request[Req],
 	PResp hook.Response[Resp]](parts ...Func[Req, Resp]) Func[Req, Resp] {
 	if !complete(parts) {
@@ -85,7 +86,7 @@ func complete[Req, Resp any](parts []Func[Req, Resp]) bool {
 	return len(parts) > 0
 }
 
-// part is how one part of Parallel ended.
+// part is the outcome of one part of Parallel.
 type part struct {
 	message  string
 	err      error
@@ -119,7 +120,7 @@ func callPart[Req, Resp any, PResp hook.Response[Resp]](ctx context.Context, cal
 	return p
 }
 
-// joinParts decides from all parts at once, in their order.
+// joinParts decides from the outcomes of all parts, in their order.
 func joinParts(parts []part) (message string, err error) {
 	var failures, reasons, messages []string
 	var shortest *waitError

@@ -13,15 +13,15 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// Func handles one hook. It fills the response, which is empty, and returns
+// Func handles one hook. It gets an empty response to fill, and returns
 //
 //   - nil for Success,
-//   - what [Wait] gives to block, if the hook allows it,
-//   - any other error for Failure. Its text ends in conditions: it must hold no secret, and the same failure must give
-//     the same text (RX-28).
+//   - the result of [Wait] to block, if the hook allows it,
+//   - any other error for Failure. Its text ends up in conditions: it must not contain secrets, and the same failure
+//     must produce the same text (RX-28).
 //
-// The context ends when the caller stops waiting. Handlers should be quick, idempotent, and work on the request alone
-// (RX-21, RX-24, RX-25). Don't set status and retryAfterSeconds of the response.
+// The context is done when the caller stops waiting. Handlers should be quick, idempotent, and depend on the request
+// alone (RX-21, RX-24, RX-25). Do not set the response's status and retryAfterSeconds.
 type Func[Req, Resp any] func(ctx context.Context, request *Req, response *Resp) error
 
 // Handler is one handler of a server. Make it with [Handle] or [HandleSettings].
@@ -30,33 +30,32 @@ type Handler struct {
 	descriptor     *hook.Descriptor
 	timeout        time.Duration // 0: the default
 	ignoreFailures bool
-	problem        error // found while it was made
+	problem        error // found by the constructor
 	call           func(context.Context, runtime.Object, runtimehooksv1.ResponseObject) error
 }
 
 // Option changes how callers treat a handler.
 type Option func(*Handler)
 
-// Timeout tells callers how long to wait for the handler: whole seconds, at most 30 (RX-18, CL-02). Default: 10
-// seconds.
+// Timeout sets how long callers wait for the handler: whole seconds, at most 30 (RX-18, CL-02). Default: 10 seconds.
 func Timeout(timeout time.Duration) Option {
 	return func(h *Handler) { h.timeout = timeout }
 }
 
-// IgnoreFailures tells callers to go on if the handler can't be reached or breaks (RX-19). An answer of status Failure
-// counts all the same. Most handlers should not use it.
+// IgnoreFailures tells callers to go on if the handler is unreachable or breaks (RX-19). A response with status
+// Failure still counts as a failure. Most handlers should not use this option.
 func IgnoreFailures() Option {
 	return func(h *Handler) { h.ignoreFailures = true }
 }
 
-// Broken makes [New] report an error about the handler, if it is one. It is for packages that make handlers of what
-// they are given, and find that it can't work.
+// Broken makes [New] report the error, if it is not nil. It is for packages that build handlers from their callers'
+// arguments and find that these can't work.
 func Broken(err error) Option {
 	return func(h *Handler) { h.problem = err }
 }
 
-// Handle makes a handler. The name is a DNS label and unique within the server (RX-16). What is wrong is reported by
-// [New].
+// Handle makes a handler. The name is a DNS label and unique within the server (RX-16). [New] reports what is wrong
+// with a handler.
 func Handle[Req, Resp any](of hook.Hook[Req, Resp], name string, handle Func[Req, Resp], options ...Option) Handler {
 	h := Handler{name: name, descriptor: of.Descriptor()}
 	if handle != nil {
@@ -70,7 +69,7 @@ func Handle[Req, Resp any](of hook.Hook[Req, Resp], name string, handle Func[Req
 	return h
 }
 
-// check says what is wrong with a handler; a discovery would reject it, or a call would fail.
+// check returns what is wrong with a handler: what would make a discovery reject it, or a call fail.
 func (h *Handler) check() error {
 	switch problems := validation.IsDNS1123Label(h.name); {
 	case h.descriptor == nil:
@@ -93,7 +92,7 @@ func (h *Handler) check() error {
 	return nil
 }
 
-// waits gives how long callers wait.
+// waits returns how long callers wait.
 func (h *Handler) waits() time.Duration {
 	if h.timeout == 0 {
 		return registry.DefaultTimeout
@@ -101,7 +100,7 @@ func (h *Handler) waits() time.Duration {
 	return h.timeout
 }
 
-// entry is what discovery says about the handler.
+// entry returns the handler's entry in the response of Discovery.
 func (h *Handler) entry() runtimehooksv1.ExtensionHandler {
 	timeout := int32(h.waits() / time.Second)
 	policy := runtimehooksv1.FailurePolicyFail

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// readyTimeout bounds a question to Options.Ready.
+// readyTimeout bounds a call of Options.Ready.
 const readyTimeout = 2 * time.Second
 
-// Health gives a handler for probes: /healthz answers 200 as long as the process does, /readyz answers 200 while calls
-// are welcome: before [Server.Drain], and while [Options.Ready] gives nil. Serve it on a port of its own, over plain
-// HTTP if you like: it tells nothing about calls.
+// Health returns a handler for probes. /healthz answers 200 as long as the process responds. /readyz answers 200 while
+// calls are welcome: until [Server.Drain] is called, and as long as [Options.Ready] returns nil. Serve it on a port of
+// its own, over plain HTTP if you like: it reveals nothing about calls.
 func (s *Server) Health() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -25,8 +25,8 @@ func (s *Server) Health() http.Handler {
 	return mux
 }
 
-// Drain makes /readyz say no, so that no new calls are sent here. Calls that come all the same are answered. [Serve]
-// calls it when its context ends.
+// Drain makes /readyz fail, so that load balancers send no new calls here. Calls that still arrive are answered.
+// [Serve] calls Drain when its context is done.
 func (s *Server) Drain() { s.draining.Store(true) }
 
 func (s *Server) ready(ctx context.Context) error {

@@ -8,18 +8,18 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// How a call ended, as label "answer" of metrics.
+// Values of the metrics' label "answer": how a call ended.
 const (
 	answeredSuccess    = "success"
 	answeredWait       = "wait"
 	answeredFailure    = "failure"
 	answeredPanic      = "panic"
 	answeredLate       = "late"       // not in time
-	answeredBusy       = "busy"       // no turn in time, or too many wait
+	answeredBusy       = "busy"       // no slot became free in time, or too many calls wait
 	answeredUnreadable = "unreadable" // too large, or broken off
 )
 
-// metrics counts calls. Its labels are bounded by the handlers of the server: what callers send never becomes a label.
+// metrics counts calls. Only the server's own handlers become labels, never what callers send.
 type metrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -29,7 +29,7 @@ type metrics struct {
 
 var handlerLabels = []string{"hook", "version", "handler"}
 
-// newMetrics makes metrics and registers them, if there is something to register them with.
+// newMetrics makes metrics and registers them, unless the registerer is nil.
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -63,7 +63,7 @@ func (m *metrics) ended(h *Handler, answer string, took time.Duration) {
 	m.duration.WithLabelValues(id.Name, id.Version, h.name).Observe(took.Seconds())
 }
 
-// answered gives how a call ended that was answered, and counts the seconds that the caller was asked to wait.
+// answered returns how an answered call ended, and counts the seconds that the caller was asked to wait.
 func (m *metrics) answered(h *Handler, response runtimehooksv1.ResponseObject) string {
 	if response.GetStatus() != runtimehooksv1.ResponseStatusSuccess {
 		return answeredFailure

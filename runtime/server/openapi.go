@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/openapi"
 )
 
-// openAPIRoute makes the document once: it is the same for everybody.
+// openAPIRoute makes the document once, because it is the same for every caller.
 func openAPIRoute(catalog *hook.Catalog, prefix string) (map[string][]byte, error) {
 	if catalog == nil {
 		return nil, nil
@@ -19,8 +19,8 @@ func openAPIRoute(catalog *hook.Catalog, prefix string) (map[string][]byte, erro
 	return map[string][]byte{prefix + OpenAPIPath: document}, nil
 }
 
-// checkSingletons makes sure that a hook which an extension may serve once is served once, and that the catalog holds
-// what is served.
+// checkSingletons checks that the catalog holds every hook that is served, and that a hook which an extension may
+// serve only once has only one handler.
 func checkSingletons(catalog *hook.Catalog, handlers []Handler) error {
 	if catalog == nil {
 		return nil

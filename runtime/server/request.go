@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 )
 
-// decode reads a request. A Cluster in it may be of v1beta1 too; handlers always see v1beta2.
+// decode reads a request. It accepts Clusters of v1beta1 too; handlers always see v1beta2.
 func decode(h *Handler, body []byte) (runtime.Object, error) {
 	body, err := wire.UpgradeCluster(body)
 	if err != nil {
@@ -25,7 +25,7 @@ func decode(h *Handler, body []byte) (runtime.Object, error) {
 	return request, nil
 }
 
-// clusterOf gives the Cluster that a lifecycle hook is about, nil for other hooks.
+// clusterOf returns the Cluster that a lifecycle hook is about, nil for other hooks.
 func clusterOf(request runtime.Object) *clusterv1.Cluster {
 	switch r := request.(type) {
 	case *runtimehooksv1.BeforeClusterCreateRequest:

@@ -13,34 +13,35 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// shutdownTime is how long calls that are being worked on may go on after the end of the context.
+// shutdownTime is how long running calls may continue after the context is done.
 const shutdownTime = 5 * time.Second
 
-// TLS says where to listen and with which certificate.
+// TLS configures where to listen and with which certificate.
 type TLS struct {
-	// Address to listen on, host:port. Port 0 takes a free one.
+	// Address to listen on, host:port. Port 0 picks a free one.
 	Address string
-	// CertFile has the server's certificate and its chain in PEM form. It is read again when it changes.
+	// CertFile contains the server's certificate and its chain in PEM form. It is read again when it changes.
 	CertFile string
-	// KeyFile has the key of the certificate in PEM form. It is read again when it changes.
+	// KeyFile contains the certificate's private key in PEM form. It is read again when it changes.
 	KeyFile string
-	// ClientCAFile has certificates in PEM form. If set, callers need a certificate of one of them. It is read again when
-	// it changes. Default: callers need none.
+	// ClientCAFile contains CA certificates in PEM form. If set, callers need a certificate issued by one of them. It is
+	// read again when it changes. Default: callers need no certificate.
 	ClientCAFile string
-	// GetCertificate gives the certificate for a connection, in place of CertFile and KeyFile; see package certificate for
-	// a server that makes and renews its own. Default: the files are used.
+	// GetCertificate returns the certificate for a connection, in place of CertFile and KeyFile. Package certificate has
+	// an implementation that issues and renews its own. Default: the files are used.
 	GetCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Linger is how long to go on serving after the context has ended, with [Server.Health] saying no already: load
-	// balancers need some seconds to notice. Default: 0.
+	// Linger is how long to keep serving after the context is done, while the readiness probe of [Server.Health] already
+	// fails: load balancers need some seconds to notice. Default: 0.
 	Linger time.Duration
-	// Log gets what goes wrong with connections and certificates. Default: none.
+	// Log receives problems with connections and certificates. Default: none.
 	Log *slog.Logger
-	// Ready is called once with the address that is listened on. Default: nothing is called.
+	// Ready is called once with the address that the server listens on. Default: nothing is called.
 	Ready func(net.Addr)
 }
 
-// Serve serves a handler over TLS until the context ends; then calls that are being worked on get five seconds. A
-// handler with a method Drain, as [Server] has one, is told first. Serve returns nil if the context ended it.
+// Serve serves a handler over TLS until the context is done; running calls then get five seconds to finish. If the
+// handler has a method Drain, as [Server] does, it is called first. Serve returns nil if it stopped because of the
+// context.
 func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
@@ -67,7 +68,7 @@ func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 		TLSConfig:         identity.tlsConfig(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       registry.MaxTimeout,
-		// from the end of the headers: all of reading, waiting and working
+		// from the end of the headers: covers reading, waiting for a slot and working
 		WriteTimeout:   registry.MaxTimeout + 15*time.Second,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
@@ -79,7 +80,7 @@ func Serve(ctx context.Context, options TLS, handler http.Handler) error {
 	return run(ctx, server, options.Linger, func() error { return server.ServeTLS(listener, "", "") })
 }
 
-// run serves until the context ends, and returns when everything has ended.
+// run serves until the context is done, and returns when everything has stopped.
 func run(ctx context.Context, server *http.Server, linger time.Duration, serve func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- serve() }()
@@ -99,7 +100,7 @@ func run(ctx context.Context, server *http.Server, linger time.Duration, serve f
 	graceful, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if err := server.Shutdown(graceful); err != nil {
-		_ = server.Close() // whoever still waits will ask again
+		_ = server.Close() // callers that still wait will ask again
 	}
 	<-ended
 	return nil

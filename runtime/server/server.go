@@ -1,4 +1,4 @@
-// Package server answers calls of hooks: typed functions in, a plain http.Handler out.
+// Package server serves hooks: it turns typed functions into a plain http.Handler.
 //
 //	extension, err := server.New(server.Options{Log: log},
 //		server.Handle(hook.BeforeClusterCreate, "gate", gate.beforeClusterCreate, server.Timeout(5*time.Second)),
@@ -6,12 +6,12 @@
 //	...
 //	err = server.Serve(ctx, server.TLS{Address: ":9443", CertFile: "tls.crt", KeyFile: "tls.key"}, extension)
 //
-// [New] checks everything that discovery or a call would reject, so what starts also works. Discovery is answered by
-// the server. A handler blocks by returning [Wait], in no other way.
+// [New] rejects everything that a discovery or a call would reject, so a server that starts also works. The server
+// answers Discovery itself. A handler blocks by returning [Wait], and in no other way.
 //
-// Each request is bounded: its size, its time, how many are worked on at once. A handler that panics or does not return
-// in time ends its own call with a status of HTTP and no other; callers apply its failure policy to that. What a
-// handler decides, and what is wrong with a request, comes as an answer with HTTP status 200 (RX-44).
+// Each request is bounded: in size, in time and in how many run at once. If a handler panics or does not return in
+// time, only its own call fails, with an HTTP error status; callers apply the handler's failure policy to that. A
+// handler's result, and what is wrong with a request, come as a response with HTTP status 200 (RX-44).
 package server
 
 import (
@@ -35,35 +35,36 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// OpenAPIPath is where a server with [Options.Catalog] serves the OpenAPI document of it.
+// OpenAPIPath is where a server with [Options.Catalog] serves the catalog's OpenAPI document.
 const OpenAPIPath = "/openapi/v3"
 
 const (
-	// DefaultParallel is how many requests are worked on at the same time.
+	// DefaultParallel is how many requests run at the same time.
 	DefaultParallel = 32
-	// waitingFactor times Parallel is how many more may wait for their turn.
+	// waitingFactor times Parallel is how many more requests may wait.
 	waitingFactor = 8
 )
 
 // Options of a Server. The zero value works.
 type Options struct {
-	// Log gets one line for each call. Default: none.
+	// Log receives one line for each call. Default: none.
 	Log *slog.Logger
-	// Prefix is put before all paths, for example "/extensions"; the ExtensionConfig has it at the end of its URL.
-	// Default: none.
+	// Prefix is prepended to all paths, for example "/extensions"; the ExtensionConfig's URL must end in it. Default:
+	// none.
 	Prefix string
-	// Parallel is how many requests are worked on at the same time; others wait their turn. It bounds memory: a request
-	// has up to 20 MiB. Default: DefaultParallel.
+	// Parallel is how many requests run at the same time; others wait. It bounds memory: a request may be up to 20 MiB.
+	// Default: DefaultParallel.
 	Parallel int
-	// Metrics gets the metrics of the server: calls by hook, version, handler and how they ended, their durations, the
+	// Metrics registers the server's metrics: calls by hook, version, handler and outcome, their durations, and the
 	// seconds that callers were asked to wait. Default: none are registered.
 	Metrics prometheus.Registerer
-	// Trace is told when each call begins and ends, see [Tracer]. Package trace has one for OpenTelemetry. Default: none.
+	// Trace is called when a call begins, see [Tracer]. Package trace has one for OpenTelemetry. Default: none.
 	Trace Tracer
-	// Ready tells whether calls are welcome, for [Server.Health]; it is given two seconds. Default: always.
+	// Ready returns nil while calls are welcome, for [Server.Health]; it has two seconds to do so. Default: always
+	// welcome.
 	Ready func(context.Context) error
-	// Catalog describes the hooks of the handlers in the OpenAPI document, which is served at [OpenAPIPath] below the
-	// prefix, to GET. Default: the document is not served.
+	// Catalog describes the handlers' hooks in the OpenAPI document, which is served to GET requests at [OpenAPIPath]
+	// below the prefix. Default: the document is not served.
 	Catalog *hook.Catalog
 }
 
@@ -113,7 +114,7 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 			len(handlers), registry.MaxHandlers))
 	}
 	for i := range handlers {
-		h := handlers[i] // a copy, that nobody else holds
+		h := handlers[i] // a copy that nobody else holds
 		if err := h.check(); err != nil {
 			errs = append(errs, err)
 			continue
@@ -142,7 +143,7 @@ func New(options Options, handlers ...Handler) (*Server, error) {
 	return s, nil
 }
 
-// discoveryHandler answers with the handlers, sorted by name: the answer ends in a status.
+// discoveryHandler answers with the handlers, sorted by name, because the answer ends up in a status.
 func discoveryHandler(handlers []Handler) Handler {
 	entries := make([]runtimehooksv1.ExtensionHandler, len(handlers))
 	for i := range handlers {
@@ -187,7 +188,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	end(answered)
 }
 
-// budget is how long the call may take: a little less than the caller waits, so that it hears what happened.
+// budget is how long the call may take: a little less than the caller waits, so that the caller still gets an answer.
 func (h *Handler) budget(r *http.Request) time.Duration {
 	waits := h.waits()
 	if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
@@ -196,7 +197,7 @@ func (h *Handler) budget(r *http.Request) time.Duration {
 	return waits - min(waits/10, 500*time.Millisecond)
 }
 
-// turn waits until the call may be worked on. The release must be called once.
+// turn waits for a free slot. release must be called once.
 func (s *Server) turn(ctx context.Context) (release func(), err error) {
 	release = func() { <-s.turns }
 	select {
@@ -218,18 +219,18 @@ func (s *Server) turn(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// outcome is how a handler's function ended.
+// outcome is how a handler's function returned.
 type outcome struct {
 	err      error
 	panicked bool
 }
 
-// serve reads the request, calls the handler and answers. It gives how the call ended.
+// serve reads the request, calls the handler and answers. It returns how the call ended.
 func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *Handler, w http.ResponseWriter,
 	r *http.Request) (answered string) {
 	log := s.log.With("hook", h.descriptor.ID.Name, "handler", h.name)
 	if deadline, ok := ctx.Deadline(); ok {
-		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a body that drips must not keep its turn
+		_ = http.NewResponseController(w).SetReadDeadline(deadline) // a slow body must not keep its slot
 	}
 	body, err := wire.Read(http.MaxBytesReader(w, r.Body, wire.MaxBody+1), wire.MaxBody, r.ContentLength)
 	if err != nil {
@@ -257,7 +258,7 @@ func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *
 	ended := make(chan outcome, 1)
 	s.metrics.running.Inc()
 	go func() {
-		// A handler that goes on after its time keeps its turn: what is worked on stays bounded.
+		// A handler that runs on after its time keeps its slot, so the number of running handlers stays bounded.
 		defer release()
 		defer s.metrics.running.Dec()
 		defer func() {
@@ -285,7 +286,7 @@ func (s *Server) serve(ctx context.Context, start time.Time, release func(), h *
 	}
 }
 
-// conclude makes the answer from what a function returned. Nothing that a failed function left in the response is sent.
+// conclude makes the response from a function's result. It sends nothing that a failed function left in the response.
 func conclude(h *Handler, response runtimehooksv1.ResponseObject, err error) runtimehooksv1.ResponseObject {
 	retry, canWait := response.(runtimehooksv1.RetryResponseObject)
 	wait := new(waitError)
@@ -306,7 +307,7 @@ func conclude(h *Handler, response runtimehooksv1.ResponseObject, err error) run
 	return response
 }
 
-// failure answers with the text of an error. An error without a text gets one: the message explains (RX-14).
+// failure answers with an error's text, or with a default text if it is empty: the message must explain (RX-14).
 func failure(h *Handler, err error) runtimehooksv1.ResponseObject {
 	response := h.descriptor.NewResponse()
 	response.SetStatus(runtimehooksv1.ResponseStatusFailure)

@@ -23,10 +23,10 @@ import (
 //		Patience  time.Duration `setting:"patience" default:"30s"`
 //	}
 //
-// T is a struct. Each of its fields names a setting; fields are strings, booleans, numbers, time.Duration, lists of
-// strings (separated by commas), or have a method UnmarshalText. Settings that no field names are for other handlers of
-// the same extension and are left alone. A setting that is missing or can't be read is answered as Failure, without its
-// value: settings may be secrets (RX-28). A T that can't work is reported by [New].
+// T is a struct in which each field names a setting. Fields are strings, booleans, numbers, time.Duration, lists of
+// strings (separated by commas), or have a method UnmarshalText. Settings that no field names are ignored: they belong
+// to other handlers of the same extension. If a setting is missing or invalid, the call is answered with Failure; the
+// message does not contain the value, because settings may be secrets (RX-28). [New] reports a T that can't work.
 func HandleSettings[T, Req, Resp any](of hook.Hook[Req, Resp], name string,
 	handle func(ctx context.Context, settings T, request *Req, response *Resp) error, options ...Option) Handler {
 	plan, err := settingsPlan(reflect.TypeFor[T]())
@@ -47,7 +47,7 @@ func HandleSettings[T, Req, Resp any](of hook.Hook[Req, Resp], name string,
 	return h
 }
 
-// Settings reads settings into a T, for functions that get them by other ways than [HandleSettings]; see there.
+// Settings reads settings into a T, for functions that do not use [HandleSettings]; see there.
 func Settings[T any](values map[string]string) (T, error) {
 	var settings T
 	plan, err := settingsPlan(reflect.TypeFor[T]())
@@ -57,7 +57,7 @@ func Settings[T any](values map[string]string) (T, error) {
 	return settings, plan.fill(reflect.ValueOf(&settings).Elem(), values)
 }
 
-// settingFields is how to fill a struct.
+// settingFields is a plan to fill a struct.
 type settingFields []settingField
 
 type settingField struct {
@@ -109,7 +109,7 @@ func settingsPlan(t reflect.Type) (settingFields, error) {
 	return plan, nil
 }
 
-// fill reads all settings; the error names everything that is wrong, in the order of the fields.
+// fill reads all settings. The error names everything that is wrong, in the order of the fields.
 func (plan settingFields) fill(target reflect.Value, values map[string]string) error {
 	var problems []string
 	for _, field := range plan {
@@ -137,8 +137,8 @@ func (plan settingFields) fill(target reflect.Value, values map[string]string) e
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setterOf gives how a text becomes a value of this type. Its errors go on after the name of the setting and do not
-// quote the text.
+// setterOf returns a function that sets a value of this type from a string. Its errors continue after the name of the
+// setting and do not quote the string.
 func setterOf(t reflect.Type) (func(reflect.Value, string) error, error) {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return func(v reflect.Value, text string) error {

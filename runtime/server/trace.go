@@ -13,16 +13,16 @@ type Call struct {
 	Hook hook.ID
 	// Handler is its name on this server, empty for Discovery.
 	Handler string
-	// Header is that of the request; a trace's context is in it, if there is one. Do not change it.
+	// Header is the request's header, which carries the trace context if there is one. Do not change it.
 	Header http.Header
 }
 
-// Tracer is told when a call begins. The context that it gives is the one that the handler gets, with what was in its
-// own; end, which may be nil, is told once how the call ended: with the values of label "answer" of the metrics, such
-// as "success", "wait", "failure", "panic", "late".
+// Tracer is called when a call begins. The handler gets the context that it returns, which must derive from the one it
+// was given. end, which may be nil, is called once when the call ends, with a value of the metrics' label "answer",
+// such as "success", "wait", "failure", "panic" or "late".
 type Tracer func(ctx context.Context, call Call) (traced context.Context, end func(answer string))
 
-// trace begins a call. Nothing happens without a tracer.
+// trace begins a call. Without a tracer it does nothing.
 func (s *Server) trace(ctx context.Context, h *Handler, r *http.Request) (context.Context, func(string)) {
 	if s.tracer == nil {
 		return ctx, func(string) {}

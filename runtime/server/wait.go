@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Wait is what a handler returns to block (RX-23): the caller holds what it was about to do, and asks again after about
-// this time, rounded up to whole seconds and at least one. The reason is what people read in the conditions of the
-// object: say what is missing and what to do. Hooks that can't block answer Failure instead, which says so (LH-03).
+// Wait returns the error with which a handler blocks (RX-23). The caller holds what it was about to do, and asks again
+// after about this time, rounded up to whole seconds and at least one. People read the reason in the object's
+// conditions: say what is missing and what to do. Hooks that can't block answer with a Failure that says so (LH-03).
 func Wait(after time.Duration, reason string) error {
 	seconds := min(max(math.Ceil(after.Seconds()), 1), math.MaxInt32)
 	return &waitError{seconds: int32(seconds), reason: reason}
