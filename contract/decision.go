@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Decision is the reading to follow where sources contradict each other or are outdated.
+// Decision is the reading of the contracts to follow where the sources contradict each other or are outdated.
 type Decision struct {
 	// ID is D and a number, for example D-38.
 	ID string `json:"id"`
-	// Finding says what the sources say.
+	// Finding describes what the sources say.
 	Finding string `json:"finding"`
-	// Reading says what to follow, and why.
+	// Reading says which reading to follow, and why.
 	Reading string `json:"reading"`
 }
 
 var decisions = sync.OnceValue(func() []Decision { return read[Decision]("decisions") })
 
-// Decisions returns all decisions, by number.
+// Decisions returns all decisions, ordered by number.
 func Decisions() []Decision { return slices.Clone(decisions()) }

@@ -1,8 +1,9 @@
 // Package contract holds the contracts of Cluster API as data: each rule that a provider, a runtime extension, core or
-// clusterctl keeps.
+// clusterctl must keep.
 //
-// [Rules] returns the rules, [Decisions] the readings where the sources contradict each other, [Sequences] the
-// behaviour tests: what to do and what must then be observed. [Find] looks up one rule by its id.
+// [Rules] returns the rules. [Decisions] returns which reading to follow where the sources contradict each other.
+// [Sequences] returns the behaviour tests: what to do, and what must then be observed. [Find] looks up one rule by its
+// id.
 //
 // # Families
 //
@@ -23,21 +24,5 @@
 //
 // # Sources
 //
-// A source names a document, then its section:
-//
-//   - 000: machine infrastructure provider specification (contract v1beta1, the oldest wording)
-//   - 001: Runtime SDK proposal (last updated 2022-04-01)
-//   - 002: lifecycle hooks (Cluster API v1.2 to v1.11)
-//   - 003: InfraCluster contract rules (v1beta1)
-//   - 004: clusterctl provider contract
-//   - UP: Cluster API after v1.14.0. UP:im and UP:ic are the book's pages of InfraMachine and InfraCluster, UP:cp,
-//     UP:bp and UP:mp those of ControlPlane, BootstrapConfig and InfraMachinePool, UP:ctl that of clusterctl, UP:cc
-//     that of writing a ClusterClass; UP:ext, UP:lh and UP:dep those of implementing extensions, implementing hooks and
-//     deploying; UP:sdk is the proposal, UP:code Go source, UP:v1.9 the page at v1.9.9
-//   - UP:k8s: the documentation of Kubernetes
-//
-// # How a rule is checked
-//
-// S: statically, on files. A: against an API server that has the definitions, without a controller. B: by behaviour,
-// with controller, extension or clusterctl running. R: by people.
+// A rule's source names a document, then its section:
 package contract

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/contract/checks"
 )
 
-// Live returns the rules of providers that files do not show, or not in all: only a running provider does, or people
-// who read its documents. Each has its live checks, and the sequences that a live check of it plays.
+// Live returns the provider rules that files cannot show, or not completely. They need a running provider, or somebody
+// who reads its documents. Each comes with its live checks and the sequences that a live check plays.
 func Live() []check.Live {
 	var all []check.Live
 	for _, r := range Rules() {
@@ -42,7 +42,7 @@ func Live() []check.Live {
 	return all
 }
 
-// List writes all checks, and the rules that only a running provider or its documents show.
+// List writes all checks, then the rules that only a running provider or its documents can show.
 func List(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "CHECK\tLEVEL\tRULES\tWHAT MUST BE SO")

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Level says how binding a rule is. "MUST (if ...)" is MUST: whoever checks it evaluates the condition first.
+// Level says how binding a rule is. "MUST (if ...)" counts as MUST; whoever checks the rule evaluates the condition
+// first.
 type Level string
 
 // The levels of a rule.
@@ -16,31 +17,30 @@ const (
 	May    Level = "MAY"
 )
 
-// Party is who has to keep a rule.
+// Party is who must keep a rule.
 type Party string
 
-// The parties.
+// The parties that rules bind.
 const (
-	// Provider is the author of definitions, controllers and manifests.
+	// Provider is the author of a provider's definitions, controllers and manifests.
 	Provider Party = "provider"
 	// Extension is the author of a runtime extension, or its server.
 	Extension Party = "extension"
-	// Administrator is who runs the management cluster.
+	// Administrator is whoever runs the management cluster.
 	Administrator Party = "administrator"
-	// Core is Cluster API's core, or its runtime client. Who serves the other side may rely on the rule.
+	// Core is Cluster API's core, or its runtime client. Whoever implements the other side may rely on the rule.
 	Core Party = "core"
 	// Clusterctl is the command line tool.
 	Clusterctl Party = "clusterctl"
-	// Anybody is none of these in particular.
+	// Anybody is nobody in particular.
 	Anybody Party = "anybody"
 )
 
-// Version is a version of what a rule speaks of.
+// Version is a version of what a rule is about.
 type Version string
 
-// The versions. Families of providers have the two contract versions; RX, RC, RS, CL, LH and UH
-// have the form of the proposals and the form that Cluster API published, because versions of hooks are independent of
-// the provider contract.
+// The versions. Families of provider rules have the two contract versions. The families RX, RC, RS, CL, LH and UH have
+// the form of the proposals and the form that Cluster API published, because hooks have versions of their own.
 const (
 	V1Beta1   Version = "v1beta1"
 	V1Beta2   Version = "v1beta2"
@@ -51,13 +51,13 @@ const (
 // Method is a way to check a rule.
 type Method byte
 
-// The methods.
+// The methods of checking a rule.
 const (
 	// Static needs files only.
 	Static Method = 'S'
 	// API needs an API server with the definitions, without a controller.
 	API Method = 'A'
-	// Behaviour needs controller, extension or clusterctl running.
+	// Behaviour needs the controller, extension or clusterctl running.
 	Behaviour Method = 'B'
 	// Review needs people.
 	Review Method = 'R'
@@ -65,24 +65,25 @@ const (
 
 // Rule is one rule of a contract.
 type Rule struct {
-	// ID is the family and a number, for example IM-41.
+	// ID is the family and a number, for example IM-41. See the package's comment for the families.
 	ID string `json:"id"`
 	// Level says how binding the rule is.
 	Level Level `json:"level"`
-	// Of is who has to keep the rule.
+	// Of is who must keep the rule.
 	Of Party `json:"of"`
-	// Only is the one version that has the rule. Empty: both have it.
+	// Only is the one version that has the rule. It is empty if both have it.
 	Only Version `json:"only,omitempty"`
-	// Text says what the rule asks for, as Markdown without blocks.
+	// Text says what the rule requires, as Markdown without block elements.
 	Text string `json:"text"`
-	// SameForm is the form that the rule takes in both versions. Empty: Forms has it, or the text says it all.
+	// SameForm is the form that the rule takes in both versions. It is empty if Forms has the forms or Text says
+	// everything.
 	SameForm string `json:"form,omitempty"`
-	// Forms are the forms that the rule takes where versions differ.
+	// Forms are the forms that the rule takes in each version, where they differ.
 	Forms map[Version]string `json:"forms,omitempty"`
-	// Check says how to check the rule: a method, a colon and what to look at; semicolons separate several. T-.. are
-	// ids of sequences.
+	// Check says how to check the rule: a method, a colon and what to look at. Semicolons separate several. Ids that
+	// begin with T- name sequences.
 	Check string `json:"check"`
-	// Source names documents and sections: see the package's comment.
+	// Source names documents and their sections: see the package's comment.
 	Source string `json:"source"`
 }
 
@@ -92,7 +93,7 @@ func (r Rule) Family() string {
 	return name
 }
 
-// Versions returns the versions that the rule's family has, the older first. The caller does not change them.
+// Versions returns the versions of the rule's family, older first. The caller must not change them.
 func (r Rule) Versions() []Version {
 	family, _ := FamilyOf(r.ID)
 	return family.Versions
@@ -103,8 +104,8 @@ func (r Rule) In(v Version) bool {
 	return slices.Contains(r.Versions(), v) && (r.Only == "" || r.Only == v)
 }
 
-// Form returns the form that the rule takes in a version. Empty: the text says it all, or the version does not have the
-// rule.
+// Form returns the form that the rule takes in a version. It is empty if Text says everything or the version does not
+// have the rule.
 func (r Rule) Form(v Version) string {
 	if !r.In(v) {
 		return ""
@@ -115,7 +116,7 @@ func (r Rule) Form(v Version) string {
 	return r.SameForm
 }
 
-// Methods returns the ways in which the rule can be checked, in the order of Check. None: another rule's check covers
+// Methods returns the ways to check the rule, in the order of Check. There are none if the check of another rule covers
 // it.
 func (r Rule) Methods() []Method {
 	var methods []Method
@@ -141,7 +142,7 @@ var rules = sync.OnceValue(func() []Rule {
 	return all
 })
 
-// Rules returns all rules, by family and number. The caller may change the slice, not the maps in it.
+// Rules returns all rules, ordered by family and number. The caller may change the slice but not the maps in it.
 func Rules() []Rule { return slices.Clone(rules()) }
 
 // Find returns the rule with an id. The second result reports whether there is one.

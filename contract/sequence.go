@@ -7,9 +7,9 @@ import (
 
 // Sequence is a behaviour test: what to do, and what must then be observed.
 //
-// READY is status.ready in contract v1beta1 and status.initialization.provisioned in v1beta2; CLUSTER-READY is the same
-// of the Cluster. "Quiet" means that the named thing does not happen for some time, 10 seconds unless a test says
-// otherwise.
+// READY means status.ready in contract v1beta1 and status.initialization.provisioned in v1beta2; CLUSTER-READY means
+// the same field of the Cluster. "Quiet" means that something does not happen for a while, 10 seconds unless the test
+// says otherwise.
 type Sequence struct {
 	// ID is T, a family and a number, for example T-IM-05.
 	ID string `json:"id"`
@@ -23,5 +23,5 @@ type Sequence struct {
 
 var sequences = sync.OnceValue(func() []Sequence { return read[Sequence]("sequences") })
 
-// Sequences returns all behaviour tests, by family and number.
+// Sequences returns all behaviour tests, ordered by family and number.
 func Sequences() []Sequence { return slices.Clone(sequences()) }

@@ -1,7 +1,7 @@
 package contract
 
-// unseen are the static rules of providers that no check looks at, with the reason: what they ask for is not in a
-// release, or another rule is about it.
+// unseen are the static provider rules that no check covers, with the reason: a release does not contain what they ask
+// for, or another rule covers them.
 var unseen = map[string]string{
 	"CT-08": "the list of other providers is not in a release",
 	"CT-11": "the organisation of a repository is not in a release",
@@ -34,5 +34,5 @@ var unseen = map[string]string{
 	"RB-10": "whether the provider sets blockOwnerDeletion is in its code",
 }
 
-// Unseen returns the reason why no check over files looks at a rule that files could show. Empty: there is none.
+// Unseen returns why no check of files covers a rule that files could show, or "".
 func Unseen(rule string) string { return unseen[rule] }

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// TB is what [Verify] needs of testing.TB.
+// TB is the part of testing.TB that [Verify] uses.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -29,29 +29,29 @@ type options struct {
 	driver check.Driver
 }
 
-// Variables gives values of clusterctl's variables, by name, in the place of their defaults. One that no file uses
+// Variables sets values of clusterctl's variables, by name, instead of their defaults. A variable that no file uses
 // fails the test.
 func Variables(values map[string]string) Option {
 	return func(o *options) { o.reader.Variables = values }
 }
 
-// Clusters renders the ClusterClasses of the release also with the variables of Clusters in files. One whose class the
-// release does not have fails the test.
+// Clusters also renders the ClusterClasses of the release with the variables of the Clusters in these files. A Cluster
+// whose class is not in the release fails the test.
 func Clusters(paths ...string) Option {
 	return func(o *options) { o.reader.Clusters = paths }
 }
 
-// Against compares the release with the one that came before it.
+// Against compares the release with an older release of the same provider.
 func Against(path string) Option { return func(o *options) { o.before = path } }
 
-// Driven also runs the live checks: the driver has a management cluster with the release installed. Waiting ends with
-// ctx.
+// Driven also runs the live checks. The driver needs a management cluster with the release installed. The checks stop
+// waiting when ctx is done.
 func Driven(ctx context.Context, driver check.Driver) Option {
 	return func(o *options) { o.ctx, o.driver = ctx, driver }
 }
 
-// Verify runs all checks over the release of a provider, and fails a test for each finding. The path is that of a
-// release directory, a file of components, an archive, a kustomize base or the root of a Go module.
+// Verify runs all checks over the release of a provider and fails the test for each finding. The path names a release
+// directory, a components file, an archive, a kustomize base or the root of a Go module.
 func Verify(t TB, path string, choices ...Option) {
 	t.Helper()
 	var o options
@@ -89,7 +89,7 @@ func VerifyUpgrade(t TB, before, path string, choices ...Option) {
 	Verify(t, path, append(choices, Against(before))...)
 }
 
-// fail fails a test for each finding of a report, and for what could not be judged.
+// fail fails a test for each finding of a report, and for what could not be checked.
 func fail(t TB, r *check.Report) {
 	t.Helper()
 	for _, f := range r.Findings {
@@ -105,16 +105,16 @@ func fail(t TB, r *check.Report) {
 	}
 }
 
-// UnknownError is for an id that neither a check nor a rule has.
+// UnknownError reports an id that no check or rule has.
 type UnknownError struct{ ID string }
 
 // Error names the id.
 func (e *UnknownError) Error() string { return fmt.Sprintf("there is no check or rule %q", e.ID) }
 
-// Hint says where ids stand.
+// Hint says where to find ids.
 func (e *UnknownError) Hint() string { return "ids stand in each finding, and in docs/verify.md" }
 
-// Explain writes what a check looks for and why, or what a rule asks for and which checks look at it.
+// Explain writes what a check looks for and why, or what a rule requires and which checks cover it.
 func Explain(w io.Writer, id string) error {
 	found := checks.Find(id)
 	rule, isRule := Find(id)

@@ -1,6 +1,6 @@
-// Package check is the frame of capstan verify, modelled on go/analysis: a check is a value that says what it looks
-// for, why and what to do, what it requires, and how to run it. A table of checks is judged by [Validate]; [Run] runs
-// it over releases. A panic in a check is that check's failure, and no other's.
+// Package check is the framework behind capstan verify, modelled on go/analysis. A check is a value that says what it
+// looks for, why it matters, how to fix it, what it needs and how to run. [Validate] checks a table of checks; [Run]
+// runs it over releases. A panic in one check fails that check only.
 package check
 
 import (
@@ -16,73 +16,73 @@ import (
 // Level says how binding the rules of a check are.
 type Level string
 
-// The levels, as the catalogue names them.
+// The levels that the catalogue of rules uses.
 const (
 	Must   Level = "MUST"
 	Should Level = "SHOULD"
 )
 
-// Need is what a check requires of a release. A check that misses it is not run, and the report says so.
+// Need is something a release must have for a check to run. Without it, the check is skipped and listed in the report.
 type Need string
 
 // The needs.
 const (
-	// Directory is a release as clusterctl reads it: a directory with metadata, components and templates.
+	// Directory is a release directory as clusterctl reads it: metadata, components and templates.
 	Directory Need = "a release directory"
 	// Complete is a release directory, or a module with its metadata.
 	Complete Need = "a release or a module"
-	// Metadata is a file metadata.yaml.
+	// Metadata is a metadata.yaml file.
 	Metadata Need = "metadata.yaml"
-	// Components are components.
+	// Components are component files.
 	Components Need = "components"
 	// Definitions are CustomResourceDefinitions.
 	Definitions Need = "definitions"
 	// Deployments are Deployments in components.
 	Deployments Need = "Deployments"
-	// Templates are cluster templates, or Clusters that the user gives.
+	// Templates are cluster templates, or Clusters that the user passes in.
 	Templates Need = "cluster templates"
-	// Classes are files of ClusterClasses.
+	// Classes are files with ClusterClasses.
 	Classes Need = "ClusterClasses"
 	// Version is the version of the release.
 	Version Need = "the version of the release"
-	// Installed is a management cluster that has the definitions and webhooks of the release: see [Driver].
+	// Installed is a management cluster with the definitions and webhooks of the release installed: see [Driver].
 	Installed Need = "a management cluster with the release"
-	// Before is a release that came before this one.
+	// Before is an older release of the same provider.
 	Before Need = "an older release to compare with (--against)"
 )
 
 // Check is one check.
 type Check struct {
-	// ID is its name: lower case, words joined by dashes.
+	// ID is the check's name: lower-case words joined by dashes.
 	ID string
-	// Doc says in one sentence what must be so.
+	// Doc says in one sentence what must hold.
 	Doc string
-	// Why says what happens otherwise.
+	// Why says what goes wrong otherwise.
 	Why string
-	// Fix says what to do.
+	// Fix says how to fix it.
 	Fix string
-	// Level is that of its rules.
+	// Level is the level of the check's rules.
 	Level Level
-	// Contracts are the contract versions that it is about: v1beta1, v1beta2 or both.
+	// Contracts are the contract versions that the check covers: v1beta1, v1beta2 or both.
 	Contracts []string
-	// Rules are the ids of the rules in the catalogue that it can find to be broken.
+	// Rules are the catalogue ids of the rules that the check can find broken.
 	Rules []string
-	// Page is the part of Cluster API's book that has the rules, below its address, or a whole address.
+	// Page is the page of Cluster API's book with the rules, relative to [Book], or a complete URL.
 	Page string
-	// Fixes says that a machine can know the fix of some of its findings.
+	// Fixes says that the check can compute the fix for some of its findings.
 	Fixes bool
-	// Needs are what it requires.
+	// Needs are what the check needs of a release.
 	Needs []Need
-	// Run looks at the files of one release and reports what it finds. Nil for a live check.
+	// Run examines the files of one release and reports findings. It is nil for a live check.
 	Run func(*Pass)
-	// Drive is Run for a live check: one that looks at what becomes of objects in a management cluster.
+	// Drive is the Run of a live check, which observes what happens to objects in a management cluster.
 	Drive func(context.Context, *Pass, Driver)
 }
 
-// Book is the address of the book that pages are in.
+// Book is the URL below which the pages of checks are.
 const Book = "https://cluster-api.sigs.k8s.io/developer/providers/contracts/"
 
-// Link returns the address of the page.
+// Link returns the URL of the check's page.
 func (c *Check) Link() string {
 	if strings.HasPrefix(c.Page, "https://") {
 		return c.Page
@@ -95,7 +95,7 @@ var (
 	ruleForm = regexp.MustCompile(`^[A-Z]+-\d\d\d?$`)
 )
 
-// Validate returns an error for each mistake in a table of checks.
+// Validate checks a table of checks and returns one error for each mistake.
 func Validate(checks []*Check) []error {
 	var all []error
 	seen := map[string]bool{}

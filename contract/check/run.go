@@ -13,62 +13,64 @@ import (
 
 // Finding is one place where a rule is broken. Its JSON form is stable.
 type Finding struct {
-	// Check and Rule are what found it, Level how binding the rule is, Contract the version that has it.
+	// Check and Rule name what was broken, Level says how binding the rule is, Contract is the version that has the
+	// rule.
 	Check    string `json:"check"`
 	Rule     string `json:"rule"`
 	Level    Level  `json:"level"`
 	Contract string `json:"contract,omitempty"`
-	// Position is where to look.
+	// Position is the place in the file.
 	source.Position
-	// Object is kind and name, Field the path of the field. Empty: the finding is about the whole file or object.
+	// Object is the kind and name, Field the path of the field. Both are empty if the finding is about the whole file;
+	// Field is empty if it is about the whole object.
 	Object string `json:"object,omitempty"`
 	Field  string `json:"field,omitempty"`
-	// Message says what is wrong, Why what it leads to, Fix what to do, Link where the book has the rule.
+	// Message says what is wrong, Why what it causes, Fix how to fix it; Link is the page of the book with the rule.
 	Message string `json:"message"`
 	Why     string `json:"why"`
 	Fix     string `json:"fix"`
 	Link    string `json:"link"`
-	// Edit is the fix, where a machine can know it. Zero: there is none.
+	// Edit is the fix, if the check can compute it; else it is zero.
 	Edit source.Edit `json:"edit,omitzero"`
 }
 
-// Key identifies a finding when lines move: a baseline names findings by it.
+// Key identifies a finding even when lines move. A baseline names findings by it.
 func (f Finding) Key() string {
 	return strings.Join([]string{f.Check, f.Rule, f.Contract, f.Object, f.Field}, " | ")
 }
 
-// Skipped is a check that was not run over a release, because the release does not have what it needs.
+// Skipped is a check that did not run over a release, because the release lacks something the check needs.
 type Skipped struct {
 	Check   string `json:"check"`
 	Release string `json:"release"`
 	Missing Need   `json:"missing"`
 }
 
-// What shows whether a rule is kept that files do not show.
+// What shows whether a rule is kept that files cannot show.
 const (
 	ByRunning = "a running provider"
 	ByReading = "its documents and code"
 )
 
-// Live is a rule that no check over files can see.
+// Live is a rule that no check of files can verify.
 type Live struct {
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// By is what shows it.
+	// By is what verifies the rule.
 	By   string `json:"by"`
 	Text string `json:"text"`
-	// Why says why no check over files looks at it, though files could show it. Empty: they do not.
+	// Why says why no check of files verifies the rule although files could show it. It is empty if they could not.
 	Why string `json:"why,omitempty"`
-	// Checks are the live checks that look at it, Sequences the behaviour tests of the catalogue that show it.
+	// Checks are the live checks that verify the rule, Sequences the catalogue's behaviour tests for it.
 	Checks    []string `json:"checks,omitempty"`
 	Sequences []string `json:"sequences,omitempty"`
 }
 
-// Source is what stands in the place of a check in a failure to read a release.
+// Source is the Check of a [Failure] to read a release.
 const Source = "source"
 
-// Failure is a check that failed itself: its author's mistake, not the provider's. With [Source] as check it says what
-// of a release could not be read.
+// Failure is a check that failed itself, which is the mistake of its author, not of the provider. If Check is [Source],
+// the failure says what could not be read of a release.
 type Failure struct {
 	Check   string `json:"check"`
 	Release string `json:"release"`
@@ -83,30 +85,29 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: the check %s failed itself: %s", f.Release, f.Check, f.Message)
 }
 
-// Report is what a run found. Its JSON form is stable.
+// Report is the result of a run. Its JSON form is stable.
 type Report struct {
-	// Tool is the command that judged. Empty: capstan verify.
+	// Tool is the command that made the report. Empty means capstan verify.
 	Tool string `json:"tool,omitempty"`
-	// Releases are the paths of what was judged, or the names of what another tool judged.
+	// Releases are the paths of the releases checked, or the names of what another tool checked.
 	Releases []string `json:"releases"`
-	// Checks is how many checks ran over at least one release.
+	// Checks is the number of checks that ran over at least one release.
 	Checks int `json:"checks"`
-	// Findings are never nil, by position.
+	// Findings are sorted by position and never nil.
 	Findings []Finding `json:"findings"`
-	// Skipped and Failures are what was not judged.
+	// Skipped and Failures are what could not be checked.
 	Skipped  []Skipped `json:"skipped,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
-	// Live are rules that files do not show, filled by who knows the catalogue.
+	// Live are the rules that files cannot show. The caller that knows the catalogue fills it.
 	Live []Live `json:"live,omitempty"`
 }
 
-// Run runs checks over releases. Before are the releases that came before them: each is compared with the one of its
-// provider.
+// Run runs checks over releases. Each release is compared with the release of the same provider in before.
 func Run(checks []*Check, releases []*source.Release, before ...*source.Release) *Report {
 	return run(context.Background(), nil, checks, releases, before)
 }
 
-// run runs checks. Without a driver, live checks are skipped.
+// run runs checks. If driver is nil, it skips live checks.
 func run(ctx context.Context, driver Driver, checks []*Check, releases, before []*source.Release) *Report {
 	report := &Report{Findings: []Finding{}}
 	ran := map[string]bool{}
@@ -147,7 +148,7 @@ func run(ctx context.Context, driver Driver, checks []*Check, releases, before [
 	return report
 }
 
-// Fix makes the fixes that findings have, and returns how many it made.
+// Fix applies the edits of all findings and returns how many it applied.
 func (r *Report) Fix() (int, error) {
 	edits := make([]source.Edit, 0, len(r.Findings))
 	for _, f := range r.Findings {
@@ -156,8 +157,8 @@ func (r *Report) Fix() (int, error) {
 	return source.Apply(edits)
 }
 
-// olderOf returns the release that came before one: that of the same provider, else the only one of its type. Nil:
-// there is none.
+// olderOf returns the older release with the same provider label. If there is none, it returns the only release of the
+// same type that may be the same provider's, or nil.
 func olderOf(release *source.Release, before []*source.Release) *source.Release {
 	for _, older := range before {
 		if release.Label != "" && older.Label == release.Label {
@@ -170,14 +171,14 @@ func olderOf(release *source.Release, before []*source.Release) *source.Release 
 			continue
 		}
 		if found != nil {
-			return nil // which of them it is, nobody says
+			return nil // ambiguous
 		}
 		found = older
 	}
 	return found
 }
 
-// runOne runs a check. What it found before it panicked counts.
+// runOne runs a check. Findings reported before a panic count.
 func (c *Check) runOne(ctx context.Context, driver Driver, release, older *source.Release) (
 	findings []Finding, err error,
 ) {
@@ -200,26 +201,26 @@ func (c *Check) runOne(ctx context.Context, driver Driver, release, older *sourc
 type Pass struct {
 	Check   *Check
 	Release *source.Release
-	// Before is the release that came before. Nil unless the check needs it.
+	// Before is the older release. It is nil unless the check needs one.
 	Before *source.Release
 
 	findings []Finding
 	err      error
 }
 
-// Broken says that a rule is broken in a field of an object. Contract is empty if the rule is the same in all.
+// Broken reports a rule as broken in a field of an object. Contract is empty if the rule is the same in all versions.
 func (p *Pass) Broken(rule, contract string, o *source.Object, path []string, format string, args ...any) {
 	p.add(Finding{
 		Rule: rule, Contract: contract, Position: o.At(path...), Object: o.String(), Field: strings.Join(path, "."),
 	}, format, args...)
 }
 
-// BrokenAt says that a rule is broken at a position.
+// BrokenAt reports a rule as broken at a position.
 func (p *Pass) BrokenAt(rule string, at source.Position, format string, args ...any) {
 	p.add(Finding{Rule: rule, Position: at}, format, args...)
 }
 
-// Replace adds a fix to the finding that was reported last: another value for a field, as YAML.
+// Replace adds a fix to the last finding reported: a new value, as YAML, for a field.
 func (p *Pass) Replace(o *source.Object, path []string, value string) {
 	if n := len(p.findings); n > 0 {
 		p.findings[n-1].Edit = o.Edit(path, value)

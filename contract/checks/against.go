@@ -9,11 +9,11 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// versionsPage is where Kubernetes says what a new version of a definition may change.
+// versionsPage is where Kubernetes documents what a new version of a definition may change.
 const versionsPage = "https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/" +
 	"custom-resource-definition-versioning/"
 
-// deprecationPage is where Kubernetes says what clients may rely on.
+// deprecationPage is where Kubernetes documents what clients may rely on.
 const deprecationPage = "https://kubernetes.io/docs/reference/using-api/deprecation-policy/"
 
 var againstChecks = []*check.Check{
@@ -61,7 +61,7 @@ var againstChecks = []*check.Check{
 	},
 }
 
-// pair is a definition of a release and what it was before.
+// pair is a definition in the older and in the newer release.
 type pair struct{ before, now *source.Definition }
 
 // pairs returns the definitions that both releases have, and those that only the older one has.
@@ -99,7 +99,7 @@ func againstDefinitions(p *check.Pass) {
 	}
 }
 
-// version returns the index of a version in the newer definition. Below 0: it has none of that name.
+// version returns the index of a version in the newer definition, or a negative number if it has none of that name.
 func (d pair) version(name string) int {
 	for i, v := range d.now.CRD.Spec.Versions {
 		if v.Name == name {
@@ -127,7 +127,7 @@ func againstServed(p *check.Pass) {
 	}
 }
 
-// eachVersion calls look with the schemas of each version that both releases have.
+// eachVersion calls look with both schemas of each version that both releases have.
 func eachVersion(p *check.Pass, look func(d pair, before, now source.Schema)) {
 	both, _ := pairs(p)
 	for _, d := range both {
@@ -143,7 +143,7 @@ func eachVersion(p *check.Pass, look func(d pair, before, now source.Schema)) {
 func againstMetadata(p *check.Pass) {
 	now := allSeries(p.Release, nil)
 	if len(now) == 0 {
-		return // metadata-form says so
+		return // metadata-form reports this
 	}
 	for _, before := range allSeries(p.Before, nil) {
 		i := slices.IndexFunc(now, func(s series) bool { return s.major == before.major && s.minor == before.minor })
@@ -176,7 +176,7 @@ func againstContract(p *check.Pass) {
 	}
 }
 
-// fieldName returns the path of a field as people write it, from the path of its schema.
+// fieldName converts the path of a schema to the path of the field as people write it.
 func fieldName(path []string) string {
 	var steps []string
 	for i := 5; i < len(path); i++ {
@@ -193,7 +193,7 @@ func fieldName(path []string) string {
 	return strings.ReplaceAll(strings.Join(steps, "."), ".[]", "[]")
 }
 
-// versionOf returns the name of the version that the path of a schema leads to.
+// versionOf returns the name of the version that contains the schema at a path.
 func versionOf(d *source.Definition, path []string) string {
 	i, err := strconv.Atoi(path[2])
 	if err != nil || i >= len(d.CRD.Spec.Versions) {

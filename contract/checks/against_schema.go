@@ -25,7 +25,7 @@ func againstSchema(p *check.Pass) {
 	})
 }
 
-// comparison walks two schemas of one version.
+// comparison compares two schemas of one version.
 type comparison struct {
 	report func(at []string, format string, args ...any)
 }
@@ -76,7 +76,7 @@ func additional(s source.Schema) (source.Schema, bool) {
 	}, true
 }
 
-// values looks at the values that a field takes.
+// values compares the values that a field accepts.
 func (c comparison) values(before, now source.Schema) {
 	if len(now.Enum) > 0 {
 		var gone []string
@@ -109,12 +109,12 @@ func (c comparison) values(before, now source.Schema) {
 
 func text(s *string) string {
 	if s == nil {
-		return "atomic" // what a list is without a word
+		return "atomic" // the default of a list
 	}
 	return *s
 }
 
-// bounds looks at limits that got tighter.
+// bounds reports limits that became tighter.
 func (c comparison) bounds(before, now source.Schema) {
 	for name, pair := range map[string][2]*int64{
 		"maxLength": {before.MaxLength, now.MaxLength}, "maxItems": {before.MaxItems, now.MaxItems},
@@ -164,7 +164,7 @@ func againstImmutable(p *check.Pass) {
 	})
 }
 
-// walkBoth calls look with each schema that two have in common.
+// walkBoth calls look with each pair of schemas that two schemas have in common.
 func walkBoth(before, now source.Schema, look func(was, is source.Schema)) {
 	look(before, now)
 	for _, name := range sortedKeys(before.Properties) {

@@ -2,7 +2,7 @@ package checks
 
 import "github.com/capstan-dev/capstan/contract/check"
 
-// conditionRules are the rules about the shape of conditions that a resource may have.
+// conditionRules are the rules about the form of optional conditions.
 var conditionRules = ruleOf{controlPlane: "CP-29", config: "BP-16", pool: "MP-18"}
 
 var bootstrapChecks = []*check.Check{

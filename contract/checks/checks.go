@@ -1,5 +1,5 @@
-// Package checks holds the checks of capstan verify: a table of values, each with its rules of the catalogue. [All] are
-// over files; [Live] drive a provider.
+// Package checks holds the checks of capstan verify as a table of values. Each value names its rules in the catalogue.
+// The checks in [All] examine files; those in [Live] drive a provider.
 package checks
 
 import (
@@ -28,7 +28,7 @@ const (
 	clusterctlPage   = "clusterctl"
 )
 
-// All returns all checks over files, by topic. The caller may change the slice, not the checks.
+// All returns all checks of files, by topic. The caller may change the slice but not the checks.
 func All() []*check.Check {
 	return slices.Concat(definitionChecks, labelChecks, machineChecks, clusterChecks, poolChecks,
 		bootstrapChecks, controlPlaneChecks, templateChecks, rightChecks,
@@ -37,7 +37,8 @@ func All() []*check.Check {
 		patchChecks, variableOfClassChecks, shouldChecks, defaultChecks, offerChecks)
 }
 
-// Find returns the checks with an id, or with a rule of that id, those over files first. None: nil.
+// Find returns the check with an id, or the checks of the rule with that id, checks of files first. It returns nil if
+// there is none.
 func Find(id string) []*check.Check {
 	var found []*check.Check
 	for _, c := range append(All(), liveChecks...) {
@@ -48,16 +49,16 @@ func Find(id string) []*check.Check {
 	return found
 }
 
-// LevelError is for a level that checks do not have.
+// LevelError reports an unknown level.
 type LevelError struct{ Level string }
 
 // Error names the level.
 func (e *LevelError) Error() string { return fmt.Sprintf("unknown level %q", e.Level) }
 
-// Hint names those that exist.
+// Hint names the levels that exist.
 func (e *LevelError) Hint() string { return "use must or should" }
 
-// AtLeast returns the checks of a level and above: all for should, those of rules that must be kept for must.
+// AtLeast returns the checks of a level and above: all checks for should, those of binding rules for must.
 func AtLeast(level string) ([]*check.Check, error) {
 	switch strings.ToLower(level) {
 	case "should":
@@ -68,5 +69,5 @@ func AtLeast(level string) ([]*check.Check, error) {
 	return nil, &LevelError{level}
 }
 
-// sortedKeys returns the keys of a map, in order.
+// sortedKeys returns the keys of a map, sorted.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -29,16 +29,16 @@ var classChecks = []*check.Check{
 	},
 }
 
-// class is a ClusterClass, with the places of its templates.
+// class is a ClusterClass with its template slots.
 type class struct {
 	*source.Object
 	slots []slot
 }
 
-// slot is a place of a ClusterClass for a template.
+// slot is a place in a ClusterClass that refers to a template.
 type slot struct {
-	// place is what matchResources calls it: infrastructureCluster, controlPlane, machineDeploymentClass or
-	// machinePoolClass; worker the class of workers.
+	// place is the name that matchResources uses: infrastructureCluster, controlPlane, machineDeploymentClass or
+	// machinePoolClass; worker is the class of workers.
 	place, worker string
 	path          []string
 	apiVersion    string
@@ -46,7 +46,7 @@ type slot struct {
 	name          string
 }
 
-// classes returns the ClusterClasses in files of classes and templates.
+// classes returns the ClusterClasses in class and template files.
 func classes(p *check.Pass) []class {
 	var all []class
 	for _, f := range slices.Concat(p.Release.Of(source.Class), p.Release.Of(source.Template)) {
@@ -59,7 +59,7 @@ func classes(p *check.Pass) []class {
 	return all
 }
 
-// slotsOf returns the places of a class, as v1beta2 writes them, or v1beta1.
+// slotsOf returns the template slots of a class in v1beta2 or v1beta1 form.
 func slotsOf(o *source.Object) []slot {
 	var all []slot
 	add := func(place, worker string, path ...string) {
@@ -159,7 +159,7 @@ func elements(o *source.Object, path []string) []node {
 	return all
 }
 
-// selects says why the selector of a definition selects no template of the class. Empty: it does.
+// selects says why the selector of a definition selects no template of the class. It returns "" if it selects one.
 func (c class) selects(d node) string {
 	matches := node{d.object, d.at("selector", "matchResources")}
 	enabled := false
@@ -186,19 +186,19 @@ func (c class) selects(d node) string {
 	return ""
 }
 
-// isSelected reports whether a selector names kind and API version of the template.
+// isSelected reports whether a selector names the kind and API version of the template.
 func (s slot) isSelected(d node) bool {
 	return d.text("selector", "kind") == s.kind && d.text("selector", "apiVersion") == s.apiVersion
 }
 
-// isWorker reports whether a name in a selector, with a star at one end, is that of a class of workers.
+// isWorker reports whether a name in a selector, which may have a star at one end, matches a class of workers.
 func isWorker(name, worker string) bool {
 	before, hasStar := strings.CutSuffix(name, "*")
 	after, leads := strings.CutPrefix(name, "*")
 	return name == worker || hasStar && strings.HasPrefix(worker, before) || leads && strings.HasSuffix(worker, after)
 }
 
-// wrongJSONPatch says what is wrong with the form of a JSON patch. Empty: nothing.
+// wrongJSONPatch says what is wrong with the form of a JSON patch. It returns "" if nothing is.
 func wrongJSONPatch(j node) string {
 	op, path := j.text("op"), j.text("path")
 	if !slices.Contains([]string{"add", "replace", "remove"}, op) {

@@ -65,7 +65,7 @@ func classTemplates(p *check.Pass) {
 	}
 }
 
-// defaults returns the defaults of the variables of a class.
+// defaults returns the default values of a class's variables.
 func (c class) defaults() values {
 	all := values{}
 	for _, v := range c.variables() {
@@ -76,8 +76,8 @@ func (c class) defaults() values {
 	return all
 }
 
-// given returns the sets of variables that patches are tried with: the defaults, and what each Cluster of the class
-// in the release sets.
+// given returns the sets of variables to try patches with: the defaults, and what each Cluster of the class in the
+// release sets.
 func (c class) given(p *check.Pass) []values {
 	all := []values{c.defaults()}
 	for _, cluster := range clustersOf(p, c) {
@@ -92,7 +92,7 @@ func classPatched(p *check.Pass) {
 	judges := newJudges(p)
 	for _, c := range classes(p) {
 		if slices.ContainsFunc(c.patches(), func(n node) bool { return n.get("external") != nil }) {
-			continue // what an extension makes of it, only a running one shows
+			continue // only a running extension shows its patches
 		}
 		for _, set := range c.given(p) {
 			for _, s := range c.slots {
@@ -103,11 +103,11 @@ func classPatched(p *check.Pass) {
 	}
 }
 
-// patched judges what all patches of a class make of one template.
+// patched checks one template with all patches of a class applied.
 func patched(p *check.Pass, judges *judges, c class, s slot, set values) {
 	template := find(c.File, s.kind, s.name)
 	if template == nil {
-		return // template-references says so
+		return // template-references reports this
 	}
 	object, last := template.Value, node{c.Object, s.path}
 	for _, patch := range c.patches() {
@@ -124,7 +124,7 @@ func patched(p *check.Pass, judges *judges, c class, s slot, set values) {
 				return
 			}
 			if !known {
-				return // a variable that the user sets
+				return // a variable that the user has to set
 			}
 			object, last = changed, d
 		}
@@ -135,7 +135,7 @@ func patched(p *check.Pass, judges *judges, c class, s slot, set values) {
 	}
 }
 
-// isMatched reports whether matchResources of a definition has the place of a template.
+// isMatched reports whether matchResources of a definition matches the slot.
 func (s slot) isMatched(d node) bool {
 	matches := node{d.object, d.at("selector", "matchResources", s.place)}
 	if matches.get() == true {
@@ -144,7 +144,7 @@ func (s slot) isMatched(d node) bool {
 	return slices.ContainsFunc(texts(matches.get("names")), func(name string) bool { return isWorker(name, s.worker) })
 }
 
-// enabled reports whether a patch is applied with variables. One that cannot be decided is not.
+// enabled reports whether a patch applies with these variables. A condition that cannot be evaluated counts as false.
 func enabled(set values, condition string) bool {
 	if condition == "" {
 		return true
@@ -158,7 +158,7 @@ func enabled(set values, condition string) bool {
 	return err == nil && value == true
 }
 
-// find returns the object of a kind and name in a file. Nil: there is none.
+// find returns the object of a kind and name in a file, or nil.
 func find(f *source.File, kind, name string) *source.Object {
 	for _, o := range objects(f, kind) {
 		if o.Name() == name {
@@ -174,7 +174,7 @@ func workloadSchema(p *check.Pass) {
 		var selected []string
 		for _, o := range objects(f, "ClusterClass") {
 			for _, s := range slotsOf(o) {
-				selected = append(selected, s.kind+" "+s.name) // class-patched looks at them
+				selected = append(selected, s.kind+" "+s.name) // class-patched checks them
 			}
 		}
 		for _, o := range f.Objects {
@@ -189,7 +189,7 @@ func workloadSchema(p *check.Pass) {
 	}
 }
 
-// judges are the schemas of the definitions of a release, prepared when they are needed.
+// judges are the schemas of a release's definitions, prepared on first use.
 type judges struct {
 	definitions []*source.Definition
 	ready       map[string]*schema.Schema
@@ -199,7 +199,7 @@ func newJudges(p *check.Pass) *judges {
 	return &judges{p.Definitions(), map[string]*schema.Schema{}}
 }
 
-// judge returns what the definition of an object does not take. Without a definition: nothing.
+// judge returns what the object's definition rejects. Without a definition it returns nothing.
 func (j *judges) judge(value map[string]any) []schema.Problem {
 	o := &source.Object{Value: value}
 	for _, d := range j.definitions {
@@ -210,7 +210,7 @@ func (j *judges) judge(value map[string]any) []schema.Problem {
 		if _, known := j.ready[key]; !known {
 			j.ready[key] = nil
 			if found, ok := d.Schema(o.Version()); ok {
-				// A schema that cannot be prepared is a finding of definition-accepted.
+				// definition-accepted reports a schema that cannot be prepared.
 				j.ready[key], _ = schema.New(found.JSONSchemaProps, true)
 			}
 		}

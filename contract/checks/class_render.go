@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// values are variables by name, as JSON has them.
+// values are variables by name, in the types of JSON.
 type values map[string]any
 
 // lookup returns the value at a path such as a.b[0]. The second result reports whether there is one.
@@ -41,12 +41,12 @@ func (v values) lookup(path string) (any, bool) {
 	return value, true
 }
 
-// parseTemplate parses a template of a patch, with the functions that Cluster API has.
+// parseTemplate parses a patch's template with the functions that Cluster API provides.
 func parseTemplate(text string) (*template.Template, error) {
 	return template.New("patch").Funcs(sprig.HermeticTxtFuncMap()).Parse(text)
 }
 
-// render returns what a template makes of variables, read as YAML.
+// render renders a template with variables and parses the result as YAML.
 func (v values) render(text string) (any, error) {
 	parsed, err := parseTemplate(text)
 	if err != nil {
@@ -60,8 +60,8 @@ func (v values) render(text string) (any, error) {
 	return value, yaml.Unmarshal(out.Bytes(), &value)
 }
 
-// used returns the paths of variables that a template reads at its top: those in a range or with are about other
-// things.
+// used returns the paths of variables that a template reads at its top level. Inside range and with, paths are relative
+// to something else.
 func used(text string) []string {
 	parsed, err := parseTemplate(text)
 	if err != nil || parsed.Tree == nil {
@@ -117,7 +117,7 @@ func usedIn(n parse.Node, top bool, all *[]string) {
 	}
 }
 
-// value returns what a JSON patch adds. The second result is false where a variable that it takes is not set.
+// value returns the value that a JSON patch adds. The second result is false if a variable it uses is not set.
 func (v values) value(j node) (any, bool, error) {
 	if variable := j.text("valueFrom", "variable"); variable != "" {
 		value, ok := v.lookup(variable)
@@ -136,7 +136,7 @@ func (v values) value(j node) (any, bool, error) {
 	return value, true, err
 }
 
-// rootOf returns the name of the variable that a path begins with.
+// rootOf returns the name of the variable at the start of a path.
 func rootOf(path string) string {
 	if steps := fieldPath(path); len(steps) > 0 {
 		return steps[0]
@@ -144,8 +144,7 @@ func rootOf(path string) string {
 	return path
 }
 
-// apply returns what the JSON patches of a definition make of an object. The second result is false where a variable
-// is not set.
+// apply applies the JSON patches of a definition to an object. The second result is false if a variable is not set.
 func (v values) apply(object map[string]any, patches []node) (map[string]any, bool, error) {
 	var operations []map[string]any
 	for _, j := range patches {
@@ -179,7 +178,7 @@ func (v values) apply(object map[string]any, patches []node) (map[string]any, bo
 	return changed, true, json.Unmarshal(after, &changed)
 }
 
-// builtins are what Cluster API sets for the patches of a template, with values of an example.
+// builtins returns the variables that Cluster API sets for the patches of a template, with example values.
 func builtins(s slot) map[string]any {
 	const version = "v1.36.0"
 	meta := map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}

@@ -31,7 +31,7 @@ var variableOfClassChecks = []*check.Check{
 	},
 }
 
-// dotted returns a path as people write it.
+// dotted returns a path in the usual dotted form.
 func dotted(path []string) string {
 	if len(path) == 0 {
 		return "the whole"
@@ -39,7 +39,7 @@ func dotted(path []string) string {
 	return strings.Join(path, ".")
 }
 
-// schemaOf returns the schema of a variable, as the only field of an object.
+// schemaOf returns a schema for an object whose only field is the variable.
 func schemaOf(variable node) (*schema.Schema, error) {
 	data, err := json.Marshal(variable.get("schema", "openAPIV3Schema"))
 	if err != nil {
@@ -77,8 +77,8 @@ func classVariables(p *check.Pass) {
 // managed is a Cluster of a class.
 type managed struct{ *source.Object }
 
-// clustersOf returns the Clusters of a class in the cluster templates of a release, and those that are given. Where
-// several classes have one name, for example that of a variable, nobody knows whose they are.
+// clustersOf returns the Clusters of a class in the cluster templates of a release and in the files the user passed in.
+// If several classes share a name, for example that of a variable, Clusters cannot be assigned to one of them.
 func clustersOf(p *check.Pass, c class) []managed {
 	var all []managed
 	for _, other := range classes(p) {
@@ -96,7 +96,7 @@ func clustersOf(p *check.Pass, c class) []managed {
 	return all
 }
 
-// variables returns the variables that a Cluster sets. Those with a value that the user names are left out.
+// variables returns the variables that a Cluster sets, without those whose value comes from the user.
 func (m managed) variables() values {
 	all := values{}
 	for _, v := range elements(m.Object, []string{"spec", "topology", "variables"}) {
@@ -116,7 +116,7 @@ func classClusters(p *check.Pass) {
 	}
 }
 
-// workers looks at the classes of workers that a Cluster names.
+// workers checks the worker classes that a Cluster names.
 func (m managed) workers(p *check.Pass, c class) {
 	for _, list := range []string{"machineDeployments", "machinePools"} {
 		var known []string
@@ -131,7 +131,7 @@ func (m managed) workers(p *check.Pass, c class) {
 	}
 }
 
-// values looks at the variables that a Cluster sets.
+// values checks the variables that a Cluster sets.
 func (m managed) values(p *check.Pass, c class) {
 	set := map[string]node{}
 	for _, v := range elements(m.Object, []string{"spec", "topology", "variables"}) {
@@ -151,7 +151,7 @@ func (m managed) values(p *check.Pass, c class) {
 		}
 		s, err := schemaOf(v)
 		if err != nil {
-			continue // class-variables says so
+			continue // class-variables reports this
 		}
 		for _, problem := range s.Judge(map[string]any{name: given.get("value")}) {
 			p.Broken("CC-11", "", m.Object, given.at("value"), "%s does not fit class %s: %s", dotted(problem.Path), c.Name(),
@@ -159,7 +159,7 @@ func (m managed) values(p *check.Pass, c class) {
 		}
 	}
 	for _, name := range sortedKeys(set) {
-		if !external { // an extension may define variables, too
+		if !external { // an extension may define variables as well
 			p.Broken("CC-11", "", m.Object, set[name].at("name"), "class %s has no variable %q", c.Name(), name)
 		}
 	}

@@ -73,7 +73,7 @@ func failureDomains(s subject) {
 	}
 }
 
-// failureDomainList looks at the list of contract v1beta2.
+// failureDomainList checks the list of contract v1beta2.
 func failureDomainList(s subject, domains source.Schema) {
 	if kind := domains.XListType; kind == nil || *kind != "map" || !slices.Equal(domains.XListMapKeys, []string{"name"}) {
 		s.of("IC-20").broken(domains.Path, "status.failureDomains of %s does not keep names unique: "+

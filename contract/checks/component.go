@@ -87,7 +87,7 @@ func componentsNamespace(p *check.Pass) {
 	}
 }
 
-// leadsElsewhere reports whether an object belongs into a namespace of Kubernetes: a binding to a role there.
+// leadsElsewhere reports whether an object is a RoleBinding in kube-system, which binds to a role there.
 func leadsElsewhere(o *source.Object) bool {
 	return o.Kind() == "RoleBinding" && o.Namespace() == "kube-system"
 }
@@ -112,7 +112,7 @@ func componentsManager(p *check.Pass) {
 	}
 }
 
-// podPath is the path of a field of the pods that an object runs.
+// podPath returns the path of a field of the pods that an object runs.
 func podPath(o *source.Object, names ...string) []string {
 	path := []string{"spec"}
 	if o.Kind() != "Pod" {
@@ -160,7 +160,7 @@ func componentsAllNamespaces(p *check.Pass) {
 			if arg == "--namespace" && i+1 < len(args) {
 				value, ok = args[i+1], true
 			}
-			// What is put in when the provider is installed, is not fixed.
+			// A value filled in at installation is not fixed.
 			if ok && strings.Trim(value, `"'`) != "" && !strings.Contains(value, "$") && c.name == "manager" {
 				p.Broken("CT-51", "", c.object, c.at("args", strconv.Itoa(i)), "the manager watches namespace %s only",
 					value)

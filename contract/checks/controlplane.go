@@ -123,10 +123,10 @@ func controlPlaneReplicas(s subject) {
 	}
 }
 
-// scaling are the paths of a scale subresource.
+// scaling holds the paths of a scale subresource.
 type scaling struct{ selector, spec, status string }
 
-// scale returns the scale subresource of the version that core reads. Nil: there is none.
+// scale returns the scale subresource of the version that core reads, or nil.
 func (s subject) scale() *scaling {
 	for _, v := range s.CRD.Spec.Versions {
 		if v.Name != s.Newest(s.contract) || v.Subresources == nil || v.Subresources.Scale == nil {
@@ -161,7 +161,7 @@ func controlPlaneVersion(s subject) {
 func controlPlaneMachines(s subject) {
 	template, ok := s.schema.Property("spec", "machineTemplate")
 	if !ok || len(template.Properties) == 0 {
-		return // it makes no Machines; some have the field, empty, because others expect it
+		return // it makes no Machines; some have the field, empty, because other tools expect it
 	}
 	var missing []string
 	for _, w := range []want{

@@ -55,7 +55,7 @@ func schemaDefaults(p *check.Pass) {
 	templateOfRules.each(func(s subject) {
 		of := beside(all, s.resource, strings.TrimSuffix(s.kind(), "Template"))
 		if of == nil {
-			return // class-templates says so
+			return // class-templates reports this
 		}
 		for _, v := range s.CRD.Spec.Versions {
 			template, ok := s.Schema(v.Name)
@@ -71,7 +71,7 @@ func schemaDefaults(p *check.Pass) {
 	})(p)
 }
 
-// fights reports fields of a schema that have another default than in the other one.
+// fights reports fields of a schema whose default differs from that in the other schema.
 func fights(p *check.Pass, d *source.Definition, rule string, other, mine source.Schema, where string) {
 	walkBoth(other, mine, func(was, is source.Schema) {
 		a, had := decoded(was.Default)
@@ -84,7 +84,7 @@ func fights(p *check.Pass, d *source.Definition, rule string, other, mine source
 	})
 }
 
-// complete returns a value with the defaults of its fields.
+// complete fills in the defaults of a value's fields.
 func complete(value any, s source.Schema) any {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -118,7 +118,7 @@ func agree(a, b any) bool {
 	return true
 }
 
-// decoded returns a default. The second result reports whether there is one.
+// decoded decodes a default. The second result reports whether there is one.
 func decoded(j *apiextensionsv1.JSON) (any, bool) {
 	if j == nil {
 		return nil, false
@@ -154,7 +154,7 @@ func templateImmutable(s subject) {
 	}
 	spec, ok := s.schema.Property("spec")
 	if !ok {
-		return // definition-parts says so
+		return // definition-parts reports this
 	}
 	var first []string
 	var fields []string

@@ -116,7 +116,7 @@ func definitionAccepted(p *check.Pass) {
 	}
 }
 
-// refuse reports what an API server refuses of a definition.
+// refuse reports what an API server would refuse in a definition.
 func refuse(p *check.Pass, d *source.Definition, rule string) {
 	if version := d.Text("apiVersion"); version != "apiextensions.k8s.io/v1" {
 		p.Broken("IM-03", "", d.Object, []string{"apiVersion"},
@@ -134,7 +134,7 @@ func refuse(p *check.Pass, d *source.Definition, rule string) {
 		p.Broken(rule, "", d.Object, []string{"spec"}, "the definition cannot be converted: %v", err)
 		return
 	}
-	// The API server sets what is stored when it takes the definition.
+	// The API server sets the stored versions when it accepts the definition.
 	internal.Status.StoredVersions = storedVersions(internal)
 	for _, err := range validation.ValidateCustomResourceDefinition(context.Background(), internal) {
 		p.Broken(rule, "", d.Object, fieldPath(err.Field), "an API server refuses the definition: %s: %s %s",
@@ -182,7 +182,7 @@ func definitionMetadata(s subject) {
 	}
 }
 
-// isStandardMetadata reports whether a schema leaves metadata to the API server, which lets it restrict names only.
+// isStandardMetadata reports whether a schema leaves metadata to the API server. Such a schema may restrict names only.
 func isStandardMetadata(metadata source.Schema) bool {
 	for name := range metadata.Properties {
 		if name != "name" && name != "generateName" {
@@ -200,7 +200,7 @@ func definitionParts(s subject) {
 }
 
 func definitionList(s subject) {
-	// Where the field is missing, the API server sets it so.
+	// If the field is missing, the API server sets it to this value.
 	if got := s.CRD.Spec.Names.ListKind; got != "" && got != s.kind()+"List" {
 		s.broken([]string{"spec", "names", "listKind"}, "the list of %s is named %s", s.kind(), got)
 		s.replace([]string{"spec", "names", "listKind"}, s.kind()+"List")

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// caAnnotation is the annotation that core fills the authority of an ExtensionConfig by.
+// caAnnotation is the annotation by which core injects the CA of an ExtensionConfig.
 const caAnnotation = "runtime.cluster.x-k8s.io/inject-ca-from-secret"
 
 var extensionChecks = []*check.Check{
@@ -54,7 +54,7 @@ func extensionConfigs(p *check.Pass) {
 
 func leaderElection(p *check.Pass) {
 	if p.Release.Type() == source.Extension {
-		return // its replicas answer, all of them
+		return // all of its replicas answer calls
 	}
 	for _, c := range deployed(p) {
 		replicas, _ := c.object.Get("spec", "replicas").(int64)

@@ -89,7 +89,7 @@ func contractLabelVersions(s subject) {
 	}
 }
 
-// isLeftOver reports whether core reads a newer version of a label, and that one is served.
+// isLeftOver reports whether core reads a newer version of a label and that version is served.
 func isLeftOver(r resource, name, contract string) bool {
 	newest := r.Newest(contract)
 	return name != newest && isServed(r.Definition, newest)
@@ -137,8 +137,8 @@ func contractLabelOnce(p *check.Pass) {
 	}
 }
 
-// halfOfBoth returns the version that core reads for both contracts, and the field of one of them that it lacks.
-// Empty: core reads two versions, or one that has the fields of both.
+// halfOfBoth returns the version that core reads for both contracts, and the field of one contract that it lacks. Both
+// are empty if core reads two versions, or one version with the fields of both.
 func halfOfBoth(r resource) (name, lacks string) {
 	name = r.Newest(v1beta2)
 	if name == "" || name != r.Newest(v1beta1) || r.role != machine && r.role != cluster {

@@ -31,10 +31,10 @@ var liveChecks = []*check.Check{
 	},
 }
 
-// Live returns the checks that drive a provider. The caller may change the slice, not the checks.
+// Live returns the checks that drive a provider. The caller may change the slice but not the checks.
 func Live() []*check.Check { return slices.Clone(liveChecks) }
 
-// The field managers of the check's own requests, and of those that the topology controller would make.
+// The field managers of the checks' own requests, and of those that imitate the topology controller.
 const (
 	ownManager      = "capstan-verify"
 	topologyManager = "capi-topology"
@@ -51,13 +51,13 @@ func templateDryRun(ctx context.Context, p *check.Pass, d check.Driver) {
 	}
 }
 
-// drivenTemplate is a kind of templates that a live check drives.
+// drivenTemplate is a template kind that a live check drives.
 type drivenTemplate struct {
 	subject
 	driver check.Driver
 }
 
-// try makes a template like one of the release, and tries to change it.
+// try creates a copy of a template in the release and tries to change it.
 func (t drivenTemplate) try(ctx context.Context) error {
 	for _, example := range t.examples() {
 		made, err := t.apply(ctx, example, ownManager, false)
@@ -65,7 +65,7 @@ func (t drivenTemplate) try(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			continue // the release has others
+			continue // the release has other examples
 		}
 		return errors.Join(t.change(ctx, example, made), t.driver.Delete(ctx, example))
 	}
@@ -73,7 +73,7 @@ func (t drivenTemplate) try(ctx context.Context) error {
 }
 
 // examples returns objects of the kind in the templates and ClusterClasses of the release, in the version that core
-// reads, without variables that have no value.
+// reads. It leaves out objects with unset variables.
 func (t drivenTemplate) examples() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, role := range []source.Role{source.Template, source.Class} {
@@ -99,38 +99,38 @@ func hasVariable(value any) bool {
 	return found
 }
 
-// change tries changes until one is refused that a new template may have: then the template cannot be changed, and the
-// rule is about it.
+// change tries changes that are valid in a new template until one is refused. A refusal shows that the template is
+// immutable, so the rule applies.
 func (t drivenTemplate) change(ctx context.Context, example, made *unstructured.Unstructured) error {
 	_, version, _ := strings.Cut(example.GetAPIVersion(), "/")
 	whole, _ := t.Schema(version)
 	schema, ok := whole.Property("spec", "template", "spec")
 	if !ok {
-		return nil // template-spec says so
+		return nil // template-spec reports this
 	}
 	for _, field := range changes(schema, nil) {
 		changed := example.DeepCopy()
 		at := append([]string{"spec", "template", "spec"}, field.steps...)
 		value, _, _ := unstructured.NestedFieldNoCopy(changed.Object, at...)
 		if unstructured.SetNestedField(changed.Object, field.other(value), at...) != nil {
-			continue // a step of the path is another value in the example
+			continue // the example has another type at a step of the path
 		}
 		fresh := changed.DeepCopy()
 		fresh.SetName(fresh.GetName() + "-new")
 		if valid, err := t.apply(ctx, fresh, ownManager, true); valid == nil && err == nil {
-			continue // nobody may have this value
+			continue // the value is invalid even in a new template
 		} else if err != nil {
 			return err
 		}
 		if got, err := t.apply(ctx, changed, ownManager, true); got != nil || err != nil {
-			return err // templates can be changed
+			return err // the template is mutable
 		}
 		return t.dryRun(ctx, changed, made)
 	}
 	return nil
 }
 
-// dryRun tries a change as the topology controller does, and for real with its annotation.
+// dryRun makes a change as the topology controller does in a dry run, then for real with the dry-run annotation.
 func (t drivenTemplate) dryRun(ctx context.Context, changed, made *unstructured.Unstructured) error {
 	changed.SetAnnotations(map[string]string{clusterv1.TopologyDryRunAnnotation: ""})
 	_, err := t.driver.Apply(ctx, changed, check.Applying{Manager: topologyManager, DryRun: true})
@@ -154,7 +154,7 @@ func (t drivenTemplate) dryRun(ctx context.Context, changed, made *unstructured.
 	return ctx.Err()
 }
 
-// apply returns nil where the object is refused.
+// apply returns nil if the object is refused.
 func (t drivenTemplate) apply(ctx context.Context, o *unstructured.Unstructured, manager string, dry bool) (
 	*unstructured.Unstructured, error,
 ) {
@@ -165,17 +165,17 @@ func (t drivenTemplate) apply(ctx context.Context, o *unstructured.Unstructured,
 	return got, err
 }
 
-// fieldChange leads to a field that can be changed.
+// fieldChange is a field that can be changed, and how.
 type fieldChange struct {
 	steps []string
-	// other returns another value than the one that the field has.
+	// other returns a value other than the field's current one.
 	other func(any) any
 }
 
-// changeDepth is how deep below the spec fields are changed.
+// changeDepth is how many levels below the spec fields are changed.
 const changeDepth = 3
 
-// changes returns fields of a schema with other values, the shallow ones first.
+// changes returns the fields of a schema that can be changed, shallow ones first.
 func changes(s source.Schema, steps []string) []fieldChange {
 	var all, below []fieldChange
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -191,7 +191,7 @@ func changes(s source.Schema, steps []string) []fieldChange {
 	return append(all, below...)
 }
 
-// anotherValue returns a function that returns another value of a field. Nil: what it may have is not known.
+// anotherValue returns a function that returns another valid value for a field, or nil if the valid values are unknown.
 func anotherValue(field source.Schema) func(any) any {
 	switch {
 	case field.Type == "boolean":

@@ -37,7 +37,7 @@ func machineProviderID(s subject) {
 	}
 }
 
-// provisioned looks for the boolean that a contract reads as provisioned.
+// provisioned checks the boolean that each contract reads as provisioned.
 var provisioned = wants(
 	want{v1beta1, "boolean", "status.ready"}, want{v1beta2, "boolean", "status.initialization.provisioned"},
 )

@@ -13,7 +13,7 @@ import (
 
 const metadataPage = clusterctlPage + "#metadata-yaml"
 
-// contractRules are the rules about the contract that metadata and the labels of each role name.
+// contractRules are the rules about the contract version that metadata.yaml and labels name.
 var contractRules = ruleOf{
 	machine: "IM-38", cluster: "IC-60", machineTemplate: "CT-34", clusterTemplate: "CT-34", controlPlane: "CP-07",
 	controlPlaneTemplate: "CP-07", config: "BP-07", configTemplate: "BP-07", pool: "MP-07", poolTemplate: "MP-07",
@@ -99,7 +99,8 @@ func releaseLabel(p *check.Pass) {
 	}
 	label, kind := p.Release.Label, p.Release.Type()
 	if label == "" {
-		// Without a label the directory above is free, unless it is plainly meant as one.
+		// Without a provider label in its path, the parent directory may have any name, unless it is clearly meant as a
+		// version.
 		parent := filepath.Base(filepath.Dir(p.Release.Path))
 		if kind != "" && strings.HasPrefix(parent, string(kind)) {
 			p.BrokenAt("CT-73", at, "the directory %q is not a provider label of type %s", parent, kind)
@@ -123,7 +124,7 @@ type series struct {
 	contract     string
 }
 
-// allSeries returns the release series of a release, and reports entries that are none if a check asks for it.
+// allSeries returns the release series of a release. It reports malformed entries to wrong, if that is not nil.
 func allSeries(r *source.Release, wrong func(o *source.Object, path []string, field string)) []series {
 	var all []series
 	for _, f := range r.Of(source.Metadata) {
@@ -139,7 +140,7 @@ func allSeries(r *source.Release, wrong func(o *source.Object, path []string, fi
 						wrong(o, s.path, field)
 					}
 				}
-				// A number that is missing counts as 0, as clusterctl reads it.
+				// A missing number counts as 0, as in clusterctl.
 				all = append(all, s)
 			}
 		}
@@ -171,7 +172,8 @@ func metadataForm(p *check.Pass) {
 	})
 }
 
-// own returns the series of the release: by its version, else the newest one. Nil: there is none.
+// own returns the series of the release's version or, if the version is unknown, the newest series. It returns nil if
+// there is none.
 func own(p *check.Pass) *series {
 	all := allSeries(p.Release, nil)
 	if len(all) == 0 {
@@ -210,7 +212,7 @@ func metadataContractKnown(p *check.Pass) {
 func metadataContractLabels(s subject) {
 	mine := own(s.pass)
 	if mine == nil || !slices.Contains(contracts, mine.contract) || s.Newest(v1beta1) == "" && s.Newest(v1beta2) == "" {
-		return // other checks say so
+		return // other checks report this
 	}
 	if s.contract = mine.contract; s.Newest(s.contract) == "" {
 		s.broken([]string{"metadata", "labels"}, "the release is one for contract %s, and the definition of %s has no "+

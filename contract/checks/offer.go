@@ -63,7 +63,7 @@ func infrastructureResources(p *check.Pass) {
 	if !has(machine) && !has(pool) {
 		p.BrokenAt("IM-01", at, "no definition is one of machines")
 	}
-	if has(machine) && !has(cluster) { // one that has pools only goes with another one
+	if has(machine) && !has(cluster) { // a provider with pools only is used with another one
 		p.BrokenAt("IC-01", at, "no definition is one of clusters")
 	}
 }
@@ -107,13 +107,13 @@ func templateVariables(p *check.Pass) {
 	}
 }
 
-// hasKubernetesVersion reports whether an object of core says which version of Kubernetes runs.
+// hasKubernetesVersion reports whether a core object sets the Kubernetes version.
 func hasKubernetesVersion(o *source.Object) bool {
 	return o.Group() == "cluster.x-k8s.io" &&
 		(o.Get("spec", "topology", "version") != nil || o.Get("spec", "template", "spec", "version") != nil)
 }
 
-// componentsClosed looks at what pods cannot start without.
+// componentsClosed checks that everything pods need to start is there.
 func componentsClosed(p *check.Pass) {
 	for _, f := range p.Release.Of(source.Components) {
 		for _, o := range objects(f, "Deployment") {
@@ -126,7 +126,7 @@ func componentsClosed(p *check.Pass) {
 	}
 }
 
-// isMade reports whether a file has an object, or a Certificate whose Secret it is.
+// isMade reports whether a file has the object, or a Certificate that creates it as its Secret.
 func isMade(f *source.File, r reference) bool {
 	return slices.ContainsFunc(f.Objects, func(o *source.Object) bool {
 		return o.Kind() == r.kind && o.Name() == r.name ||
@@ -134,7 +134,7 @@ func isMade(f *source.File, r reference) bool {
 	})
 }
 
-// podNeeds returns the Secrets and ConfigMaps that the pods of an object do not start without.
+// podNeeds returns the Secrets and ConfigMaps that an object's pods need to start.
 func podNeeds(o *source.Object) []reference {
 	var all []reference
 	add := func(kind, name string, path ...string) {

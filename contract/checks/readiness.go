@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// migrationPage is where the book says what changes for providers.
+// migrationPage is where the book lists what changes for providers.
 const migrationPage = "https://cluster-api.sigs.k8s.io/developer/providers/migrations/overview"
 
 var readinessChecks = []*check.Check{
@@ -48,7 +48,7 @@ func readiness(p *check.Pass) {
 			old := slices.DeleteFunc(slices.Clone(f.Objects), func(o *source.Object) bool {
 				return !isCore(o.Group()) || o.Version() != v1beta1
 			})
-			if len(old) > 0 { // one finding for each file: they move together
+			if len(old) > 0 { // one finding per file, as they change together
 				p.Broken("RV-09", v1beta1, old[0], []string{"apiVersion"},
 					"%d of %d objects of the file are written in API version v1beta1 of Cluster API, %s first", len(old),
 					len(f.Objects), old[0].Kind())
@@ -57,7 +57,7 @@ func readiness(p *check.Pass) {
 	}
 }
 
-// isCore reports whether a group is one whose API versions are Cluster API's own.
+// isCore reports whether an API group follows Cluster API's own versions.
 func isCore(group string) bool {
 	return slices.Contains([]string{
 		"cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "addons.cluster.x-k8s.io",

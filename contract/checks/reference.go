@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// reference is a field of an object that names another one.
+// reference is a field that names another object.
 type reference struct {
 	object *source.Object
 	path   []string
@@ -30,7 +30,7 @@ func componentsReferences(p *check.Pass) {
 	}
 }
 
-// isKnown reports whether each cluster has an object.
+// isKnown reports whether every cluster has the object.
 func isKnown(r reference) bool {
 	switch r.kind {
 	case "ServiceAccount":
@@ -44,7 +44,7 @@ func isKnown(r reference) bool {
 	return false
 }
 
-// references returns what the objects of a file name.
+// references returns the references of all objects in a file.
 func references(f *source.File) []reference {
 	var all []reference
 	for _, o := range f.Objects {
@@ -79,7 +79,7 @@ func references(f *source.File) []reference {
 	return all
 }
 
-// injected returns the Certificate whose authority cert-manager puts into an object.
+// injected returns the Certificate whose CA cert-manager injects into an object.
 func injected(o *source.Object) []reference {
 	const key = "cert-manager.io/inject-ca-from"
 	path := []string{"metadata", "annotations", key}

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// role is what a definition is in the contracts.
+// role is the role of a definition in the contracts.
 type role int
 
 const (
@@ -30,10 +30,10 @@ type resource struct {
 	role role
 }
 
-// kind returns the kind that is defined.
+// kind returns the kind that the resource defines.
 func (r resource) kind() string { return r.CRD.Spec.Names.Kind }
 
-// resources returns the definitions of a provider that have one of some roles; without roles, of all.
+// resources returns a provider's definitions that have one of the given roles, or any role if none is given.
 func resources(p *check.Pass, roles ...role) []resource {
 	var all []resource
 	provider := p.Release.Type()
@@ -51,7 +51,7 @@ func resources(p *check.Pass, roles ...role) []resource {
 	return all
 }
 
-// suffixes are what kinds of a role end in, the longer ones first, and the type of provider that they are of.
+// suffixes are the endings of kinds for each role, longer ones first, and the provider type they belong to.
 var suffixes = []struct {
 	text string
 	role role
@@ -69,8 +69,8 @@ var suffixes = []struct {
 	{"Config", config, source.Bootstrap},
 }
 
-// roleOf returns the role that the names of a kind and its group say. Some providers of infrastructure have their
-// control planes in their own group.
+// roleOf derives the role from a kind and its group. Some infrastructure providers define control planes in their own
+// group.
 func roleOf(kind, group string, provider source.Type) (role, bool) {
 	for _, suffix := range suffixes {
 		if !strings.HasSuffix(kind, suffix.text) || kind == suffix.text {
@@ -83,8 +83,8 @@ func roleOf(kind, group string, provider source.Type) (role, bool) {
 	return 0, false
 }
 
-// isMachine reports whether a definition whose name says so is one of machines: it has a template, or one of the fields
-// that only machines have. Others are what a provider makes machines of, for example its hosts.
+// isMachine reports whether a definition named like a machine is one: it has a template, or a field that only machines
+// have. Others are what a provider makes machines from, for example hosts.
 func isMachine(d *source.Definition, defined []*source.Definition) bool {
 	template := d.CRD.Spec.Names.Kind + "Template"
 	if slices.ContainsFunc(defined, func(other *source.Definition) bool {
@@ -106,8 +106,8 @@ func isMachine(d *source.Definition, defined []*source.Definition) bool {
 	return false
 }
 
-// isOf reports whether a group is one of a type of provider: its name says so, or it is that of such a provider and
-// its name says nothing else.
+// isOf reports whether a group belongs to a provider type: its name says so, or the provider has that type and the
+// group's name indicates no other.
 func isOf(group string, want, provider source.Type) bool {
 	labels := strings.Split(group, ".")
 	names := map[source.Type]string{
@@ -121,7 +121,7 @@ func isOf(group string, want, provider source.Type) bool {
 	return provider == want && !named
 }
 
-// anything reports whether a schema keeps fields that it does not name.
+// anything reports whether a schema preserves unknown fields.
 func anything(s source.Schema) bool {
 	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields
 }

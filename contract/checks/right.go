@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// coreGroups are the groups on which core has all rights anyway.
+// coreGroups are the groups that core has all rights on anyway.
 var coreGroups = []string{
 	"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io",
 }
@@ -19,11 +19,11 @@ var (
 	fullRights     = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
 	templateRights = []string{"get", "list", "patch", "update", "watch"}
 	readRights     = []string{"get", "list", "watch"}
-	// changeRights are two verbs of which one suffices.
+	// changeRights are two verbs, one of which suffices.
 	changeRights = []string{"patch", "update"}
 )
 
-// coreRules are the rules about the rights of core on each role.
+// coreRules are the rules about core's rights on each role.
 var coreRules = ruleOf{
 	machine: "RB-05", cluster: "RB-06", clusterTemplate: "RB-07", machineTemplate: "RB-09", controlPlane: "CP-03",
 	controlPlaneTemplate: "CP-03", config: "BP-03", configTemplate: "BP-03", pool: "MP-03", poolTemplate: "MP-03",
@@ -55,10 +55,10 @@ var rightChecks = []*check.Check{
 	},
 }
 
-// grant is a rule of a role.
+// grant is one rule of an RBAC role.
 type grant struct{ groups, resources, verbs, names []string }
 
-// grants returns the rules of a role.
+// grants returns the rules of an RBAC role.
 func grants(o *source.Object) []grant {
 	var all []grant
 	for _, rule := range o.List("rules") {
@@ -81,7 +81,7 @@ func texts(value any) []string {
 	return all
 }
 
-// missing returns the verbs on a resource that grants lack.
+// missing returns the verbs on a resource that no grant includes.
 func missing(all []grant, group, resource string, verbs []string) []string {
 	in := func(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
 	var without []string
@@ -152,7 +152,7 @@ func managerRights(s subject) {
 	}
 }
 
-// accountGrants returns what the accounts of the Deployments in a file may do.
+// accountGrants returns the rights of the service accounts of the Deployments in a file.
 func accountGrants(f *source.File) []grant {
 	var all []grant
 	for _, role := range boundRoles(f) {
@@ -161,7 +161,7 @@ func accountGrants(f *source.File) []grant {
 	return all
 }
 
-// boundRoles returns the roles in a file that are bound to accounts of its Deployments.
+// boundRoles returns the roles in a file that are bound to service accounts of its Deployments.
 func boundRoles(f *source.File) []*source.Object {
 	accounts := map[string]bool{}
 	for _, o := range objects(f, "Deployment") {
@@ -183,7 +183,7 @@ func boundRoles(f *source.File) []*source.Object {
 	return all
 }
 
-// roleGrants returns what a role grants, with the roles of the same file that it aggregates.
+// roleGrants returns what a role grants, including the roles in the same file that it aggregates.
 func roleGrants(f *source.File, role *source.Object) []grant {
 	all := grants(role)
 	for _, selector := range role.List("aggregationRule", "clusterRoleSelectors") {

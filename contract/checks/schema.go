@@ -69,7 +69,7 @@ func definitionConversion(p *check.Pass) {
 	}
 }
 
-// served returns the schemas of the versions that are served.
+// served returns the schemas of all served versions.
 func served(d *source.Definition) []source.Schema {
 	var all []source.Schema
 	for _, v := range d.CRD.Spec.Versions {
@@ -103,7 +103,7 @@ func classSchema(s subject) {
 	}
 	template, ok := s.schema.Property("spec", "template")
 	if !ok {
-		return // template-spec says so
+		return // template-spec reports this
 	}
 	spec, ok := template.Property("spec")
 	if ok && slices.Contains(template.Required, "spec") && spec.Default == nil && len(spec.Required) == 0 &&

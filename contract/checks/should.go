@@ -9,13 +9,13 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// fileRules are the rules about the name of the components file of each type of provider.
+// fileRules are the rules about the name of the components file, by provider type.
 var fileRules = map[source.Type]string{
 	source.Core: "CT-37", source.Infrastructure: "CT-38", source.Bootstrap: "CT-39", source.ControlPlane: "CT-40",
 	source.IPAM: "CT-41", source.Extension: "CT-42", source.Addon: "CT-43",
 }
 
-// hasConditionRules are the rules that say that a resource has conditions.
+// hasConditionRules are the rules that require a resource to have conditions.
 var hasConditionRules = ruleOf{
 	machine: "IM-29", cluster: "IC-25", controlPlane: "CP-28", config: "BP-15", pool: "MP-17",
 }
@@ -106,7 +106,7 @@ func classFiles(p *check.Pass) {
 			p.BrokenAt("CT-85", f.Variables[0].At, "the file has variables of clusterctl, %s first", f.Variables[0].Text)
 		}
 		for _, o := range f.Objects {
-			if o.Namespace() != "" && o.Namespace() != "${NAMESPACE}" { // which clusterctl sets
+			if o.Namespace() != "" && o.Namespace() != "${NAMESPACE}" { // clusterctl sets this one
 				p.Broken("CT-83", "", o, []string{"metadata", "namespace"}, "the object is in namespace %s", o.Namespace())
 			}
 			key := fmt.Sprint(o.Group(), " ", o)
@@ -128,8 +128,8 @@ func classFiles(p *check.Pass) {
 	}
 }
 
-// isOfProviders reports whether groups are only those that providers share: which kinds others define there, files do
-// not say.
+// isOfProviders reports whether all groups are ones that providers share. Files do not show which kinds others define
+// there.
 func isOfProviders(groups []string) bool {
 	shared := []string{
 		"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io",

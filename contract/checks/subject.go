@@ -9,10 +9,10 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// ruleOf maps roles to the rule that says a thing of them. A role that it lacks has no such rule.
+// ruleOf maps roles to their rule about one matter. A missing role has no such rule.
 type ruleOf map[role]string
 
-// ids returns the rules by role, each once.
+// ids returns the rules in the order of roles, each once.
 func (rules ruleOf) ids() []string {
 	var all []string
 	for _, r := range slices.Sorted(maps.Keys(rules)) {
@@ -23,17 +23,17 @@ func (rules ruleOf) ids() []string {
 	return all
 }
 
-// subject is a resource that a check looks at, with the rule that it may break.
+// subject is a resource under check, and the rule that it may break.
 type subject struct {
 	resource
 	pass *check.Pass
 	rule string
-	// contract is the version that core reads the schema under. Empty: the rule is the same in all.
+	// contract is the version under which core reads the schema. It is empty if the rule is the same in all versions.
 	contract string
 	schema   source.Schema
 }
 
-// each returns a run over each resource that has a rule.
+// each returns a check that calls look for each resource with a rule.
 func (rules ruleOf) each(look func(subject)) func(*check.Pass) {
 	return func(p *check.Pass) {
 		for _, r := range resources(p) {
@@ -44,7 +44,8 @@ func (rules ruleOf) each(look func(subject)) func(*check.Pass) {
 	}
 }
 
-// eachSchema returns a run over the schema that core reads, for each contract of each resource that has a rule.
+// eachSchema returns a check that calls look for each resource with a rule and each contract, with the schema that core
+// reads.
 func (rules ruleOf) eachSchema(look func(subject)) func(*check.Pass) {
 	return rules.each(func(s subject) {
 		for _, contract := range contracts {
@@ -56,12 +57,12 @@ func (rules ruleOf) eachSchema(look func(subject)) func(*check.Pass) {
 	})
 }
 
-// broken says that the rule is broken in a field of the definition.
+// broken reports the rule as broken in a field of the definition.
 func (s subject) broken(path []string, format string, args ...any) {
 	s.pass.Broken(s.rule, s.contract, s.Object, path, format, args...)
 }
 
-// replace adds a fix to what was said last: another value for a field.
+// replace adds a fix to the last finding: a new value for a field.
 func (s subject) replace(path []string, value string) { s.pass.Replace(s.Object, path, value) }
 
 // of returns the subject with another rule.
@@ -70,8 +71,8 @@ func (s subject) of(rule string) subject {
 	return s
 }
 
-// field looks up a field whose type the contract says, and says that the rule is broken where it is missing or of
-// another type. The second result reports whether all is well.
+// field looks up a field whose type the contract fixes. If it is missing or has another type, field reports the rule as
+// broken and returns false.
 func (s subject) field(want string, names ...string) (source.Schema, bool) {
 	path := strings.Join(names, ".")
 	got, ok := s.schema.Property(names...)
@@ -89,14 +90,14 @@ func (s subject) field(want string, names ...string) (source.Schema, bool) {
 	return got, true
 }
 
-// optional says that the rule is broken where an object requires a field that is missing when it is made.
+// optional reports the rule as broken if an object requires a field that does not exist yet at creation.
 func (s subject) optional(object source.Schema, name, why string) {
 	if slices.Contains(object.Required, name) {
 		s.broken(append(object.Path, "required"), "%s of %s is required%s", name, s.kind(), why)
 	}
 }
 
-// texts says that the rule is broken where an item lacks one of some strings.
+// texts reports the rule as broken if an item lacks one of some string fields.
 func (s subject) texts(item source.Schema, what string, names ...string) {
 	if anything(item) {
 		return
@@ -112,10 +113,10 @@ func (s subject) texts(item source.Schema, what string, names ...string) {
 	}
 }
 
-// want is a field that a contract asks for.
+// want is a field that a contract requires.
 type want struct{ contract, kind, path string }
 
-// wants returns a look at the fields that the contract of a subject asks for.
+// wants returns a function that checks the fields which a subject's contract requires.
 func wants(all ...want) func(subject) {
 	return func(s subject) {
 		for _, w := range all {

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/check"
 )
 
-// The rules about templates of each role.
+// The rules about the templates of each role.
 var (
 	hasTemplateRules = ruleOf{machine: "IMT-01", config: "BP-20"}
 	classRules       = ruleOf{cluster: "ICT-01", controlPlane: "CP-32", pool: "MP-22"}
@@ -59,7 +59,7 @@ var templateChecks = []*check.Check{
 	},
 }
 
-// beside returns the resource of a kind in the group and the file of another one. Nil: there is none.
+// beside returns the resource of a kind in the same group and file as another one, or nil.
 func beside(all []resource, other resource, kind string) *resource {
 	i := slices.IndexFunc(all, func(r resource) bool {
 		return r.kind() == kind && r.CRD.Spec.Group == other.CRD.Spec.Group && r.File == other.File
@@ -70,9 +70,9 @@ func beside(all []resource, other resource, kind string) *resource {
 	return &all[i]
 }
 
-// lacksTemplate reports a resource that has no template.
+// lacksTemplate reports a resource without a template.
 func lacksTemplate(s subject) {
-	// Machines of a pool are made by the pool.
+	// The pool makes the machines of a pool.
 	if !strings.HasSuffix(s.kind(), "MachinePoolMachine") &&
 		beside(resources(s.pass), s.resource, s.kind()+"Template") == nil {
 		s.broken(nil, "%s has no template %sTemplate", s.kind(), s.kind())
@@ -93,7 +93,7 @@ func templates(p *check.Pass) {
 func templateSpec(s subject) {
 	spec, ok := s.schema.Property("spec")
 	if !ok {
-		return // definition-parts says so
+		return // definition-parts reports this
 	}
 	if _, ok := s.field("object", "spec", "template"); !ok {
 		return
@@ -111,7 +111,7 @@ func templateFields(s subject) {
 	}
 	object, ok := of.Schema(of.Newest(s.contract))
 	if !ok {
-		return // contract-label-versions says so
+		return // contract-label-versions reports this
 	}
 	template, hasTemplate := s.schema.Property("spec", "template", "spec")
 	spec, hasSpec := object.Property("spec")

@@ -83,7 +83,7 @@ func variableText(p *check.Pass) {
 	}
 }
 
-// isText reports a value that is there and that is not text.
+// isText reports a value that exists and is not a string.
 func isText(p *check.Pass, o *source.Object, path []string) {
 	switch value := o.Get(path...).(type) {
 	case bool, int64, float64:
@@ -92,7 +92,7 @@ func isText(p *check.Pass, o *source.Object, path []string) {
 	}
 }
 
-// leftOver is what was meant as a variable with a default, and has no braces.
+// leftOver matches a variable with a default that was written without braces.
 var leftOver = regexp.MustCompile(`\$[A-Z][A-Z0-9_]*(:=|:-)`)
 
 func variableLeft(p *check.Pass) {
@@ -107,8 +107,8 @@ func variableLeft(p *check.Pass) {
 	}
 }
 
-// eachText calls look with each text in a value. Scripts of several lines have variables of their own, and are left
-// out.
+// eachText calls look with each string in a value. It skips scripts of several lines, which have variables of their
+// own.
 func eachText(value any, path []string, look func(path []string, value string)) {
 	switch v := value.(type) {
 	case string:

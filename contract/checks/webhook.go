@@ -36,7 +36,7 @@ var webhookChecks = []*check.Check{
 	},
 }
 
-// webhook is one entry of a configuration.
+// webhook is one entry of a webhook configuration.
 type webhook struct {
 	object *source.Object
 	path   []string
@@ -78,7 +78,7 @@ func webhookPorts(p *check.Pass) {
 	}
 }
 
-// webhookPort looks at the way from a webhook over its Service to the Pods.
+// webhookPort follows a webhook through its Service to the Pods and checks the ports.
 func webhookPort(p *check.Pass, f *source.File, w webhook, service *source.Object) {
 	port, ok := w.get("clientConfig", "service", "port").(int64)
 	if !ok {
@@ -100,7 +100,8 @@ func webhookPort(p *check.Pass, f *source.File, w webhook, service *source.Objec
 		port)
 }
 
-// hasPort reports whether Pods that a Service selects have a port of a name. Without such Pods it does.
+// hasPort reports whether the Pods that a Service selects have a port of that name. It returns true if there are no
+// such Pods.
 func hasPort(f *source.File, service *source.Object, name string) bool {
 	selector, _ := service.Get("spec", "selector").(map[string]any)
 	selected := false

@@ -35,7 +35,7 @@ var workloadChecks = []*check.Check{
 	},
 }
 
-// fields of these names refer to another object.
+// Fields of these names refer to another object.
 var referenceFields = []string{
 	"infrastructureRef", "controlPlaneRef", "configRef", "templateRef", "ref",
 }
@@ -69,7 +69,7 @@ func templateReferences(p *check.Pass) {
 	for role, rule := range rules {
 		for _, f := range p.Release.Of(role) {
 			if f.Problem != nil {
-				continue // objects after it are not known
+				continue // the references of other objects are unknown
 			}
 			for _, o := range f.Objects {
 				if o.Group() != "cluster.x-k8s.io" && !strings.HasSuffix(o.Group(), ".cluster.x-k8s.io") {
@@ -120,7 +120,7 @@ func className(p *check.Pass) {
 	for _, f := range p.Release.Of(source.Class) {
 		want := strings.TrimSuffix(strings.TrimPrefix(f.Base(), "clusterclass-"), ".yaml")
 		classes := objects(f, "ClusterClass")
-		// A class that is named by a variable fits if the user sets it so.
+		// A class named by a variable fits if the user sets it accordingly.
 		if !slices.ContainsFunc(classes, func(o *source.Object) bool {
 			return o.Name() == want || strings.Contains(o.Name(), "${")
 		}) {

@@ -12,29 +12,29 @@ import (
 	"github.com/capstan-dev/capstan/contract/source"
 )
 
-// Baseline is the check that stale entries of a baseline are findings of.
+// Baseline is the check id of findings about stale baseline entries.
 const Baseline = "baseline"
 
-// Accepted is one entry of a baseline: findings that a project accepts.
+// Accepted is one entry of a baseline: it accepts the findings that match it.
 type Accepted struct {
-	// Check and Rule are those of the finding. Object, Field and Contract are empty or equal to its.
+	// Check and Rule are those of the finding. Object, Field and Contract match any value if empty.
 	Check    string `json:"check"`
 	Rule     string `json:"rule"`
 	Contract string `json:"contract,omitempty"`
 	Object   string `json:"object,omitempty"`
 	Field    string `json:"field,omitempty"`
-	// Reason says why the project accepts it. Required.
+	// Reason says why the project accepts the findings. It is required.
 	Reason string `json:"reason"`
 }
 
-// matches reports whether an entry is about a finding. A field that the entry leaves out matches every value.
+// matches reports whether an entry matches a finding. A field that the entry leaves out matches every value.
 func (a Accepted) matches(f check.Finding) bool {
 	same := func(want, got string) bool { return want == "" || want == got }
 	return a.Check == f.Check && a.Rule == f.Rule && same(a.Contract, f.Contract) && same(a.Object, f.Object) &&
 		same(a.Field, f.Field)
 }
 
-// String names the entry.
+// String identifies the entry.
 func (a Accepted) String() string {
 	return strings.Join(
 		strings.Fields(strings.Join([]string{a.Check, a.Rule, a.Contract, a.Object, a.Field}, " ")),
@@ -42,7 +42,7 @@ func (a Accepted) String() string {
 	)
 }
 
-// ReadBaseline reads a baseline: a list of entries as YAML.
+// ReadBaseline reads a baseline: a YAML list of entries.
 func ReadBaseline(path string) ([]Accepted, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -64,8 +64,8 @@ func ReadBaseline(path string) ([]Accepted, error) {
 	return all, errors.Join(wrong...)
 }
 
-// Accept takes the findings out of a report that a baseline accepts. An entry that accepts none is stale: it becomes
-// a finding.
+// Accept removes the findings that a baseline accepts from a report. An entry that matches no finding is stale, which
+// adds a finding of its own.
 func Accept(r *check.Report, baseline []Accepted, path string) {
 	used := make([]bool, len(baseline))
 	kept := []check.Finding{}

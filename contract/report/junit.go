@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/check"
 )
 
-// A suite of JUnit: one case for each check.
+// A JUnit test suite with one case per check.
 type (
 	junitSuite struct {
 		XMLName  xml.Name    `xml:"testsuite"`
@@ -66,7 +66,7 @@ func (s *junitSuite) add(result junitCase) {
 	s.Cases = append(s.Cases, result)
 }
 
-// junitClass returns the class that build systems group the cases of a tool by.
+// junitClass returns the class name by which build systems group a tool's cases.
 func junitClass(r *check.Report) string { return strings.ReplaceAll(toolOf(r), " ", ".") }
 
 // junitResult returns the case of one check.
@@ -90,7 +90,7 @@ func junitResult(r *check.Report, c *check.Check) junitCase {
 	return result
 }
 
-// junitOthers returns cases for what is of no check: findings that come from the baseline, and what was not judged.
+// junitOthers returns cases for what belongs to no check: findings about the baseline, and what could not be checked.
 func junitOthers(r *check.Report, checks []*check.Check) []junitCase {
 	known := map[string]bool{}
 	for _, c := range checks {

@@ -1,5 +1,5 @@
-// Package report writes what capstan verify found, or another tool whose findings have the same form: as text for
-// people, as JSON, as SARIF for code hosts and as JUnit for CI systems. It also has the baseline: the findings that a
+// Package report writes the findings of capstan verify, or of another tool with findings of the same form: as text for
+// people, JSON, SARIF for code hosts or JUnit for CI systems. It also implements the baseline: the findings that a
 // project accepts, with reasons.
 package report
 
@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/check"
 )
 
-// Format is a form of output.
+// Format is an output format.
 type Format string
 
 // The formats.
@@ -28,7 +28,7 @@ const (
 // Formats returns all formats.
 func Formats() []Format { return []Format{Text, JSON, SARIF, JUnit} }
 
-// Valid returns a [*FormatError] for a format that does not exist.
+// Valid returns a [*FormatError] if the format is unknown.
 func (f Format) Valid() error {
 	if f == "" || slices.Contains(Formats(), f) {
 		return nil
@@ -36,7 +36,7 @@ func (f Format) Valid() error {
 	return &FormatError{f}
 }
 
-// FormatError is for a format that does not exist.
+// FormatError reports an unknown format.
 type FormatError struct{ Format Format }
 
 // Error names the format.
@@ -44,10 +44,10 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("unknown output format %q", string(e.Format))
 }
 
-// Hint names those that exist.
+// Hint names the formats that exist.
 func (e *FormatError) Hint() string { return "use text, json, sarif or junit" }
 
-// Write writes a report. Checks are those that ran.
+// Write writes a report. The checks are those that ran.
 func Write(w io.Writer, format Format, r *check.Report, checks []*check.Check) error {
 	switch format {
 	case Text, "":
@@ -71,7 +71,7 @@ func writeJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// writeText writes findings, as compilers do, with what each leads to.
+// writeText writes findings as compilers write errors, with what each finding causes.
 func writeText(w io.Writer, r *check.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
@@ -88,7 +88,7 @@ func writeText(w io.Writer, r *check.Report) error {
 	return err
 }
 
-// named returns rule, contract version and check of a finding.
+// named returns the rule, contract version and check of a finding.
 func named(f check.Finding) string {
 	rule := f.Rule
 	if f.Contract != "" {
@@ -97,7 +97,7 @@ func named(f check.Finding) string {
 	return strings.TrimSpace(rule + " (" + f.Check + ")")
 }
 
-// Summary says in one line what was judged and found.
+// Summary says in one line what was checked and found.
 func Summary(r *check.Report) string {
 	text := fmt.Sprintf("%s, %s in %s", count(len(r.Findings), "finding"), count(r.Checks, "check"),
 		count(len(r.Releases), "release"))

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/contract/check"
 )
 
-// The part of SARIF 2.1.0 that is written.
+// The part of SARIF 2.1.0 in use.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -89,7 +89,7 @@ type (
 	sarifRegion struct {
 		Line   int `json:"startLine"`
 		Column int `json:"startColumn,omitempty"`
-		// EndColumn is that of the first character after the region.
+		// EndColumn is the column after the last character of the region.
 		EndLine   int `json:"endLine,omitempty"`
 		EndColumn int `json:"endColumn,omitempty"`
 	}
@@ -141,7 +141,7 @@ func sarifResultOf(f check.Finding) sarifResult {
 	return result
 }
 
-// sarifURI returns the reference to a file, or to what has an address already.
+// sarifURI returns the URI of a file. A file that is a URL already stays as it is.
 func sarifURI(file string) string {
 	if strings.Contains(file, "://") {
 		return file

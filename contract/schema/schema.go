@@ -1,5 +1,5 @@
-// Package schema judges objects by schemas with the code of API servers: unknown fields, types, defaults, lists and
-// rules of CEL.
+// Package schema validates objects against schemas with the code of API servers: unknown fields, types, defaults, lists
+// and CEL rules.
 package schema
 
 import (
@@ -23,7 +23,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Schema is a schema that is ready to judge.
+// Schema is a schema prepared for validation.
 type Schema struct {
 	structural *schema.Structural
 	validator  validation.SchemaValidator
@@ -31,8 +31,8 @@ type Schema struct {
 	root       bool
 }
 
-// New prepares a schema. Root says that it is one of whole objects, which have metadata. An error: an API server
-// refuses the schema.
+// New prepares a schema. Root says that it describes whole objects, which have metadata. New fails if an API server
+// would refuse the schema.
 func New(props *apiextensionsv1.JSONSchemaProps, root bool) (*Schema, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil)
@@ -53,16 +53,15 @@ func New(props *apiextensionsv1.JSONSchemaProps, root bool) (*Schema, error) {
 	return &Schema{structural, validator, cel.NewValidator(structural, root, celconfig.PerCallLimit), root}, nil
 }
 
-// Problem is what an API server refuses, or drops, of an object.
+// Problem is something that an API server refuses or drops in an object.
 type Problem struct {
-	// Path leads to the field.
+	// Path is the path of the field.
 	Path []string
 	// Message says what is wrong.
 	Message string
 }
 
-// Judge returns what is wrong with a value. Fields with a variable that nobody has set are not judged. The value is
-// not changed.
+// Judge returns what is wrong with a value, without changing it. It skips fields that contain an unset variable.
 func (s *Schema) Judge(value map[string]any) []Problem {
 	object, err := copied(value)
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *Schema) Judge(value map[string]any) []Problem {
 	return all
 }
 
-// copied returns a copy in the types of JSON.
+// copied returns a deep copy in the types of JSON.
 func copied(value map[string]any) (map[string]any, error) {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -102,11 +101,10 @@ func copied(value map[string]any) (map[string]any, error) {
 	return object, utiljson.Unmarshal(data, &object)
 }
 
-// inDetail finds the path in an error about the whole object, whose detail may name a field.
+// inDetail finds the path in an error about the whole object, whose message may name a field.
 var inDetail = regexp.MustCompile(`(?s)^(?:"([\w.\[\]-]+)" must .*|.* in (\w[\w.-]*[.\[][\w.\[\]-]+)|.*)$`)
 
-// problemOf returns an error of the API server as a problem. The second result is false where a variable that nobody
-// has set is in the way.
+// problemOf converts an error of the API server. The second result is false if the error concerns an unset variable.
 func problemOf(object map[string]any, err *field.Error) (Problem, bool) {
 	path := steps(err.Field)
 	if err.Field == "<nil>" {
@@ -118,7 +116,7 @@ func problemOf(object map[string]any, err *field.Error) (Problem, bool) {
 	return Problem{path, fmt.Sprintf("%s: %s", strings.ToLower(err.Type.String()), err.Detail)}, true
 }
 
-// open reports whether a value has a variable in it that nobody has set.
+// open reports whether a value contains an unset variable.
 func open(value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -139,7 +137,7 @@ func open(value any) bool {
 	return false
 }
 
-// at returns the value at a path, nil if there is none.
+// at returns the value at a path, or nil.
 func at(value any, path []string) any {
 	for _, step := range path {
 		switch v := value.(type) {
@@ -158,7 +156,7 @@ func at(value any, path []string) any {
 	return value
 }
 
-// steps returns the steps of a path such as spec.versions[0].name.
+// steps splits a path such as spec.versions[0].name.
 func steps(path string) []string {
 	return strings.FieldsFunc(path, func(c rune) bool { return c == '.' || c == '[' || c == ']' })
 }

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// maxArchive is what may come out of an archive.
+// maxArchive limits the unpacked size of an archive, in bytes.
 const maxArchive = 256 << 20
 
-// maxEntries is how many entries an archive may have.
+// maxEntries limits the number of entries in an archive.
 const maxEntries = 50_000
 
 func isArchive(name string) bool {
@@ -27,7 +27,7 @@ func isArchive(name string) bool {
 	return false
 }
 
-// openArchive unpacks the YAML files of an archive, reads them, and removes them again.
+// openArchive unpacks the YAML files of an archive to a temporary directory, reads them and removes the directory.
 func (r Reader) openArchive(name string) (releases []*Release, err error) {
 	dir, err := os.MkdirTemp("", "capstan-verify-")
 	if err != nil {
@@ -64,7 +64,7 @@ func (r Reader) openArchive(name string) (releases []*Release, err error) {
 	return releases, nil
 }
 
-// inArchive returns the name of a file in an archive, in the place of that of the unpacked one.
+// inArchive converts the path of an unpacked file to the name that reports use for a file in an archive.
 func inArchive(archive, dir, path string) string {
 	inner, err := filepath.Rel(dir, path)
 	if err != nil || inner == "." {
@@ -89,7 +89,7 @@ func (f *File) move(to func(string) string) {
 	}
 }
 
-// unpacker writes entries of an archive below a root, which no name leaves.
+// unpacker writes the entries of an archive below a root. No entry can escape the root.
 type unpacker struct {
 	root    *os.Root
 	entries int
@@ -109,7 +109,7 @@ func (u *unpacker) tar(name string) error {
 			return err
 		}
 		defer unzipped.Close()
-		// Entries that are skipped are bounded, too.
+		// The limit covers skipped entries, too.
 		in = io.LimitReader(unzipped, 4*maxArchive)
 	}
 	for reader := tar.NewReader(in); ; {
@@ -155,7 +155,7 @@ func (u *unpacker) zipEntry(entry *zip.File) error {
 	return u.write(entry.Name, in)
 }
 
-// write writes an entry, if it is one that a release may have.
+// write writes an entry if a release may contain such a file.
 func (u *unpacker) write(name string, in io.Reader) error {
 	if u.entries++; u.entries > maxEntries {
 		return fmt.Errorf("it has more than %d entries", maxEntries)

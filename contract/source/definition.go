@@ -12,13 +12,13 @@ import (
 // Definition is a CustomResourceDefinition of a release.
 type Definition struct {
 	*Object
-	// CRD is the definition, typed. It is empty where Problem is not.
+	// CRD is the decoded definition. It is empty if Problem is not nil.
 	CRD apiextensionsv1.CustomResourceDefinition
-	// Problem says why the object is not a definition. Nil: it is.
+	// Problem says why the object could not be decoded. It is nil if it could.
 	Problem error
 }
 
-// Definitions returns the definitions of components, in order. They are decoded once: the caller does not change them.
+// Definitions returns the definitions in a file, in order. It decodes them once; the caller must not change them.
 func (f *File) Definitions() []*Definition {
 	f.decode.Do(func() { f.definitions = f.decodeDefinitions() })
 	return f.definitions
@@ -50,8 +50,8 @@ func (r *Release) Definitions() []*Definition {
 
 const contractLabel = "cluster.x-k8s.io/"
 
-// Contract returns the API versions that the definition's label names for a contract version, in the order of the
-// label, and the key of that label. No versions: there is no label, or it is empty.
+// Contract returns the API versions that the definition's label for a contract version lists, in that order, and the
+// key of the label. Without a label, or with an empty one, there are none.
 func (d *Definition) Contract(contract string) (versions []string, key string) {
 	key = contractLabel + contract
 	value := d.Label(key)
@@ -61,8 +61,8 @@ func (d *Definition) Contract(contract string) (versions []string, key string) {
 	return strings.Split(value, "_"), key
 }
 
-// Newest returns the API version that core reads for a contract: the highest one that the label names. Empty: the
-// label names none.
+// Newest returns the API version that core reads for a contract: the highest that the label lists. It is empty if the
+// label lists none.
 func (d *Definition) Newest(contract string) string {
 	versions, _ := d.Contract(contract)
 	if len(versions) == 0 {
@@ -71,7 +71,7 @@ func (d *Definition) Newest(contract string) string {
 	return slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings)
 }
 
-// Schema is a schema in a definition, and the path that leads to it.
+// Schema is a schema in a definition, with its path.
 type Schema struct {
 	*apiextensionsv1.JSONSchemaProps
 	Path []string
@@ -88,8 +88,8 @@ func (d *Definition) Schema(name string) (Schema, bool) {
 	return Schema{}, false
 }
 
-// Property returns the schema of a field below this one. Where it is missing, the second result is false, and the
-// first one is the nearest schema above it.
+// Property returns the schema of a nested field. If it is missing, Property returns the schema of its nearest ancestor,
+// and false.
 func (s Schema) Property(names ...string) (Schema, bool) {
 	for _, name := range names {
 		property, ok := s.Properties[name]
@@ -101,7 +101,7 @@ func (s Schema) Property(names ...string) (Schema, bool) {
 	return s, true
 }
 
-// Items returns the schema of the items of a list. The second result reports whether there is one.
+// Items returns the schema of a list's items. The second result reports whether there is one.
 func (s Schema) Items() (Schema, bool) {
 	if s.JSONSchemaProps.Items == nil || s.JSONSchemaProps.Items.Schema == nil {
 		return s, false

@@ -9,11 +9,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Edit is a change of one line of a file.
+// Edit is a change to one line of a file.
 type Edit struct {
 	// Position is where the old text begins.
 	Position
-	// Old is the text that is there, New what takes its place.
+	// Old is the current text, New its replacement.
 	Old string `json:"old"`
 	New string `json:"new"`
 }
@@ -21,8 +21,8 @@ type Edit struct {
 // IsZero reports whether there is nothing to change.
 func (e Edit) IsZero() bool { return e == Edit{} }
 
-// Edit returns the change that gives a field another value. A zero edit: the field is not there, is not a value on one
-// line, or is in a file that is rendered or packed.
+// Edit returns the change that sets a field to another value. It is zero if the field is missing, is not a value on one
+// line, or is in a rendered or packed file.
 func (o *Object) Edit(path []string, value string) Edit {
 	if o.origin != nil || strings.Contains(o.File.Path, "!/") {
 		return Edit{}
@@ -48,8 +48,8 @@ func (o *Object) Edit(path []string, value string) Edit {
 	return Edit{Position{o.File.Path, node.Line, node.Column}, old, value}
 }
 
-// Apply makes changes on disk, and returns how many it made. One whose old text is no longer there, for example
-// because a variable stands in the line, is left out.
+// Apply makes changes on disk and returns how many it made. It skips an edit whose old text is no longer there, for
+// example because the line contains a variable.
 func Apply(edits []Edit) (int, error) {
 	files := map[string][]Edit{}
 	for _, e := range edits {
@@ -78,7 +78,7 @@ func applyTo(name string, edits []Edit) (int, error) {
 		return 0, err
 	}
 	lines := strings.Split(string(text), "\n")
-	// From the end, so that those in the same line stay where they are.
+	// Apply from the end, so that earlier edits in the same line keep their position.
 	slices.SortFunc(edits, func(a, b Edit) int { return b.Position.Compare(a.Position) })
 	made := 0
 	for _, e := range edits {

@@ -12,15 +12,15 @@ import (
 
 // File is one file of a release.
 type File struct {
-	// Path is where it stands, as the user can open it.
+	// Path is where the user can open the file.
 	Path string
-	// Role is what it is for.
+	// Role is the file's role in the release.
 	Role Role
-	// Objects are what it holds, with defaults in the place of variables.
+	// Objects are the objects in the file, with variables replaced by their defaults.
 	Objects []*Object
 	// Variables are the uses of variables, in order.
 	Variables []Variable
-	// Problem says why it could not be read to its end. Nil: it could.
+	// Problem says why the file could not be read completely. It is nil if it could.
 	Problem *Problem
 
 	decode      sync.Once
@@ -36,12 +36,12 @@ type Problem struct {
 // Base returns the last element of the path.
 func (f *File) Base() string { return path.Base(filepath.ToSlash(f.Path)) }
 
-// Type returns the type of provider that the file's name says, empty if it says none.
+// Type returns the provider type that the file's name indicates, or "".
 func (f *File) Type() Type { return typeOfFile(f.Path) }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
-// readFile reads the text of a file. It never fails: a text that is not YAML becomes a problem of the file.
+// readFile parses the text of a file. It never fails: text that is not YAML becomes the Problem of the file.
 func (r Reader) readFile(name string, text []byte) *File {
 	f := &File{Path: name}
 	f.Variables = variables(name, string(text))
@@ -64,7 +64,7 @@ func (r Reader) readFile(name string, text []byte) *File {
 	return f
 }
 
-// roleOf returns what a file is for: by its name, else by what it holds.
+// roleOf returns the role of a file, by its name or else by its content.
 func roleOf(f *File) Role {
 	base := f.Base()
 	switch {
@@ -92,7 +92,7 @@ func isComponent(o *Object) bool {
 	return false
 }
 
-// typeOfFile returns the type of provider that the name of a components file says.
+// typeOfFile returns the provider type that the name of a components file indicates, or "".
 func typeOfFile(name string) Type {
 	base := path.Base(filepath.ToSlash(name))
 	for _, t := range Types() {

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// given returns what clusterctl makes of a use of a variable whose value is given: that may change it, for example to
-// small letters. The second result reports whether there is a value.
+// given evaluates a use of a variable whose value the user set, as clusterctl does. Evaluation may change the value,
+// for example to lower case. The second result reports whether there is a value.
 func (r Reader) given(v Variable) (string, bool) {
 	if r.Variables[v.Name] == "" || v.Problem != "" {
 		return "", false
@@ -19,7 +19,8 @@ func (r Reader) given(v Variable) (string, bool) {
 	return text, err == nil
 }
 
-// ReadVariables reads a file of values by name, as clusterctl's configuration has them: YAML with one line for each.
+// ReadVariables reads a file with the values of variables in the form of clusterctl's configuration: a YAML map with
+// one variable per line.
 func ReadVariables(name string) (map[string]string, error) {
 	text, err := readBounded(name)
 	if err != nil {
@@ -35,12 +36,12 @@ func ReadVariables(name string) (map[string]string, error) {
 		if node.Kind != yaml.ScalarNode {
 			return nil, fmt.Errorf("reading variables from %s: %s is a list or a map: write a text", name, key)
 		}
-		values[key] = node.Value // as it is written: 1.30 is not 1.3
+		values[key] = node.Value // as written: 1.30 is not 1.3
 	}
 	return values, nil
 }
 
-// give adds the files with Clusters to the releases that have their classes.
+// give adds each file with Clusters to the releases that have their classes.
 func (r Reader) give(releases []*Release) error {
 	for _, name := range r.Clusters {
 		f, err := r.openFile(name)
@@ -60,7 +61,7 @@ func (r Reader) give(releases []*Release) error {
 	return nil
 }
 
-// ClassOf returns the name of the ClusterClass that a Cluster is of. Empty: of none.
+// ClassOf returns the name of a Cluster's ClusterClass, or "" if it has none.
 func (o *Object) ClassOf() string {
 	if name := o.Text("spec", "topology", "classRef", "name"); name != "" {
 		return name
@@ -68,7 +69,7 @@ func (o *Object) ClassOf() string {
 	return o.Text("spec", "topology", "class")
 }
 
-// hasClassOf reports whether a release has the ClusterClass of a Cluster.
+// hasClassOf reports whether a release contains the ClusterClass of a Cluster.
 func (r *Release) hasClassOf(cluster *Object) bool {
 	name := cluster.ClassOf()
 	for _, f := range append(r.Of(Class), r.Of(Template)...) {
@@ -81,7 +82,7 @@ func (r *Release) hasClassOf(cluster *Object) bool {
 	return false
 }
 
-// Unused names what was given and what some releases do not use: variables, sorted, and files with Clusters.
+// Unused returns what the user passed in and the releases do not use: variables, sorted, and files with Clusters.
 func (r Reader) Unused(releases []*Release) []string {
 	variables, files := maps.Clone(r.Variables), slices.Clone(r.Clusters)
 	for _, release := range releases {
@@ -100,7 +101,7 @@ func (r Reader) Unused(releases []*Release) []string {
 	return all
 }
 
-// unsetUsed takes out the variables that are used, also in defaults.
+// unsetUsed removes the variables that are used, including uses in defaults.
 func unsetUsed(given map[string]string, uses []Variable) {
 	for _, use := range uses {
 		delete(given, use.Name)

@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// kustomizations are the names of the file that makes a directory a base.
+// kustomizations are the file names that make a directory a base.
 var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// render renders a base. An object stands where the file has it that it comes from.
+// render renders a base. Each object gets the position of its source file.
 func (r Reader) render(dir string) (*File, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -27,7 +27,7 @@ func (r Reader) render(dir string) (*File, error) {
 	disk := &offline{FileSystem: filesys.MakeFsOnDisk(), root: root}
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, root)
 	if disk.refused != nil {
-		err = disk.refused // kustomize replaces it by an error of its own
+		err = disk.refused // kustomize hides this error behind its own
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rendering the kustomize base %s: %w", dir, err)
@@ -42,7 +42,7 @@ func (r Reader) render(dir string) (*File, error) {
 	return f, nil
 }
 
-// renderer puts rendered objects into a file.
+// renderer collects rendered objects in a file.
 type renderer struct {
 	Reader
 	dir     string
@@ -74,7 +74,7 @@ func (r *renderer) add(f *File, made *resource.Resource) error {
 	return nil
 }
 
-// origin returns where an object comes from; the base, where that is not known.
+// origin returns where an object comes from, or the base if that is unknown.
 func (r *renderer) origin(made *resource.Resource) Position {
 	origin, err := made.GetOrigin()
 	if err != nil || origin == nil || origin.Path == "" {
@@ -83,7 +83,7 @@ func (r *renderer) origin(made *resource.Resource) Position {
 	name := filepath.Join(r.dir, filepath.FromSlash(origin.Path))
 	source, read := r.sources[name]
 	if !read {
-		source, _ = r.openFile(name) // without it the position has no line
+		source, _ = r.openFile(name) // if this fails, the position has no line
 		r.sources[name] = source
 	}
 	if source == nil {
@@ -91,7 +91,7 @@ func (r *renderer) origin(made *resource.Resource) Position {
 	}
 	at, longest := Position{File: name}, -1
 	for _, o := range source.Objects {
-		// The base may have added a prefix and a suffix.
+		// The base may have added a prefix or suffix.
 		if o.Kind() == made.GetKind() && strings.Contains(made.GetName(), o.Name()) && len(o.Name()) > longest {
 			at, longest = o.At(), len(o.Name())
 		}
@@ -99,14 +99,14 @@ func (r *renderer) origin(made *resource.Resource) Position {
 	return at
 }
 
-// offline is the disk, with kustomizations that note where objects come from and that reach for no network.
+// offline is a file system that makes kustomizations record where objects come from and refuses access to the network.
 type offline struct {
 	filesys.FileSystem
 	root    string
 	refused error
 }
 
-// ReadFile reads a file. A kustomization with a remote resource is an error.
+// ReadFile reads a file. It refuses a kustomization with a remote resource.
 func (o *offline) ReadFile(path string) ([]byte, error) {
 	text, err := o.FileSystem.ReadFile(path)
 	if err != nil || !slices.Contains(kustomizations, filepath.Base(path)) {
@@ -132,10 +132,10 @@ func (o *offline) ReadFile(path string) ([]byte, error) {
 	return yaml.Marshal(content)
 }
 
-// isRemote reports whether an entry of a kustomization is fetched from elsewhere, as kustomize decides it.
+// isRemote reports whether kustomize would fetch an entry from elsewhere.
 func isRemote(entry string) bool {
 	if strings.Contains(entry, "\n") {
-		return false // an object written in place
+		return false // an inline object
 	}
 	host, _, below := strings.Cut(entry, "/")
 	return strings.Contains(entry, "://") || strings.Contains(entry, "::") || strings.HasPrefix(entry, "git@") ||

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// moduleDepth is how deep below its root a module's bases may be.
+// moduleDepth is how many levels below the root the bases of a module may be.
 const moduleDepth = 4
 
-// notProviders are directories of a module whose bases are not those of a release.
+// notProviders are directories of a module whose bases are not part of a release.
 var notProviders = []string{
 	"docs", "examples", "extension", "extensions", "hack", "node_modules", "samples", "scripts", "test", "testdata",
 	"tests", "third_party", "vendor",
 }
 
-// providerBases are the names of bases below config, in modules that hold several providers.
+// providerBases are the names of bases below config in modules with several providers.
 var providerBases = []string{"bootstrap", "controlplane", "control-plane", "infrastructure", "ipam"}
 
-// openModule reads the source of a provider, or of several that are released together. Templates are read once.
+// openModule reads the source of a provider, or of several providers released together. It reads templates once.
 func (r Reader) openModule(dir string, bases []string) ([]*Release, error) {
 	shared, err := r.openFiles(filepath.Join(dir, "metadata.yaml"))
 	if err != nil {
@@ -76,7 +76,8 @@ func (r Reader) openFiles(names ...string) ([]*File, error) {
 	return all, nil
 }
 
-// basesOf returns the bases that make the components of a module. None: the directory is not the source of a provider.
+// basesOf returns the bases that make up the components of a module. It returns none if the directory is not the source
+// of a provider.
 func basesOf(dir string) []string {
 	standard := filepath.Join(dir, "config", "default")
 	isModule := isFile(filepath.Join(dir, "go.mod"))
@@ -94,13 +95,13 @@ func basesOf(dir string) []string {
 	return providersBelow(dir)
 }
 
-// providersBelow looks for the bases of several providers in one module: config/default of each, or a base below
-// config that is named after a type of provider.
+// providersBelow looks for the bases of several providers in one module: config/default of each, or a base below config
+// named after a provider type.
 func providersBelow(dir string) []string {
 	var all []string
 	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() || path == dir {
-			return nil // what cannot be read holds no base
+			return nil // an unreadable directory holds no base
 		}
 		below, _ := filepath.Rel(dir, path)
 		steps := strings.Split(filepath.ToSlash(below), "/")

@@ -12,18 +12,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Object is one object of a file.
+// Object is one object in a file.
 type Object struct {
-	// File is where it stands. A rendered object stands in the file that it was rendered from.
+	// File is the file that contains the object. For a rendered object it is the rendered file.
 	File *File
-	// Value is the object as JSON has it. The caller does not change it.
+	// Value is the object in the types of JSON. The caller must not change it.
 	Value map[string]any
 
 	node   *yaml.Node
-	origin *Position // of a rendered object, whose fields have no lines
+	origin *Position // of a rendered object; its fields have no lines
 }
 
-// Get returns the value at a path, nil if there is none. Indexes of lists are numbers in decimal.
+// Get returns the value at a path, or nil. List indexes are decimal numbers.
 func (o *Object) Get(path ...string) any {
 	var value any = o.Value
 	for _, step := range path {
@@ -43,13 +43,13 @@ func (o *Object) Get(path ...string) any {
 	return value
 }
 
-// Text returns the string at a path, empty if there is none.
+// Text returns the string at a path, or "".
 func (o *Object) Text(path ...string) string {
 	s, _ := o.Get(path...).(string)
 	return s
 }
 
-// List returns the list at a path, nil if there is none.
+// List returns the list at a path, or nil.
 func (o *Object) List(path ...string) []any {
 	list, _ := o.Get(path...).([]any)
 	return list
@@ -61,10 +61,10 @@ func (o *Object) Kind() string { return o.Text("kind") }
 // Name returns the name.
 func (o *Object) Name() string { return o.Text("metadata", "name") }
 
-// Namespace returns the namespace as it is written.
+// Namespace returns the namespace as written in the file.
 func (o *Object) Namespace() string { return o.Text("metadata", "namespace") }
 
-// Group returns the API group, empty for the core group.
+// Group returns the API group; the core group is "".
 func (o *Object) Group() string {
 	group, _, ok := strings.Cut(o.Text("apiVersion"), "/")
 	if !ok {
@@ -79,13 +79,13 @@ func (o *Object) Version() string {
 	return version[strings.IndexByte(version, '/')+1:]
 }
 
-// String returns kind and name.
+// String returns the kind and name.
 func (o *Object) String() string { return strings.TrimSpace(o.Kind() + " " + o.Name()) }
 
 // Label returns the value of a label.
 func (o *Object) Label(key string) string { return o.Text("metadata", "labels", key) }
 
-// At returns where a field stands; where it is missing, the position of the nearest one above it.
+// At returns the position of a field or, if it is missing, of its nearest ancestor.
 func (o *Object) At(path ...string) Position {
 	if o.origin != nil {
 		return *o.origin
@@ -102,7 +102,7 @@ func (o *Object) At(path ...string) Position {
 	return Position{File: o.File.Path, Line: line, Column: column}
 }
 
-// child returns the nodes of a field: the one to show, and the one to go on with.
+// child returns two nodes of a field: key is the one to show, value the one to descend into.
 func child(node *yaml.Node, step string) (key, value *yaml.Node) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -122,7 +122,7 @@ func child(node *yaml.Node, step string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// Decode reads the object into a typed value. Fields that the type does not have are ignored.
+// Decode decodes the object into a typed value. It ignores fields that the type does not have.
 func (o *Object) Decode(into any) error {
 	data, err := json.Marshal(o.Value)
 	if err != nil {
@@ -131,7 +131,7 @@ func (o *Object) Decode(into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// parse reads the objects of a file. Documents that hold nothing are left out.
+// parse reads the objects in a file. It skips empty documents.
 func parse(f *File, text string) ([]*Object, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader([]byte(text)))
 	var all []*Object
@@ -171,7 +171,7 @@ func objectsOf(f *File, document *yaml.Node) ([]*Object, error) {
 	return []*Object{{File: f, Value: value, node: node}}, nil
 }
 
-// listed returns the items of a List of kubectl.
+// listed returns the items of a kubectl List.
 func listed(f *File, list *yaml.Node, value map[string]any) ([]*Object, error) {
 	_, items := child(list, "items")
 	values, _ := value["items"].([]any)
@@ -189,7 +189,7 @@ func listed(f *File, list *yaml.Node, value map[string]any) ([]*Object, error) {
 	return all, nil
 }
 
-// normal returns what YAML read in the types that JSON has.
+// normal converts what YAML decoded to the types of JSON.
 func normal(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

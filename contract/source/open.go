@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// What is read at most.
+// Limits on what is read: bytes per file, files, and levels of directories.
 const (
 	maxFile  = 32 << 20
 	maxFiles = 2000
 	maxDepth = 6
 )
 
-// NothingError is for a path that holds no release.
+// NothingError reports a path without a release.
 type NothingError struct{ Path string }
 
-// Error says what was looked for.
+// Error says what was expected.
 func (e *NothingError) Error() string {
 	return "there is no release of a provider in " + e.Path
 }
 
-// Hint says what to name instead.
+// Hint says what to pass instead.
 func (e *NothingError) Hint() string {
 	return "name a directory with metadata.yaml and *-components.yaml, an archive of one, a kustomize base, " +
 		"a components " +
@@ -36,18 +36,18 @@ func (e *NothingError) Hint() string {
 
 // Reader reads releases. The zero value is ready.
 type Reader struct {
-	// Variables are the values of variables of clusterctl, by name, as its users set them in the environment. A variable
-	// that is empty or not there counts as its default.
+	// Variables are the values of clusterctl's variables by name, as its users set them in the environment. An empty or
+	// missing variable takes its default.
 	Variables map[string]string
-	// Clusters are files with Clusters. A release that has the ClusterClass of one of them gets the file in the role
-	// [Given]: the class is rendered with its variables, too.
+	// Clusters are files with Clusters. A release with the ClusterClass of one of these Clusters gets the file in the
+	// role [Given], and the class is rendered with its variables as well.
 	Clusters []string
 }
 
 // Open reads the releases at a path as the zero [Reader] does.
 func Open(name string) ([]*Release, error) { return Reader{}.Open(name) }
 
-// Open reads the releases at a path: see the package's comment. There is at least one, or an error.
+// Open reads the releases at a path: see the package's comment. It returns at least one release, or an error.
 func (r Reader) Open(name string) ([]*Release, error) {
 	releases, err := r.open(name)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r Reader) open(name string) ([]*Release, error) {
 	return []*Release{{Path: name, Form: Manifest, Files: []*File{f}}}, nil
 }
 
-// openDirectory reads what a directory holds: a base, a module, a release, or directories with these.
+// openDirectory reads a directory: a base, a module, a release, or directories that contain these.
 func (r Reader) openDirectory(dir string, depth int) ([]*Release, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -129,7 +129,7 @@ func one(release *Release, err error) ([]*Release, error) {
 
 var versionName = regexp.MustCompile(`^v\d+\.\d+\.\d+`)
 
-// openRepository reads a directory of a release. Nil: it is none.
+// openRepository reads a release directory. It returns nil if the directory is not one.
 func (r Reader) openRepository(dir string, entries []os.DirEntry) (*Release, error) {
 	release := &Release{Path: dir, Form: Repository}
 	for _, entry := range entries {
@@ -209,7 +209,7 @@ func isBase(dir string) bool {
 	return false
 }
 
-// IsNothing reports whether an error says that there is no release, or no file.
+// IsNothing reports whether an error means that there is no release, or no file.
 func IsNothing(err error) bool {
 	var nothing *NothingError
 	return errors.As(err, &nothing) || errors.Is(err, fs.ErrNotExist)

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Form is the form in which a release was handed over.
+// Form is the form in which a release was passed in.
 type Form string
 
 // The forms.
 const (
-	// Repository is a directory of a release, as clusterctl reads it.
+	// Repository is a release directory as clusterctl reads it.
 	Repository Form = "repository"
-	// Manifest is one file.
+	// Manifest is a single file.
 	Manifest Form = "manifest"
 	// Base is a rendered kustomize base.
 	Base Form = "base"
-	// Module is the source of a Go module: its rendered config directory, its metadata and templates.
+	// Module is the source tree of a Go module: its rendered config directory, metadata and templates.
 	Module Form = "module"
 )
 
-// Role is what a file is for.
+// Role is the purpose of a file.
 type Role string
 
 // The roles.
@@ -30,15 +30,15 @@ const (
 	Components Role = "components"
 	Template   Role = "template"
 	Class      Role = "class"
-	// Given files are not of the release: the user gave them beside it.
+	// Given files are not part of the release: the user passed them in.
 	Given Role = "given"
 	Other Role = "other"
 )
 
-// Type is the type of a provider, as in the names of components files.
+// Type is the type of a provider, as in the name of a components file.
 type Type string
 
-// The types of providers that contracts exist for. Core is Cluster API itself.
+// The provider types that contracts exist for. Core is Cluster API itself.
 const (
 	Core           Type = "core"
 	Infrastructure Type = "infrastructure"
@@ -49,28 +49,29 @@ const (
 	Addon          Type = "addon"
 )
 
-// Types returns all types of providers.
+// Types returns all provider types.
 func Types() []Type {
 	return []Type{Core, Infrastructure, Bootstrap, ControlPlane, IPAM, Extension, Addon}
 }
 
-// Release is what is judged at once: the files that belong together.
+// Release is a set of files that belong together and are checked together.
 type Release struct {
-	// Path is where the release was found, as the user named it.
+	// Path is the path of the release, as the user named it.
 	Path string
-	// Form is how it was handed over.
+	// Form is the form in which the release was passed in.
 	Form Form
-	// Label is the provider label that the directory is named by, for example infrastructure-foo. Empty: not known.
+	// Label is the provider label in the directory's path, for example infrastructure-foo. It is empty if unknown.
 	Label string
-	// Version is the version that the directory is named by. Empty: not known.
+	// Version is the version in the directory's name. It is empty if unknown.
 	Version string
-	// Files are the files, by path.
+	// Files are the files, sorted by path.
 	Files []*File
-	// Problem says why the components of a module cannot be rendered; its other files are read. Nil: they are.
+	// Problem says why the components of a module could not be rendered; its other files are still read. It is nil if
+	// they could.
 	Problem error
 }
 
-// Of returns the files of a role.
+// Of returns the files with a role.
 func (r *Release) Of(role Role) []*File {
 	var all []*File
 	for _, f := range r.Files {
@@ -81,8 +82,8 @@ func (r *Release) Of(role Role) []*File {
 	return all
 }
 
-// Type returns the type of the provider: from its label, the name of its components or the labels of its objects.
-// Empty: not known.
+// Type returns the type of the provider, derived from its label, the name of its components or the labels of its
+// objects. It is empty if unknown.
 func (r *Release) Type() Type {
 	if t := typeOfLabel(r.Label); t != "" {
 		return t
@@ -115,14 +116,14 @@ func typeOfLabel(label string) Type {
 	return ""
 }
 
-// Position is a place in a file. Lines and columns count from 1; 0 is not known.
+// Position is a place in a file. Lines and columns count from 1; 0 means unknown.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 }
 
-// String returns file:line:column, as compilers write it.
+// String returns file:line:column, in the form that compilers use.
 func (p Position) String() string {
 	switch {
 	case p.Line == 0:

@@ -5,28 +5,28 @@ import (
 	"strings"
 )
 
-// Variable is one use of a variable of clusterctl, in the grammar of drone/envsubst.
+// Variable is one use of a clusterctl variable, in the grammar of drone/envsubst.
 type Variable struct {
-	// Name is the name without blanks around it.
+	// Name is the name without surrounding blanks.
 	Name string
-	// Operator is what follows the name, for example ":=". Empty: none.
+	// Operator follows the name, for example ":=". It may be empty.
 	Operator string
-	// Default is the text that stands for the variable while it is not set. HasDefault says whether there is one.
+	// Default is the text used if the variable is not set. HasDefault reports whether there is one.
 	Default    string
 	HasDefault bool
-	// Text is the use as it is written, from ${ to }.
+	// Text is the use as written, from ${ to }.
 	Text string
-	// Blanks says that there are blanks inside of the braces, around the name.
+	// Blanks reports whether there are blanks around the name, inside the braces.
 	Blanks bool
-	// Problem says what is wrong. Empty: nothing.
+	// Problem says what is wrong, if anything.
 	Problem string
-	// At is where it begins.
+	// At is where the use begins.
 	At Position
 
 	begin, end int
 }
 
-// variables returns all uses in a text, in order.
+// variables returns all uses of variables in a text, in order.
 func variables(path, text string) []Variable {
 	var all []Variable
 	line, lineBegin := 1, 0
@@ -35,7 +35,7 @@ func variables(path, text string) []Variable {
 		case text[i] == '\n':
 			line, lineBegin = line+1, i+1
 		case strings.HasPrefix(text[i:], "$${"):
-			i += 2 // an escaped one
+			i += 2 // escaped
 		case strings.HasPrefix(text[i:], "${"):
 			v := variable(text, i)
 			v.At = Position{File: path, Line: line, Column: i - lineBegin + 1}
@@ -46,10 +46,10 @@ func variables(path, text string) []Variable {
 	return all
 }
 
-// operators are what may stand between name and default; the longer ones first.
+// operators are the operators between name and default, longer ones first.
 var operators = []string{":=", ":-", ":+", "=", "-", "+"}
 
-// variable parses the use that begins at an offset.
+// variable parses the use of a variable at an offset.
 func variable(text string, begin int) Variable {
 	v := Variable{begin: begin}
 	depth, end := 0, -1
@@ -92,7 +92,7 @@ func variable(text string, begin int) Variable {
 	return v
 }
 
-// operator reads what follows a name.
+// operator parses what follows a name.
 func (v *Variable) operator(after string) {
 	for _, operator := range operators {
 		if rest, ok := strings.CutPrefix(after, operator); ok {
@@ -106,7 +106,7 @@ func (v *Variable) operator(after string) {
 		}
 	}
 	if strings.ContainsRune("#%/^,:", rune(after[0])) {
-		v.Operator = after[:1] // a function of the grammar, which changes a value but has none
+		v.Operator = after[:1] // another function of the grammar: it changes the value but has no default
 		return
 	}
 	v.Problem = "what follows the name is not in the grammar"
@@ -116,10 +116,11 @@ func isName(c byte, first bool) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || !first && c >= '0' && c <= '9'
 }
 
-// alwaysSet are the variables of templates that clusterctl sets itself: their default never counts.
+// alwaysSet are template variables that clusterctl sets itself, so their defaults are never used.
 var alwaysSet = []string{"CLUSTER_NAME", "NAMESPACE"}
 
-// substitute puts given values, else defaults, in the place of variables that have one, also in defaults.
+// substitute replaces variables by their given values or else their defaults, including variables within defaults.
+// Variables with neither stay.
 func (r Reader) substitute(text string, uses []Variable) string {
 	var b strings.Builder
 	last := 0
@@ -143,14 +144,14 @@ func (r Reader) substitute(text string, uses []Variable) string {
 	return b.String()
 }
 
-// The runes of Unicode's private area that stand for the braces of a variable while YAML is read. Without them
-// [${KEYS}], which clusterctl accepts, is not YAML before it is filled in.
+// Runes of Unicode's private use area that replace the braces of a variable while YAML is parsed. Otherwise [${KEYS}],
+// which clusterctl accepts, would not be valid YAML before substitution.
 const (
 	shieldOpen  = "$\uE000"
 	shieldClose = "\uE001"
 )
 
-// shield makes variables that have no default plain text for YAML; unshield undoes it.
+// shield turns variables without a default into plain text for YAML; unshield reverses it.
 func shield(text string) string {
 	var b strings.Builder
 	last := 0
