@@ -24,10 +24,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// ParseBinaries reads NAME=PATH, where NAME is a provider of the request, and returns absolute paths by NAME. It fails
-// if a file can't run on this machine.
+// ParseBinaries parses NAME=PATH arguments, where NAME is a provider in the request, and returns absolute paths by
+// name. It fails if a file cannot run on this machine.
 func ParseBinaries(given []string, request Request) (map[string]string, error) {
-	known := map[string]int{} // how many providers a name stands for
+	known := map[string]int{} // how many providers a name matches
 	for kind, refs := range request {
 		for _, ref := range refs {
 			name, _ := parse(ref)
@@ -63,10 +63,10 @@ func ParseBinaries(given []string, request Request) (map[string]string, error) {
 	return binaries, nil
 }
 
-// machines are the architectures of Linux programs, as Go calls them.
+// machines are the architectures of Linux programs, by GOARCH.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// runnable fails if a file is no program for this machine.
+// runnable fails if a file is not a program for this machine.
 func runnable(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func runnable(path string) error {
 	return nil
 }
 
-// binary is the program that runs instead of a provider's Pods; empty if none was given.
+// binary returns the program that runs in place of a provider's Pods, or "".
 func (c *Client) binary(name string, kind clusterctlv1.ProviderType) string {
 	if path := c.binaries[clusterctlv1.ManifestLabel(name, kind)]; path != "" {
 		return path
@@ -102,7 +102,7 @@ func (c *Client) binary(name string, kind clusterctlv1.ProviderType) string {
 	return c.binaries[name]
 }
 
-// repository opens that of a provider. If it has a binary, its components are those of a process.
+// repository opens the repository of a provider. If the provider has a binary, its components are rewritten to run it.
 func (c *Client) repository(ctx context.Context, p config.Provider, settings config.Client,
 	options ...repository.Option) (repository.Client, error) {
 	all, err := c.own.open(ctx, p, settings, options...)
@@ -113,14 +113,14 @@ func (c *Client) repository(ctx context.Context, p config.Provider, settings con
 	return podlessRepository{all, c, path}, nil
 }
 
-// podlessRepository is a repository whose provider runs as a process.
+// podlessRepository is the repository of a provider that runs as a process.
 type podlessRepository struct {
 	repository.Client
 	plane  *Client
 	binary string
 }
 
-// Components returns a client of the components that are rewritten.
+// Components returns a client for the rewritten components.
 func (r podlessRepository) Components() repository.ComponentsClient {
 	return podlessComponents{r.Client.Components(), r}
 }
@@ -130,7 +130,7 @@ type podlessComponents struct {
 	from podlessRepository
 }
 
-// Get reads the components.
+// Get reads and rewrites the components.
 func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptions) (repository.Components, error) {
 	components, err := c.ComponentsClient.Get(ctx, o)
 	if err != nil {
@@ -152,13 +152,13 @@ func (c podlessComponents) Get(ctx context.Context, o repository.ComponentsOptio
 		})
 }
 
-// InstalledError is for an installation of a provider that is there already and runs another program: it would be left
-// as it is. An upgrade changes it, to the same version as well.
+// InstalledError reports that a provider is already installed and runs another program, which an installation would not
+// change. An upgrade changes it, even one to the same version.
 type InstalledError struct {
 	Provider Provider
-	// Version is the one that was asked for, Binary the program.
+	// Version is the requested version, Binary the requested program.
 	Version, Binary string
-	// Runs are the programs that run instead of it.
+	// Runs are the programs that the provider runs now.
 	Runs []string
 }
 
@@ -171,7 +171,7 @@ func (e *InstalledError) Error() string {
 		runs, e.Binary)
 }
 
-// mayRun fails if a program is given for a provider that is there already, and runs another one.
+// mayRun fails if a program is requested for a provider that is already installed and runs another one.
 func (c *Client) mayRun(ctx context.Context, kind clusterctlv1.ProviderType, ref string) error {
 	name, version := parse(ref)
 	path := c.binary(name, kind)
@@ -186,7 +186,7 @@ func (c *Client) mayRun(ctx context.Context, kind clusterctlv1.ProviderType, ref
 	return other(c.Installed[i], cmp.Or(version, c.Installed[i].Version), path, all)
 }
 
-// other fails if the Deployments of a provider don't name the program that is given for it.
+// other fails if the Deployments of a provider do not name the requested program.
 func other(p Provider, version, path string, all []appsv1.Deployment) error {
 	var runs []string
 	for _, d := range all {
@@ -200,7 +200,7 @@ func other(p Provider, version, path string, all []appsv1.Deployment) error {
 	return &InstalledError{Provider: p, Version: version, Binary: path, Runs: runs}
 }
 
-// processes are the Deployments that run as processes.
+// processes returns the Deployments that run as processes.
 func (c *Client) processes(ctx context.Context) ([]appsv1.Deployment, error) {
 	api, err := connect(c.Kubeconfig)
 	if err != nil {
@@ -218,7 +218,8 @@ func (c *Client) processes(ctx context.Context) ([]appsv1.Deployment, error) {
 	}), nil
 }
 
-// taken are the ports of providers that run as processes, or are about to, but for one that is about to be replaced.
+// taken returns the ports of providers that run as processes or are about to, except those of the provider labelled
+// except, which is about to be replaced.
 func (c *Client) taken(ctx context.Context, except string) ([]int, error) {
 	all, err := c.processes(ctx)
 	if err != nil {

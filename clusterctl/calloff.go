@@ -18,9 +18,9 @@ import (
 	agentid "github.com/capstan-dev/capstan/provider/identity"
 )
 
-// CallOff calls off the offers that HandOver has made to the agents of a namespace, waits until the agents have
-// forgotten them, and returns how many there were. It removes what was made for them in the target, unless the host
-// has arrived there. It may be repeated. Hosts that a mover is about to delete are past that: finish the move.
+// CallOff withdraws the offers that HandOver made to the agents of a namespace, waits until the agents have dropped
+// them, and returns how many there were. It also removes what was created for them in the target, unless the host has
+// arrived there. CallOff may be repeated. It fails for a host that a mover is about to delete; finish the move instead.
 func (c *Client) CallOff(ctx context.Context, h HandOver) (offers int, err error) {
 	if h.Namespace == "" {
 		return 0, errNoNamespace
@@ -36,7 +36,7 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (offers int, err error)
 	hosts := &infrav1.CapstanHostList{}
 	if err := s.from.List(ctx, hosts, client.InNamespace(h.Namespace)); err != nil {
 		if noMatch(err) {
-			return 0, nil // no Capstan here
+			return 0, nil // Capstan is not installed
 		}
 		return 0, fmt.Errorf("listing hosts: %w", err)
 	}
@@ -70,8 +70,8 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (offers int, err error)
 	})
 }
 
-// offered reports whether there is something to call off: the host has an offer, or there is the Secret of an offer of
-// this target that was not made, or not called off, to the end.
+// offered reports whether there is something to call off: the host has an offer, or there is a Secret of an offer of
+// this target whose creation or call-off was interrupted.
 func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, error) {
 	if host.Annotations[infrav1.OfferAnnotation] != "" {
 		return true, nil
@@ -86,7 +86,7 @@ func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, e
 	return err == nil && string(secret.Data[infrav1.OfferTargetKey]) == s.target, nil
 }
 
-// forgotten fails as long as an agent has an offer that its host has not.
+// forgotten fails while an agent holds an offer that its host no longer has.
 func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 	var names []string
 	for i := range hosts {
@@ -102,8 +102,8 @@ func forgotten(hosts []infrav1.CapstanHost, limit time.Duration) error {
 		limit, strings.Join(names, ", "))
 }
 
-// callOffHost calls off the offer of one host. Each step can be repeated. The Secret goes last: as long as it is there,
-// something is left to do.
+// callOffHost calls off the offer to one host. Each step can be repeated. It deletes the Secret last, because the
+// Secret shows that there is something left to do.
 func (s *sides) callOffHost(ctx context.Context, host *infrav1.CapstanHost) error {
 	err := s.edit(ctx, host, func(now *infrav1.CapstanHost) error {
 		if handover.Leaving(now) {
@@ -124,8 +124,8 @@ func (s *sides) callOffHost(ctx context.Context, host *infrav1.CapstanHost) erro
 	return nil
 }
 
-// clear removes what an offer has made in the target; what is there of a host that has arrived belongs to that, and
-// what others have made to them.
+// clear removes what an offer created in the target. It keeps what belongs to a host that has arrived there, and what
+// others have taken over.
 func (s *sides) clear(ctx context.Context, host *infrav1.CapstanHost) error {
 	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), &infrav1.CapstanHost{}); {
 	case err == nil:

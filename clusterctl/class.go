@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// planeNamespace is where an embedded plane has its own ClusterClass.
+	// planeNamespace is the namespace of an embedded plane's own ClusterClass.
 	planeNamespace = "default"
-	// planeOwner owns the fields of what an embedded plane applies.
+	// planeOwner is the field owner of what an embedded plane applies.
 	planeOwner = client.FieldOwner("capstan-plane")
 )
 
-// ErrClassGone is returned when clusters have moved and the plane that they have left lacks its ClusterClass.
+// ErrClassGone reports that clusters have moved, but the plane they left could not restore its own ClusterClass.
 var ErrClassGone = errors.New("the clusters have moved, but the plane has not got its own ClusterClass back")
 
-// Move moves clusters. A namespace's ClusterClasses go along; an embedded plane gets its own one back, without which it
-// makes no clusters.
+// Move moves clusters. The ClusterClasses of the namespace move along. An embedded plane then gets its own ClusterClass
+// back, because it cannot create clusters without it.
 func (c *Client) Move(ctx context.Context, o upstream.MoveOptions) error {
 	if err := c.Client.Move(ctx, o); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *Client) Move(ctx context.Context, o upstream.MoveOptions) error {
 	return nil
 }
 
-// restoreClass makes what is not there of a plane's own ClusterClass.
+// restoreClass creates the missing objects of a plane's own ClusterClass.
 func restoreClass(ctx context.Context, c client.Client) error {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(templates.Local)))
 	for {
@@ -69,7 +69,7 @@ func restoreClass(ctx context.Context, c client.Client) error {
 			continue
 		}
 		object.SetNamespace(planeNamespace)
-		// What the mover has deleted may be there for a moment, and webhooks may be busy.
+		// What the mover deleted may linger for a moment, and webhooks may be busy.
 		patience := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 9}
 		if err := retry.OnError(patience, func(err error) bool { return ctx.Err() == nil && !apierrors.IsInvalid(err) },
 			func() error { return restore(ctx, c, object) }); err != nil {

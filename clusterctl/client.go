@@ -1,9 +1,9 @@
-// Package clusterctl is the library of clusterctl, fitted to a management plane that runs no containers.
+// Package clusterctl adapts the clusterctl library to a management plane that runs no containers.
 //
-// [Open] returns upstream's client for a management cluster. If that is an embedded plane, the providers that are a
-// part of it come from a repository in this binary, at the versions that the plane runs; nothing looks for
-// cert-manager; no network is needed. What would need Pods is refused before anything is written. For other management
-// clusters it is upstream's client as it is, which also knows Capstan's cluster templates.
+// [Open] returns upstream's client for a management cluster. For an embedded plane, the providers built into it come
+// from a repository in this binary, at the versions that the plane runs; there is no search for cert-manager and no
+// need for a network. Whatever would need Pods is refused before anything is written. For any other management cluster
+// it is upstream's client, which additionally knows Capstan's cluster templates.
 package clusterctl
 
 import (
@@ -29,52 +29,52 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// answerTimeout bounds a question to a management cluster.
+// answerTimeout limits a request to a management cluster.
 const answerTimeout = 15 * time.Second
 
-// embeddedMark is the annotation that an embedded plane sets on each object that it applies, and so on the providers in
+// embeddedMark is the annotation that an embedded plane sets on each object that it applies, including the providers in
 // its inventory.
 const embeddedMark = "plane.capstan.dev/hash"
 
-// Options say which management cluster to work with.
+// Options select a management cluster and configure the client.
 type Options struct {
-	// Kubeconfig is the path of its kubeconfig. If there is no such file, the client works without a management cluster,
-	// as far as that goes.
+	// Kubeconfig is the path of its kubeconfig. If the file does not exist, the client works without a management
+	// cluster as far as possible.
 	Kubeconfig string
-	// Context is one of the kubeconfig; default: the current one.
+	// Context is a context of the kubeconfig. Default: the current one.
 	Context string
-	// Config is the path or URL of clusterctl's configuration; default: clusterctl's own, if it exists.
+	// Config is the path or URL of clusterctl's configuration. Default: clusterctl's own, if it exists.
 	Config string
-	// Binaries are programs that run as processes of an embedded plane instead of the providers' Pods: absolute paths by
-	// names of providers, such as docker, or infrastructure-docker where there are several.
+	// Binaries are programs that an embedded plane runs as processes in place of the providers' Pods: absolute paths by
+	// provider name, such as docker, or infrastructure-docker if the name is ambiguous.
 	Binaries map[string]string
-	// Allow is asked before Binaries are installed: it lets the plane run them. Until done is called, no other client
-	// may install any. Default: they may run already.
+	// Allow is called before Binaries are installed, to permit the plane to run them. No other client may install any
+	// until done is called. Default: the plane may run them already.
 	Allow func(ctx context.Context, binaries map[string]string) (done func(), err error)
-	// Version is that of this binary, whose cluster templates are used where there is neither an embedded plane nor a
-	// repository of Capstan in the configuration.
+	// Version is the version of this binary. Its cluster templates are used if there is no embedded plane and the
+	// configuration has no repository of Capstan.
 	Version string
 }
 
-// Client is upstream's client, and knows what is a part of the management cluster.
+// Client is upstream's client, extended by what the management cluster has built in.
 type Client struct {
 	upstream.Client
-	// Kubeconfig is what upstream's options want; its Path is empty without a management cluster.
+	// Kubeconfig is passed to upstream's options. Its Path is empty without a management cluster.
 	Kubeconfig upstream.Kubeconfig
 	// Installed is the inventory of the management cluster.
 	Installed []Provider
 	own       ownRepositories
 	binaries  map[string]string
 	allow     func(ctx context.Context, binaries map[string]string) (done func(), err error)
-	// named is the management cluster as commands for the user name it; empty for the plane of this machine.
+	// named is the management cluster as commands shown to the user name it. It is empty for this machine's plane.
 	named upstream.Kubeconfig
-	// ports are those that processes got whose components this client has read, by the providers' labels: what one command
-	// installs is read before any of it is there.
+	// ports are the ports assigned to processes whose components this client has read, by provider label. One command
+	// reads all components before it installs any.
 	ports map[string][]int
 }
 
-// Template is the infrastructure provider whose cluster templates are used where there is no management cluster:
-// Capstan, from the user's configuration or else from this binary.
+// Template returns the infrastructure provider whose cluster templates are used without a management cluster: Capstan,
+// from the user's configuration or else from this binary.
 func (c *Client) Template() string {
 	if own := c.own[capstan]; own != nil {
 		return capstan.name + ":" + own.version
@@ -82,21 +82,21 @@ func (c *Client) Template() string {
 	return capstan.name
 }
 
-// Provider is one in the inventory.
+// Provider is a provider in the inventory of a management cluster.
 type Provider struct {
-	// Name is clusterctl's, such as kubeadm; with Type it identifies the provider.
+	// Name is clusterctl's name, such as kubeadm. Together with Type it identifies the provider.
 	Name string
 	Type clusterctlv1.ProviderType
-	// Namespace and Version are those of the inventory.
+	// Namespace and Version are as in the inventory.
 	Namespace, Version string
-	// Embedded is true for what is a part of an embedded plane.
+	// Embedded reports whether the provider is built into an embedded plane.
 	Embedded bool
 }
 
-// Label is what clusterctl calls the provider where its type isn't clear, such as bootstrap-kubeadm.
+// Label returns the name that clusterctl uses where the type is not clear, such as bootstrap-kubeadm.
 func (p Provider) Label() string { return clusterctlv1.ManifestLabel(p.Name, p.Type) }
 
-// Open makes a client. It fails if there is a kubeconfig and no management cluster answers.
+// Open creates a client. It fails if the kubeconfig exists and the management cluster does not answer.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	c := &Client{binaries: o.Binaries, allow: o.Allow, ports: map[string][]int{}}
 	switch _, err := os.Stat(o.Kubeconfig); {
@@ -126,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		}),
 		upstream.InjectClusterClientFactory(func(in upstream.ClusterClientFactoryInput) (cluster.Client, error) {
 			if !c.Embedded() {
-				// What is in this binary has no components: upgrades look only where the user's configuration says.
+				// The repository in this binary has no components, so upgrades use only the user's configuration.
 				return cluster.New(cluster.Kubeconfig(in.Kubeconfig), plain, cluster.InjectYamlProcessor(in.Processor)), nil
 			}
 			all := cluster.New(cluster.Kubeconfig(in.Kubeconfig), settings, cluster.InjectYamlProcessor(in.Processor),
@@ -172,7 +172,7 @@ func installed(ctx context.Context, kubeconfig upstream.Kubeconfig) ([]Provider,
 	return all, nil
 }
 
-// connect makes a plain client of a management cluster.
+// connect returns a plain client for a management cluster.
 func connect(kubeconfig upstream.Kubeconfig) (client.Client, error) {
 	settings, err := restConfig(kubeconfig)
 	if err != nil {
@@ -190,7 +190,7 @@ func connect(kubeconfig upstream.Kubeconfig) (client.Client, error) {
 	return c, nil
 }
 
-// Namespace returns the namespace of a kubeconfig's context; default, if it has none.
+// Namespace returns the namespace of a kubeconfig's context, or default if it sets none.
 func Namespace(kubeconfig upstream.Kubeconfig) (string, error) {
 	namespace, _, err := load(kubeconfig).Namespace()
 	if err != nil {
@@ -199,7 +199,7 @@ func Namespace(kubeconfig upstream.Kubeconfig) (string, error) {
 	return namespace, nil
 }
 
-// errNoNamespace is for what would mean all namespaces.
+// errNoNamespace rejects an empty namespace, which would mean all namespaces.
 var errNoNamespace = errors.New("no namespace is named")
 
 func load(kubeconfig upstream.Kubeconfig) clientcmd.ClientConfig {

@@ -16,18 +16,18 @@ import (
 	"github.com/capstan-dev/capstan/describe"
 )
 
-// namesOfGroup is how many objects of a group are named in its message.
+// namesOfGroup is how many objects of a group its message names.
 const namesOfGroup = 3
 
-// bad are conditions that are of interest when they are true; all others are when they are not.
+// bad are the conditions that matter when true; all others matter when they are not.
 var bad = []string{
 	clusterv1.PausedCondition, clusterv1.DeletingCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition,
 	clusterv1.ScalingDownCondition,
 	clusterv1.RemediatingCondition,
 }
 
-// Tree returns what DescribeCluster found as a tree of package describe, which writes it with the columns of
-// clusterctl: upstream's own writer is not a part of its library.
+// Tree converts the result of DescribeCluster to a tree of package describe, which can write it with clusterctl's
+// columns. Upstream's library does not include its own writer.
 func Tree(t *tree.ObjectTree) *describe.Node {
 	var walk func(o client.Object) *describe.Node
 	walk = func(o client.Object) *describe.Node {
@@ -45,7 +45,7 @@ func Tree(t *tree.ObjectTree) *describe.Node {
 	return walk(t.GetRoot())
 }
 
-// order is upstream's: what stands for more comes first, then names.
+// order sorts as upstream does: by descending z-order, then by name.
 func order(a, b client.Object) int {
 	if d := tree.GetZOrder(b) - tree.GetZOrder(a); d != 0 {
 		return d
@@ -53,7 +53,7 @@ func order(a, b client.Object) int {
 	return strings.Compare(nameOf(a), nameOf(b))
 }
 
-// nameOf is what a line is about: an object, what it is for the cluster, or how many objects it stands for.
+// nameOf returns what a line is about: an object, its role in the cluster, or the number of objects in a group.
 func nameOf(o client.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	var name string
@@ -74,12 +74,12 @@ func nameOf(o client.Object) string {
 	return name
 }
 
-// items are the names of the objects that a line stands for.
+// items returns the names of the objects in a group.
 func items(o client.Object) []string {
 	return strings.Split(tree.GetGroupItems(o), tree.GroupItemsSeparator)
 }
 
-// summarize takes the condition that sums up an object: Available where there is one, else Ready.
+// summarize uses the condition that sums up an object: Available if there is one, else Ready.
 func summarize(o client.Object, n *describe.Node) {
 	c := tree.GetAvailableCondition(o)
 	if c == nil || tree.IsGroupObject(o) {
@@ -98,7 +98,7 @@ func summarize(o client.Object, n *describe.Node) {
 	}
 }
 
-// conditionsOf are the conditions that were asked for, by name.
+// conditionsOf returns the requested conditions, sorted by name.
 func conditionsOf(o client.Object) []metav1.Condition {
 	filter := tree.ShowConditionsFilter(o)
 	if filter == tree.ShownNoConditions {
@@ -118,8 +118,8 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return shown
 }
 
-// replicasOf counts an object as there are / as wanted, and how many are available, ready and up to date; empty where
-// that is not known.
+// replicasOf returns the counts of an object: existing/desired, available, ready and up to date. Unknown counts are
+// empty.
 func replicasOf(o client.Object) describe.Replicas {
 	one := func(c *metav1.Condition) string {
 		if c != nil && c.Status == metav1.ConditionTrue {
@@ -167,7 +167,7 @@ func replicasOf(o client.Object) describe.Replicas {
 	return found
 }
 
-// sum adds the numbers at these paths; empty if there is none.
+// sum adds the numbers at these paths. It returns "" if there are none.
 func sum(content map[string]any, paths [][]string) string {
 	sum, known := int64(0), false
 	for _, path := range paths {

@@ -29,38 +29,38 @@ import (
 )
 
 const (
-	// offerLife is how long the token of an offer lives: the agent gets its own with it at once.
+	// offerLife is the lifetime of the token in an offer. The agent uses it to get its own token at once.
 	offerLife = time.Hour
 	// acceptTimeout is the default of HandOver.Timeout.
 	acceptTimeout = 2 * time.Minute
-	// acceptPause is the time between two looks at what agents have said.
+	// acceptPause is the time between two checks of what the agents report.
 	acceptPause = 200 * time.Millisecond
 )
 
-// HandOver says which agents are handed over to which management cluster, the target.
+// HandOver says whose agents to hand over, and to which management cluster, the target.
 type HandOver struct {
-	// Namespace of the hosts. Required.
+	// Namespace is the namespace of the hosts. Required.
 	Namespace string
-	// To is the target.
+	// To is the target's kubeconfig.
 	To upstream.Kubeconfig
-	// Server is the URL of the target's API server as hosts reach it; default: that of the kubeconfig.
+	// Server is the URL by which hosts reach the target's API server. Default: the kubeconfig's.
 	Server string
-	// CA are the certificates, in PEM, that sign the server's; default: those of the kubeconfig.
+	// CA holds the certificates, in PEM, that sign the server's certificate. Default: the kubeconfig's.
 	CA []byte
-	// Timeout bounds how long to wait for the agents; default two minutes.
+	// Timeout limits the wait for the agents. Default: two minutes.
 	Timeout time.Duration
-	// Tell is called with what is being done; it may be nil.
+	// Tell is called with progress messages. It may be nil.
 	Tell func(text string)
 }
 
 // sides are the two management clusters of a move.
 type sides struct {
 	from, to client.Client
-	// target is the uid of the target's kube-system namespace.
+	// target is the UID of the target's kube-system namespace.
 	target string
 }
 
-// open connects to both sides, which must be two.
+// open connects to both sides and checks that they differ.
 func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, error) {
 	from, err := connect(c.Kubeconfig)
 	if err != nil {
@@ -85,8 +85,9 @@ func (c *Client) open(ctx context.Context, target upstream.Kubeconfig) (*sides, 
 	return &sides{from: from, to: to, target: string(toID)}, nil
 }
 
-// HandOver offers the target to the agent of each claimed host, and waits until all are handed over (docs/moving.md).
-// It may be repeated: it leaves agents alone that have accepted this target already, or that somebody vouches for.
+// HandOver offers the target to the agent of each claimed host and waits until all agents are handed over
+// (docs/moving.md). It may be repeated: it skips agents that have already accepted this target and those that a person
+// has vouched for.
 func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 	if h.Namespace == "" {
 		return errNoNamespace
@@ -106,7 +107,7 @@ func (c *Client) HandOver(ctx context.Context, h HandOver) error {
 	hosts := &infrav1.CapstanHostList{}
 	if err := s.from.List(ctx, hosts, client.InNamespace(h.Namespace)); err != nil {
 		if noMatch(err) {
-			return nil // no Capstan here
+			return nil // Capstan is not installed
 		}
 		return fmt.Errorf("listing hosts: %w", err)
 	}
@@ -140,7 +141,7 @@ func (h HandOver) tell(text string) {
 	}
 }
 
-// reach returns how agents reach the target.
+// reach returns the URL and the certificates by which agents reach the target.
 func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err error) {
 	if err := rest.LoadTLSFiles(settings); err != nil {
 		return "", nil, fmt.Errorf("reading the certificates of the target's kubeconfig: %w", err)
@@ -167,22 +168,22 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	return server, ca, nil
 }
 
-// wants reports whether the agent of a host gets an offer: not where nothing moves, where somebody vouches for the
-// agent, and where the agent may have changed sides.
+// wants reports whether the agent of a host gets an offer. It does not if there is nothing to move, if somebody has
+// vouched for the agent, or if the agent may already have changed sides.
 func wants(host *infrav1.CapstanHost) bool {
 	vouched := handover.HandedOver(host) && host.Offer() == ""
 	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !handover.Leaving(host)
 }
 
-// stands reports whether the agent has accepted this target already.
+// stands reports whether the agent has already accepted this target.
 func stands(host *infrav1.CapstanHost, offer map[string][]byte, target, server string, ca []byte) bool {
 	return host.Offer() != "" && host.OfferAccepted() && string(offer[infrav1.OfferIDKey]) == host.Offer() &&
 		string(offer[infrav1.OfferTargetKey]) == target &&
 		string(offer[infrav1.OfferServerKey]) == server && bytes.Equal(offer[infrav1.OfferCAKey], ca)
 }
 
-// offer makes the agent's account in the target, and an offer of it to the agent. Each step can be repeated. The Secret
-// comes first: by it a call-off finds and removes whatever is made after it.
+// offer creates the agent's account in the target and offers it to the agent. Each step can be repeated. It writes the
+// Secret first, so that a call-off can find and remove everything created later.
 func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server string, ca []byte) error {
 	there, err := s.arrival(ctx, host)
 	if err != nil {
@@ -213,8 +214,8 @@ func (s *sides) offer(ctx context.Context, host *infrav1.CapstanHost, server str
 	})
 }
 
-// record writes the Secret of an offer. One that nobody points to is overwritten by the next offer. A Secret of that
-// name that is not the host's stays as it is.
+// record writes the Secret of an offer. The next offer overwrites a Secret that no host refers to. A Secret of the same
+// name that does not belong to the host stays unchanged.
 func (s *sides) record(ctx context.Context, host *infrav1.CapstanHost, data map[string][]byte) error {
 	owner := metav1ac.OwnerReference().WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").
 		WithName(host.Name).WithUID(host.UID).WithController(true)
@@ -228,7 +229,7 @@ func (s *sides) record(ctx context.Context, host *infrav1.CapstanHost, data map[
 	return nil
 }
 
-// arrival returns the host as it is in the target, after an interrupted move, or as it will arrive there.
+// arrival returns the host in the target if an interrupted move left it there, else the host as it will arrive.
 func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav1.CapstanHost, error) {
 	there := &infrav1.CapstanHost{}
 	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), there); {
@@ -247,7 +248,7 @@ func (s *sides) arrival(ctx context.Context, host *infrav1.CapstanHost) (*infrav
 	return there, nil
 }
 
-// account makes what the agent needs in the target, under the names that the controller there uses for the same, and
+// account creates what the agent needs in the target, under the names that the target's controller uses for it, and
 // returns a token.
 func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (string, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: host.Namespace}}
@@ -270,7 +271,7 @@ func (s *sides) account(ctx context.Context, host, there *infrav1.CapstanHost) (
 	return request.Status.Token, nil
 }
 
-// edit changes a host in the source as it is now.
+// edit changes the current version of a host in the source.
 func (s *sides) edit(ctx context.Context, host *infrav1.CapstanHost,
 	change func(now *infrav1.CapstanHost) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -286,7 +287,7 @@ func (s *sides) edit(ctx context.Context, host *infrav1.CapstanHost,
 	})
 }
 
-// accepted waits until no host holds the move any more on behalf of its agent.
+// accepted waits until no host blocks the move because of its agent.
 func (s *sides) accepted(ctx context.Context, h HandOver) error {
 	if h.Timeout <= 0 {
 		h.Timeout = acceptTimeout
@@ -304,7 +305,7 @@ func (s *sides) accepted(ctx context.Context, h HandOver) error {
 	})
 }
 
-// waitsFor says, for each host that would hold the move, what it waits for.
+// waitsFor says, for each host that would block the move, what it waits for.
 func waitsFor(hosts []infrav1.CapstanHost) []string {
 	var all []string
 	for i := range hosts {
@@ -325,8 +326,7 @@ func waitsFor(hosts []infrav1.CapstanHost) []string {
 	return all
 }
 
-// wait lists the hosts of a namespace in the source until check has nothing to say; then, at the latest after limit,
-// it returns what check said last.
+// wait lists the hosts of a namespace in the source until check returns nil. At the limit, it returns the last error.
 func (s *sides) wait(ctx context.Context, namespace string, limit time.Duration,
 	check func([]infrav1.CapstanHost) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

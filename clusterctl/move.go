@@ -15,9 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/handover"
 )
 
-// MayMove fails if the clusters of a namespace can't move to another management cluster, before anything is written:
-// that is this one, or doesn't answer, or some are paused, or machines are on local hosts, which are processes of this
-// plane's dock. An empty target stands for a dry run, which has none.
+// MayMove fails if the clusters of a namespace cannot move to the target: it is this management cluster or does not
+// answer, some clusters are paused, or machines are on local hosts, which are processes of this plane's dock. It writes
+// nothing. An empty target means a dry run, which has none.
 func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.Kubeconfig) error {
 	if namespace == "" {
 		return errNoNamespace
@@ -42,21 +42,21 @@ func (c *Client) MayMove(ctx context.Context, namespace string, target upstream.
 	hosts := &infrav1.CapstanHostList{}
 	if err := source.List(ctx, hosts, client.InNamespace(namespace)); err != nil {
 		if noMatch(err) {
-			return nil // no Capstan here
+			return nil // Capstan is not installed
 		}
 		return fmt.Errorf("listing hosts: %w", err)
 	}
 	return local(hosts.Items)
 }
 
-// clusterID returns what tells API servers apart, by whatever name they are reached.
+// clusterID returns an identifier of a management cluster that does not depend on the address of its API server.
 func clusterID(ctx context.Context, c client.Client) (types.UID, error) {
 	namespace := &corev1.Namespace{}
 	err := c.Get(ctx, types.NamespacedName{Name: "kube-system"}, namespace)
 	return namespace.UID, err
 }
 
-// local fails if a machine is on a local host.
+// local fails if a machine runs on a local host.
 func local(hosts []infrav1.CapstanHost) error {
 	var stay []string
 	for _, h := range hosts {
@@ -71,7 +71,7 @@ func local(hosts []infrav1.CapstanHost) error {
 	return nil
 }
 
-// vouch returns the commands by which somebody vouches for the agents of hosts that hold the move.
+// vouch returns the commands to vouch for the agents of hosts that block the move.
 func vouch(hosts []infrav1.CapstanHost) []string {
 	var commands []string
 	for i := range hosts {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaySave fails if the clusters of a namespace can't be saved to a directory, before anything is written: that pauses
-// them, as a move does.
+// MaySave fails if the clusters of a namespace cannot be saved to a directory. Saving pauses them, as a move does.
+// MaySave writes nothing.
 func (c *Client) MaySave(ctx context.Context, namespace string) error {
 	if namespace == "" {
 		return errNoNamespace
@@ -26,8 +26,8 @@ func (c *Client) MaySave(ctx context.Context, namespace string) error {
 	return resumable(ctx, source, c.Kubeconfig, namespace)
 }
 
-// resumable fails, with the commands that resume them, if clusters of a namespace, or classes there and of these
-// clusters, are paused: those don't move. A move that was interrupted has left them so.
+// resumable fails if clusters of a namespace, or classes there that they use, are paused, which an interrupted move can
+// cause. Paused clusters do not move. The error lists the commands that resume them.
 func resumable(ctx context.Context, c client.Client, at upstream.Kubeconfig, namespace string) error {
 	clusters, classes := &clusterv1.ClusterList{}, &clusterv1.ClusterClassList{}
 	for _, list := range []client.ObjectList{clusters, classes} {
@@ -56,7 +56,7 @@ func resumable(ctx context.Context, c client.Client, at upstream.Kubeconfig, nam
 		"the source and move again (docs/clusterctl.md):\n  " + strings.Join(commands, "\n  "))
 }
 
-// resume has the commands that resume what is paused.
+// resume returns the commands that resume what is paused.
 func resume(at upstream.Kubeconfig, clusters []clusterv1.Cluster,
 	classes []clusterv1.ClusterClass) (commands []string) {
 	for i := range clusters {
@@ -78,7 +78,7 @@ func resume(at upstream.Kubeconfig, clusters []clusterv1.Cluster,
 	return commands
 }
 
-// kubectl is how a command line for a namespace of a management cluster begins.
+// kubectl returns the start of a command line for a namespace of a management cluster.
 func kubectl(at upstream.Kubeconfig, namespace string) string {
 	text := "kubectl --kubeconfig " + Quote(at.Path)
 	if at.Context != "" {
@@ -87,10 +87,10 @@ func kubectl(at upstream.Kubeconfig, namespace string) string {
 	return text + " -n " + Quote(namespace)
 }
 
-// plainWord has the characters that a shell leaves alone.
+// plainWord are the characters that need no quotes in a shell.
 const plainWord = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,"
 
-// Quote returns a word as a shell wants it.
+// Quote quotes a word for a shell.
 func Quote(word string) string {
 	if word != "" && strings.Trim(word, plainWord) == "" {
 		return word

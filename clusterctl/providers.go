@@ -11,17 +11,18 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Installation says what to install.
+// Installation describes what to install.
 type Installation struct {
 	Request Request
-	// TargetNamespace is that of the providers. Default: each has its own.
+	// TargetNamespace is the namespace for the providers. Default: each provider's own.
 	TargetNamespace string
-	// Wait says to wait until the providers work, each for at most WaitTimeout.
+	// Wait says whether to wait until the providers work, each for at most WaitTimeout.
 	Wait        bool
 	WaitTimeout time.Duration
 }
 
-// Install installs providers. What is a part of an embedded plane is there already: if that is all, it reports false.
+// Install installs providers and reports whether it installed any: the providers built into an embedded plane are
+// already there.
 func (c *Client) Install(ctx context.Context, i Installation) (installed bool, err error) {
 	left := i.Request
 	if c.Embedded() {
@@ -44,12 +45,12 @@ func (c *Client) Install(ctx context.Context, i Installation) (installed bool, e
 	return err == nil, endedWait(ctx, err, time.Since(began), i.WaitTimeout)
 }
 
-// Images returns the container images that providers need, and installs nothing.
+// Images returns the container images that providers need. It installs nothing.
 func (c *Client) Images(ctx context.Context, request Request) ([]string, error) {
 	return c.InitImages(ctx, request.install(c.Kubeconfig))
 }
 
-// allowBinaries asks for leave to run the programs that were given.
+// allowBinaries asks for permission to run the requested programs.
 func (c *Client) allowBinaries(ctx context.Context) (done func(), err error) {
 	if len(c.binaries) == 0 || c.allow == nil {
 		return func() {}, nil
@@ -57,16 +58,17 @@ func (c *Client) allowBinaries(ctx context.Context) (done func(), err error) {
 	return c.allow(ctx, c.binaries)
 }
 
-// Upgrade says what to upgrade: the providers of the Request to their versions, or all to the newest of a contract.
+// Upgrade describes what to upgrade: the providers of the Request to their versions, or all providers to the newest
+// version of a contract.
 type Upgrade struct {
 	Request  Request
 	Contract string
-	// Wait says to wait until the providers work, each for at most WaitTimeout.
+	// Wait says whether to wait until the providers work, each for at most WaitTimeout.
 	Wait        bool
 	WaitTimeout time.Duration
 }
 
-// Check fails unless either providers or a contract are named.
+// Check fails unless either providers or a contract are set, but not both.
 func (u Upgrade) Check() error {
 	if (u.Contract == "") == (len(u.Request) == 0) {
 		return hint.Errorf("see what there is: capstan clusterctl upgrade plan",
@@ -98,16 +100,16 @@ func (c *Client) Upgrade(ctx context.Context, u Upgrade) error {
 	return endedWait(ctx, c.ApplyUpgrade(ctx, o), time.Since(began), u.WaitTimeout)
 }
 
-// Removal says what to remove: the providers of the Request, or all.
+// Removal describes what to remove: the providers of the Request, or all.
 type Removal struct {
 	Request Request
 	All     bool
-	// Namespaces says to remove the providers' namespaces, Definitions to remove their definitions with all objects
-	// of them.
+	// Namespaces says to remove the providers' namespaces, Definitions to remove their definitions together with all
+	// objects of these kinds.
 	Namespaces, Definitions bool
 }
 
-// Check fails unless either providers or all are named.
+// Check fails unless either providers or all are set, but not both.
 func (r Removal) Check() error {
 	if r.All == (len(r.Request) > 0) {
 		return hint.Errorf("for example: capstan clusterctl delete --infrastructure NAME",
@@ -136,14 +138,14 @@ func (c *Client) Remove(ctx context.Context, r Removal) error {
 	return nil
 }
 
-// Known is a provider that clusterctl's configuration knows. Its JSON form is stable.
+// Known is a provider in clusterctl's configuration. Its JSON form is stable.
 type Known struct {
 	Name string                    `json:"name"`
 	Type clusterctlv1.ProviderType `json:"type"`
 	URL  string                    `json:"url"`
 }
 
-// Known returns the providers that clusterctl's configuration knows, in its order.
+// Known returns the providers in clusterctl's configuration, in its order.
 func (c *Client) Known() ([]Known, error) {
 	all, err := c.GetProvidersConfig()
 	if err != nil {
@@ -156,10 +158,10 @@ func (c *Client) Known() ([]Known, error) {
 	return list, nil
 }
 
-// Rollouts are what [Client.Rollout] can do.
+// Rollouts are the verbs of [Client.Rollout].
 var Rollouts = []string{"restart", "pause", "resume"}
 
-// Rollout restarts, pauses or resumes the rollout of KIND/NAME resources of a namespace.
+// Rollout restarts, pauses or resumes the rollout of KIND/NAME resources in a namespace.
 func (c *Client) Rollout(ctx context.Context, verb, namespace string, resources []string) error {
 	o := upstream.RolloutRestartOptions{Kubeconfig: c.Kubeconfig, Resources: resources, Namespace: namespace}
 	switch verb {

@@ -15,22 +15,23 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl/podless"
 )
 
-// Request names providers by type, as on clusterctl's command line: NAME or NAME:VERSION; for upgrades and deletions
-// NAMESPACE/NAME:VERSION too.
+// Request lists providers by type in the form of clusterctl's command line: NAME or NAME:VERSION, and also
+// NAMESPACE/NAME:VERSION for upgrades and deletions.
 type Request map[clusterctlv1.ProviderType][]string
 
-// Types are all types of providers, in clusterctl's order.
+// Types are all provider types, in clusterctl's order.
 var Types = []clusterctlv1.ProviderType{
 	clusterctlv1.CoreProviderType, clusterctlv1.BootstrapProviderType, clusterctlv1.ControlPlaneProviderType,
 	clusterctlv1.InfrastructureProviderType,
 	clusterctlv1.IPAMProviderType, clusterctlv1.RuntimeExtensionProviderType, clusterctlv1.AddonProviderType,
 }
 
-// ErrPartOfThePlane is returned for providers that are a part of an embedded plane: they come, change and go with it.
+// ErrPartOfThePlane reports a provider built into an embedded plane, which cannot be installed, changed or removed by
+// itself.
 var ErrPartOfThePlane = errors.New("it is a part of the embedded plane, and changes with it: install another version " +
 	"of capstan, then run capstan down and capstan up")
 
-// parse reads NAME, NAME:VERSION or NAMESPACE/NAME:VERSION; upstream checks what it looks like.
+// parse splits NAME, NAME:VERSION or NAMESPACE/NAME:VERSION. Upstream validates the parts.
 func parse(ref string) (name, version string) {
 	if _, after, ok := strings.Cut(ref, "/"); ok {
 		ref = after
@@ -39,7 +40,7 @@ func parse(ref string) (name, version string) {
 	return strings.ToLower(name), version
 }
 
-// part returns the provider that is a part of the plane and that ref names.
+// part returns the provider that ref names if it is built into the plane.
 func (c *Client) part(kind clusterctlv1.ProviderType, ref string) (p Provider, ok bool) {
 	name, _ := parse(ref)
 	i := slices.IndexFunc(c.Installed, func(p Provider) bool { return p.Embedded && p.Type == kind && p.Name == name })
@@ -49,8 +50,8 @@ func (c *Client) part(kind clusterctlv1.ProviderType, ref string) (p Provider, o
 	return c.Installed[i], true
 }
 
-// ToInstall returns what of a request is left to install: providers that are a part of the plane are there already. It
-// fails for another version of those, and for providers that can't work here, before anything is written.
+// ToInstall returns what remains of a request to install, without the providers that are built into the plane. It fails
+// if the request asks for another version of those, or for a provider that cannot work here. It writes nothing.
 func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace string) (Request, error) {
 	left := Request{}
 	var errs []error
@@ -82,7 +83,7 @@ func (c *Client) ToInstall(ctx context.Context, request Request, targetNamespace
 	return left, errors.Join(errs...)
 }
 
-// MayDelete fails if a request names a part of the plane.
+// MayDelete fails if a request names a provider built into the plane.
 func (c *Client) MayDelete(request Request) error {
 	var errs []error
 	for _, kind := range Types {
@@ -95,7 +96,7 @@ func (c *Client) MayDelete(request Request) error {
 	return errors.Join(errs...)
 }
 
-// MayChange fails if a request to upgrade names a part of the plane, or a version that can't work here.
+// MayChange fails if a request to upgrade names a provider built into the plane, or a version that cannot work here.
 func (c *Client) MayChange(ctx context.Context, request Request) error {
 	errs := []error{c.MayDelete(request)}
 	for _, kind := range Types {
@@ -109,7 +110,7 @@ func (c *Client) MayChange(ctx context.Context, request Request) error {
 	return errors.Join(errs...)
 }
 
-// fits fails if an embedded plane can't run the components of a provider.
+// fits fails if an embedded plane cannot run the components of a provider.
 func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, targetNamespace string) error {
 	if !c.Embedded() {
 		return nil
@@ -126,17 +127,16 @@ func (c *Client) fits(ctx context.Context, kind clusterctlv1.ProviderType, ref, 
 		return fmt.Errorf("reading the components of %s %s: %w", kind, ref, err)
 	}
 	if c.binary(components.Name(), kind) != "" {
-		return nil // reading them has made them fit, or failed
+		return nil // reading them has rewritten them, or failed
 	}
 	return fit(clusterctlv1.ManifestLabel(components.Name(), kind)+" "+components.Version(), components.Objs())
 }
 
-// fetchTimeout bounds how long the repository of a provider may take to give its components: upstream tries for
-// minutes.
+// fetchTimeout limits how long fetching the components of a provider may take. Upstream would retry for minutes.
 const fetchTimeout = 30 * time.Second
 
-// fit says why the objects of a provider can't work on an embedded plane, which runs no containers and has no
-// cert-manager.
+// fit returns an error that says why the objects of a provider cannot work on an embedded plane, which runs no
+// containers and has no cert-manager.
 func fit(provider string, objects []unstructured.Unstructured) error {
 	var needs []string
 	for _, o := range objects {

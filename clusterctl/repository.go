@@ -19,11 +19,11 @@ import (
 // ProviderName is Capstan's name as a provider.
 const ProviderName = "capstan"
 
-// development is the version of a binary that is no release.
+// development is the version of a binary that is not a release.
 const development = "v0.1.0-dev"
 
-// Version returns a version as clusterctl's inventory takes it: text if it is a semantic version that begins with v,
-// else one that says that this is no release.
+// Version returns a version that clusterctl's inventory accepts: text if it is a semantic version that begins with v,
+// else a development version.
 func Version(text string) string {
 	if v, err := version.ParseSemantic(text); err != nil || "v"+v.String() != text {
 		return development
@@ -31,18 +31,18 @@ func Version(text string) string {
 	return text
 }
 
-// identity is what clusterctl tells providers apart by.
+// identity is what clusterctl identifies a provider by.
 type identity struct {
 	name string
 	kind clusterctlv1.ProviderType
 }
 
-// ownRepositories are the repositories in this binary: one for each provider of an embedded plane, with the version
-// that runs there and no other; elsewhere that of Capstan's cluster templates alone, if the user's configuration has no
-// repository of Capstan.
+// ownRepositories are the repositories in this binary. For an embedded plane there is one for each of its providers,
+// with only the version that runs there. Otherwise there is only one, with Capstan's cluster templates, unless the
+// user's configuration has a repository of Capstan.
 type ownRepositories map[identity]*ownRepository
 
-// ownRepository has one version.
+// ownRepository has a single version.
 type ownRepository struct {
 	*repository.MemoryRepository
 	version string
@@ -73,7 +73,7 @@ func newOwnRepositories(installed []Provider, settings config.Client, binary str
 		}
 		own[id] = &ownRepository{repository.NewMemoryRepository().WithPaths("", "components.yaml").WithMetadata(text,
 			&clusterctlv1.Metadata{
-				// An embedded plane has all providers at the same contract, as they are parts of one program.
+				// All providers of an embedded plane have the same contract, as they are parts of one program.
 				ReleaseSeries: []clusterctlv1.ReleaseSeries{
 					{Major: int32(v.Major()), Minor: int32(v.Minor()), Contract: clusterv1.GroupVersion.Version},
 				},
@@ -101,7 +101,7 @@ func (r *ownRepository) addTemplates() error {
 	return nil
 }
 
-// open returns a client of the repository of a provider: the one in this binary, or where the configuration says.
+// open returns a client for a provider's repository: the one in this binary, or else the one in the configuration.
 func (r ownRepositories) open(ctx context.Context, p config.Provider, settings config.Client,
 	options ...repository.Option) (repository.Client, error) {
 	if own, ok := r[identity{p.Name(), p.Type()}]; ok {
@@ -110,13 +110,13 @@ func (r ownRepositories) open(ctx context.Context, p config.Provider, settings c
 	return repository.New(ctx, p, settings, options...)
 }
 
-// configuration is clusterctl's, in which our own providers are known.
+// configuration is clusterctl's configuration, extended by our own providers.
 type configuration struct {
 	config.Client
 	own ownRepositories
 }
 
-// Providers returns those of the configuration; for our own it doesn't matter whether they are there.
+// Providers returns the configured providers. Our own need not be among them.
 func (c configuration) Providers() config.ProvidersClient {
 	return providers{c.Client.Providers(), c.own}
 }
@@ -134,10 +134,11 @@ func (p providers) Get(name string, kind clusterctlv1.ProviderType) (config.Prov
 	return p.ProvidersClient.Get(name, kind)
 }
 
-// withoutCertManager is a management cluster in which nothing needs cert-manager: the plane has its own certificates.
+// withoutCertManager is a management cluster that does not need cert-manager, because the plane has certificates of its
+// own.
 type withoutCertManager struct{ cluster.Client }
 
-// CertManager returns one that has nothing to do.
+// CertManager returns a client that does nothing.
 func (withoutCertManager) CertManager() cluster.CertManagerClient { return noCertManager{} }
 
 type noCertManager struct{}
@@ -149,5 +150,5 @@ func (noCertManager) PlanUpgrade(context.Context) (cluster.CertManagerUpgradePla
 	return cluster.CertManagerUpgradePlan{ExternallyManaged: true}, nil
 }
 
-// noMatch reports whether a kind is not defined at all.
+// noMatch reports whether an error means that a kind is not defined.
 func noMatch(err error) bool { return meta.IsNoMatchError(err) }

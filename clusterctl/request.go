@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// flags are clusterctl's flags that name providers.
+// flags are clusterctl's flags for providers.
 var flags = map[clusterctlv1.ProviderType]struct{ name, short string }{
 	clusterctlv1.CoreProviderType:             {"core", ""},
 	clusterctlv1.BootstrapProviderType:        {"bootstrap", "b"},
@@ -22,12 +22,12 @@ var flags = map[clusterctlv1.ProviderType]struct{ name, short string }{
 	clusterctlv1.AddonProviderType:            {"addon", ""},
 }
 
-// Flag returns the flag by which clusterctl's command line names providers of a type; short may be empty.
+// Flag returns clusterctl's flag for providers of a type. The short form may be empty.
 func Flag(kind clusterctlv1.ProviderType) (name, short string) {
 	return flags[kind].name, flags[kind].short
 }
 
-// Check fails if the request can't be met by any management cluster.
+// Check fails if no management cluster can satisfy the request.
 func (r Request) Check() error {
 	if n := len(r[clusterctlv1.CoreProviderType]); n > 1 {
 		return fmt.Errorf("--core names %d providers: a management cluster has one", n)
@@ -35,7 +35,7 @@ func (r Request) Check() error {
 	return nil
 }
 
-// Only returns the only provider of a request.
+// Only returns the single provider of a request.
 func (r Request) Only() (kind clusterctlv1.ProviderType, ref string, err error) {
 	n := 0
 	for k, refs := range r {
@@ -63,7 +63,7 @@ func (r Request) Names() []string {
 	return slices.Compact(names)
 }
 
-// core returns the core provider of a request; upstream's options have one.
+// core returns the core provider of a request, which upstream's options take separately.
 func (r Request) core() string {
 	if refs := r[clusterctlv1.CoreProviderType]; len(refs) > 0 {
 		return refs[0]
@@ -71,7 +71,7 @@ func (r Request) core() string {
 	return ""
 }
 
-// install returns upstream's options to install what is requested.
+// install returns upstream's options to install the requested providers.
 func (r Request) install(kubeconfig upstream.Kubeconfig) upstream.InitOptions {
 	return upstream.InitOptions{
 		Kubeconfig: kubeconfig, CoreProvider: r.core(),
@@ -84,7 +84,7 @@ func (r Request) install(kubeconfig upstream.Kubeconfig) upstream.InitOptions {
 	}
 }
 
-// upgrade returns upstream's options to upgrade what is requested.
+// upgrade returns upstream's options to upgrade the requested providers.
 func (r Request) upgrade(kubeconfig upstream.Kubeconfig) upstream.ApplyUpgradeOptions {
 	return upstream.ApplyUpgradeOptions{
 		Kubeconfig: kubeconfig, CoreProvider: r.core(),
@@ -97,7 +97,7 @@ func (r Request) upgrade(kubeconfig upstream.Kubeconfig) upstream.ApplyUpgradeOp
 	}
 }
 
-// remove returns upstream's options to remove what is requested.
+// remove returns upstream's options to remove the requested providers.
 func (r Request) remove(kubeconfig upstream.Kubeconfig) upstream.DeleteOptions {
 	return upstream.DeleteOptions{
 		Kubeconfig: kubeconfig, CoreProvider: r.core(),
@@ -110,7 +110,7 @@ func (r Request) remove(kubeconfig upstream.Kubeconfig) upstream.DeleteOptions {
 	}
 }
 
-// withUpgrade adds the command that changes an installed provider's program to an error about one. Pure.
+// withUpgrade adds the command that changes an installed provider's program to an [InstalledError].
 func withUpgrade(err error) error {
 	var installed *InstalledError
 	if !errors.As(err, &installed) {

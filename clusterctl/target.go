@@ -10,19 +10,19 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Target is a management cluster as a user names it: by a kubeconfig, or not at all, which means the plane of this
-// machine. The Kubeconfig and the Context of its Options are what the user has named.
+// Target is a management cluster as the user names it: by a kubeconfig, or by nothing, which means this machine's
+// plane. The Kubeconfig and Context of its Options are as the user set them.
 type Target struct {
 	Options
 
-	// Home is the home directory of the plane of this machine, Plane the path of its kubeconfig. Required.
+	// Home is the home directory of this machine's plane, Plane the path of its kubeconfig. Required.
 	Home, Plane string
-	// Stopped reports whether the plane is known not to run: its kubeconfig outlives it. Default: it may run.
+	// Stopped reports whether the plane is known to be stopped, since its kubeconfig outlives it. Default: it may run.
 	Stopped func(context.Context) bool
 }
 
-// Find returns the path of the kubeconfig that is meant. With offline there need not be any: the path is empty, or no
-// file is there. Else a plane that is not there is an error.
+// Find returns the path of the kubeconfig to use. It fails if this machine's plane is not there, unless offline is
+// true: then the path may be empty or name no file.
 func (t Target) Find(ctx context.Context, offline bool) (kubeconfig string, err error) {
 	if t.Kubeconfig != "" {
 		if _, err := os.Stat(t.Kubeconfig); err != nil {
@@ -40,7 +40,7 @@ func (t Target) Find(ctx context.Context, offline bool) (kubeconfig string, err 
 	return t.Plane, nil
 }
 
-// Open makes a client of the management cluster, for the kubeconfig that Find has found.
+// Open creates a client for the management cluster with the kubeconfig that Find returned.
 func (t Target) Open(ctx context.Context, kubeconfig string) (*Client, error) {
 	o := t.Options
 	o.Kubeconfig = kubeconfig

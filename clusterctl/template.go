@@ -13,19 +13,19 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Source says where a cluster template comes from: the first of its fields that is set, else the repository of the
-// infrastructure provider that is installed.
+// Source says where a cluster template comes from: the first field that is set, or else the repository of the installed
+// infrastructure provider.
 type Source struct {
 	// From is a file or a URL, or - for standard input.
 	From string
-	// ConfigMap is one in the management cluster; its default namespace is that of the cluster.
+	// ConfigMap is a ConfigMap in the management cluster. Its namespace defaults to the cluster's.
 	ConfigMap upstream.ConfigMapSourceOptions
-	// Repository is that of a provider.
+	// Repository is the repository of a provider.
 	Repository upstream.ProviderRepositorySourceOptions
 }
 
-// Generate makes the YAML of a cluster from a template. Namespace is where the ConfigMap and the cluster are, unless
-// they have one of their own.
+// Generate renders a template to the YAML of a cluster. Namespace is the default namespace of the cluster and of the
+// ConfigMap.
 func (c *Client) Generate(
 	ctx context.Context, namespace string, source Source, o upstream.GetClusterTemplateOptions,
 ) (upstream.Template, error) {
@@ -55,10 +55,10 @@ func (c *Client) from(o *upstream.GetClusterTemplateOptions, namespace string, s
 	}
 }
 
-// Variable is one of a template.
+// Variable is a variable of a template.
 type Variable struct {
 	Name string
-	// Default is its value if none is given; nil: one must be given.
+	// Default is used if no value is set. If it is nil, a value is required.
 	Default *string
 }
 
@@ -85,10 +85,10 @@ func (c *Client) Components(
 	return components, nil
 }
 
-// mostYAML bounds what is read to be converted.
+// mostYAML limits the input of a conversion, in bytes.
 const mostYAML = 64 << 20
 
-// MayConvertTo fails if objects can't be converted to a version.
+// MayConvertTo fails if objects cannot be converted to a version.
 func MayConvertTo(version string) error {
 	if !slices.Contains(upstream.SupportedTargetVersions, version) {
 		return hint.Errorf("use --to-version "+strings.Join(upstream.SupportedTargetVersions, " or "),
@@ -97,7 +97,7 @@ func MayConvertTo(version string) error {
 	return nil
 }
 
-// ReadToConvert reads what is to be converted: at most 64 MiB.
+// ReadToConvert reads the input of a conversion, at most 64 MiB.
 func ReadToConvert(in io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, mostYAML+1))
 	if err != nil {

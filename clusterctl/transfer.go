@@ -11,11 +11,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// pausedAdvice is what to do when an operation on all clusters of a namespace has stopped half way.
+// pausedAdvice is the advice when an operation on all clusters of a namespace failed half way.
 const pausedAdvice = "clusters and their classes may be paused now"
 
-// MoveClusters moves the clusters of a namespace, after the agents of their hosts are handed over. A dry run
-// needs no target, and finds out what would move.
+// MoveClusters hands over the agents of a namespace's hosts, then moves the clusters. A dry run needs no target and
+// reports what would move.
 func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) error {
 	if dryRun {
 		if err := c.MayMove(ctx, h.Namespace, h.To); err != nil {
@@ -37,7 +37,7 @@ func (c *Client) MoveClusters(ctx context.Context, h HandOver, dryRun bool) erro
 	return nil
 }
 
-// PrepareMove hands over the agents of the hosts of a namespace, for a move by any program.
+// PrepareMove hands over the agents of a namespace's hosts, so that any program can then move the clusters.
 func (c *Client) PrepareMove(ctx context.Context, h HandOver) error {
 	if err := c.MayMove(ctx, h.Namespace, h.To); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (c *Client) PrepareMove(ctx context.Context, h HandOver) error {
 	return nil
 }
 
-// SaveClusters saves the clusters of a namespace to a directory, with their credentials, and leaves them where they
-// are. Agents get no offer.
+// SaveClusters saves the clusters of a namespace, with their credentials, to a directory. The clusters stay where they
+// are, and agents get no offer.
 func (c *Client) SaveClusters(ctx context.Context, namespace, directory string) error {
 	if err := isDirectory(directory); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (c *Client) SaveClusters(ctx context.Context, namespace, directory string) 
 	return nil
 }
 
-// RestoreClusters restores what SaveClusters saved, into another management cluster or, if to is empty, into this one.
+// RestoreClusters restores what SaveClusters saved to another management cluster, or to this one if to is empty.
 func (c *Client) RestoreClusters(ctx context.Context, namespace, directory string, to upstream.Kubeconfig) error {
 	if err := isDirectory(directory); err != nil {
 		return err
@@ -95,22 +95,22 @@ func isDirectory(path string) error {
 	return nil
 }
 
-// CallOffCommand returns the command that calls the offers off.
+// CallOffCommand returns the command that calls off the offers.
 func (c *Client) CallOffCommand(h HandOver) string {
 	return "capstan clusterctl move call-off" + moveFlags(h.Namespace, c.named, h.To)
 }
 
-// MoveCommand returns the command by which clusterctl itself moves the clusters.
+// MoveCommand returns the command that moves the clusters with upstream's clusterctl.
 func (c *Client) MoveCommand(h HandOver) string {
 	return "clusterctl move" + moveFlags(h.Namespace, c.Kubeconfig, h.To)
 }
 
-// DescribeCommand returns the command that shows a cluster where it has moved to.
+// DescribeCommand returns the command that shows a cluster in the target.
 func DescribeCommand(h HandOver) string {
 	return "capstan clusterctl describe cluster NAME" + moveFlags(h.Namespace, h.To, upstream.Kubeconfig{})
 }
 
-// moveFlags are the flags of a command about a namespace, and the management clusters that it goes from and to. Pure.
+// moveFlags returns the flags for a namespace and the management clusters to move from and to.
 func moveFlags(namespace string, from, to upstream.Kubeconfig) string {
 	text := " -n " + Quote(namespace)
 	for _, f := range []struct{ name, value string }{

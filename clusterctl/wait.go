@@ -9,12 +9,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// defaultWait is clusterctl's own limit for one provider.
+// defaultWait is clusterctl's own limit per provider.
 const defaultWait = 5 * time.Minute
 
-// endedWait returns err as what it is. clusterctl says of each wait that does not end well that a Deployment "is not
-// ready after" the whole limit, also if somebody has stopped it, or the API server could not be asked, after a moment.
-// waited is how long it took, limit what was allowed for each provider; 0 is clusterctl's default.
+// endedWait corrects the error of a wait. Whenever a wait fails, clusterctl reports that a Deployment "is not ready
+// after" the whole limit, even if the wait was cancelled or the API server did not answer. waited is how long it really
+// took; limit is what was allowed per provider, where 0 means clusterctl's default.
 func endedWait(ctx context.Context, err error, waited, limit time.Duration) error {
 	if limit == 0 {
 		limit = defaultWait
@@ -31,7 +31,7 @@ func endedWait(ctx context.Context, err error, waited, limit time.Duration) erro
 		waited.Round(time.Second), root(err))
 }
 
-// root returns the first cause of an error.
+// root returns the innermost cause of an error.
 func root(err error) error {
 	for {
 		next := errors.Unwrap(err)

@@ -12,10 +12,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// followPause is between two looks at the journal.
+// followPause is the time between two reads of the journal.
 const followPause = 500 * time.Millisecond
 
-// Entry is what a timeline that is followed shows next: one of a call, a block that has begun, and a block that has
+// Entry is one item of a followed timeline. Exactly one field is set: a call, a block that began, or a block that
 // ended.
 type Entry struct {
 	Call    *record.Call
@@ -31,8 +31,8 @@ type GoesOn struct {
 	Ended record.Call `json:"endedBy"`
 }
 
-// Follow shows the calls that read returns and what they block, then each call as it is made, and blocks as they begin
-// and end, until ctx ends, which is no error. A block from before counts only if counts returns true for its call.
+// Follow shows the calls that read returns and what they block, then each new call and each block as it begins and
+// ends. It returns nil when ctx is done. An earlier block is shown only if counts returns true for its call.
 func Follow(
 	ctx context.Context, read func() ([]record.Call, error), counts func(record.Call) bool, show func(Entry) error,
 ) error {
@@ -58,7 +58,7 @@ func Follow(
 		if err != nil {
 			return false, err
 		}
-		now := make(map[string]bool, len(calls)) // what the journal has forgotten is forgotten here too
+		now := make(map[string]bool, len(calls)) // entries that the journal drops are dropped here, too
 		for _, c := range calls {
 			key := callKey(c)
 			if now[key] = true; seen[key] {
@@ -77,7 +77,7 @@ func Follow(
 	return err
 }
 
-// showCall shows a call, and what it blocks or lets go on.
+// showCall shows a call and what it blocks or unblocks.
 func showCall(c record.Call, tracker *record.Tracker, show func(Entry) error) error {
 	if err := show(Entry{Call: &c}); err != nil {
 		return err
@@ -95,12 +95,12 @@ func showCall(c record.Call, tracker *record.Tracker, show func(Entry) error) er
 	return nil
 }
 
-// callKey tells a call from all others: a handler is asked about one object by one caller at a time.
+// callKey identifies a call: a caller calls a handler about one object only once at a time.
 func callKey(c record.Call) string {
 	return fmt.Sprint(c.Time.UnixNano(), c.Hook, c.Extension, c.Handler, c.Object)
 }
 
-// MarshalJSON encodes a call as it is, and the others as an object with the field "blocked" or "goesOn".
+// MarshalJSON encodes a call as it is, and a block as an object with the field "blocked" or "goesOn".
 func (e Entry) MarshalJSON() ([]byte, error) {
 	switch {
 	case e.Blocked != nil:
@@ -111,7 +111,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(e.Call)
 }
 
-// Text returns the entry as one or two lines for people, with times of this machine. now is when the entry is shown.
+// Text returns the entry as one or two lines of text, with local times. now is the time of display.
 func (e Entry) Text(now time.Time) string {
 	switch {
 	case e.Blocked != nil:

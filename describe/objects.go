@@ -21,10 +21,10 @@ type Objects struct {
 	Deployments   []clusterv1.MachineDeployment       `json:"machineDeployments,omitempty"`
 	Machines      []clusterv1.Machine                 `json:"machines,omitempty"`
 	InfraMachines map[string]*infrav1.CapstanMachine  `json:"-"`
-	Hosts         map[string]*infrav1.CapstanHost     `json:"-"` // by the name of the CapstanMachine that claims it
+	Hosts         map[string]*infrav1.CapstanHost     `json:"-"` // by name of the claiming CapstanMachine
 }
 
-// Read reads the objects of a cluster. The error of a Cluster that does not exist is the API server's, unchanged.
+// Read reads the objects of a cluster. If the Cluster does not exist, it returns the API server's error unchanged.
 func Read(ctx context.Context, c client.Reader, cluster client.ObjectKey) (Objects, error) {
 	o := Objects{
 		Cluster: &clusterv1.Cluster{}, InfraMachines: map[string]*infrav1.CapstanMachine{},
@@ -66,7 +66,7 @@ func Read(ctx context.Context, c client.Reader, cluster client.ObjectKey) (Objec
 	return o, nil
 }
 
-// of selects the objects of a cluster.
+// of returns list options that select the objects of a cluster.
 func of(cluster client.ObjectKey) []client.ListOption {
 	return []client.ListOption{
 		client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},

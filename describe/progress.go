@@ -19,10 +19,10 @@ import (
 	"github.com/capstan-dev/capstan/topology"
 )
 
-// Step is a part of a cluster's way up, named for people.
+// Step is a step in the creation of a cluster, in words for people.
 type Step string
 
-// The steps of a cluster's way up, in order.
+// The steps in the creation of a cluster, in order.
 const (
 	StepHooks        Step = "lifecycle hooks let the cluster through"
 	StepEndpoint     Step = "control plane endpoint"
@@ -30,18 +30,18 @@ const (
 	StepNodes        Step = "all Nodes Ready"
 )
 
-// Steps returns the steps in their order.
+// Steps returns the steps in order.
 func Steps() []Step { return []Step{StepHooks, StepEndpoint, StepControlPlane, StepNodes} }
 
-// Progress is how far a cluster is.
+// Progress is the progress of a cluster's creation.
 type Progress struct {
-	// Step is the current step; empty when the cluster is up.
+	// Step is the current step. It is empty when the cluster is up.
 	Step Step
-	// Detail says what the step waits for.
+	// Detail says what the step is waiting for.
 	Detail string
 }
 
-// Measure decides how far a cluster with a topology is; machines are all of its own.
+// Measure returns the progress of a cluster with a topology. machines are all machines of the cluster.
 func Measure(cluster *clusterv1.Cluster, machines []clusterv1.Machine) Progress {
 	if !cluster.Spec.InfrastructureRef.IsDefined() {
 		detail := "waiting for the topology controller"
@@ -86,7 +86,7 @@ func Measure(cluster *clusterv1.Cluster, machines []clusterv1.Machine) Progress 
 	return Progress{}
 }
 
-// FirstUnready says what the first machine that is not ready waits for.
+// FirstUnready says what the first machine that is not ready is waiting for.
 func FirstUnready(machines []clusterv1.Machine) string {
 	for _, m := range machines {
 		if !m.DeletionTimestamp.IsZero() {
@@ -104,7 +104,7 @@ func FirstUnready(machines []clusterv1.Machine) string {
 	return "waiting for machines"
 }
 
-// messageOf returns the message of a condition on one line.
+// messageOf returns the message of a condition as a single line.
 func messageOf(list []metav1.Condition, kind string) string {
 	if c := meta.FindStatusCondition(list, kind); c != nil {
 		return text.OneLine(c.Message, 160)
@@ -112,8 +112,8 @@ func messageOf(list []metav1.Condition, kind string) string {
 	return ""
 }
 
-// Wait calls report with the progress of a cluster, again and again, until all its Nodes are Ready; the last report has
-// no step. ctx bounds the wait: the error then says what the cluster waited for.
+// Wait calls report with the progress of a cluster until all its Nodes are Ready; the last report has no step. If ctx
+// is done first, the error says what the cluster was waiting for.
 func Wait(ctx context.Context, c client.Reader, cluster client.ObjectKey, report func(Progress)) error {
 	last := Progress{Step: StepHooks}
 	err := poll.Until(ctx, func() (bool, error) {
@@ -138,7 +138,7 @@ func Wait(ctx context.Context, c client.Reader, cluster client.ObjectKey, report
 	return nil
 }
 
-// WaitDeleted calls report with what holds the deletion of a cluster, until the cluster is gone. ctx bounds the wait.
+// WaitDeleted calls report with what blocks the deletion of a cluster until the cluster is gone or ctx is done.
 func WaitDeleted(ctx context.Context, c client.Reader, cluster client.ObjectKey, report func(string)) error {
 	last := ""
 	err := poll.Until(ctx, func() (bool, error) {

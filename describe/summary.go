@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/text"
 )
 
-// Summary is a cluster in one line; its JSON form is stable.
+// Summary describes a cluster in one line. Its JSON form is stable.
 type Summary struct {
 	Name         string      `json:"name"`
 	Phase        string      `json:"phase"`
@@ -24,7 +24,7 @@ type Summary struct {
 	Message      string      `json:"message,omitempty"`
 }
 
-// Summarize returns a cluster in one line.
+// Summarize returns the summary of a cluster.
 func Summarize(cluster *clusterv1.Cluster) Summary {
 	row := Summary{
 		Name: cluster.Name, Phase: cluster.Status.Phase, Available: "Unknown",

@@ -15,30 +15,30 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// Timeline is what lifecycle hooks did; its JSON form is stable.
+// Timeline is what lifecycle hooks did. Its JSON form is stable.
 type Timeline struct {
-	// Calls that were made, oldest first.
+	// Calls are the calls made, oldest first.
 	Calls []record.Call `json:"calls"`
-	// Blocked is what is held back now.
+	// Blocked is what hooks block now.
 	Blocked []Blocked `json:"blocked"`
 }
 
-// Blocked is a block, with what ends it.
+// Blocked is a block, and how it ends.
 type Blocked struct {
 	record.Block
 
-	// GoesOnWhen says what ends it.
+	// GoesOnWhen says what ends the block.
 	GoesOnWhen string `json:"goesOnWhen"`
-	// Unblock is the command that lets the object through all the same.
+	// Unblock is the command that overrides the block.
 	Unblock string `json:"unblock"`
 }
 
-// TimelineOf returns the timeline of calls. A block counts only if counts returns true for its call.
+// TimelineOf returns the timeline of calls. It counts a block only if counts returns true for its call.
 func TimelineOf(calls []record.Call, counts func(record.Call) bool) Timeline {
 	return Timeline{Calls: calls, Blocked: blockedNow(calls, counts)}
 }
 
-// blockedNow returns what is held back now, of the calls that count.
+// blockedNow returns the blocks in effect after the calls, considering only those that count.
 func blockedNow(calls []record.Call, counts func(record.Call) bool) []Blocked {
 	shown := []Blocked{}
 	for _, b := range record.Blocks(calls) {
@@ -49,7 +49,7 @@ func blockedNow(calls []record.Call, counts func(record.Call) bool) []Blocked {
 	return shown
 }
 
-// withWayOut adds what ends a block.
+// withWayOut adds to a block how it ends.
 func withWayOut(b record.Block) Blocked {
 	o, command := b.Call.Object, "capstan "
 	if o.Namespace != "" && o.Namespace != metav1.NamespaceDefault {
@@ -72,7 +72,7 @@ func wayOut(call record.Call) string {
 }
 
 // StillAsked reads which clusters and handlers exist. The function that it returns reports whether the cluster of a
-// call is still there, and its handler still asked: nothing else can be held back.
+// call still exists and its handler is still called. Other calls cannot block anything any more.
 func StillAsked(ctx context.Context, c client.Reader) (func(record.Call) bool, error) {
 	clusters, extensions := &clusterv1.ClusterList{}, &runtimev1.ExtensionConfigList{}
 	if err := errors.Join(c.List(ctx, clusters), c.List(ctx, extensions)); err != nil {
@@ -81,7 +81,7 @@ func StillAsked(ctx context.Context, c client.Reader) (func(record.Call) bool, e
 	return stillAsked(clusters.Items, extensions.Items), nil
 }
 
-// stillAsked is StillAsked for what there is.
+// stillAsked is StillAsked for known clusters and extensions.
 func stillAsked(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionConfig) func(record.Call) bool {
 	there := map[record.Object]bool{}
 	for _, cluster := range clusters {
@@ -97,7 +97,7 @@ func stillAsked(clusters []clusterv1.Cluster, extensions []runtimev1.ExtensionCo
 	}
 	return func(call record.Call) bool {
 		names, registered := handlers[call.Extension]
-		// Without names nobody knows yet.
+		// Before discovery, the names of the handlers are unknown.
 		asked := registered && (len(names) == 0 || slices.Contains(names, call.Handler+"."+call.Extension))
 		return asked && (call.Object.Kind != "Cluster" || there[call.Object])
 	}

@@ -16,26 +16,27 @@ import (
 	"github.com/capstan-dev/capstan/internal/text"
 )
 
-// Node is one object of a tree. Fields that are empty are not known, or not of interest.
+// Node is one object in a tree. Empty fields are unknown or do not matter.
 type Node struct {
-	// Name is what the line is about, such as Machine/demo-1.
+	// Name names the object, such as Machine/demo-1.
 	Name string
-	// Replicas counts what stands behind the object.
+	// Replicas counts the replicas of the object.
 	Replicas Replicas
-	// State, Reason and Message are those of the condition that sums the object up. Since is when it became so.
+	// State, Reason and Message come from the condition that sums up the object. Since is the time of its last
+	// transition.
 	State, Reason, Message string
 	Since                  time.Time
-	// Conditions are more conditions of the same object, for those who asked for them.
+	// Conditions are further conditions of the object that the user asked for.
 	Conditions []metav1.Condition
 	Children   []*Node
 }
 
-// Replicas are counts as text, because "3/5" is one too.
+// Replicas are counts as text, which allows values such as "3/5".
 type Replicas struct {
 	All, Available, Ready, UpToDate string
 }
 
-// Tree returns the tree of a cluster, from the Cluster down to the hosts.
+// Tree returns the tree of a cluster, from the Cluster to the hosts.
 func Tree(o Objects) *Node {
 	root := nodeOf("Cluster/"+o.Cluster.Name, o.Cluster.Status.Conditions, clusterv1.ClusterAvailableCondition)
 	for _, kind := range []string{
@@ -107,7 +108,8 @@ func machineNodes(o Objects, belongs func(*clusterv1.Machine) bool) []*Node {
 	return nodes
 }
 
-// addressOf returns the address that a host's agent reported, if it is one: the agent may write anything.
+// addressOf returns the address that a host's agent reported. It validates the address, because the agent may write
+// anything.
 func addressOf(host *infrav1.CapstanHost) string {
 	if host.Status.Agent == nil {
 		return ""
@@ -130,7 +132,7 @@ func nodeOf(name string, conditions []metav1.Condition, kind string) *Node {
 	return n
 }
 
-// notTrue returns a condition that is there and not True; nil otherwise.
+// notTrue returns the condition if it exists and is not True, else nil.
 func notTrue(conditions []metav1.Condition, kind string) *metav1.Condition {
 	if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
 		return c

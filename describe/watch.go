@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/poll"
 )
 
-// Watch writes the tree of a cluster, with the time, whenever it changes, until the cluster is gone or ctx ends, which
-// is no error.
+// Watch writes the tree of a cluster, with the time, whenever it changes. It returns nil when the cluster is gone or
+// ctx is done.
 func Watch(ctx context.Context, c client.Reader, cluster client.ObjectKey, w io.Writer) error {
 	last := ""
 	err := poll.Until(ctx, func() (bool, error) {
@@ -38,7 +38,7 @@ func Watch(ctx context.Context, c client.Reader, cluster client.ObjectKey, w io.
 		return err != nil, err
 	})
 	if ctx.Err() != nil {
-		return nil // the user had enough
+		return nil // the user stopped it
 	}
 	return err
 }

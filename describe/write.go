@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Write writes a tree with its state, its reason and the message: what a person looks at.
+// Write writes a tree with state, reason and message, for people.
 func Write(w io.Writer, root *Node) error {
 	rows := [][]string{{"NAME", "READY", "REASON", "MESSAGE"}}
 	for _, l := range lines(root) {
@@ -17,8 +17,8 @@ func Write(w io.Writer, root *Node) error {
 	return align(w, rows)
 }
 
-// WriteWide writes a tree with the columns of clusterctl: counts, since when, whole messages and more conditions. now
-// is what ages count from.
+// WriteWide writes a tree with clusterctl's columns: counts, ages, complete messages and more conditions. Ages are
+// relative to now.
 func WriteWide(w io.Writer, root *Node, now time.Time) error {
 	rows := [][]string{{"NAME", "REPLICAS", "AVAILABLE", "READY", "UP TO DATE", "STATUS", "REASON", "SINCE", "MESSAGE"}}
 	add := func(stem, message string, cells ...string) {
@@ -41,7 +41,7 @@ func WriteWide(w io.Writer, root *Node, now time.Time) error {
 	return align(w, rows)
 }
 
-// since is an age as kubectl prints it.
+// since returns an age in kubectl's format.
 func since(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -49,14 +49,14 @@ func since(t, now time.Time) string {
 	return duration.HumanDuration(now.Sub(t))
 }
 
-// line is one node of a tree with what is drawn before it.
+// line is one node of a tree with the branches drawn before it.
 type line struct {
 	node *Node
 	lead string // before the name
 	stem string // before further lines of the same node
 }
 
-// lines walks a tree from the top.
+// lines flattens a tree from the top.
 func lines(root *Node) []line {
 	var found []line
 	var walk func(n *Node, lead, branch string)
@@ -85,7 +85,7 @@ func lines(root *Node) []line {
 	return found
 }
 
-// align writes rows of equally many cells in columns, two spaces apart, without spaces at the ends of lines.
+// align writes rows of equal length in columns two spaces apart, without trailing spaces.
 func align(w io.Writer, rows [][]string) error {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// program is one file of an archive for people.
+// program is one file of a binary archive.
 type program struct {
-	// name is where it stands below the archive's only folder.
+	// name is the path below the archive's only directory.
 	name string
-	// file is where it is now.
+	// file is the path of the program on this machine.
 	file string
 	mode int64
 }
 
-// packed puts programs below the folder capstan-VERSION of a compressed tar archive, where they find each other:
-// unpacking it is the installation.
+// packed returns a compressed tar archive of programs in the directory capstan-VERSION. The programs find each other
+// there, so unpacking the archive installs them.
 func packed(version string, date time.Time, programs []program) ([]byte, error) {
 	entries := make([]entry, 0, len(programs))
 	for _, p := range programs {

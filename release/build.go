@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// Architectures are those that a release is for, as GOARCH; the operating system is Linux.
+// Architectures are the architectures of a release, as GOARCH. The operating system is Linux.
 var Architectures = []string{"amd64", "arm64"}
 
-// Binaries are the names of the programs of a release.
+// Binaries are the names of the programs in a release.
 var Binaries = []string{
 	"capstan", "capstan-agent", "capstan-dock", "capstan-extension", "capstan-images", "capstan-manager",
 }
 
-// Settings say how binaries are made.
+// Settings configure the build of a release.
 type Settings struct {
-	// Date is that of all files in images and of the bill of materials. The date of the commit makes a release that others
-	// can make again.
+	// Date is the date of all files in images and of the bill of materials. Use the date of the commit to make the
+	// release reproducible.
 	Date time.Time
-	// Architectures are those to build for. Default: [Architectures]. With fewer it is a release to try out, on the
-	// machine that made it.
+	// Architectures are the architectures to build. Default: [Architectures]. A build of fewer is for trying out on the
+	// machine that built it.
 	Architectures []string
-	// Flags are further flags for go build; -trimpath keeps the path of the source tree out of the binaries.
+	// Flags are additional flags for go build. Pass -trimpath to keep the path of the source tree out of the binaries.
 	Flags []string
-	// Progress is told what is made now. Default: nobody is.
+	// Progress is called with what is being built. It may be nil.
 	Progress func(what string)
 }
 
-// Build makes the whole release in the folder out: the provider repository, binaries/VERSION with the binaries, an
-// archive of them and the Kubernetes bundle for each architecture, and the bill of materials, and images/VERSION.
-// SHA256SUMS in out lists everything. It compiles for minutes.
+// Build builds the whole release in the directory out: the provider repository; binaries/VERSION with the binaries, an
+// archive of them, the Kubernetes bundle for each architecture and the bill of materials; and images/VERSION.
+// out/SHA256SUMS lists everything. Compiling takes minutes.
 func Build(ctx context.Context, o Options, s Settings, out string) error {
 	if s.Progress == nil {
 		s.Progress = func(string) {}
@@ -118,7 +118,7 @@ func Build(ctx context.Context, o Options, s Settings, out string) error {
 	return Write(files, out)
 }
 
-// compile makes one static binary.
+// compile builds one static binary.
 func compile(ctx context.Context, o Options, s Settings, name, arch, file string) error {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -135,7 +135,7 @@ func compile(ctx context.Context, o Options, s Settings, name, arch, file string
 	return nil
 }
 
-// bundle builds capstan-kube of the default Kubernetes version, and what lies beside it, into one directory.
+// bundle builds capstan-kube for the default Kubernetes version, with its companion files, in one directory.
 func bundle(ctx context.Context, o Options, s Settings, arch, dir string) (version, file string, err error) {
 	text, err := os.ReadFile(filepath.Join(o.Source, "kube", "DEFAULT_VERSION"))
 	if err != nil {
@@ -150,7 +150,7 @@ func bundle(ctx context.Context, o Options, s Settings, arch, dir string) (versi
 	return version, filepath.Join(dir, version, "capstan-kube"), nil
 }
 
-// Write writes files below the folder out. Binaries can be executed.
+// Write writes files below the directory out. Binaries are executable.
 func Write(files Files, out string) error {
 	for name, data := range files {
 		file, mode := filepath.Join(out, filepath.FromSlash(name)), os.FileMode(0o644)

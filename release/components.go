@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// contractLabel is a label without the contract version; its value lists the API versions that serve that contract
-// (IM-35).
+// contractLabel is the prefix of the label for a contract version. The label's value lists the API versions that
+// implement that contract (rule IM-35 of the provider contract).
 const contractLabel = "cluster.x-k8s.io/"
 
-// components builds a folder of config/ and makes it the release's: images with its name, definitions with the label of
-// its contract.
+// components renders a directory of config/ for the release: it pins the images and limits the labels of definitions to
+// the release's contract.
 func components(o Options, folder string) ([]byte, error) {
 	options := krusty.MakeDefaultOptions()
-	options.LoadRestrictions = types.LoadRestrictionsNone // a folder also takes single files of others
+	options.LoadRestrictions = types.LoadRestrictionsNone // a directory may use single files of another
 	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(o.Source, "config", folder))
 	if err != nil {
 		return nil, fmt.Errorf("building config/%s: %w", folder, err)
@@ -49,8 +49,8 @@ func components(o Options, folder string) ([]byte, error) {
 	return pin(out.Bytes(), o)
 }
 
-// fit takes the labels of newer contracts away from a definition: Cluster API would use them, and clusterctl go by
-// metadata.yaml (CT-34).
+// fit removes the labels of newer contracts from a definition. Otherwise Cluster API would use them, whereas clusterctl
+// follows metadata.yaml (rule CT-34 of the clusterctl contract).
 func fit(object *resource.Resource, contract string) error {
 	if object.GetKind() != "CustomResourceDefinition" {
 		return nil
@@ -67,7 +67,7 @@ func fit(object *resource.Resource, contract string) error {
 	return nil
 }
 
-// pin replaces the images of the sources, which have the tag "latest", by those of the release.
+// pin replaces the sources' images, tagged "latest", by the images of the release.
 func pin(text []byte, o Options) ([]byte, error) {
 	pinned := 0
 	for _, name := range Images {
@@ -81,12 +81,13 @@ func pin(text []byte, o Options) ([]byte, error) {
 	return text, nil
 }
 
-// Image returns the name of an image of this release, such as PREFIX/capstan-manager:v0.1.0.
+// Image returns the reference of an image of this release, such as PREFIX/capstan-manager:v0.1.0.
 func (o Options) Image(name string) string {
 	return path.Join(cmp.Or(o.ImagePrefix, DefaultImagePrefix), name) + ":" + o.Version
 }
 
-// canonical says why the images' names are none that clusterctl takes: it wants them with their registry (CT-52).
+// canonical returns an error if clusterctl would reject the image names, which must include their registry (rule CT-52
+// of the clusterctl contract).
 func (o Options) canonical() error {
 	for _, name := range Images {
 		if _, err := reference.ParseNamed(o.Image(name)); err != nil {

@@ -1,5 +1,5 @@
-// Package release makes what a release of Capstan consists of: the provider repository that clusterctl reads, binaries,
-// container images, a software bill of materials and checksums. The same sources, version and date give the same bytes.
+// Package release builds a release of Capstan: the provider repository that clusterctl reads, binaries, container
+// images, a software bill of materials and checksums. The same sources, version and date produce the same bytes.
 //
-// [Repository] makes the YAML files and takes a second; [Build] makes everything, for which it compiles.
+// [Repository] renders only the YAML files and takes a second; [Build] builds everything, including the binaries.
 package release

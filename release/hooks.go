@@ -10,11 +10,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/openapi"
 )
 
-// HooksFile is the OpenAPI document of all hooks, by the name that it has in releases of Cluster API (RS-09). It stands
-// beside the components of the runtime extension.
+// HooksFile is the name of the OpenAPI document of all hooks, as in releases of Cluster API (rule RS-09 of the Runtime
+// SDK contract). It is next to the components of the runtime extension.
 const HooksFile = "runtime-sdk-openapi.yaml"
 
-// addHooks adds the document of the hooks that this release calls and serves.
+// addHooks adds the OpenAPI document of the hooks that this release calls and serves.
 func addHooks(files Files, o Options) error {
 	document, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{
 		Title: "Cluster API runtime hooks", Version: o.Version,

@@ -21,12 +21,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// NonRoot is the user and the group that containers run as.
+// NonRoot is the user and group id that containers run as.
 const NonRoot = 65532
 
-// image makes the image of static programs, one for each architecture (GOARCH), as an OCI archive; the program of the
-// image's name is what it runs. There is nothing in it but the programs and the names of its user: no shell, no
-// libraries, no package manager.
+// image builds an image of static programs, for each architecture (GOARCH), as an OCI archive. It runs the program with
+// the image's name. The image contains only the programs and the names of its user: no shell, no libraries, no package
+// manager.
 func image(o Options, name string, programs map[string][]program, date time.Time) ([]byte, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range slices.Sorted(maps.Keys(programs)) {
@@ -49,7 +49,7 @@ func image(o Options, name string, programs map[string][]program, date time.Time
 	return archive(index, o.Image(name), date)
 }
 
-// single makes the image for one architecture.
+// single builds the image for one architecture.
 func single(name, arch, version string, binaries []entry, date time.Time) (v1.Image, error) {
 	user := fmt.Sprintf("nonroot:x:%d:%d:nonroot:/:/sbin/nologin\n", NonRoot, NonRoot)
 	group := fmt.Sprintf("nonroot:x:%d:\n", NonRoot)
@@ -86,7 +86,7 @@ func single(name, arch, version string, binaries []entry, date time.Time) (v1.Im
 	return mutate.ConfigFile(filled, config)
 }
 
-// archive writes an index as an OCI layout into a tar file, under the name that it is to have in a registry.
+// archive writes an index as an OCI layout to a tar file, under the image's name in a registry.
 func archive(index v1.ImageIndex, name string, date time.Time) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "capstan-image-")
 	if err != nil {
@@ -127,7 +127,7 @@ type entry struct {
 	data []byte
 }
 
-// tape makes a tar archive of files in this order, with their folders, all of them root's and of the same date.
+// tape writes a tar archive of files in this order, with their directories. All belong to root and have the same date.
 func tape(date time.Time, files []entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

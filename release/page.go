@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Page makes docs/flavors.md: every template, class and variable of the repository, as the files say it.
+// Page generates docs/flavors.md: every template, class and variable of the repository.
 func Page(source string) ([]byte, error) {
 	const version = "v0.1.0"
 	files, err := Repository(Options{Version: version, Source: source})
@@ -43,7 +43,7 @@ func Page(source string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// flavors writes about cluster templates.
+// flavors writes the section on cluster templates.
 func flavors(out *bytes.Buffer, files Files) error {
 	out.WriteString("\n## Flavors\n\n`clusterctl generate cluster NAME --infrastructure capstan --flavor FLAVOR`; " +
 		"without a flavor it is the default.\n")
@@ -63,7 +63,7 @@ func flavors(out *bytes.Buffer, files Files) error {
 	return nil
 }
 
-// classes writes about ClusterClasses and their variables.
+// classes writes the sections on ClusterClasses and their variables.
 func classes(out *bytes.Buffer, files Files) error {
 	out.WriteString("\n## ClusterClasses\n\nClusterctl adds them to what it generates for a flavor that uses them, " +
 		"unless they are there.\n")
@@ -113,7 +113,7 @@ func classes(out *bytes.Buffer, files Files) error {
 	return nil
 }
 
-// schema is what the page shows of a variable's schema.
+// schema is the part of a variable's schema that the page shows.
 type schema struct {
 	Description string
 	Required    []string
@@ -121,7 +121,7 @@ type schema struct {
 	Properties  map[string]schema
 }
 
-// comment returns the text at the head of a file.
+// comment returns the comment at the top of a file.
 func comment(text []byte) string {
 	var lines []string
 	for line := range strings.Lines(string(text)) {

@@ -9,13 +9,14 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// The labels of our providers: clusterctl finds each in a folder of that name (CT-25, CT-73).
+// The labels of our providers. clusterctl finds each provider in a directory of that name (rules CT-25 and CT-73 of the
+// clusterctl contract).
 const (
 	Infrastructure   = "infrastructure-capstan"
 	RuntimeExtension = "runtime-extension-capstan"
 )
 
-// Files of the provider repository whose names clusterctl knows (CT-38, CT-42, CT-65).
+// Files of the provider repository whose names clusterctl prescribes (rules CT-38, CT-42 and CT-65 of its contract).
 const (
 	MetadataFile               = "metadata.yaml"
 	InfrastructureComponents   = "infrastructure-components.yaml"
@@ -25,7 +26,7 @@ const (
 
 const templatePrefix, classPrefix, postfix = "cluster-template", "clusterclass-", ".yaml"
 
-// DefaultImagePrefix is that of images that are not in a registry but loaded onto nodes.
+// DefaultImagePrefix is the prefix of images that are loaded onto nodes instead of pulled from a registry.
 const DefaultImagePrefix = "localhost"
 
 // extensionImage is the image of the runtime extension.
@@ -34,22 +35,22 @@ const extensionImage = "capstan-extension"
 // Images are the names of the container images of a release.
 var Images = []string{"capstan-manager", extensionImage}
 
-// Options say which release to make.
+// Options describe the release to build.
 type Options struct {
-	// Version is semantic and begins with v, such as v0.1.0. metadata.yaml must list its series.
+	// Version is a semantic version that begins with v, such as v0.1.0. metadata.yaml must list its series.
 	Version string
-	// ImagePrefix is where images will be published, registry and path without a slash at the end. Default:
+	// ImagePrefix is where the images will be published: registry and path without a trailing slash. Default:
 	// DefaultImagePrefix.
 	ImagePrefix string
 	// Source is the root directory of the source tree.
 	Source string
 }
 
-// Files are contents by path, with slashes.
+// Files are file contents by slash-separated path.
 type Files map[string][]byte
 
-// Repository makes the YAML files of the provider repository, as clusterctl finds them in a local folder:
-// LABEL/VERSION/FILE.
+// Repository renders the YAML files of the provider repository in the layout that clusterctl reads from a local
+// directory: LABEL/VERSION/FILE.
 func Repository(o Options) (Files, error) {
 	if _, err := contract(Metadata, o.Version); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// bill makes the software bill of materials (CycloneDX, JSON) of Go binaries: the modules that the linker wrote into
-// them, no more and no fewer.
+// bill returns the software bill of materials (CycloneDX, JSON) of Go binaries. It lists exactly the modules that the
+// linker recorded in them.
 func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 	modules, toolchain := map[debug.Module]bool{}, ""
 	for _, file := range binaries {
@@ -30,7 +30,7 @@ func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 			if m.Replace != nil {
 				m = m.Replace
 			}
-			// the bundle may have another version of a module than our own programs
+			// The bundle may contain another version of a module than our own programs.
 			modules[debug.Module{Path: m.Path, Version: m.Version}] = true
 		}
 	}
@@ -54,7 +54,7 @@ func bill(version string, binaries []string, date time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The same content has the same number.
+	// The same content gets the same serial number.
 	b.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, plain).URN()
 	return encodeBill(b)
 }
@@ -74,7 +74,7 @@ func encodeBill(b *cyclonedx.BOM) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// sums lists the SHA-256 of files as sha256sum -c reads it, by name.
+// sums lists the SHA-256 checksums of files, sorted by name, in the format of sha256sum -c.
 func sums(files Files) []byte {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(files)) {

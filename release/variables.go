@@ -1,6 +1,6 @@
 package release
 
-// variables describes each variable of the repository's files, for docs/flavors.md.
+// variables describes each variable in the repository's files, for docs/flavors.md.
 var variables = map[string]string{
 	"CLUSTER_NAME":                "name of the Cluster: the argument of `clusterctl generate cluster`",
 	"KUBERNETES_VERSION":          "Kubernetes version, such as v1.36.3: flag `--kubernetes-version`",

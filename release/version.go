@@ -10,28 +10,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Metadata has the series of releases with the contract of each (CT-28 to CT-33). A release of a new minor needs a line
-// there first. Both providers publish it, without the series that are newer than the release: clusterctl looks for the
-// latest release of a contract in the newest series that it finds there, and fails if there is none yet.
+// Metadata lists the release series and the contract of each (rules CT-28 to CT-33 of the clusterctl contract). The
+// first release of a new minor version needs an entry here. Both providers publish the file without series newer than
+// the release, because clusterctl looks for the latest release of a contract in the newest series listed, and fails if
+// that series has no release yet.
 //
 //go:embed metadata.yaml
 var Metadata []byte
 
-// series are releases with the same major and minor version.
+// series is all releases with the same major and minor version.
 type series struct {
 	Major    uint   `json:"major"`
 	Minor    uint   `json:"minor"`
 	Contract string `json:"contract"`
 }
 
-// list is metadata.yaml.
+// list is the content of metadata.yaml.
 type list struct {
 	APIVersion    string   `json:"apiVersion"`
 	Kind          string   `json:"kind"`
 	ReleaseSeries []series `json:"releaseSeries"`
 }
 
-// upTo returns metadata.yaml as a release publishes it, which has a series there.
+// upTo returns metadata.yaml as a release publishes it. The release's series must be listed.
 func upTo(metadata []byte, text string) ([]byte, error) {
 	v, err := version.ParseSemantic(text)
 	if err != nil {
@@ -51,8 +52,8 @@ func upTo(metadata []byte, text string) ([]byte, error) {
 	return out, nil
 }
 
-// contract returns the contract version that a release serves, such as v1beta2. It fails for what is no version of
-// ours: the error says what to change.
+// contract returns the contract version of a release, such as v1beta2. If the version is not one of ours, the error
+// says what to change.
 func contract(metadata []byte, text string) (string, error) {
 	if !strings.HasPrefix(text, "v") {
 		return "", fmt.Errorf("version %q does not begin with v: give one such as v0.1.0", text)

@@ -16,11 +16,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// SharedNamespace is where a plane has its own ClusterClass, which clusters of all namespaces may use.
+// SharedNamespace is the namespace of a plane's own ClusterClass, which clusters in all namespaces may use.
 const SharedNamespace = "default"
 
-// FindClass returns the request with the namespace of its class: that of the Cluster if it has such a class, else
-// [SharedNamespace]. A namespace that the request names stays.
+// FindClass returns the request with the namespace of its class: the Cluster's namespace if it has such a class, else
+// [SharedNamespace]. It keeps a namespace that the request already names.
 func (r Request) FindClass(ctx context.Context, c client.Reader) (Request, error) {
 	if r.ClassNamespace != "" {
 		return r, nil
@@ -38,7 +38,8 @@ func (r Request) FindClass(ctx context.Context, c client.Reader) (Request, error
 	return r, nil
 }
 
-// Check finds what would make the cluster wait for ever: an unknown class, more machines than there can be hosts for.
+// Check fails for a request whose cluster would wait forever: the class does not exist, or there cannot be enough hosts
+// for its machines.
 func (r Request) Check(ctx context.Context, c client.Reader) error {
 	if err := r.checkClass(ctx, c); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (r Request) Check(ctx context.Context, c client.Reader) error {
 	return hint.Errorf("make the cluster smaller, or "+more, "the cluster needs %d hosts and %s", need, has)
 }
 
-// checkClass finds out whether the class exists.
+// checkClass checks that the class exists.
 func (r Request) checkClass(ctx context.Context, c client.Reader) error {
 	in := cmp.Or(r.ClassNamespace, r.Namespace)
 	err := c.Get(ctx, client.ObjectKey{Namespace: in, Name: r.Class}, &clusterv1.ClusterClass{})
@@ -87,12 +88,12 @@ func (r Request) checkClass(ctx context.Context, c client.Reader) error {
 	return hint.Errorf(advice, "there is no ClusterClass %q in namespace %s", r.Class, in)
 }
 
-// classes says which classes exist: by their names those of the Cluster's namespace, and of the shared one, else as
-// NAMESPACE/NAME. Without any it says how to make one.
+// classes lists the classes that exist: those in the Cluster's namespace and the shared one by name, others as
+// NAMESPACE/NAME. If there are none, it says how to create one.
 func (r Request) classes(ctx context.Context, c client.Reader) (string, error) {
 	list := &clusterv1.ClusterClassList{}
 	err := c.List(ctx, list)
-	if apierrors.IsForbidden(err) { // who may not see all namespaces sees his own
+	if apierrors.IsForbidden(err) { // a user who may not list all namespaces sees only their own
 		err = c.List(ctx, list, client.InNamespace(r.Namespace))
 	}
 	if err != nil {
@@ -114,14 +115,15 @@ func (r Request) classes(ctx context.Context, c client.Reader) (string, error) {
 	return "classes that exist: " + strings.Join(names, ", "), nil
 }
 
-// passes is how long a number of the budget may be between two namespaces.
+// passes is how long a unit of the budget may be in transit between two namespaces.
 const passes = time.Second
 
 // canHave counts the hosts that a namespace can have.
 type canHave struct {
-	// own are those that enrolled there, local the plane's in this namespace, elsewhere the plane's in other ones.
+	// own are the hosts enrolled there; local are the plane's hosts in this namespace, elsewhere those in other
+	// namespaces.
 	own, local, elsewhere int
-	// isInMotion is true while there are hosts of the plane, which may be between two namespaces.
+	// isInMotion reports whether the plane has hosts, which may be in transit between two namespaces.
 	isInMotion bool
 }
 
@@ -134,8 +136,8 @@ func (h canHave) sum() string {
 	return fmt.Sprintf("%d of its own and all %d local ones", h.own, h.local+h.elsewhere)
 }
 
-// hosts counts the hosts that the request can have: local ones come from other namespaces, others do not. To a
-// namespace in which hosts have enrolled no local ones come.
+// hosts counts the hosts that the request can have. Local hosts can come from other namespaces, other hosts cannot. A
+// namespace with enrolled hosts gets no local hosts from elsewhere.
 func (r Request) hosts(ctx context.Context, c client.Reader) (canHave, error) {
 	var can canHave
 	list := &infrav1.CapstanHostList{}

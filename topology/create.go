@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Create makes the Cluster of a request that passes [Request.Validate] and [Request.Check].
+// Create creates the Cluster of a request that passes [Request.Validate] and [Request.Check].
 func Create(ctx context.Context, c client.Client, r Request) error {
 	if err := r.Validate(); err != nil {
 		return err

@@ -1,6 +1,7 @@
-// Package topology makes and changes clusters with a managed topology: a ClusterClass, a version, numbers of machines.
+// Package topology creates and changes clusters with a managed topology: a ClusterClass, a version and numbers of
+// machines.
 //
-// A [Request] says what a user asks for; [Create] makes the Cluster, [Scale] and [Upgrade] change one that exists. Each
-// refuses, before anything is written, what could never become a cluster. Errors carry advice and name the flags of
-// "capstan cluster".
+// A [Request] describes the cluster. [Create] creates it; [Scale] and [Upgrade] change an existing one. Before they
+// write anything, they refuse what could never become a working cluster. Their errors contain advice and name the flags
+// of "capstan cluster".
 package topology

@@ -13,31 +13,30 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// maxClusterName leaves room for what Cluster API appends to make the names of machines, which have 63 characters at
-// most.
+// maxClusterName leaves room for what Cluster API appends to form machine names of at most 63 characters.
 const maxClusterName = 40
 
-// Request is the cluster that a user asks for.
+// Request is the cluster that a user requests.
 type Request struct {
-	// Name and Namespace of the Cluster.
+	// Name and Namespace identify the Cluster.
 	Name, Namespace string
-	// Class is the name of a ClusterClass, Version that of Kubernetes, such as v1.36.3.
+	// Class is the name of a ClusterClass, Version a Kubernetes version such as v1.36.3.
 	Class, Version string
-	// ClassNamespace is where the class is. Empty: in the Cluster's namespace.
+	// ClassNamespace is the namespace of the class. Default: the Cluster's namespace.
 	ClassNamespace string
 	// ControlPlane and Workers are numbers of machines.
 	ControlPlane, Workers int32
-	// Pods are PodsReal or PodsHollow; empty: as the class has them.
+	// Pods is PodsReal or PodsHollow. Default: what the class sets.
 	Pods string
 }
 
-// What pods are, by variable pods of a ClusterClass.
+// The values of a ClusterClass's variable pods.
 const (
 	PodsReal   = "real"
 	PodsHollow = "hollow"
 )
 
-// Validate finds what no server is needed to find.
+// Validate reports what is wrong with the request as far as that needs no server.
 func (r Request) Validate() error {
 	if errs := validation.IsDNS1035Label(r.Name); len(errs) > 0 {
 		return hint.Errorf("use lower-case letters, digits and dashes, starting with a letter, for example: demo-1",
@@ -90,7 +89,7 @@ func (r Request) Cluster() *clusterv1.Cluster {
 	return cluster
 }
 
-// classRef refers to the class; a namespace that is the Cluster's own goes without saying.
+// classRef refers to the class. It omits the namespace if it is the Cluster's own.
 func (r Request) classRef() clusterv1.ClusterClassRef {
 	ref := clusterv1.ClusterClassRef{Name: r.Class}
 	if r.ClassNamespace != r.Namespace {
@@ -99,7 +98,7 @@ func (r Request) classRef() clusterv1.ClusterClassRef {
 	return ref
 }
 
-// Machines counts the machines that the topology of a cluster asks for.
+// Machines returns the number of machines in a cluster's topology.
 func Machines(cluster *clusterv1.Cluster) int {
 	topology := cluster.Spec.Topology
 	n := int(ptr.Deref(topology.ControlPlane.Replicas, 1))

@@ -10,13 +10,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Size is a number of machines of each sort; nil leaves it as it is.
+// Size is the number of machines of each kind. Nil keeps the current number.
 type Size struct {
 	ControlPlane, Workers *int32
 }
 
-// Scale changes the numbers of machines of a cluster, as read from the API server before. It returns what the cluster
-// is asked to be.
+// Scale changes the numbers of machines of a cluster read from the API server. It returns the new request.
 func Scale(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, size Size) (Request, error) {
 	before := cluster.DeepCopy()
 	want, err := resize(cluster, size)
@@ -29,8 +28,8 @@ func Scale(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, siz
 	return want, patch(ctx, c, cluster, before)
 }
 
-// resize changes the topology of a cluster and returns what it asks for then. On an error the cluster is not to be
-// used.
+// resize changes the topology of a cluster and returns the new request. After an error, the caller must discard the
+// cluster.
 func resize(cluster *clusterv1.Cluster, size Size) (Request, error) {
 	topology := &cluster.Spec.Topology
 	if !topology.IsDefined() {
@@ -60,8 +59,9 @@ func resize(cluster *clusterv1.Cluster, size Size) (Request, error) {
 	return want, want.Validate()
 }
 
-// patch writes what has changed since before. It takes no optimistic lock: the patch holds only what the user wants to
-// change, and controllers write status and annotations all the time. A list of machine deployments is replaced whole.
+// patch writes the changes since before. It takes no optimistic lock, because controllers write status and annotations
+// all the time and the patch holds only what the user wants to change. It replaces a list of machine deployments as a
+// whole.
 func patch(ctx context.Context, c client.Client, cluster, before *clusterv1.Cluster) error {
 	if err := c.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
 		return hint.Errorf("try again", "changing cluster %s: %w", cluster.Name, err)

@@ -12,12 +12,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// ErrSeveralMinors is wrapped by the error about a step over several minor releases.
+// ErrSeveralMinors is wrapped by the error about an upgrade by more than one minor release.
 var ErrSeveralMinors = errors.New("is more than one minor release")
 
-// Upgrade changes the Kubernetes version of a cluster, as read from the API server before, to one that [CheckUpgrade]
-// lets through. A ClusterClass that names an extension for upgrade plans takes its clusters over several minor
-// releases.
+// Upgrade sets the Kubernetes version of a cluster read from the API server, if [CheckUpgrade] permits it. If the
+// ClusterClass names an extension for upgrade plans, the cluster may go up by several minor releases.
 func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, version string) error {
 	topology := &cluster.Spec.Topology
 	if !topology.IsDefined() {
@@ -36,7 +35,7 @@ func Upgrade(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, v
 	return patch(ctx, c, cluster, before)
 }
 
-// planned returns no error if the ClusterClass of a cluster names an extension that plans upgrades, else refusal.
+// planned returns nil if the ClusterClass of a cluster names an extension that plans upgrades, else refusal.
 func planned(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, refusal error) error {
 	class := &clusterv1.ClusterClass{}
 	if err := c.Get(ctx, cluster.GetClassKey(), class); err != nil {
@@ -48,7 +47,7 @@ func planned(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, r
 	return nil
 }
 
-// CheckUpgrade finds what kubeadm would refuse: a step back, or one over a minor release.
+// CheckUpgrade refuses what kubeadm would refuse: a downgrade, or skipping a minor release.
 func CheckUpgrade(from, to string) error {
 	old, err := versionutil.ParseSemantic(from)
 	if err != nil {

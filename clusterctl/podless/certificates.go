@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// lifetime of a certificate. Nothing renews it: an upgrade of the provider makes a new one.
+// lifetime is the lifetime of a certificate. Nothing renews it; an upgrade of the provider creates a new one.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// certify returns the Secret that cert-manager would make for a Certificate, and remembers its authority.
+// certify returns the Secret that cert-manager would create for a Certificate, and records its CA.
 func (r *rewriter) certify(c *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	secret, _, _ := unstructured.NestedString(c.Object, "spec", "secretName")
 	hosts, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "dnsNames")
@@ -43,14 +43,14 @@ func (r *rewriter) certify(c *unstructured.Unstructured) (*unstructured.Unstruct
 	}
 	o.SetNamespace(c.GetNamespace())
 	o.SetName(secret)
-	o.SetLabels(c.GetLabels()) // by which clusterctl finds it when the provider is deleted
+	o.SetLabels(c.GetLabels()) // clusterctl finds the Secret by them when it deletes the provider
 	r.authorities[name(c)], r.authorities["secret/"+name(o)] = authority, authority
 	r.secrets[secret] = true
 	return o, nil
 }
 
-// issue makes an authority for one certificate, whose key is forgotten, and that certificate, which is good for servers
-// on 127.0.0.1 and with these names. All is PEM.
+// issue creates a CA for a single certificate and that certificate, valid for servers on 127.0.0.1 and with these
+// names. It discards the CA's key. All results are PEM.
 func issue(hosts []string) (authority, certificate, key []byte, err error) {
 	ca := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "capstan-provider"}, IsCA: true, BasicConstraintsValid: true,
@@ -70,7 +70,7 @@ func issue(hosts []string) (authority, certificate, key []byte, err error) {
 		if t.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 			return nil, nil, nil, err
 		}
-		t.NotBefore = time.Now().Add(-time.Hour) // clocks differ
+		t.NotBefore = time.Now().Add(-time.Hour) // allow for clock skew
 		t.NotAfter = t.NotBefore.Add(lifetime)
 	}
 	caDER, err1 := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)

@@ -1,17 +1,17 @@
-// Package podless rewrites the components of a provider, so that its controller works as a process on a machine,
+// Package podless rewrites the components of a provider so that its controller can run as a process on a machine,
 // without Pods, a cluster network and cert-manager.
 //
-// [Rewrite] is a pure function but for the keys that it makes. Its result is what gets installed:
+// [Rewrite] is a pure function except for the keys that it generates. It returns the objects to install:
 //
 //	Deployment                          stays, annotated with the binary; ports and flags are those of the process
-//	Services                            go
+//	Services                            are removed
 //	clientConfig.service of webhooks,   becomes a URL on 127.0.0.1
 //	conversions and ExtensionConfigs
-//	Certificates                        become Secrets, whose authority is written to where cert-manager would inject it
-//	Issuers                             go
-//	all others                          stay as they are
+//	Certificates                        become Secrets; their CA goes where cert-manager would inject it
+//	Issuers                             are removed
+//	all others                          stay unchanged
 //
-// What can't work as a process is refused, with the name of the object.
+// Rewrite refuses what cannot work as a process and names the object.
 package podless
 
 import (
@@ -24,23 +24,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// BinaryAnnotation is on a Deployment that an embedded plane runs as a process: the path of the binary.
+// BinaryAnnotation marks a Deployment that an embedded plane runs as a process. Its value is the path of the binary.
 const BinaryAnnotation = "plane.capstan.dev/binary"
 
-// Runners are kinds that run containers.
+// Runners are the kinds that run containers.
 var Runners = []string{"CronJob", "DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController",
 	"StatefulSet"}
 
-// Options say how a provider runs.
+// Options configure how a provider runs.
 type Options struct {
-	// Binary is the absolute path of the program that runs instead of the container's image. Required.
+	// Binary is the absolute path of the program that runs in place of the container image. Required.
 	Binary string
 	// Taken are the ports of other processes on 127.0.0.1.
 	Taken []int
 }
 
-// Rewrite returns the objects of a provider as they are installed, and the ports that its process has on 127.0.0.1. The
-// objects given are left as they are. The error names everything that can't work.
+// Rewrite returns the objects of a provider in the form to install, and the ports of its process on 127.0.0.1. It does
+// not change its arguments. The error lists everything that cannot work.
 func Rewrite(objects []unstructured.Unstructured,
 	o Options) (rewritten []unstructured.Unstructured, ports []int, err error) {
 	r := rewriter{authorities: map[string][]byte{}, secrets: map[string]bool{}}
@@ -84,26 +84,26 @@ func Rewrite(objects []unstructured.Unstructured,
 		return nil, nil, err
 	}
 	all := append(append(r.kept, r.services...), deployment)
-	slices.SortStableFunc(all, order) // the same at every time, and certificates before who needs them
+	slices.SortStableFunc(all, order) // deterministic, certificates before what needs them
 	for _, object := range all {
 		rewritten = append(rewritten, *object)
 	}
 	return rewritten, slices.Sorted(maps.Values(p.ports)), nil
 }
 
-// rewriter holds the parts of the components.
+// rewriter holds the components, sorted by kind.
 type rewriter struct {
 	deployment   *unstructured.Unstructured
 	services     []*unstructured.Unstructured
 	certificates []*unstructured.Unstructured
 	kept         []*unstructured.Unstructured
-	// authorities are those that were made, by NAMESPACE/NAME of the Certificate and secret/NAMESPACE/NAME of its Secret.
+	// authorities are the CAs created, by NAMESPACE/NAME of the Certificate and secret/NAMESPACE/NAME of its Secret.
 	authorities map[string][]byte
-	// secrets are the names of the Secrets that were made.
+	// secrets are the names of the Secrets created.
 	secrets map[string]bool
 }
 
-// sort puts an object to its like, or refuses it.
+// sort files an object by kind, or refuses it.
 func (r *rewriter) sort(o *unstructured.Unstructured) error {
 	kind := o.GroupVersionKind()
 	switch {
@@ -119,7 +119,7 @@ func (r *rewriter) sort(o *unstructured.Unstructured) error {
 		r.services = append(r.services, o)
 	case kind.Group == "cert-manager.io" && kind.Kind == "Certificate":
 		r.certificates = append(r.certificates, o)
-	case kind.Group == "cert-manager.io" && strings.HasSuffix(kind.Kind, "Issuer"): // who issues is replaced
+	case kind.Group == "cert-manager.io" && strings.HasSuffix(kind.Kind, "Issuer"): // the plane issues certificates instead
 	case kind.Group == "cert-manager.io":
 		return fmt.Errorf("%s %s needs cert-manager", kind.Kind, name(o))
 	case kind.Kind == "APIService":
@@ -130,8 +130,8 @@ func (r *rewriter) sort(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// order is namespaces, then Secrets, then definitions and what else there is, then what has to do with them: webhooks
-// and the Deployment.
+// order puts namespaces first, then Secrets, then definitions and most other objects, and last what depends on them:
+// webhooks and the Deployment.
 func order(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) }
 
 func rank(o *unstructured.Unstructured) int {
@@ -146,7 +146,7 @@ func rank(o *unstructured.Unstructured) int {
 	return 2
 }
 
-// name is NAMESPACE/NAME, or NAME for what is in no namespace.
+// name returns NAMESPACE/NAME, or NAME for cluster-scoped objects.
 func name(o *unstructured.Unstructured) string {
 	if o.GetNamespace() == "" {
 		return o.GetName()

@@ -18,22 +18,22 @@ import (
 
 const loopback = "127.0.0.1"
 
-// firstPort is the lowest that a process gets. Those of the plane itself are below, those that the kernel gives away
-// far above.
+// firstPort is the lowest port for processes. The plane's own ports are below it, the kernel's ephemeral ports far
+// above.
 const firstPort = 9500
 
-// program is the container of a Deployment, as a process.
+// program is the container of a Deployment, to be run as a process.
 type program struct {
 	object     *unstructured.Unstructured
 	deployment appsv1.Deployment
 	container  *corev1.Container
-	// ports are those of the process, by those of the container.
+	// ports maps ports of the container to ports of the process.
 	ports map[int]int
-	// hooks is the container's port that webhooks are asked at; 0 if there are none.
+	// hooks is the container's port for webhooks, or 0.
 	hooks int
 }
 
-// newProgram reads a Deployment, and refuses what a process can't do.
+// newProgram reads a Deployment and refuses what a process cannot do.
 func newProgram(o *unstructured.Unstructured) (*program, error) {
 	p := &program{object: o, ports: map[int]int{}}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &p.deployment); err != nil {
@@ -71,11 +71,11 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 		}
 		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
 		if i < 0 {
-			continue // the API server refuses that
+			continue // the API server refuses it
 		}
 		switch v := pod.Volumes[i]; {
 		case v.Secret != nil, v.ConfigMap != nil, v.EmptyDir != nil:
-		// is there
+		// The host has this directory already.
 		case v.HostPath != nil && strings.TrimSuffix(v.HostPath.Path, "/") == strings.TrimSuffix(m.MountPath, "/"):
 		default:
 			refuse("has volume %s, and only Secrets, ConfigMaps, empty folders, and paths of the machine that are the same "+
@@ -85,11 +85,11 @@ func newProgram(o *unstructured.Unstructured) (*program, error) {
 	return p, errors.Join(errs...)
 }
 
-// fields are those of a Pod that a process gets, too.
+// fields are the Pod fields that a process gets as well.
 var fields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.serviceAccountName", "spec.nodeName",
 	"status.podIP", "status.hostIP"}
 
-// choose gives each port of the container, and each that a flag names, one that is free.
+// choose assigns a free port to each port of the container and each port in its flags.
 func (p *program) choose(taken []int) {
 	next := firstPort
 	for _, port := range listens(p.container) {
@@ -104,8 +104,8 @@ func (p *program) choose(taken []int) {
 	}
 }
 
-// Ports are those that a Deployment's containers have, or their arguments name. For one that was rewritten these are
-// the ports of its process.
+// Ports returns the ports that a Deployment's containers declare or their arguments name. For a rewritten Deployment
+// these are the ports of its process.
 func Ports(d *appsv1.Deployment) []int {
 	var ports []int
 	for i := range d.Spec.Template.Spec.Containers {
@@ -129,12 +129,12 @@ func listens(container *corev1.Container) []int {
 	return ports
 }
 
-// isAddress reports whether a flag says where to listen, or at least may.
+// isAddress reports whether a flag names, or at least may name, an address to listen on.
 func isAddress(flag string) bool {
 	return strings.HasSuffix(flag, "addr") || strings.HasSuffix(flag, "address")
 }
 
-// own splits an address that the container itself listens at.
+// own splits an address that the container itself listens on.
 func own(value string) (host string, port int, ok bool) {
 	host, text, err := net.SplitHostPort(value)
 	if err != nil || !slices.Contains([]string{"", "localhost", "0.0.0.0", "::", loopback, "::1"}, host) {
@@ -144,8 +144,8 @@ func own(value string) (host string, port int, ok bool) {
 	return host, port, err == nil && port > 0 && port < 1<<16
 }
 
-// serves returns the port of the process for one of the container's, by its name or number, and remembers that webhooks
-// are there. 0: there is none.
+// serves returns the process's port for a container port given by name or number, and records it as the port for
+// webhooks. It returns 0 if there is no such port.
 func (p *program) serves(target any) int {
 	for _, c := range p.container.Ports {
 		n, ok := integer(target)
@@ -157,8 +157,8 @@ func (p *program) serves(target any) int {
 	return 0
 }
 
-// rewritten returns the Deployment with the annotation, and with the ports and flags of the process. secrets are those
-// that hold certificates.
+// rewritten returns the Deployment with the annotation and with the ports and flags of the process. secrets are the
+// Secrets with certificates.
 func (p *program) rewritten(binary string, secrets map[string]bool) (*unstructured.Unstructured, error) {
 	d, c := &p.deployment, p.container
 	if d.Annotations == nil {
@@ -195,8 +195,8 @@ func (p *program) translate(port *intstr.IntOrString) {
 	}
 }
 
-// flags are the arguments of the process: with its ports, without an election of a leader, and with the flags of
-// Cluster API's providers for what the manifest leaves at its default.
+// flags returns the arguments of the process: with its ports, without leader election, and with the flags of Cluster
+// API's providers where the manifest relies on a default.
 func (p *program) flags(secrets map[string]bool) []string {
 	named := map[int]bool{}
 	var args []string
@@ -206,7 +206,7 @@ func (p *program) flags(secrets map[string]bool) []string {
 		number, err := strconv.Atoi(value)
 		switch bare := strings.TrimLeft(flag, "-"); {
 		case bare == "leader-elect" || bare == "enable-leader-election":
-			// There is one, and outside of a Pod it doesn't know its namespace.
+			// It runs only once, and outside of a Pod it does not know its namespace.
 			arg = flag + "=false"
 		case given && isAddress(flag) && isOwn:
 			arg, named[port] = fmt.Sprintf("%s=%s:%d", flag, loopback, p.ports[port]), true
@@ -228,7 +228,7 @@ func (p *program) flags(secrets map[string]bool) []string {
 	return args
 }
 
-// certificates is where the container has the first Secret with a certificate.
+// certificates returns the path at which the container mounts its first Secret with a certificate.
 func (p *program) certificates(secrets map[string]bool) string {
 	for _, m := range p.container.VolumeMounts {
 		for _, v := range p.deployment.Spec.Template.Spec.Volumes {
@@ -240,7 +240,7 @@ func (p *program) certificates(secrets map[string]bool) string {
 	return ""
 }
 
-// health is the container's port for its health; 0 if there is none.
+// health returns the container's port for health checks, or 0.
 func (p *program) health() int {
 	for _, probe := range []*corev1.Probe{p.container.ReadinessProbe, p.container.LivenessProbe} {
 		if probe == nil || probe.HTTPGet == nil {

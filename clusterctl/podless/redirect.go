@@ -11,14 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Annotations by which cert-manager is asked to write an authority into an object: that of a Certificate, or of a
-// Secret.
+// Annotations that ask cert-manager to inject a CA into an object: that of a Certificate or of a Secret.
 const (
 	injectFromCertificate = "cert-manager.io/inject-ca-from"
 	injectFromSecret      = "cert-manager.io/inject-ca-from-secret"
 )
 
-// redirect leads what asks a Service to the process instead.
+// redirect points whatever calls a Service to the process instead.
 func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	var errs []error
 	switch o.GetKind() {
@@ -51,8 +50,8 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	return errors.Join(errs...)
 }
 
-// lead replaces the Service in parent's clientConfig by a URL, and writes the authority there, without which nothing
-// may be asked.
+// lead replaces the Service in parent's clientConfig by a URL and injects the CA, without which clients must not call
+// it.
 func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *program, needsAuthority bool) error {
 	config, _ := parent["clientConfig"].(map[string]any)
 	service, ok := config["service"].(map[string]any)
@@ -79,7 +78,7 @@ func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *
 	return nil
 }
 
-// port returns where the process serves what a Service leads to, and notes that this is for webhooks.
+// port returns the process's port behind a Service and records it as the port for webhooks.
 func (r *rewriter) port(ref map[string]any, p *program) (int, error) {
 	namespace, _ := ref["namespace"].(string)
 	called, _ := ref["name"].(string)
@@ -106,7 +105,7 @@ func (r *rewriter) port(ref map[string]any, p *program) (int, error) {
 	return 0, fmt.Errorf("it asks Service %s/%s, which is not in the components", namespace, called)
 }
 
-// integer reads a number of an object that was read from YAML or JSON.
+// integer converts a number from decoded YAML or JSON.
 func integer(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int64:

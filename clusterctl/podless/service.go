@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// infer finds the port of webhooks of a program that nothing in its components asks: an extension whose ExtensionConfig
-// comes later. It is the one that a Service leads to, if the program has a certificate to serve there.
+// infer finds the webhook port of a program that none of its components call: an extension whose ExtensionConfig is
+// created later. If the program mounts a certificate, that is the port behind a Service.
 func (p *program) infer(services []*unstructured.Unstructured, secrets map[string]bool) {
 	if p.hooks != 0 || p.certificates(secrets) == "" {
 		return
@@ -21,8 +21,8 @@ func (p *program) infer(services []*unstructured.Unstructured, secrets map[strin
 	}
 }
 
-// retarget makes a Service lead to the ports of the process. Nobody in the plane routes it, but its runtime client
-// looks there for the extension that an ExtensionConfig names by its Service.
+// retarget points a Service to the ports of the process. Nothing in the plane routes Services, but its runtime client
+// uses them to find the extension of an ExtensionConfig.
 func (p *program) retarget(s *unstructured.Unstructured) error {
 	ports, ok, err := unstructured.NestedSlice(s.Object, "spec", "ports")
 	if err != nil {
@@ -55,7 +55,7 @@ func portsOf(s *unstructured.Unstructured) []map[string]any {
 	return ports
 }
 
-// target returns where a port of a Service leads to: a number or the name of a container's port.
+// target returns the target of a Service port: a number, or the name of a container port.
 func target(port map[string]any) any {
 	if t := port["targetPort"]; t != nil {
 		return t
