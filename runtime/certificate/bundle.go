@@ -16,23 +16,23 @@ import (
 	"time"
 )
 
-// Names under which a [Store] keeps the parts of a [Bundle]. They are those that Kubernetes and cert-manager use.
+// Names under which a [Store] keeps the parts of a [Bundle]. Kubernetes and cert-manager use the same names.
 const (
 	// AuthoritiesKey is the PEM of all authorities that callers should trust.
 	AuthoritiesKey = "ca.crt"
-	// AuthorityKeysKey is the PEM of their keys, in the same order.
+	// AuthorityKeysKey is the PEM of the authorities' keys, in the same order.
 	AuthorityKeysKey = "ca.key"
 	// CertificateKey is the PEM of the server's certificate.
 	CertificateKey = "tls.crt"
-	// PrivateKeyKey is the PEM of its key.
+	// PrivateKeyKey is the PEM of the certificate's key.
 	PrivateKeyKey = "tls.key"
 )
 
-// Bundle is what a [Store] holds: parts in PEM form, by the names above. It is empty before the first certificate was
-// made.
+// Bundle is the content of a [Store]: parts in PEM form under the names above. It is empty before the first
+// certificate is issued.
 type Bundle map[string][]byte
 
-// clockSkew is how far clocks of callers may be behind.
+// clockSkew is how far callers' clocks may be behind.
 const clockSkew = 5 * time.Minute
 
 // authority signs server certificates.
@@ -41,14 +41,14 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// identity is what a bundle says, decoded.
+// identity is a decoded bundle.
 type identity struct {
 	authorities []authority // newest first
 	leaf        *x509.Certificate
 	pair        tls.Certificate
 }
 
-// decode reads a bundle. An error means that it can't be used and has to be made anew.
+// decode reads a bundle. If it returns an error, the bundle can't be used and must be replaced.
 func decode(b Bundle) (*identity, error) {
 	certs, err := certificates(b[AuthoritiesKey])
 	if err != nil {
@@ -103,8 +103,7 @@ func encode(id *identity) (Bundle, error) {
 	return b, nil
 }
 
-// renew gives what should be in place of a bundle now, and whether that differs from it. What can't be read is made
-// anew.
+// renew returns what should replace a bundle now, and whether that differs from it. It replaces what it can't read.
 func renew(old Bundle, o Options, now time.Time) (next *identity, changed bool, err error) {
 	current, err := decode(old)
 	if err != nil {
@@ -131,7 +130,7 @@ func renew(old Bundle, o Options, now time.Time) (next *identity, changed bool, 
 	return next, changed, nil
 }
 
-// signerOf gives the newest authority that callers had the time to hear of; without one that is old enough, the oldest.
+// signerOf returns the newest authority that was published for long enough; if there is none, the oldest.
 func signerOf(authorities []authority, overlap time.Duration, now time.Time) authority {
 	for _, a := range authorities {
 		if !a.cert.NotBefore.Add(clockSkew + overlap).After(now) {
@@ -141,7 +140,7 @@ func signerOf(authorities []authority, overlap time.Duration, now time.Time) aut
 	return authorities[len(authorities)-1]
 }
 
-// isDue tells whether two thirds of a certificate's life are over.
+// isDue reports whether two thirds of a certificate's lifetime are over.
 func isDue(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) * 2 / 3))
 }
@@ -160,7 +159,7 @@ func newAuthority(o Options, now time.Time) (authority, error) {
 		return authority{}, err
 	}
 	template := &x509.Certificate{
-		// The serial in the name keeps an authority apart from the one before it: both are trusted for a while.
+		// The serial in the name distinguishes an authority from its predecessor: both are trusted for a while.
 		SerialNumber: serial, Subject: pkix.Name{CommonName: o.Name + " authority " + serial.Text(36)},
 		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(o.AuthorityLifetime),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
@@ -176,7 +175,7 @@ func newAuthority(o Options, now time.Time) (authority, error) {
 	return authority{cert: cert, key: key}, nil
 }
 
-// sign replaces the server's certificate. It does not outlive its authority.
+// sign replaces the server's certificate. The new one does not outlive its authority.
 func (id *identity) sign(by authority, o Options, now time.Time) error {
 	key, serial, err := newKey()
 	if err != nil {
@@ -238,7 +237,7 @@ func privateKeys(data []byte) ([]*ecdsa.PrivateKey, error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
-			return nil, errors.New("it holds no key in PKCS #8 form") // without the cause: it could quote what it read
+			return nil, errors.New("it holds no key in PKCS #8 form") // without the cause, which could quote the key
 		}
 		key, ok := parsed.(*ecdsa.PrivateKey)
 		if !ok {

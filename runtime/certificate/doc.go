@@ -1,4 +1,4 @@
-// Package certificate makes and renews the certificate of an extension's server, for management clusters without
+// Package certificate issues and renews the certificate of an extension's server, for management clusters without
 // cert-manager.
 //
 //	store := certificate.InSecret(client, types.NamespacedName{Namespace: "capstan-system", Name: "capstan-extension-cert"})
@@ -7,11 +7,11 @@
 //	go keeper.Run(ctx)
 //	err = server.Serve(ctx, server.TLS{Address: ":9443", GetCertificate: keeper.GetCertificate}, extension)
 //
-// A [Keeper] holds an authority of its own and a server certificate of it. Both live in a [Store], which all replicas
-// of an extension share: whoever finds something to renew first renews it, the others take over what they find. The
-// authorities that callers have to trust are published as "ca.crt" of the store; an ExtensionConfig with the annotation
-// that [Annotation] names gets them from the Secret (RC-09).
+// A [Keeper] has its own certificate authority and a server certificate signed by it. Both live in a [Store], which
+// all replicas of an extension share: the first replica that finds a renewal due makes it, and the others load the
+// result. The store publishes the authorities that callers must trust as "ca.crt"; an ExtensionConfig with the
+// annotation that [Annotation] returns gets them from the Secret (RC-09).
 //
-// Renewal leaves no gap. A certificate is renewed after two thirds of its life. A new authority is published beside the
-// old one for [Options.Overlap] before anything is signed by it, so that callers know it when they meet it.
+// Renewal causes no interruption. A certificate is renewed after two thirds of its lifetime. A new authority is
+// published beside the old one for [Options.Overlap] before it signs anything, so that callers know it in time.
 package certificate

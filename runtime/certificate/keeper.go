@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Bounds of life and work.
+// Default lifetimes and intervals, and bounds of the work.
 const (
-	// DefaultLifetime is the life of a server certificate.
+	// DefaultLifetime is the lifetime of a server certificate.
 	DefaultLifetime = 90 * 24 * time.Hour
-	// DefaultAuthorityLifetime is the life of an authority.
+	// DefaultAuthorityLifetime is the lifetime of an authority.
 	DefaultAuthorityLifetime = 3 * 365 * 24 * time.Hour
 	// DefaultOverlap is how long a new authority is published before it signs.
 	DefaultOverlap = 24 * time.Hour
-	// DefaultCheck is how often the store is looked at.
+	// DefaultCheck is how often the store is checked.
 	DefaultCheck = time.Minute
 
 	storeTimeout = 10 * time.Second
-	attempts     = 5 // at a store that others write too
+	attempts     = 5 // when others write to the store too
 )
 
 // Options of a Keeper. Hosts must be set.
 type Options struct {
 	// Hosts are the DNS names and IP addresses under which callers reach the server; see [ServiceHosts].
 	Hosts []string
-	// Name goes into the certificates, for people. Default: "runtime extension".
+	// Name goes into the certificates, for people to read. Default: "runtime extension".
 	Name string
 	// Lifetime of a server certificate. Default: DefaultLifetime.
 	Lifetime time.Duration
@@ -40,15 +40,15 @@ type Options struct {
 	AuthorityLifetime time.Duration
 	// Overlap is how long a new authority is published before it signs. Default: DefaultOverlap.
 	Overlap time.Duration
-	// Check is how often the store is looked at: others may have renewed what is in it. Default: DefaultCheck.
+	// Check is how often the store is checked, because others may have renewed its content. Default: DefaultCheck.
 	Check time.Duration
-	// Log gets what was renewed and what went wrong. Default: none.
+	// Log receives renewals and errors. Default: none.
 	Log *slog.Logger
-	// Now tells the time. Default: time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// ServiceHosts gives the names under which the API server's network reaches a Service; Cluster API uses the first one.
+// ServiceHosts returns the DNS names of a Service inside the cluster; Cluster API uses the first one.
 func ServiceHosts(name, namespace string) []string {
 	base := name + "." + namespace + ".svc"
 	return []string{base, base + ".cluster.local", name + "." + namespace, name}
@@ -96,7 +96,7 @@ type kept struct {
 	authorities []byte
 }
 
-// New makes a keeper, which has a certificate to serve from the beginning.
+// New makes a keeper that already has a certificate to serve.
 func New(ctx context.Context, store Store, options Options) (*Keeper, error) {
 	if err := options.complete(); err != nil {
 		return nil, fmt.Errorf("keeping a certificate: %w", err)
@@ -108,7 +108,7 @@ func New(ctx context.Context, store Store, options Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Run renews what is due until the context ends, which it returns nil for. As long as the store fails, the last good
+// Run renews what is due until the context is done, and then returns nil. While the store fails, the last good
 // certificate is served.
 func (k *Keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(k.options.Check)
@@ -126,7 +126,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Renew looks at the store once, renews what is due, and takes over what is there. Most callers want [Keeper.Run].
+// Renew reads the store once, renews what is due, and uses the result. Most callers want [Keeper.Run].
 func (k *Keeper) Renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -174,11 +174,10 @@ func (k *Keeper) take(id *identity) error {
 	return nil
 }
 
-// GetCertificate gives the certificate that is valid now, for tls.Config and server.TLS.
+// GetCertificate returns the current certificate, for tls.Config and server.TLS.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return k.current.Load().pair, nil
 }
 
-// Authorities gives the authorities that callers should trust, in PEM form: what an ExtensionConfig has in its
-// caBundle.
+// Authorities returns the authorities that callers should trust in PEM form, as in an ExtensionConfig's caBundle.
 func (k *Keeper) Authorities() []byte { return k.current.Load().authorities }

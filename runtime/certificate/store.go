@@ -17,25 +17,26 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrConflict says that somebody else has written a store since it was read.
+// ErrConflict means that somebody else has written the store since it was read.
 var ErrConflict = errors.New("the store was changed by somebody else: read it again")
 
-// Store holds a bundle, for all replicas of a server.
+// Store holds a bundle for all replicas of a server.
 type Store interface {
-	// Load gives the bundle, an empty one if there is none yet, and its version.
+	// Load returns the bundle, an empty one if there is none yet, and its version.
 	Load(ctx context.Context) (b Bundle, version string, err error)
-	// Save replaces the bundle of this version; ErrConflict if the store has another.
+	// Save replaces the bundle of this version. It returns ErrConflict if the store has another version.
 	Save(ctx context.Context, b Bundle, version string) error
 }
 
 // InSecret keeps the bundle in a Secret, where an ExtensionConfig finds the authorities, see [Annotation]. The client
-// needs the rights to get, create and update the Secret; its scheme must hold Secrets. It must not be a cache.
+// must be allowed to get, create and update the Secret, and its scheme must include Secrets. It must not read from a
+// cache.
 func InSecret(client ctrlclient.Client, name types.NamespacedName) Store {
 	return &secretStore{client: client, name: name}
 }
 
-// Annotation gives name and value of the annotation with which an ExtensionConfig takes its caBundle from this Secret
-// (RC-09).
+// Annotation returns the key and value of the annotation with which an ExtensionConfig takes its caBundle from this
+// Secret (RC-09).
 func Annotation(secret types.NamespacedName) (key, value string) {
 	return runtimev1.InjectCAFromSecretAnnotation, secret.String()
 }
@@ -67,7 +68,7 @@ func (s *secretStore) Save(ctx context.Context, b Bundle, version string) error 
 		secret.Data = b
 		err = s.client.Create(ctx, secret)
 	} else {
-		// What else somebody put on the Secret stays.
+		// Keep what others have added to the Secret.
 		if err := s.client.Get(ctx, s.name, secret); err != nil {
 			return fmt.Errorf("reading Secret %s: %w", s.name, err)
 		}
@@ -89,8 +90,8 @@ func (s *secretStore) Save(ctx context.Context, b Bundle, version string) error 
 	return nil
 }
 
-// InDirectory keeps the bundle in files of a directory, for a server that runs alone. They are written one after the
-// other, each at once; what a crash leaves half written can't be read together and is made anew.
+// InDirectory keeps the bundle in files of a directory, for a server without replicas. The files are written one after
+// the other, each atomically. After a crash between two writes they do not match, and the bundle is replaced.
 func InDirectory(path string) Store { return directoryStore(path) }
 
 type directoryStore string
@@ -127,7 +128,7 @@ func writeAtOnce(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // if it was not renamed
+	defer func() { _ = os.Remove(file.Name()) }() // in case it was not renamed
 	_, err = file.Write(data)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err

@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Validator says in the admission webhook of ExtensionConfigs what can't work, and warns of what will not work for
-// ever. It goes behind that of Cluster API.
+// Validator rejects ExtensionConfigs that can't work, in their admission webhook, and warns of what will stop working
+// one day. It runs after Cluster API's own webhook.
 type Validator struct {
-	// Next is asked first. Default: nobody.
+	// Next is called first. Default: nothing.
 	Next admission.Validator[*runtimev1.ExtensionConfig]
-	// Catalog of hooks tells which versions are deprecated. Default: that of Cluster API.
+	// Catalog of hooks, which knows the deprecated versions. Default: that of Cluster API.
 	Catalog *hook.Catalog
 }
 
@@ -41,7 +41,7 @@ func (v *Validator) ValidateCreate(ctx context.Context, config *runtimev1.Extens
 func (v *Validator) ValidateUpdate(ctx context.Context,
 	before, config *runtimev1.ExtensionConfig) (admission.Warnings, error) {
 	if !config.DeletionTimestamp.IsZero() {
-		return nil, nil // what can't work must still be able to go
+		return nil, nil // an object that can't work must still be deletable
 	}
 	var warnings admission.Warnings
 	if v.Next != nil {
@@ -70,7 +70,7 @@ func invalid(config *runtimev1.ExtensionConfig) error {
 		field.ErrorList{field.Forbidden(field.NewPath("spec"), err.Error())})
 }
 
-// warnings are for the person who applies the object. Handlers are known from the second time on.
+// warnings are for the person who applies the object. Handlers are known only after the first discovery.
 func (v *Validator) warnings(config *runtimev1.ExtensionConfig) admission.Warnings {
 	catalog := v.Catalog
 	if catalog == nil {
@@ -99,7 +99,7 @@ func (v *Validator) warnings(config *runtimev1.ExtensionConfig) admission.Warnin
 	return warnings
 }
 
-// serviceOf returns the host of a URL if it is the name of a Service of the cluster.
+// serviceOf returns the host of a URL if it is the name of a Service in the cluster.
 func serviceOf(text string) string {
 	parsed, err := url.Parse(text)
 	if err != nil {

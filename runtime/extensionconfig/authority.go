@@ -17,7 +17,7 @@ import (
 // authorityKey is the key of a Secret that holds the CA certificate.
 const authorityKey = "ca.crt"
 
-// authority gives the CA certificates that the annotation asks for, nil if there is no annotation.
+// authority returns the CA certificates that the annotation refers to, nil if there is no annotation.
 func authority(ctx context.Context, reader ctrlclient.Reader, config *runtimev1.ExtensionConfig) ([]byte, error) {
 	name, ok := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]
 	if !ok {
@@ -55,14 +55,14 @@ func secretKey(name string) (types.NamespacedName, error) {
 	return types.NamespacedName{Namespace: namespace, Name: secret}, nil
 }
 
-// injectAuthority writes the CA certificates into the spec, if they are others than before.
+// injectAuthority writes the CA certificates into the spec if they have changed.
 func (r *Reconciler) injectAuthority(ctx context.Context, config *runtimev1.ExtensionConfig) error {
 	bundle, err := authority(ctx, r.APIReader, config)
 	if err != nil || bundle == nil || bytes.Equal(bundle, config.Spec.ClientConfig.CABundle) {
 		return err
 	}
-	// The answer to the patch replaces the object, status and all: only what the API server says of the spec is taken
-	// over.
+	// The response to the patch overwrites the whole object including its status: only take over the API server's view of
+	// the spec.
 	changed := config.DeepCopy()
 	changed.Spec.ClientConfig.CABundle = bundle
 	if err := r.Client.Patch(ctx, changed, ctrlclient.MergeFrom(config)); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// Check says what of an ExtensionConfig can't work (RC-04 to RC-10), all of it, and what it must be instead. It asks
-// nobody.
+// Check returns everything in an ExtensionConfig that can't work (RC-04 to RC-10), and what it must be instead. It
+// makes no calls.
 func Check(config *runtimev1.ExtensionConfig) error {
 	errs := checkServer(&config.Spec.ClientConfig)
 	authority := config.Spec.ClientConfig.CABundle
@@ -49,7 +49,7 @@ func checkServer(client *runtimev1.ClientConfig) []error {
 	return []error{errors.New("spec.clientConfig has neither url nor service: set one")}
 }
 
-// checkURL never quotes the URL: it may hold a password.
+// checkURL never quotes the URL, which may contain a password.
 func checkURL(text string) []error {
 	parsed, err := url.Parse(text)
 	if err != nil {
@@ -90,7 +90,7 @@ func checkService(service *runtimev1.ServiceReference) []error {
 	return errs
 }
 
-// join joins in one line: the text lands in conditions.
+// join joins errors in one line, because the text ends up in conditions.
 func join(errs []error) error {
 	if len(errs) == 0 {
 		return nil

@@ -23,8 +23,8 @@ const (
 	// DeprecatedHooksReason is the reason of HooksCurrentCondition.
 	DeprecatedHooksReason = "DeprecatedHooks"
 
-	// OverridesUsedCondition is False on an ExtensionConfig with an annotation that overrides something of a handler that
-	// does not exist. Without one it is absent.
+	// OverridesUsedCondition is False on an ExtensionConfig with an annotation that overrides a handler which does not
+	// exist. Without such an annotation it is absent.
 	OverridesUsedCondition = "OverridesUsed"
 	// NoSuchHandlerReason is the reason of OverridesUsedCondition.
 	NoSuchHandlerReason = "NoSuchHandler"
@@ -61,7 +61,7 @@ func setPaused(config *runtimev1.ExtensionConfig, paused bool) {
 	set(config, condition)
 }
 
-// setNotes sets the conditions that are there only if there is something to say.
+// setNotes sets the conditions that exist only when there is something to report.
 func setNotes(catalog *hook.Catalog, config *runtimev1.ExtensionConfig) {
 	note(config, HooksCurrentCondition, DeprecatedHooksReason,
 		"Handlers are for versions of hooks that will not be called for ever: ",
@@ -80,7 +80,7 @@ func note(config *runtimev1.ExtensionConfig, condition, reason, text string, abo
 	})
 }
 
-// deprecated names the handlers of deprecated versions, with what to do about it.
+// deprecated names the handlers of deprecated versions, with advice for each.
 func deprecated(catalog *hook.Catalog, handlers []runtimev1.ExtensionHandler) []string {
 	var found []string
 	for _, h := range handlers {
@@ -93,14 +93,14 @@ func deprecated(catalog *hook.Catalog, handlers []runtimev1.ExtensionHandler) []
 			found = append(found, fmt.Sprintf("%s (%s/%s is %s)", h.Name, h.RequestHook.APIVersion, h.RequestHook.Hook, advice))
 		}
 	}
-	slices.Sort(found) // the message must not change with the order of an answer
+	slices.Sort(found) // the message must not depend on the order of the answer
 	return found
 }
 
 func unusedOverrides(config *runtimev1.ExtensionConfig) []string {
 	overrides, err := registry.ReadOverrides(config.Annotations)
 	if err != nil {
-		return nil // said elsewhere
+		return nil // reported elsewhere
 	}
 	names := make([]string, len(config.Status.Handlers))
 	for i, h := range config.Status.Handlers {
@@ -114,7 +114,7 @@ func set(config *runtimev1.ExtensionConfig, condition metav1.Condition) {
 	meta.SetStatusCondition(&config.Status.Conditions, condition)
 }
 
-// setOlder sets a condition of the contract before; clients of v1alpha1 still read it.
+// setOlder sets a condition of the previous contract, which clients of v1alpha1 still read.
 //
 //lint:ignore SA1019 its type is as old as its readers
 func setOlder(config *runtimev1.ExtensionConfig, condition clusterv1.Condition) {

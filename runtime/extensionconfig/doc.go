@@ -1,5 +1,5 @@
-// Package extensionconfig keeps the runtime extensions of a management cluster registered: a controller for
-// ExtensionConfigs, and what their admission webhook should say.
+// Package extensionconfig keeps a management cluster's runtime extensions registered. It has a controller for
+// ExtensionConfigs and a validator for their admission webhook.
 //
 //	calls, err := client.New(client.Options{Reader: mgr.GetClient()})
 //	...
@@ -7,28 +7,27 @@
 //
 // # What the controller does with an ExtensionConfig
 //
-//   - It copies the CA certificate from the Secret that the annotation runtime.cluster.x-k8s.io/inject-ca-from-secret
-//     names into caBundle (RC-09), again when the Secret changes.
-//   - It asks the extension which handlers it has, and writes them into the status (RC-11 to RC-15). It asks again when
-//     the ExtensionConfig changes, when the client has a reason to think that the extension was deployed anew, and now
-//     and then.
-//   - It registers them with the client, from where they are called (RC-18). If the extension can't be asked, what it
-//     said before stays.
-//   - A paused one is left as it is. A deleted one is unregistered, paused or not.
+//   - It copies the CA certificate into caBundle from the Secret named by the annotation
+//     runtime.cluster.x-k8s.io/inject-ca-from-secret (RC-09), and copies it again when the Secret changes.
+//   - It asks the extension for its handlers and writes them into the status (RC-11 to RC-15). It asks again when the
+//     ExtensionConfig changes, when the client suspects that the extension was redeployed, and periodically.
+//   - It registers the handlers with the client, which calls them (RC-18). If the extension can't be reached, its
+//     previous handlers stay registered.
+//   - It leaves a paused ExtensionConfig unchanged. It unregisters a deleted one, paused or not.
 //
-// # What its conditions say
+// # Conditions
 //
-//   - Discovered is False if anything of that failed. Its message says what to do (RC-16).
-//   - Paused.
-//   - [HooksCurrentCondition] is False if handlers are for versions of hooks that are deprecated (RC-22).
+//   - Discovered is False if any of these steps failed. Its message says what to do (RC-16).
+//   - Paused reports whether the ExtensionConfig is paused.
+//   - [HooksCurrentCondition] is False if handlers serve deprecated versions of hooks (RC-22).
 //   - [OverridesUsedCondition] is False if an annotation is for a handler that does not exist.
-//   - HooksKnown, of package client, is False if handlers are for hooks that are not known here.
+//   - HooksKnown, of package client, is False if handlers serve hooks that the client does not know.
 //
-// The last three are absent if there is nothing to say.
+// The last three are absent if there is nothing to report.
 //
-// # At the start
+// # Startup
 //
-// Before anything is called all extensions are asked, at the same time. One that does not answer is registered with
-// what it said before. For one that has never answered the start waits, but not for ever ([Reconciler.Patience]): one
-// broken extension must not stop the management cluster.
+// Before any hook is called, the controller asks all extensions concurrently for their handlers. An extension that
+// does not answer is registered with its previous handlers. If it has never answered, the startup waits for it, but
+// only for [Reconciler.Patience]: one broken extension must not stop the management cluster.
 package extensionconfig

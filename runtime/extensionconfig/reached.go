@@ -6,7 +6,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// reached remembers by which client configuration each extension was registered last. The zero value is ready.
+// reached remembers the client configuration with which each extension was last registered. The zero value is ready.
 type reached struct {
 	mu     sync.Mutex
 	byName map[string]runtimev1.ClientConfig

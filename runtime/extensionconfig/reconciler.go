@@ -22,35 +22,35 @@ import (
 )
 
 const (
-	// DefaultRediscover is the time between discoveries that nothing else has asked for.
+	// DefaultRediscover is the interval of periodic discoveries.
 	DefaultRediscover = 10 * time.Minute
-	// DefaultPatience is for how long the start waits for extensions that have never answered.
+	// DefaultPatience is how long the startup waits for extensions that have never answered.
 	DefaultPatience = 20 * time.Second
 )
 
 // Reconciler keeps ExtensionConfigs discovered and registered.
 type Reconciler struct {
-	// Client reads ExtensionConfigs, from a cache best, and writes them. Required.
+	// Client reads ExtensionConfigs, preferably from a cache, and writes them. Required.
 	Client ctrlclient.Client
 	// APIReader reads Secrets, which should not be cached, and ExtensionConfigs before caches are filled. Required.
 	APIReader ctrlclient.Reader
-	// Runtime calls extensions. If it has a method OnStale, as package client's has, extensions are discovered again when
-	// it says so. Required.
+	// Runtime calls extensions. If it has a method OnStale, as package client's Client does, it triggers discoveries
+	// through it. Required.
 	Runtime runtimeclient.Client
-	// SecretNames holds the metadata of Secrets. With it, a changed CA certificate is noticed at once. Default: at the
-	// next discovery.
+	// SecretNames caches the metadata of Secrets. With it, a changed CA certificate is noticed immediately. Default: at
+	// the next discovery.
 	SecretNames cache.Cache
-	// Catalog of hooks tells which versions are deprecated. Default: that of Cluster API.
+	// Catalog of hooks, which knows the deprecated versions. Default: that of Cluster API.
 	Catalog *hook.Catalog
-	// Rediscover is the time between discoveries that nothing else has asked for. Default: DefaultRediscover.
+	// Rediscover is the interval of periodic discoveries. Default: DefaultRediscover.
 	Rediscover time.Duration
-	// Patience is for how long the start waits for extensions that have never answered. Default: DefaultPatience.
+	// Patience is how long the startup waits for extensions that have never answered. Default: DefaultPatience.
 	Patience time.Duration
 
 	clients reached
 }
 
-// complete checks the fields and fills in what is left out.
+// complete checks the fields and sets defaults.
 func (r *Reconciler) complete() error {
 	if r.Client == nil || r.APIReader == nil || r.Runtime == nil {
 		return errors.New("the controller of ExtensionConfigs needs a Client, an APIReader and a Runtime")
@@ -67,7 +67,7 @@ func (r *Reconciler) complete() error {
 	return nil
 }
 
-// notReadyPause is how soon an ExtensionConfig is looked at again while the registry is being filled.
+// notReadyPause is the delay before an ExtensionConfig is reconciled again while the registry is being filled.
 const notReadyPause = time.Second
 
 // Reconcile discovers one extension and registers it.
@@ -106,9 +106,9 @@ func isPaused(config *runtimev1.ExtensionConfig) bool {
 	return paused
 }
 
-// discover brings an ExtensionConfig up to date and registers it. It gives the ExtensionConfig with its new status in
-// any case; if something failed, with the handlers that it had before. What administrators say about these counts all
-// the same: they say it when an extension is down.
+// discover brings an ExtensionConfig up to date and registers it. It always returns the ExtensionConfig with its new
+// status; if something failed, with its previous handlers. The administrator's overrides apply to these too, because
+// that is when they are needed: while an extension is down.
 func (r *Reconciler) discover(ctx context.Context,
 	config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
 	found, err := r.ask(ctx, config)
@@ -119,7 +119,7 @@ func (r *Reconciler) discover(ctx context.Context,
 			r.clients.set(config)
 		}
 	case known && len(config.Status.Handlers) > 0 && Check(config) == nil:
-		// By the way that worked: what was changed about it may be a mistake.
+		// Use the client configuration that worked: the change may be a mistake.
 		as := config.DeepCopy()
 		as.Spec.ClientConfig = before
 		err = errors.Join(err, r.register(as))
@@ -145,8 +145,8 @@ func (r *Reconciler) ask(ctx context.Context, config *runtimev1.ExtensionConfig)
 	return found, nil
 }
 
-// keepOrder puts handlers in the order that they had before, new ones at the end by name. Published servers name them
-// in another order each time, which would be a change of the status each time.
+// keepOrder keeps handlers in their previous order and appends new ones by name. Published servers list them in a
+// different order each time, which would otherwise change the status each time.
 func keepOrder(before, handlers []runtimev1.ExtensionHandler) {
 	place := make(map[string]int, len(before))
 	for i, h := range before {
@@ -157,7 +157,7 @@ func keepOrder(before, handlers []runtimev1.ExtensionHandler) {
 	})
 }
 
-// register hands the handlers to the client. Before the client is ready, the start does it.
+// register passes the handlers to the client. Before the client is ready, the startup does this.
 func (r *Reconciler) register(config *runtimev1.ExtensionConfig) error {
 	if !r.Runtime.IsReady() {
 		return nil
@@ -165,14 +165,14 @@ func (r *Reconciler) register(config *runtimev1.ExtensionConfig) error {
 	return r.Runtime.Register(config)
 }
 
-// writeStatus writes the status if it is another one than before.
+// writeStatus writes the status if it has changed.
 func (r *Reconciler) writeStatus(ctx context.Context, before, config *runtimev1.ExtensionConfig) error {
 	if equality.Semantic.DeepEqual(before.Status, config.Status) {
 		return nil
 	}
 	base := config.DeepCopy()
 	base.Status = before.Status
-	changed := config.DeepCopy() // the answer to the patch must not come into what is registered
+	changed := config.DeepCopy() // the response to the patch must not change the object that gets registered
 	err := r.Client.Status().Patch(ctx, changed, ctrlclient.MergeFrom(base))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status of ExtensionConfig %s: %w", config.Name, err)

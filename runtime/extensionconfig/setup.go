@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// An extension that can't be discovered is asked again after these times. The usual limit of controllers, a quarter of
-	// an hour, would be long for somebody who has just repaired it.
+	// The first and the last delay between attempts to discover an extension that fails. The usual limit of controllers,
+	// a quarter of an hour, would be long for somebody who has just repaired it.
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = time.Minute
 
-	// stalePause is how soon an extension is discovered that was probably deployed anew. It bounds how often a broken one
-	// is.
+	// stalePause is the delay before discovering an extension that was probably redeployed. It limits the rate for a
+	// broken one.
 	stalePause = 500 * time.Millisecond
 )
 
-// SetupWithManager adds the controller to a manager, and what fills the client's registry at the start. The scheme must
-// know ExtensionConfigs.
+// SetupWithManager adds the controller to a manager, and a runnable that fills the client's registry at startup. The
+// manager's scheme must include ExtensionConfigs.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	if err := r.complete(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	if options.RateLimiter == nil {
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry)
 	}
-	// The status is ours: its changes are no reason to ask the extension again.
+	// Only this controller writes the status, so status changes need no new discovery.
 	changed := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{},
 		predicate.LabelChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	return nil
 }
 
-// stale is the source of extensions that the client holds for deployed anew.
+// stale is the source of extensions that the client assumes to have been redeployed.
 func (r *Reconciler) stale() source.Source {
 	tells, ok := r.Runtime.(interface{ OnStale(func(extension string)) })
 	if !ok {
@@ -71,7 +71,7 @@ func (r *Reconciler) stale() source.Source {
 		})
 	}
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		// The queue keeps one entry for each extension, so a thousand failing calls are one discovery.
+		// The queue keeps one entry for each extension, so a thousand failing calls cause one discovery.
 		tells.OnStale(func(extension string) {
 			queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: extension}}, stalePause)
 		})
@@ -79,7 +79,7 @@ func (r *Reconciler) stale() source.Source {
 	})
 }
 
-// usersOf gives the ExtensionConfigs whose CA certificate comes from a Secret.
+// usersOf returns the ExtensionConfigs whose CA certificate comes from a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret *metav1.PartialObjectMetadata) []reconcile.Request {
 	list := &runtimev1.ExtensionConfigList{}
 	if err := r.Client.List(ctx, list); err != nil {
@@ -96,7 +96,7 @@ func (r *Reconciler) usersOf(ctx context.Context, secret *metav1.PartialObjectMe
 	return users
 }
 
-// contentChanged lets events of Secrets pass that are not mere repetitions.
+// contentChanged drops events of Secrets that merely repeat the previous state.
 type contentChanged struct {
 	predicate.TypedFuncs[*metav1.PartialObjectMetadata]
 }

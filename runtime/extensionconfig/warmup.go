@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// retryPause is the time between attempts of the start.
+	// retryPause is the time between attempts at startup.
 	retryPause = time.Second
 	// startParallel bounds how many extensions are asked at the same time.
 	startParallel = 16
 )
 
-// warmUp fills the registry once, when the manager leads.
+// warmUp fills the registry once, when the manager becomes the leader.
 type warmUp struct{ *Reconciler }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (warmUp) NeedLeaderElection() bool { return true }
 
-// Start asks all extensions and makes the client ready. It gives up only when ctx ends: what can't be listed now can be
-// later.
+// Start asks all extensions for their handlers and makes the client ready. It gives up only when ctx is done, because
+// listing ExtensionConfigs may work later.
 func (w warmUp) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)
 	patience := time.Now().Add(w.Patience)
@@ -44,14 +44,14 @@ func (w warmUp) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil // the manager ends
+			return nil // the manager is stopping
 		case <-time.After(retryPause):
 		}
 	}
 }
 
-// attempt asks all extensions. It makes the client ready, unless there are some that have never answered and it may
-// wait for them; then it names them.
+// attempt asks all extensions and makes the client ready. If it may wait and some extensions have never answered, it
+// returns their names instead.
 func (w warmUp) attempt(ctx context.Context, mayWait bool) (missing []string, err error) {
 	list := &runtimev1.ExtensionConfigList{}
 	if err := w.APIReader.List(ctx, list); err != nil {
@@ -81,7 +81,7 @@ func (w warmUp) attempt(ctx context.Context, mayWait bool) (missing []string, er
 				missing = append(missing, config.Name)
 			}
 		}
-		// One that does not fit would keep out all others.
+		// One invalid ExtensionConfig would keep all others from being registered.
 		if config.DeletionTimestamp.IsZero() && registry.Check(config) == nil {
 			good.Items = append(good.Items, *config)
 		}

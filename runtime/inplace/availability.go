@@ -8,18 +8,18 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Cluster API v1.15 adds a field to the answers of CanUpdateMachine and CanUpdateMachineSet: whether the change affects
-// availability. Types of v1.14 lack it, so these have it beside them. On the wire it is the same hook of the same
-// version: callers of v1.14 do not read the field.
+// Cluster API v1.15 adds a field to the responses of CanUpdateMachine and CanUpdateMachineSet: whether the change
+// affects availability. The types of v1.14 lack it, so these types add it. On the wire it is the same version of the
+// same hook: callers of v1.14 ignore the field.
 type (
-	// MachineAnswer answers CanUpdateMachine.
+	// MachineAnswer is the response of CanUpdateMachine.
 	MachineAnswer struct {
 		runtimehooksv1.CanUpdateMachineResponse `json:",inline"`
-		// AffectsAvailability is false if the Machine stays available while it is updated: Cluster API then makes no
-		// Machine more. Default: it may not.
+		// AffectsAvailability is false if the Machine stays available during the update: Cluster API then does not create an
+		// additional Machine. Default: the Machine may become unavailable.
 		AffectsAvailability *bool `json:"affectsAvailability,omitempty"`
 	}
-	// MachineSetAnswer answers CanUpdateMachineSet.
+	// MachineSetAnswer is the response of CanUpdateMachineSet.
 	MachineSetAnswer struct {
 		runtimehooksv1.CanUpdateMachineSetResponse `json:",inline"`
 		// AffectsAvailability is as in [MachineAnswer].
@@ -44,17 +44,17 @@ func copyOf(b *bool) *bool {
 	return ptr.To(*b)
 }
 
-// The hooks with these answers, for servers. Those who call use the hooks of package hook.
+// The hooks with these responses, for servers. Callers use the hooks of package hook.
 var (
-	// CanUpdateMachine is hook.CanUpdateMachine with an answer that speaks of availability.
+	// CanUpdateMachine is hook.CanUpdateMachine with a response that includes availability.
 	CanUpdateMachine = hook.Define[runtimehooksv1.CanUpdateMachineRequest, MachineAnswer](
 		runtimehooksv1.GroupVersion, "CanUpdateMachine")
-	// CanUpdateMachineSet is hook.CanUpdateMachineSet with an answer that speaks of availability.
+	// CanUpdateMachineSet is hook.CanUpdateMachineSet with a response that includes availability.
 	CanUpdateMachineSet = hook.Define[runtimehooksv1.CanUpdateMachineSetRequest, MachineSetAnswer](
 		runtimehooksv1.GroupVersion, "CanUpdateMachineSet")
 )
 
-// availability is what an updater says of availability. It says nothing where it takes nothing over.
+// availability returns the updater's AffectsAvailability, nil if the patches make no change in place.
 func (u Updater) availability(patches ...runtimehooksv1.Patch) *bool {
 	if !u.KeepsAvailable {
 		return nil

@@ -1,12 +1,12 @@
-// Package inplace answers the hooks by which Machines are updated in place instead of being replaced: CanUpdateMachine,
+// Package inplace handles the hooks that update Machines in place instead of replacing them: CanUpdateMachine,
 // CanUpdateMachineSet and UpdateMachine (UH-07).
 //
-// Cluster API asks first, with what a Machine is and what it should be. An extension answers with a patch of what it
-// can change on a running machine. If nothing is left that differs, Cluster API calls UpdateMachine again and again
-// until it is done; else it replaces the Machine, as if there were no extension. Control planes are asked about one
-// Machine at a time, workers by their MachineSets, with templates.
+// Cluster API first sends a Machine's current and desired state. An extension answers with a patch for the changes
+// that it can make on a running machine. If these cover all differences, Cluster API calls UpdateMachine repeatedly
+// until the update is done; otherwise it replaces the Machine as if there were no extension. For control planes it
+// asks about one Machine at a time; for workers, about a MachineSet and its templates.
 //
-// An [Updater] is all three answers in one. What it takes over is said once, for Machines and for templates:
+// An [Updater] provides the handlers of all three hooks. Its rules apply to Machines and to templates alike:
 //
 //	updater := inplace.Updater{
 //		Takes:  []inplace.Rule{inplace.Fields(inplace.KubeadmConfig, "files")},
@@ -14,7 +14,7 @@
 //	}
 //	extension, err := server.New(server.Options{}, updater.Handlers("files")...)
 //
-// Patches are made here: they hold what is wanted and nothing else, and stay within the spec. There can be one
-// extension for these hooks in a management cluster only; Cluster API refuses to update Machines if it finds two for
-// the same one.
+// The handlers compute the patches: a patch contains only desired changes and stays within the spec. A management
+// cluster can have only one extension for these hooks; Cluster API refuses to update Machines if it finds two for the
+// same one.
 package inplace

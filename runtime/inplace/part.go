@@ -12,14 +12,14 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// part is one of the objects that make up a Machine, and where the patch for it goes.
+// part is one of the objects that make up a Machine, and where its patch goes.
 type part struct {
 	what             string
 	current, desired any
 	patch            *runtimehooksv1.Patch
 }
 
-// take answers for all parts. The spec stands at a path in each of them.
+// take computes the patches for all parts. spec is the path of the spec in each of them.
 func (u Updater) take(ctx context.Context, spec []string, parts ...part) error {
 	for _, p := range parts {
 		if err := u.takePart(ctx, spec, p); err != nil {
@@ -73,7 +73,7 @@ func (u Updater) takePart(ctx context.Context, spec []string, p part) error {
 	return err
 }
 
-// document gives an object as JSON, and nil for one that is not there.
+// document returns an object as JSON, nil for an absent one.
 func document(object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	if raw, ok := object.(runtime.RawExtension); ok {
@@ -88,7 +88,7 @@ func document(object any) ([]byte, error) {
 	return data, nil
 }
 
-// at gives what stands at a path of a document; an empty object, if there is nothing.
+// at returns the value at a path of a document, or an empty object if there is none.
 func at(data []byte, path []string) ([]byte, error) {
 	for _, name := range path {
 		var object map[string]json.RawMessage

@@ -15,24 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind is a kind of objects that make up a Machine. It stands for templates of that kind too.
+// Kind is a kind of the objects that make up a Machine. It includes templates of that kind.
 type Kind struct {
 	// Group, such as "infrastructure.cluster.x-k8s.io".
 	Group string
-	// Name as of objects, not of templates, such as "CapstanMachine".
+	// Name of the objects' kind, not of the templates', such as "CapstanMachine".
 	Name string
 }
 
 // Kinds that every management cluster has.
 var (
-	// Machine stands for the spec of Machines themselves, and for the one in a MachineSet: version and failure domain are
-	// there.
+	// Machine is the spec of Machines and of the Machine template in a MachineSet, which has version and failure domain.
 	Machine = Kind{"cluster.x-k8s.io", "Machine"}
 	// KubeadmConfig is the bootstrap configuration of kubeadm.
 	KubeadmConfig = Kind{"bootstrap.cluster.x-k8s.io", "KubeadmConfig"}
 )
 
-// matches tells whether an object is of the kind, or a template for it.
+// matches reports whether an object is of the kind, or a template for it.
 func (k Kind) matches(object metav1.TypeMeta) bool {
 	gv, err := schema.ParseGroupVersion(object.APIVersion)
 	if err != nil || gv.Group != k.Group {
@@ -41,16 +40,16 @@ func (k Kind) matches(object metav1.TypeMeta) bool {
 	return object.Kind == k.Name || object.Kind == k.Name+"Template" || k == Machine && object.Kind == "MachineSet"
 }
 
-// Rule says what can be changed in objects of one kind while the machine runs. Make it with [Fields] or [Take]. What is
-// wrong with it is reported by server.New.
+// Rule defines what can be changed in objects of one kind while the machine runs. Make it with [Fields] or [Take].
+// server.New reports an invalid rule.
 type Rule struct {
 	kind    Kind
 	problem error
-	// paths gives what can be taken over from the wanted spec, as paths below the spec.
+	// paths returns the paths, below the spec, whose desired values can be set in place.
 	paths func(ctx context.Context, current, desired []byte) ([][]string, error)
 }
 
-// Fields takes over whatever changes in these fields, each as names with dots below the spec, such as "files" or
+// Fields allows any change of these fields, each a path of names with dots below the spec, such as "files" or
 // "clusterConfiguration.apiServer.extraArgs".
 func Fields(kind Kind, fields ...string) Rule {
 	r := Rule{kind: kind}
@@ -70,10 +69,11 @@ func Fields(kind Kind, fields ...string) Rule {
 	return r
 }
 
-// Take takes over what a function does, where fields alone don't tell: a memory that may grow and not shrink. T is the
-// Go type of the spec, such as KubeadmConfigSpec, and the same for Machines and for templates. The function sets in
-// current what it takes over from desired, and nothing else: what is neither as it was nor as it is wanted is an error.
-// Fields that T does not know stay as they are, and count as a change that can't be made in place if they differ.
+// Take allows the changes that a function makes. Use it where field names do not suffice, for example for memory that
+// may grow but not shrink. T is the Go type of the spec, such as KubeadmConfigSpec, for Machines and templates alike.
+// The function copies from desired to current what can be changed in place, and nothing else: a value that is neither
+// the current nor the desired one is an error. Fields that T does not have stay as they are; if they differ, the
+// change can't be made in place.
 func Take[T any](kind Kind, take func(ctx context.Context, current, desired *T) error) Rule {
 	r := Rule{kind: kind}
 	if take == nil {
@@ -105,7 +105,7 @@ func Take[T any](kind Kind, take func(ctx context.Context, current, desired *T) 
 	return r
 }
 
-// taken gives the paths at which a spec was changed, and checks that it is there as it is wanted.
+// taken returns the paths at which a spec was changed, and checks that they have the desired values.
 func taken(kind Kind, from, to, target []byte) ([][]string, error) {
 	difference, err := jsonpatch.CreateMergePatch(from, to)
 	if err != nil {
@@ -126,7 +126,7 @@ func taken(kind Kind, from, to, target []byte) ([][]string, error) {
 	return paths, nil
 }
 
-// leaf is one value of a merge patch; nil stands for removal.
+// leaf is one value of a merge patch; nil means removal.
 type leaf struct {
 	path  []string
 	value any
@@ -144,7 +144,7 @@ func leaves(path []string, change any) []leaf {
 	return all
 }
 
-// valueAt gives nil for what is not there.
+// valueAt returns nil if there is no value.
 func valueAt(value any, path []string) any {
 	for _, name := range path {
 		object, ok := value.(map[string]any)

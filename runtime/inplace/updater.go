@@ -15,22 +15,22 @@ import (
 
 // Updater updates Machines in place. Takes and Update are required.
 type Updater struct {
-	// Takes says what can be changed in place. Rules for the same kind add up.
+	// Takes lists what can be changed in place. Rules for the same kind add up.
 	Takes []Rule
-	// Update makes one machine what is desired. It is called with the same until it returns nil, also after a restart
-	// of the extension, so it looks at what the machine is and does what is missing. While that goes on it returns what
-	// server.Wait gives; any other error stands in the Machine's condition Updating, and Update is called again. It is
-	// called only for Machines whose changes were all taken over.
+	// Update brings one machine to the desired state. It is called repeatedly until it returns nil, also after a restart
+	// of the extension, so it should check the machine's state and do what is missing. While the update is in progress it
+	// returns the result of server.Wait; any other error is shown in the Machine's condition Updating, and Update is
+	// called again. It is called only for Machines whose changes can all be made in place.
 	Update func(ctx context.Context, machine Desired) error
-	// KeepsAvailable says that Machines stay available during Update: Cluster API v1.15 then makes no Machine more to
-	// begin with, and counts them as available. Older releases take each update in place for a disruption. Default:
-	// they may not be available.
+	// KeepsAvailable means that Machines stay available during Update. Cluster API v1.15 then creates no additional
+	// Machine first, and counts the Machines as available. Older releases treat each update in place as a disruption.
+	// Default: Machines may become unavailable.
 	KeepsAvailable bool
 }
 
 // Desired is what a Machine should become.
 type Desired struct {
-	// Machine without status. The labels and annotations are those that it has.
+	// Machine without status. Its labels and annotations are the current ones.
 	Machine *clusterv1.Machine
 	// Settings of the ExtensionConfig.
 	Settings map[string]string
@@ -38,7 +38,7 @@ type Desired struct {
 	infrastructure, bootstrap []byte
 }
 
-// Infrastructure decodes the infrastructure machine that is desired; T is its Go type.
+// Infrastructure decodes the desired infrastructure machine into its Go type T.
 func Infrastructure[T any](d Desired) (*T, error) {
 	object := new(T)
 	if err := json.Unmarshal(d.infrastructure, object); err != nil {
@@ -47,8 +47,7 @@ func Infrastructure[T any](d Desired) (*T, error) {
 	return object, nil
 }
 
-// Bootstrap decodes the bootstrap configuration that is desired; T is its Go type. It is nil for a Machine that has
-// none.
+// Bootstrap decodes the desired bootstrap configuration into its Go type T. It returns nil for a Machine without one.
 func Bootstrap[T any](d Desired) (*T, error) {
 	if len(d.bootstrap) == 0 || string(d.bootstrap) == "null" {
 		return nil, nil
@@ -60,8 +59,8 @@ func Bootstrap[T any](d Desired) (*T, error) {
 	return object, nil
 }
 
-// Handlers gives the handlers of all three hooks, for server.New. They are called NAME-can-machine, NAME-can-set and
-// NAME-update. Options are for all of them.
+// Handlers returns the handlers of all three hooks, for server.New. Their names are NAME-can-machine, NAME-can-set and
+// NAME-update. The options apply to all of them.
 func (u Updater) Handlers(name string, options ...server.Option) []server.Handler {
 	options = append(options[:len(options):len(options)], server.Broken(u.problem()))
 	return []server.Handler{
@@ -71,7 +70,7 @@ func (u Updater) Handlers(name string, options ...server.Option) []server.Handle
 	}
 }
 
-// problem says why the updater can't work, or nil.
+// problem returns why the updater can't work, or nil.
 func (u Updater) problem() error {
 	if u.Update == nil {
 		return errors.New("the updater has no function Update")

@@ -7,20 +7,20 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Limits of what a patch may cost whoever applies it. A JSON patch of 1.5 KB can ask for gigabytes: each "copy" of a
-// value into itself doubles it.
+// Limits of what a patch may cost the process that applies it. A JSON patch of 1.5 KB can demand gigabytes: each
+// "copy" of a value into itself doubles it.
 const (
 	// MaxOperations is how many operations a JSON patch may have. Each costs time that grows with the document.
 	MaxOperations = 2_000
-	// MaxCopies is how many of them may be of the kind "copy".
+	// MaxCopies is how many of the operations may be "copy".
 	MaxCopies = 100
-	// MaxDocument is the size in bytes that a patch, all that its copies add, and the patched document may have. The
-	// API server takes no object that is larger than about 1.5 MiB.
+	// MaxDocument is the maximum size in bytes of a patch, of everything that its copies add, and of the patched
+	// document. The API server accepts no object larger than about 1.5 MiB.
 	MaxDocument = 4 << 20
 )
 
 // Count returns how many operations a JSON patch has, and how many of them are copies; it applies nothing. A merge
-// patch has none. A patch that passes a limit, or can't be read, is an error.
+// patch has none. Count returns an error if the patch exceeds a limit or can't be read.
 func Count(p runtimehooksv1.Patch) (operations, copies int, err error) {
 	if p.PatchType != runtimehooksv1.JSONPatchType || len(p.Patch) == 0 {
 		return 0, 0, checkSize("the patch", p.Patch)

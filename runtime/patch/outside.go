@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// SameOutside tells whether two documents are the same outside of some paths, each as names with dots. Objects that
-// hold nothing count as absent: the difference is one of form. It is how to see that a patch stays where it may
-// (UH-02).
+// SameOutside reports whether two documents are equal outside of some paths, each given as names with dots. Empty
+// objects count as absent, because that difference is only one of form. Use it to check that a patch changes only what
+// it may (UH-02).
 func SameOutside(before, after []byte, paths ...string) (bool, error) {
 	from, err := decode(before)
 	if err != nil {
@@ -24,7 +24,7 @@ func SameOutside(before, after []byte, paths ...string) (bool, error) {
 	return equal(withoutEmpty(from), withoutEmpty(to)), nil
 }
 
-// withoutEmpty removes the members of objects that are objects and hold nothing.
+// withoutEmpty removes members that are empty objects.
 func withoutEmpty(value any) any {
 	object, ok := value.(map[string]any)
 	if !ok {

@@ -1,7 +1,7 @@
-// Package patch says how one JSON document becomes another, in as few bytes as it takes: as a JSON merge patch (RFC
-// 7386) or as a JSON patch (RFC 6902), the two forms that hooks of Cluster API answer with.
+// Package patch computes the shortest patch from one JSON document to another, as a JSON merge patch (RFC 7386) or a
+// JSON patch (RFC 6902): the two forms in which hooks of Cluster API answer.
 //
-// The same documents give the same patch.
+// The same documents produce the same patch.
 package patch
 
 import (
@@ -20,9 +20,9 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Diff gives the shorter of both patches that make before to after, a merge patch if they have the same length. It is
-// undefined, as [runtimehooksv1.Patch.IsDefined] has it, if nothing differs. Each patch was applied once before it is
-// given.
+// Diff returns the shortest patch that turns before into after: a merge patch or a JSON patch, and the merge patch if
+// both have the same length. If nothing differs, the patch is undefined (see [runtimehooksv1.Patch.IsDefined]). Diff
+// applies each patch once before it returns it.
 func Diff(before, after []byte) (runtimehooksv1.Patch, error) {
 	from, err := decode(before)
 	if err != nil {
@@ -50,7 +50,7 @@ func Diff(before, after []byte) (runtimehooksv1.Patch, error) {
 	return runtimehooksv1.Patch{}, fmt.Errorf("no patch leads from one document to the other: %w", errors.Join(errs...))
 }
 
-// candidates gives the patches to choose from, the shortest first.
+// candidates returns the patches to choose from, the shortest first.
 func candidates(from, to any) ([]runtimehooksv1.Patch, error) {
 	var all []runtimehooksv1.Patch
 	if merge, ok := mergeDiff(from, to); ok {
@@ -69,7 +69,7 @@ func candidates(from, to any) ([]runtimehooksv1.Patch, error) {
 	return all, nil
 }
 
-// verify applies a patch: one that does not give what it should must never leave the process.
+// verify applies a patch and fails if the result is wrong: such a patch must never leave the process.
 func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 	data, err := Apply(before, p)
 	if err != nil {
@@ -85,8 +85,8 @@ func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 	return nil
 }
 
-// Apply returns a document after a patch. A patch that passes a limit ([MaxOperations], [MaxCopies], [MaxDocument])
-// is refused before it costs more.
+// Apply returns a document after a patch. It rejects a patch that exceeds a limit ([MaxOperations], [MaxCopies],
+// [MaxDocument]) before the patch costs more.
 func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	switch p.PatchType {
 	case runtimehooksv1.JSONMergePatchType:
@@ -112,9 +112,9 @@ func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	return nil, fmt.Errorf("the patch type %q does not exist: it must be JSONPatch or JSONMergePatch", p.PatchType)
 }
 
-// Only is [Diff] for what differs at or below some paths alone, each as names with dots: the rest of the document
-// stays. It is what an extension answers to CanUpdateMachine: of the changes that are wanted, those that it can make
-// in place (UH-07).
+// Only is [Diff] restricted to differences at or below some paths, each given as names with dots: the rest of the
+// document stays unchanged. An extension answers CanUpdateMachine with it: of the desired changes, those that it can
+// make in place (UH-07).
 func Only(before, after []byte, paths ...string) (runtimehooksv1.Patch, error) {
 	split := make([][]string, 0, len(paths))
 	for _, path := range paths {
@@ -123,7 +123,7 @@ func Only(before, after []byte, paths ...string) (runtimehooksv1.Patch, error) {
 	return OnlyAt(before, after, split...)
 }
 
-// OnlyAt is [Only] with paths as lists of names, for names that have dots.
+// OnlyAt is [Only] with paths as lists of names, for names that contain dots.
 func OnlyAt(before, after []byte, paths ...[]string) (runtimehooksv1.Patch, error) {
 	result, err := decode(before)
 	if err != nil {
@@ -184,7 +184,7 @@ func isContainer(value any) bool {
 	return false
 }
 
-// mergeDiff gives a merge patch; there is none if a value becomes null, which stands for removal there.
+// mergeDiff returns a merge patch; there is none if a value becomes null, because null means removal there.
 func mergeDiff(from, to any) (patch any, ok bool) {
 	before, fromObject := from.(map[string]any)
 	after, toObject := to.(map[string]any)
@@ -214,7 +214,7 @@ func mergeDiff(from, to any) (patch any, ok bool) {
 	return merge, true
 }
 
-// hasNull tells whether an object within a value has a member that is null; in lists null is a value like others.
+// hasNull reports whether any object inside a value has a null member; in lists, null is a value like others.
 func hasNull(value any) bool {
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -269,7 +269,7 @@ func objectOperations(path string, before, after map[string]any, into []operatio
 	return into
 }
 
-// listOperations keeps what is equal at the beginning and at the end, and changes what is between.
+// listOperations keeps equal elements at the beginning and at the end, and changes those between.
 func listOperations(path string, before, after []any, into []operation) []operation {
 	head := 0
 	for head < min(len(before), len(after)) && equal(before[head], after[head]) {

@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// maxBlocks bounds how many blocks a [Tracker] knows: those of objects that are gone stay until somebody forgets them.
+// maxBlocks bounds how many blocks a [Tracker] knows: blocks of deleted objects stay until [Tracker.Forget].
 const maxBlocks = 4096
 
-// Block is a handler that holds an object back: the last time that it was asked it blocked or failed.
+// Block is a handler that holds an object back: its last answer was to block or a failure.
 type Block struct {
 	// Call is the last call.
 	Call Call `json:"lastCall"`
-	// Since is when the handler was first asked in a row in which it did not let the object through.
+	// Since is when the handler was first called in the current run of calls that did not let the object through.
 	Since time.Time `json:"since"`
-	// Calls is how often it was asked in that row.
+	// Calls is the number of calls in that run.
 	Calls int `json:"calls"`
 }
 
-// Change is a block that has begun or ended.
+// Change is the beginning or the end of a block.
 type Change struct {
-	// Block that has begun, or as it was before it ended.
+	// Block that began, or its last state before it ended.
 	Block Block
-	// Ended is nil if it has begun; else the call that ended it: the handler has let the object through, an administrator
-	// has, or the object is at another hook, which it can't be while it waits.
+	// Ended is nil if the block began. Otherwise it is the call that ended it: the handler or an administrator let the
+	// object through, or the object is at another hook, which it could not reach while held.
 	Ended *Call
 }
 
-// Tracker knows what holds objects back, by the calls of lifecycle hooks (Before... and After...) that it is told of.
-// Make it with [NewTracker]. It is not for several goroutines.
+// Tracker finds out what holds objects back from the calls of lifecycle hooks (Before... and After...). Make it with
+// [NewTracker]. It is not safe for concurrent use.
 type Tracker struct {
 	current map[handlerOf]*Block
 }
 
-// handlerOf is a handler that is asked about an object.
+// handlerOf identifies a handler and the object that it was called for.
 type handlerOf struct {
 	object             Object
 	extension, handler string
 }
 
-// NewTracker makes a Tracker that knows the calls in a journal, oldest first.
+// NewTracker makes a Tracker from the calls in a journal, oldest first.
 func NewTracker(calls []Call) *Tracker {
 	t := &Tracker{current: map[handlerOf]*Block{}}
 	for _, c := range calls {
@@ -49,15 +49,14 @@ func NewTracker(calls []Call) *Tracker {
 	return t
 }
 
-// Blocks gives what holds objects back, by the calls in a journal, oldest first: handlers whose last answer was
-// [Blocked] or [Failure]. An object that was deleted meanwhile is not known here: its block stays until the journal has
-// forgotten it.
+// Blocks returns what holds objects back, from the calls in a journal, oldest first: handlers whose last answer was
+// [Blocked] or [Failure]. Deleted objects are unknown here: their blocks stay until the journal drops their calls.
 func Blocks(calls []Call) []Block { return NewTracker(calls).Blocks() }
 
-// Add takes a call, and gives what has begun or ended by it: nothing, while a block lasts.
+// Add processes a call and returns the blocks that it begins or ends: none while a block lasts.
 func (t *Tracker) Add(c Call) []Change {
 	if !OfLifecycle(c.Hook) || c.Answer == Canceled {
-		return nil // canceled: it has said nothing
+		return nil // a canceled call says nothing
 	}
 	var changes []Change
 	end := func(k handlerOf, b *Block) {
@@ -88,7 +87,7 @@ func (t *Tracker) Add(c Call) []Change {
 	return changes
 }
 
-// Holds tells whether any handler holds an object back at a hook.
+// Holds reports whether any handler holds an object back at a hook.
 func (t *Tracker) Holds(object Object, hook string) bool {
 	for k, b := range t.current {
 		if k.object == object && b.Call.Hook == hook {
@@ -98,7 +97,7 @@ func (t *Tracker) Holds(object Object, hook string) bool {
 	return false
 }
 
-// Forget says that an object is gone.
+// Forget drops the blocks of an object that was deleted.
 func (t *Tracker) Forget(object Object) {
 	for k := range t.current {
 		if k.object == object {
@@ -107,7 +106,7 @@ func (t *Tracker) Forget(object Object) {
 	}
 }
 
-// Blocks gives what holds objects back, the longest first.
+// Blocks returns what holds objects back, the longest first.
 func (t *Tracker) Blocks() []Block {
 	blocks := make([]Block, 0, len(t.current))
 	for _, b := range t.current {
@@ -128,7 +127,7 @@ func order(a, b Block) int {
 	return strings.Compare(a.Call.Extension+"/"+a.Call.Handler, b.Call.Extension+"/"+b.Call.Handler)
 }
 
-// OfLifecycle tells whether a hook, group/version/Name or Name alone, marks a moment in the life of an object.
+// OfLifecycle reports whether a hook, given as group/version/Name or Name, is a lifecycle hook.
 func OfLifecycle(hook string) bool {
 	name := hook[strings.LastIndex(hook, "/")+1:]
 	return strings.HasPrefix(name, "Before") || strings.HasPrefix(name, "After")

@@ -1,7 +1,7 @@
-// Package record keeps a journal of calls to handlers: one line of JSON for each call, in a file whose size is bounded.
+// Package record keeps a journal of calls to handlers: one line of JSON for each call, in files of bounded size.
 //
-// [Open] gives a [Journal] to append to. [Read] gives what a journal holds, oldest first, also while somebody appends
-// to it. A crash in the middle of a line costs that line and no other.
+// [Open] returns a [Journal] to append to. [Read] returns a journal's calls, oldest first, even while another process
+// appends to it. A crash in the middle of a line loses only that line.
 package record
 
 import (
@@ -17,15 +17,15 @@ type Answer string
 const (
 	// Success: the handler answered Success and does not block.
 	Success Answer = "Success"
-	// Blocked: the handler answered Success with retryAfterSeconds; it is asked again.
+	// Blocked: the handler answered Success with retryAfterSeconds; it is called again.
 	Blocked Answer = "Blocked"
 	// Failure: the handler answered Failure, or the call failed and its failure policy is Fail.
 	Failure Answer = "Failure"
 	// Ignored: the call failed, and its failure policy is Ignore.
 	Ignored Answer = "Ignored"
-	// Canceled: the call was ended before its answer, because another handler of the same hook had failed.
+	// Canceled: the call was canceled before its answer, because another handler of the same hook had failed.
 	Canceled Answer = "Canceled"
-	// Passed: the handler blocked or failed, and an administrator has let the object through all the same.
+	// Passed: the handler blocked or failed, and an administrator let the object through nevertheless.
 	Passed Answer = "Passed"
 )
 
@@ -33,7 +33,7 @@ const (
 type Object struct {
 	// Kind, for example Cluster.
 	Kind string `json:"kind,omitempty"`
-	// Namespace is empty for an object of the whole cluster.
+	// Namespace is empty for a cluster-scoped object.
 	Namespace string `json:"namespace,omitempty"`
 	// Name of the object.
 	Name string `json:"name"`
@@ -53,21 +53,21 @@ type Call struct {
 	Object Object
 	// Answer sums up how the call ended.
 	Answer Answer
-	// RetryAfter is after how long a blocking handler wants to be asked again, as it said; 0 if it does not block.
+	// RetryAfter is the wait that a blocking handler named; 0 if it does not block.
 	RetryAfter time.Duration
 	// Message of the answer.
 	Message string
 	// Duration of the call.
 	Duration time.Duration
-	// Err is why the call failed; nil if the handler answered Success. After [Read] it holds the text only.
+	// Err is why the call failed; nil if the handler answered Success. After [Read] it contains only the text.
 	Err error
-	// NotAsked is true if the call was not made, because the last ones to the same extension failed.
+	// NotAsked is true if the call was not made because the last ones to the same extension failed.
 	NotAsked bool
-	// PassedBy says who has let the object through, and why; empty if the answer is not [Passed].
+	// PassedBy says who let the object through, and why; empty if the answer is not [Passed].
 	PassedBy string
 }
 
-// line is the form of a Call in the file. Names are part of the file format: add, don't rename.
+// line is a Call as written to the file. Field names are part of the file format: add fields, but don't rename them.
 type line struct {
 	Time              time.Time `json:"time"`
 	Hook              string    `json:"hook"`
@@ -83,7 +83,7 @@ type line struct {
 	PassedBy          string    `json:"passedBy,omitempty"`
 }
 
-// MarshalJSON writes durations in seconds and the error as a text.
+// MarshalJSON writes durations in seconds and the error as a string.
 func (c Call) MarshalJSON() ([]byte, error) {
 	l := line{
 		Time: c.Time, Hook: c.Hook, Extension: c.Extension, Handler: c.Handler, Object: c.Object, Answer: c.Answer,

@@ -16,8 +16,8 @@ func (c Call) Why() string {
 	return c.Message
 }
 
-// Of returns the calls for the object of this namespace and name, in their order. An empty name stands for all objects
-// of all namespaces.
+// Of returns the calls for the object of this namespace and name, in their order. An empty name selects all objects of
+// all namespaces.
 func Of(calls []Call, namespace, name string) []Call {
 	found := []Call{}
 	for _, c := range calls {
@@ -28,7 +28,7 @@ func Of(calls []Call, namespace, name string) []Call {
 	return found
 }
 
-// Repeated is a run of calls of one handler with one answer: a hook that blocks is called again and again.
+// Repeated is a run of calls of one handler with the same answer: a hook that blocks is called repeatedly.
 type Repeated struct {
 	// Call is the last one of the run.
 	Call Call
@@ -36,8 +36,8 @@ type Repeated struct {
 	Times int
 }
 
-// Repeats joins calls that follow one another and differ in nothing but their time and their text. Calls with answer
-// [Success] stay apart: each of them has let an object through.
+// Repeats joins consecutive calls that differ only in time and text. Calls with answer [Success] stay separate,
+// because each has let an object through.
 func Repeats(calls []Call) []Repeated {
 	var runs []Repeated
 	for _, c := range calls {
@@ -50,7 +50,7 @@ func Repeats(calls []Call) []Repeated {
 	return runs
 }
 
-// repeats reports whether a call is the one before it, made again.
+// repeats reports whether a call repeats the one before it.
 func (c Call) repeats(last Call) bool {
 	return last.Answer != Success && last.Answer == c.Answer && last.Hook == c.Hook && last.Extension == c.Extension &&
 		last.Handler == c.Handler && last.Object == c.Object

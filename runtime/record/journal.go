@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// DefaultSize is the size in bytes at which a journal starts its next file: some 4000 calls.
+	// DefaultSize is the size in bytes at which a journal starts its next file: about 4000 calls.
 	DefaultSize = 2 << 20
 	// maxText bounds the message and the error of a call in the journal, in bytes.
 	maxText = 4 << 10
-	// maxLine is more than any line that Append writes: every byte of its texts may take six in JSON.
+	// maxLine exceeds any line that Append writes: every byte of its strings may take six in JSON.
 	maxLine = 128 << 10
-	// OldSuffix is appended to the path of a journal to give the path of the file before the current one.
+	// OldSuffix is appended to the path of a journal to form the path of its previous file.
 	OldSuffix = ".1"
 )
 
-// Journal appends calls to a file. When the file reaches its size, it is renamed to its path with [OldSuffix], in place
-// of the one before, so a journal never holds more than two files. All methods may be called at the same time.
+// Journal appends calls to a file. When the file reaches its maximum size, it is renamed to its path with [OldSuffix]
+// and replaces the previous one, so a journal never has more than two files. All methods are safe for concurrent use.
 type Journal struct {
 	path string
 	size int64
@@ -34,8 +34,9 @@ type Journal struct {
 	written int64
 }
 
-// Open opens the journal at this path, or makes it with mode 0600. A size of 0 means [DefaultSize]. If the last process
-// was killed in the middle of a line, that line is ended, so that it costs no other. One process at a time may append.
+// Open opens the journal at this path, or creates it with mode 0600. A size of 0 means [DefaultSize]. If the last
+// process was killed in the middle of a line, Open terminates that line, so that no other is lost. Only one process
+// may append at a time.
 func Open(path string, size int64) (*Journal, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("opening the journal %s: a size of %d bytes makes no sense", path, size)
@@ -63,7 +64,7 @@ func (j *Journal) open() error {
 	return nil
 }
 
-// endLine makes sure that the file ends with the end of a line, and gives its length.
+// endLine makes sure that the file ends with a newline, and returns its length.
 func endLine(file *os.File) (int64, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -87,7 +88,7 @@ func endLine(file *os.File) (int64, error) {
 	return length + int64(n), err
 }
 
-// Append writes one call. Texts of more than 4 KiB are shortened. It returns when the operating system has the line; a
+// Append writes one call and shortens strings of more than 4 KiB. It returns when the operating system has the line; a
 // crash of the machine may lose the last ones.
 func (j *Journal) Append(call Call) error {
 	call.Message, call.PassedBy = clip(call.Message), clip(call.PassedBy)
@@ -120,7 +121,7 @@ func (j *Journal) append(data []byte) error {
 	n, err := j.file.Write(data)
 	j.written += int64(n)
 	if err != nil && n > 0 {
-		// A full disk takes half a line. Without its end the next line, once there is room, would be lost too.
+		// A full disk may cut the line. Without a newline, the next line would be lost too once there is room.
 		if end, endErr := endLine(j.file); endErr == nil {
 			j.written = end
 		}
@@ -129,7 +130,7 @@ func (j *Journal) append(data []byte) error {
 }
 
 func (j *Journal) rotate() error {
-	// Already renamed: the last rotation failed between its two steps.
+	// It may be renamed already, if the last rotation failed between its two steps.
 	if err := os.Rename(j.path, j.path+OldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -152,10 +153,10 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// Read gives the calls in the journal at this path, oldest first. Lines that can't be read are skipped. A journal that
-// does not exist holds no calls.
+// Read returns the calls in the journal at this path, oldest first. It skips lines that it can't read. A journal that
+// does not exist has no calls.
 func Read(path string) ([]Call, error) {
-	// The current file first: if it is renamed between the two, it is found twice, and never missed.
+	// The current file first: if it is renamed between the two reads, it is found twice but never missed.
 	current, err := openIfExists(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal %s: %w", path, err)
@@ -185,14 +186,14 @@ func readLines(from io.Reader, calls []Call) ([]Call, error) {
 	reader := bufio.NewReaderSize(from, maxLine)
 	for skipping := false; ; {
 		text, err := reader.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) { // nothing that Append wrote
+		if errors.Is(err, bufio.ErrBufferFull) { // not written by Append
 			skipping = true
 			continue
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		// Without its end a line may still be in the writing, so its text may be half of a number.
+		// A line without a newline may still be being written, so it may be cut in the middle of a number.
 		if whole := err == nil && !skipping; whole && len(bytes.TrimSpace(text)) > 0 {
 			var call Call
 			if json.Unmarshal(text, &call) == nil && call.Hook != "" {
@@ -216,7 +217,7 @@ func openIfExists(path string) (*os.File, error) {
 
 func closeFile(file *os.File) {
 	if file != nil {
-		_ = file.Close() // only read from
+		_ = file.Close() // it was only read
 	}
 }
 

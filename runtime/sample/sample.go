@@ -1,4 +1,4 @@
-// Package sample makes requests of Cluster API's hooks as its reconcilers send them, for tests and tools.
+// Package sample makes requests of Cluster API's hooks, as its reconcilers send them, for tests and tools.
 package sample
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Versions that samples are about.
+// Versions in the samples.
 const (
 	// From is the version before an upgrade.
 	From = "v1.35.4"
@@ -23,7 +23,7 @@ const (
 	To = "v1.36.3"
 )
 
-// Cluster gives a Cluster with a topology: one control plane, a MachineDeployment of two.
+// Cluster returns a Cluster with a topology: one control plane, a MachineDeployment of two.
 func Cluster() *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"},
@@ -47,7 +47,7 @@ func Cluster() *clusterv1.Cluster {
 	}
 }
 
-// Request gives a request of a hook for this Cluster; nil stands for [Cluster]. As Cluster API does, it leaves out the
+// Request returns a request of a hook for this Cluster; nil means [Cluster]. Like Cluster API, it leaves out the
 // Cluster's status and managed fields. Hooks that are not Cluster API's get an empty request.
 func Request(of *hook.Descriptor, cluster *clusterv1.Cluster) (runtime.Object, error) {
 	if cluster == nil {
@@ -102,7 +102,7 @@ func steps(version string) []runtimehooksv1.UpgradeStepInfo {
 	return []runtimehooksv1.UpgradeStepInfo{{Version: version}}
 }
 
-// builtin gives the variables that Cluster API adds.
+// builtin returns the variables that Cluster API adds.
 func builtin(cluster *clusterv1.Cluster) ([]runtimehooksv1.Variable, error) {
 	builtins := runtimehooksv1.Builtins{Cluster: &runtimehooksv1.ClusterBuiltins{
 		Name: cluster.Name, Namespace: cluster.Namespace, UID: cluster.UID,

@@ -1,4 +1,4 @@
-// Package scaffold writes a new project of an extension: one that builds, passes its own tests, and can be deployed.
+// Package scaffold writes a new extension project that builds, passes its own tests, and can be deployed.
 package scaffold
 
 import (
@@ -26,12 +26,12 @@ const SDK = "github.com/capstan-dev/capstan/runtime"
 type Options struct {
 	// Module is the path of the project's Go module, for example "example.org/quota".
 	Module string
-	// Name of the extension, a DNS label: of its ExtensionConfig, Service and Deployment. Default: the last part of
-	// Module.
+	// Name of the extension, a DNS label, used for its ExtensionConfig, Service and Deployment. Default: the last element
+	// of Module.
 	Name string
 	// SDKVersion is the version of the Runtime SDK to require. Default: "v0.0.0", which needs SDKDirectory.
 	SDKVersion string
-	// SDKDirectory is a directory with the Runtime SDK to use in place of a published version. Default: none.
+	// SDKDirectory is a directory with the Runtime SDK to use instead of a published version. Default: none.
 	SDKDirectory string
 }
 
@@ -63,7 +63,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Write makes the project in a directory that does not exist or is empty, and lists the files that it wrote.
+// Write creates the project in a directory that does not exist or is empty, and returns the files that it wrote.
 func Write(directory string, options Options) ([]string, error) {
 	if err := options.complete(); err != nil {
 		return nil, fmt.Errorf("making a project: %w", err)
@@ -98,7 +98,7 @@ func writeFile(name, target string, options Options) error {
 	if err != nil {
 		return err
 	}
-	// Other marks than those of Go templates in YAML and documentation.
+	// YAML and documentation may contain Go's usual template delimiters.
 	parsed, err := template.New(path.Base(name)).Delims("[[", "]]").Option("missingkey=error").
 		Funcs(template.FuncMap{"sdk": func() string { return SDK }}).Parse(string(source))
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// SDKVersion returns the version of the Runtime SDK that this binary has; empty if it was built from a working tree.
+// SDKVersion returns the version of the Runtime SDK in this binary; empty if it was built from a working tree.
 func SDKVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -14,7 +14,7 @@ func SDKVersion() string {
 	return sdkVersion(info.Deps)
 }
 
-// sdkVersion finds the published version of the Runtime SDK among modules. Pure.
+// sdkVersion finds the published version of the Runtime SDK among modules.
 func sdkVersion(modules []*debug.Module) string {
 	for _, m := range modules {
 		if m.Path == SDK && m.Replace == nil && strings.HasPrefix(m.Version, "v") && m.Version != "v0.0.0" {

@@ -1,7 +1,7 @@
-// Package topology makes handlers of the topology mutation hooks from typed parts.
+// Package topology makes handlers of the topology mutation hooks from typed functions.
 //
-// A [Mutation] changes templates of one kind as values of their Go type; [GeneratePatches] makes one handler of
-// several, and of what they changed the shortest patches. A [Validation] looks at templates, see [ValidateTopology]. A
+// A [Mutation] changes templates of one kind as values of their Go type. [GeneratePatches] combines several into one
+// handler, which answers with the shortest patches. A [Validation] checks templates, see [ValidateTopology]. A
 // [Variable] is a variable of a ClusterClass as a Go type: its schema is derived from the type, and handlers get its
 // value as that type.
 //
@@ -15,6 +15,7 @@
 //				...
 //			}))),
 //
-// Answers follow the contract without work of the author: one patch for each template that changed and none for others,
-// only in the places where patches are allowed (UH-02), the same for the same request (UH-03).
+// Handlers follow the contract without the author's help: they answer with one patch for each template that changed
+// and none for others, change only what patches may change (UH-02), and give the same answer for the same request
+// (UH-03).
 package topology

@@ -9,24 +9,24 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Input is what comes with a template.
+// Input is what accompanies a template.
 type Input struct {
-	// Holder says where the template is used.
+	// Holder identifies where the template is used.
 	Holder runtimehooksv1.HolderReference
-	// Variables are those of the Cluster, and above them those of this template.
+	// Variables are the Cluster's, overridden by those of this template.
 	Variables []runtimehooksv1.Variable
 	// Settings of the call.
 	Settings map[string]string
 }
 
-// Builtins gives the variables that Cluster API adds: names, versions, replicas.
+// Builtins returns the variables that Cluster API adds: names, versions, replicas.
 func (i Input) Builtins() (*runtimehooksv1.Builtins, error) {
 	builtins := &runtimehooksv1.Builtins{}
 	for _, v := range i.Variables {
 		if v.Name != runtimehooksv1.BuiltinsName {
 			continue
 		}
-		// Those of a template come after those of the Cluster, and fill in what those leave out.
+		// The template's builtins come after the Cluster's and fill in what those leave out.
 		if err := json.Unmarshal(v.Value.Raw, builtins); err != nil {
 			return nil, fmt.Errorf("decoding the builtin variables: %w", err)
 		}
@@ -34,10 +34,10 @@ func (i Input) Builtins() (*runtimehooksv1.Builtins, error) {
 	return builtins, nil
 }
 
-// Match tells which templates a part is for.
+// Match reports whether a template is selected.
 type Match func(template metav1.TypeMeta, holder runtimehooksv1.HolderReference) bool
 
-// Kind matches templates of a kind, in all versions of its group.
+// Kind matches templates of a kind in all versions of its group.
 func Kind(group, kind string) Match {
 	return func(template metav1.TypeMeta, _ runtimehooksv1.HolderReference) bool {
 		gv, err := schema.ParseGroupVersion(template.APIVersion)
@@ -45,7 +45,7 @@ func Kind(group, kind string) Match {
 	}
 }
 
-// ForControlPlane narrows to the template of the machines of the control plane.
+// ForControlPlane narrows the match to the template of the control plane's machines.
 func (m Match) ForControlPlane() Match {
 	return func(template metav1.TypeMeta, holder runtimehooksv1.HolderReference) bool {
 		return m(template, holder) && holder.Kind != "Cluster" && holder.Kind != "MachineDeployment" &&
@@ -53,15 +53,15 @@ func (m Match) ForControlPlane() Match {
 	}
 }
 
-// ForWorkers narrows to templates of MachineDeployments and MachinePools.
+// ForWorkers narrows the match to templates of MachineDeployments and MachinePools.
 func (m Match) ForWorkers() Match {
 	return func(template metav1.TypeMeta, holder runtimehooksv1.HolderReference) bool {
 		return m(template, holder) && (holder.Kind == "MachineDeployment" || holder.Kind == "MachinePool")
 	}
 }
 
-// merged puts variables of a template over those of the Cluster. The builtin ones of both stay, because each has parts
-// of its own.
+// merged overrides the Cluster's variables with those of a template. It keeps the builtin ones of both, because each
+// has parts of its own.
 func merged(global, own []runtimehooksv1.Variable) []runtimehooksv1.Variable {
 	replaced := map[string]bool{}
 	for _, v := range own {

@@ -17,15 +17,15 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Mutation changes the templates that match. Make it with [Mutate].
+// Mutation changes matching templates. Make it with [Mutate].
 type Mutation struct {
 	match Match
 	apply func(ctx context.Context, template []byte, input Input) ([]byte, error)
 }
 
-// Mutate makes a mutation of templates as values of their Go type. The function changes the template; what it leaves
-// alone stays as it is, also fields that the type does not know. A template whose lists hold such fields can't be
-// changed there through this type, which is an error.
+// Mutate makes a mutation of templates as values of their Go type. The function changes the template. Whatever it does
+// not change stays as it is, including fields that the type does not have. A change of a list fails if the list's
+// elements have such fields.
 func Mutate[T any](match Match, change func(ctx context.Context, template *T, input Input) error) Mutation {
 	if match == nil || change == nil {
 		return Mutation{}
@@ -42,7 +42,7 @@ func Mutate[T any](match Match, change func(ctx context.Context, template *T, in
 	}}
 }
 
-// transfer makes the change from one typed value to another in the document that they were read from.
+// transfer applies the difference between two typed values to the document that they were decoded from.
 func transfer(raw []byte, before, after any) ([]byte, error) {
 	from, err := json.Marshal(before)
 	if err != nil {
@@ -66,7 +66,7 @@ func transfer(raw []byte, before, after any) ([]byte, error) {
 	return changed, nil
 }
 
-// checkLists makes sure that lists which are replaced hold nothing that the Go type has lost.
+// checkLists checks that the Go type has lost nothing from lists that are replaced.
 func checkLists(raw, typed, difference []byte) error {
 	var have, know, change any
 	if err := errors.Join(json.Unmarshal(raw, &have), json.Unmarshal(typed, &know),
@@ -98,7 +98,7 @@ func checkValue(path string, have, know, change any) error {
 	return nil
 }
 
-// knows tells whether all of a value is in another one, which may have more.
+// knows reports whether a value is contained in another one, which may have more fields.
 func knows(more, value any) bool {
 	switch one := value.(type) {
 	case map[string]any:
@@ -114,8 +114,8 @@ func knows(more, value any) bool {
 	return reflect.DeepEqual(more, value)
 }
 
-// GeneratePatches makes a handler's function of mutations (UH-01 to UH-03). For each template, those that match are
-// applied in their order, each on what the one before it made.
+// GeneratePatches combines mutations into a handler's function (UH-01 to UH-03). For each template, the matching
+// mutations are applied in order, each to the result of the one before it.
 func GeneratePatches(mutations ...Mutation) server.Func[runtimehooksv1.GeneratePatchesRequest,
 	runtimehooksv1.GeneratePatchesResponse] {
 	for _, m := range mutations {
@@ -166,10 +166,10 @@ func patchOf(ctx context.Context, mutations []Mutation, item *runtimehooksv1.Gen
 	return patch.Diff(item.Object.Raw, changed)
 }
 
-// allowed lists where patches may change templates (UH-02).
+// allowed lists the paths where patches may change templates (UH-02).
 var allowed = []string{"metadata.labels", "metadata.annotations", "spec.template.spec", "spec.template.metadata"}
 
-// checkPlaces makes sure that nothing changed elsewhere: Cluster API would drop it without a word.
+// checkPlaces checks that nothing changed elsewhere: Cluster API would silently drop such a change.
 func checkPlaces(before, after []byte) error {
 	same, err := patch.SameOutside(before, after, allowed...)
 	if err == nil && !same {

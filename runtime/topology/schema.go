@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Schema derives the schema of a variable from a Go type, by its fields and their tags:
+// Schema derives the schema of a variable from a Go type, from its fields and their tags:
 //
 //	type Memory struct {
 //		// The name is that of encoding/json; a field that is not left out when empty is required.
@@ -20,10 +20,11 @@ import (
 //		Class string `json:"class,omitempty" schema:"enum=slow|fast,default=slow"`
 //	}
 //
-// The tag schema has, separated by commas: minimum, maximum (numbers), minLength, maxLength, pattern, format, enum
-// (values separated by |), default (strings, numbers, booleans), minItems, maxItems. A pattern must not have commas.
-// Types may be structs, pointers, slices, maps with strings as keys, and what JSON knows; a type that holds itself has
-// no schema. A type with an own encoding says what it is by OpenAPISchemaType, as those of the API machinery do.
+// The tag schema holds, separated by commas: minimum, maximum (numbers), minLength, maxLength, pattern, format, enum
+// (values separated by |), default (strings, numbers, booleans), minItems, maxItems. A pattern must not contain
+// commas. Types may be structs, pointers, slices, maps with string keys, and JSON's basic types. A recursive type has
+// no schema. A type with its own encoding declares its type by a method OpenAPISchemaType, as those of the API
+// machinery do.
 func Schema(t reflect.Type) (clusterv1.JSONSchemaProps, error) {
 	return derive(t, nil)
 }
@@ -184,7 +185,7 @@ func number(text string) (*int64, error) {
 	return &value, nil
 }
 
-// literal encodes a value that stands in a tag.
+// literal encodes a value from a tag.
 func literal(kind, text string) (apiextensionsv1.JSON, error) {
 	var value any = text
 	var err error

@@ -12,14 +12,14 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Validation looks at the templates that match. Make it with [Validate].
+// Validation checks matching templates. Make it with [Validate].
 type Validation struct {
 	match Match
 	check func(ctx context.Context, template []byte, input Input) error
 }
 
-// Validate makes a validation of templates as values of their Go type. An error refuses the topology; its text is what
-// users read.
+// Validate makes a validation of templates as values of their Go type. An error rejects the topology; users read its
+// text.
 func Validate[T any](match Match, check func(ctx context.Context, template *T, input Input) error) Validation {
 	if match == nil || check == nil {
 		return Validation{}
@@ -33,8 +33,8 @@ func Validate[T any](match Match, check func(ctx context.Context, template *T, i
 	}}
 }
 
-// ValidateTopology makes a handler's function of validations (UH-04). The answer names everything that is wrong, in the
-// order of the request.
+// ValidateTopology combines validations into a handler's function (UH-04). The answer names everything that is wrong,
+// in the order of the request.
 func ValidateTopology(validations ...Validation) server.Func[runtimehooksv1.ValidateTopologyRequest,
 	runtimehooksv1.ValidateTopologyResponse] {
 	for _, v := range validations {

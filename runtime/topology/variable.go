@@ -23,7 +23,7 @@ type Variable[T any] struct {
 	err        error
 }
 
-// Definition is what [DiscoverVariables] takes: a [Variable] of whatever type.
+// Definition is what [DiscoverVariables] takes: a [Variable] of any type.
 type Definition interface {
 	define() (clusterv1.ClusterClassVariable, error)
 }
@@ -31,18 +31,18 @@ type Definition interface {
 // VariableOption changes the definition of a variable.
 type VariableOption func(*clusterv1.ClusterClassVariable)
 
-// Required says that every Cluster must set the variable.
+// Required makes the variable mandatory for every Cluster.
 func Required() VariableOption {
 	return func(v *clusterv1.ClusterClassVariable) { v.Required = ptr.To(true) }
 }
 
-// Description says in the schema what the variable is for.
+// Description sets the description in the variable's schema.
 func Description(text string) VariableOption {
 	return func(v *clusterv1.ClusterClassVariable) { v.Schema.OpenAPIV3Schema.Description = text }
 }
 
-// Define makes a variable. Its schema is that of T, see [Schema]. What is wrong is reported by [DiscoverVariables] and
-// [Variable.Get].
+// Define makes a variable with the schema of T, see [Schema]. [DiscoverVariables] and [Variable.Get] report what is
+// wrong with it.
 func Define[T any](name string, opts ...VariableOption) Variable[T] {
 	schema, err := Schema(reflect.TypeFor[T]())
 	v := Variable[T]{err: err, definition: clusterv1.ClusterClassVariable{
@@ -65,8 +65,8 @@ func Define[T any](name string, opts ...VariableOption) Variable[T] {
 
 func (v Variable[T]) define() (clusterv1.ClusterClassVariable, error) { return v.definition, v.err }
 
-// Get gives the value of the variable, and whether it is set. The last of several wins: those of a template come after
-// those of the Cluster.
+// Get returns the value of the variable and whether it is set. If it occurs several times, the last one wins: a
+// template's variables come after the Cluster's.
 func (v Variable[T]) Get(variables []runtimehooksv1.Variable) (value T, found bool, err error) {
 	if v.err != nil {
 		return value, false, v.err
@@ -87,7 +87,7 @@ func (v Variable[T]) Get(variables []runtimehooksv1.Variable) (value T, found bo
 }
 
 // DiscoverVariables makes a handler's function that answers with the definitions of variables, sorted by name (UH-05).
-// A definition that can't be is an answer of status Failure; [CheckVariables] finds it in a test.
+// An invalid definition makes it answer with status Failure; [CheckVariables] finds it in a test.
 func DiscoverVariables(definitions ...Definition) server.Func[runtimehooksv1.DiscoverVariablesRequest,
 	runtimehooksv1.DiscoverVariablesResponse] {
 	variables, err := CheckVariables(definitions...)
@@ -98,7 +98,7 @@ func DiscoverVariables(definitions ...Definition) server.Func[runtimehooksv1.Dis
 	}
 }
 
-// CheckVariables gives the definitions of variables, sorted by name. The error names everything that is wrong with
+// CheckVariables returns the definitions of variables, sorted by name. The error names everything that is wrong with
 // them.
 func CheckVariables(definitions ...Definition) ([]clusterv1.ClusterClassVariable, error) {
 	var variables []clusterv1.ClusterClassVariable

@@ -13,21 +13,21 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// maxSkew is by how many minor versions a kubelet may be older than its API server.
+// maxSkew is how many minor versions a kubelet may be older than its API server.
 const maxSkew = 3
 
-// Plan is the versions that a Cluster goes through, each as it was given, the lowest first. The first is the next one.
+// Plan lists the versions that a Cluster goes through, in ascending order, each spelled as in the input.
 type Plan struct {
-	// ControlPlane ends with the target; it is empty if the control plane is there already.
+	// ControlPlane ends with the target version. It is empty if the control plane already has it.
 	ControlPlane []string
-	// Workers ends with the target; it is empty if the workers are there already, or if there are none. It has as few
-	// versions as skew allows: workers are replaced for each.
+	// Workers ends with the target version. It is empty if the workers already have it, or if there are none. It has as
+	// few versions as the skew allows, because workers are replaced for each.
 	Workers []string
 }
 
-// Compute gives the plan from the versions of control plane and workers (the lowest of them; empty: there are none) to
-// a target, by versions that are available, in any order. Between two minor versions of which one is the target's, it
-// takes the highest that is available. Pre-releases are taken only as target.
+// Compute plans the upgrade of control plane and workers to a target version. workers is their lowest version, empty
+// if there are none; available lists the available versions in any order. For each minor version between the current
+// one and the target's, the plan takes the highest available version. It takes a pre-release only as the target.
 func Compute(controlPlane, workers, target string, available []string) (Plan, error) {
 	from, err := version.ParseSemantic(controlPlane)
 	if err != nil {
@@ -64,7 +64,7 @@ func Compute(controlPlane, workers, target string, available []string) (Plan, er
 	return plan, nil
 }
 
-// minorByMinor gives the highest version of each minor between two versions.
+// minorByMinor returns the highest version of each minor version between two versions.
 func minorByMinor(from, to *version.Version, available []string) ([]string, error) {
 	highest := map[uint]*version.Version{}
 	text := map[uint]string{}
@@ -91,8 +91,8 @@ func minorByMinor(from, to *version.Version, available []string) ([]string, erro
 	return steps, nil
 }
 
-// following gives the versions that workers have to go to between the steps of their control plane, so that it never
-// gets too far away.
+// following returns the versions that workers must go through between the steps of their control plane, so that the
+// skew is never exceeded.
 func following(workers, controlPlane string, steps []string) ([]string, error) {
 	at, err := version.ParseSemantic(workers)
 	if err != nil {
@@ -120,8 +120,8 @@ func following(workers, controlPlane string, steps []string) ([]string, error) {
 	return plan, nil
 }
 
-// Generate makes a handler's function of one that says which versions are available for a Cluster. Its error, or that
-// there is no plan, is a failure, which holds the upgrade and stands in the Cluster's conditions.
+// Generate makes a handler's function from one that returns the versions available for a Cluster. If that function
+// fails, or if there is no plan, the handler fails: this blocks the upgrade and is shown in the Cluster's conditions.
 func Generate(available func(ctx context.Context,
 	request *runtimehooksv1.GenerateUpgradePlanRequest) ([]string, error)) server.Func[
 	runtimehooksv1.GenerateUpgradePlanRequest, runtimehooksv1.GenerateUpgradePlanResponse] {
