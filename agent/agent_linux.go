@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/agent/report"
 	"github.com/capstan-dev/capstan/agent/rest"
 	"github.com/capstan-dev/capstan/agent/token"
+	"github.com/capstan-dev/capstan/agent/upgrade"
 	"github.com/capstan-dev/capstan/agent/work"
 	"github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/backoff"
@@ -30,6 +31,7 @@ type agent struct {
 	tokens  *token.Keeper
 	report  *report.Reporter
 	epochs  *epochs
+	upgrade *upgrading
 	log     *slog.Logger
 }
 
@@ -43,27 +45,52 @@ func Run(ctx context.Context, path, version string, log *slog.Logger) error {
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
 	}
-	unlock, err := lock(filepath.Join(c.StateDir, "agent.lock"))
+	program, err := os.Executable()
 	if err != nil {
-		return err
+		return fmt.Errorf("finding this program: %w", err)
 	}
-	defer unlock()
+	trial := upgrade.OnTrial()
 	for {
-		moved, err := runEnrolled(ctx, path, version, log)
-		if err != nil || !moved {
+		next, err := runLocked(ctx, c.StateDir, path, newUpgrading(version, program, trial), log)
+		switch {
+		case err != nil:
 			return err
+		case next.candidate != nil:
+			if err := replace(ctx, next.candidate, path, log); err != nil {
+				return err
+			}
+		case !next.moved:
+			return nil
 		}
 	}
 }
 
-// runEnrolled works for one management cluster, until ctx ends or the host has moved to another one.
-func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (moved bool, err error) {
+// ending says why an agent has ended: ctx has, or something is to be done next.
+type ending struct {
+	moved     bool               // the host is another management cluster's
+	candidate *upgrade.Candidate // is to be tried in its place
+}
+
+// runLocked is runEnrolled with the lock of the state directory.
+func runLocked(ctx context.Context, dir, path string, u *upgrading, log *slog.Logger) (ending, error) {
+	unlock, err := lock(filepath.Join(dir, "agent.lock"))
+	if err != nil {
+		return ending{}, err
+	}
+	defer unlock()
+	return runEnrolled(ctx, path, u, log)
+}
+
+// runEnrolled works for one management cluster, until ctx ends, the host has moved to another one, or there is another
+// agent to try.
+func runEnrolled(ctx context.Context, path string, u *upgrading, log *slog.Logger) (ending, error) {
+	version := u.version
 	c, store, err := enrolled(path)
 	if err != nil {
-		return false, err
+		return ending{}, err
 	}
 	if err := store.Tidy(c); err != nil {
-		return false, fmt.Errorf("removing old tokens: %w", err)
+		return ending{}, fmt.Errorf("removing old tokens: %w", err)
 	}
 	tokens, err := token.Open(c.TokenPath(), func() (string, error) {
 		now, _, err := enrolled(path)
@@ -73,27 +100,27 @@ func runEnrolled(ctx context.Context, path, version string, log *slog.Logger) (m
 		return now.Token, err
 	})
 	if err != nil {
-		return false, err
+		return ending{}, err
 	}
 	client, err := rest.New(c, tokens, version)
 	if err != nil {
-		return false, err
+		return ending{}, err
 	}
 	defer client.Close()
 	a := &agent{
 		config: c, version: version, client: client, tokens: tokens, report: report.New(client.ApplyReport, log),
-		epochs: newEpochs(), log: log,
+		epochs: newEpochs(), upgrade: u, log: log,
 	}
 	log.Info("the agent starts", "version", version, "host", c.Namespace+"/"+c.Host, "server", c.Server)
 	follower := handover.New(handover.Options{
 		Config: c, Version: version, Store: store, Source: client, Report: a.report, Log: log,
 	})
 	if err := a.enroll(ctx); err != nil {
-		return false, nil // ctx ended
+		return ending{}, nil // ctx ended
 	}
-	moved = a.serve(ctx, follower)
-	log.Info("the agent ends", "moved", moved)
-	return moved, nil
+	next := a.serve(ctx, follower)
+	log.Info("the agent ends", "moved", next.moved, "upgrade", next.candidate != nil)
+	return next, nil
 }
 
 // enrolled reads the configuration that counts: that of the file at path, or of the management cluster that the host
@@ -127,8 +154,8 @@ func (a *agent) enroll(ctx context.Context) error {
 	}
 }
 
-// serve runs all parts until ctx ends or the host has moved, and returns which when all have ended.
-func (a *agent) serve(ctx context.Context, f *handover.Follower) (moved bool) {
+// serve runs all parts until one of them has something that is to be done next, or ctx ends.
+func (a *agent) serve(ctx context.Context, f *handover.Follower) (next ending) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	w := work.New(a.config, a.client, a.report, a.log)
@@ -139,12 +166,20 @@ func (a *agent) serve(ctx context.Context, f *handover.Follower) (moved bool) {
 		parts.Go(func() { part(ctx) })
 	}
 	parts.Go(func() {
-		if moved = f.Run(ctx); moved {
+		if next.moved = f.Run(ctx); next.moved {
+			end()
+		}
+	})
+	parts.Go(func() {
+		if next.candidate = a.upgrade.next(ctx, a); next.candidate != nil {
 			end()
 		}
 	})
 	parts.Wait()
-	return moved
+	if next.moved {
+		next.candidate = nil // of the plane that the host has left
+	}
+	return next
 }
 
 // watch watches the host until ctx ends.
@@ -158,6 +193,7 @@ func (a *agent) watch(ctx context.Context, w *work.Worker, f *handover.Follower)
 				a.report.Seen(host.Status.Agent)
 			}
 			a.epochs.see(host)
+			a.upgrade.see(host)
 			w.See(host)
 			f.See(host)
 		})

@@ -27,6 +27,7 @@ func (a *agent) beat(ctx context.Context) {
 			pause = failed.Next()
 		} else {
 			failed.Reset()
+			a.upgrade.beaten()
 		}
 		if n%6 == 0 {
 			if err := a.collect(); err != nil {

@@ -31,8 +31,10 @@ const bundles = "/opt/capstan/bundles"
 // The test binary plays the programs of a host, by the name it is called by.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); name {
-	case "capstan-agent":
-		os.Exit(Main("dev", os.Args[1:], nil, os.Stdout, os.Stderr))
+	case "capstan-agent", "capstan-agent.next":
+		self, err := os.Executable()
+		fatal(err)
+		os.Exit(Main(versionOf(self), os.Args[1:], nil, os.Stdout, os.Stderr))
 	case "kubeadm":
 		fatal(syscall.Exec("/bin/sh", append([]string{"sh", "/opt/kubeadm.sh"}, os.Args[1:]...), os.Environ()))
 	case "kubelet":

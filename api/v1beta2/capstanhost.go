@@ -49,6 +49,17 @@ const EpochSecretInfix = "-epoch-"
 // IdentityPrefix is put before a host's name to give the name of its ServiceAccount, Role and RoleBinding.
 const IdentityPrefix = "host-"
 
+// AgentUpgrade says who replaces the agent of an owned host.
+type AgentUpgrade string
+
+// Values of AgentUpgrade.
+const (
+	// AgentUpgradeAutomatic: the agent itself, when its plane has a later one.
+	AgentUpgradeAutomatic AgentUpgrade = "Automatic"
+	// AgentUpgradeManual: somebody else.
+	AgentUpgradeManual AgentUpgrade = "Manual"
+)
+
 // CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
 // restored when objects move to another management cluster.
 // +kubebuilder:validation:XValidation:rule="has(self.supplier) == has(oldSelf.supplier) && (!has(self.supplier) || self.supplier == oldSelf.supplier)",message="supplier can't be changed: delete the host and enroll it again"
@@ -84,6 +95,12 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Maintenance string `json:"maintenance,omitempty"`
+
+	// agentUpgrade says whether the agent of an owned host replaces itself when its plane has a later one: Automatic, which
+	// is what absent means, or Manual.
+	// +optional
+	// +kubebuilder:validation:Enum=Automatic;Manual
+	AgentUpgrade AgentUpgrade `json:"agentUpgrade,omitempty"`
 
 	// addresses are further addresses of the host that an administrator knows: those under which other networks reach
 	// it, and its names. A machine shows them beside the address that the agent reports. The host is not asked for them.

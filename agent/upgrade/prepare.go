@@ -1,0 +1,136 @@
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/agent/config"
+	"github.com/capstan-dev/capstan/internal/backoff"
+	"github.com/capstan-dev/capstan/internal/failpoint"
+)
+
+const (
+	// checkPause is how often the agent asks which version the plane is.
+	checkPause = time.Hour
+	// busyPause is how often at least it looks whether it may be replaced.
+	busyPause = 10 * time.Second
+	// nextSuffix and previousSuffix are appended to the path of the program for the new one, and for the one before.
+	nextSuffix     = ".next"
+	previousSuffix = ".previous"
+	// sayLimit bounds how long a program takes to say its version.
+	sayLimit = 20 * time.Second
+)
+
+// Upgrader finds out when the agent is to be replaced.
+type Upgrader struct {
+	// Config is the agent's, Version and Program are its own version and path. Required.
+	Config  config.Config
+	Version string
+	Program string
+	// May reports whether the agent may be replaced now: the host's policy allows it, and there is no work to do.
+	May func() bool
+	Log *slog.Logger
+}
+
+// Candidate is a program that is fetched and has the checksum that the plane names.
+type Candidate struct {
+	// Path is where it is, Program where it belongs.
+	Path, Program string
+	// Version is what it says of itself.
+	Version  string
+	checksum string
+	stateDir string
+}
+
+// Next returns a candidate as soon as there is one that may be tried, or nil when ctx ends.
+func (u *Upgrader) Next(ctx context.Context) *Candidate {
+	if u.Config.Enrolment == "" || u.Config.Local || !newer("v9999.0.0", u.Version) {
+		return nil // nobody offers one, the plane makes the host anew, or this is a build by hand
+	}
+	failed := backoff.Backoff{First: 10 * time.Second, Max: checkPause, Spread: backoff.FleetSpread}
+	busy := backoff.Backoff{First: 200 * time.Millisecond, Max: busyPause}
+	for {
+		var pause time.Duration
+		if !u.May() {
+			pause = busy.Next()
+		} else {
+			busy.Reset()
+			candidate, err := u.prepare(ctx)
+			if candidate != nil {
+				return candidate
+			}
+			if pause = backoff.Jitter(checkPause, 0.2); err != nil {
+				pause = failed.Next()
+				if ctx.Err() == nil {
+					u.Log.Warn("the agent could not be upgraded", "error", err)
+				}
+			} else {
+				failed.Reset()
+			}
+		}
+		if backoff.Sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// prepare asks the plane once. Both results are nil if there is nothing to do.
+func (u *Upgrader) prepare(ctx context.Context) (*Candidate, error) {
+	p, err := newPlane(u.Config)
+	if err != nil {
+		return nil, err
+	}
+	offered, err := p.version(ctx)
+	if err != nil || !newer(offered, u.Version) {
+		return nil, err
+	}
+	checksum, err := p.checksum(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := readRecord(u.Config.StateDir)
+	if err != nil || !before.due(checksum, time.Now()) {
+		return nil, err
+	}
+	c := &Candidate{Path: u.Program + nextSuffix, Program: u.Program, checksum: checksum, stateDir: u.Config.StateDir}
+	u.Log.Info("the plane has a later agent: it is fetched", "version", offered)
+	if err := p.fetch(ctx, c.Path, checksum); err != nil {
+		return nil, fmt.Errorf("fetching the agent: %w", err)
+	}
+	failpoint.Hit("agent fetched")
+	if c.Version, err = said(ctx, c.Path); err != nil {
+		return nil, err
+	}
+	if !newer(c.Version, u.Version) {
+		return nil, fmt.Errorf("the plane offers agent %s, and the program is %s: build the plane and the agent together",
+			offered, c.Version)
+	}
+	if !u.May() {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// said returns the version that a program says of itself: so it can run on this computer.
+func said(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, sayLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("the fetched agent does not run: %w", err)
+	}
+	version, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "capstan-agent ")
+	if !ok || len(version) > 128 {
+		return "", errors.New("the fetched program is not an agent")
+	}
+	return version, nil
+}

@@ -1,0 +1,72 @@
+package upgrade
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+func TestNewer(t *testing.T) {
+	for name, c := range map[string]struct {
+		offered, own string
+		want         bool
+	}{
+		"a later one":          {"v1.2.0", "v1.1.9", true},
+		"a release after rc":   {"v1.2.0", "v1.2.0-rc.1", true},
+		"the same":             {"v1.2.0", "v1.2.0", false},
+		"an earlier one":       {"v1.1.9", "v1.2.0", false},
+		"a build by hand":      {"v1.2.0", "dev", false},
+		"a plane by hand":      {"dev", "v1.2.0", false},
+		"a plane without one":  {"", "v1.2.0", false},
+		"what is not a number": {"v1.x", "v1.2.0", false},
+	} {
+		if got := newer(c.offered, c.own); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// TestDue: a program that doesn't work is tried twice in a row, and then less and less often; another one at once.
+func TestDue(t *testing.T) {
+	for name, c := range map[string]struct {
+		record   record
+		checksum string
+		want     bool
+	}{
+		"nothing was tried":           {record{}, "a", true},
+		"another one failed":          {record{"b", 9, noon}, "a", true},
+		"it was tried once":           {record{"a", 1, noon}, "a", true},
+		"it was tried twice just now": {record{"a", 2, noon}, "a", false},
+		"an hour ago":                 {record{"a", 2, noon.Add(-time.Hour)}, "a", true},
+		"three times, an hour ago":    {record{"a", 3, noon.Add(-time.Hour)}, "a", false},
+		"nine times, yesterday":       {record{"a", 9, noon.Add(-24 * time.Hour)}, "a", true},
+		"in a future of two days":     {record{"a", 9, noon.Add(48 * time.Hour)}, "a", true},
+	} {
+		if got := c.record.due(c.checksum, noon); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
+// TestTheRecordIsKept: trials of one program are counted, a damaged record counts as none.
+func TestTheRecordIsKept(t *testing.T) {
+	dir := t.TempDir()
+	for n, checksum := range []string{"a", "a", "b"} {
+		if err := begin(dir, checksum, noon); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRecord(dir)
+		if want := (record{checksum, []int{1, 2, 1}[n], noon}); err != nil || r != want {
+			t.Errorf("got %+v, %v, want %+v", r, err, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, recordFile), []byte(`{"tries": `), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := readRecord(dir); err != nil || r != (record{}) {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
