@@ -48,6 +48,10 @@ type Host struct {
 	Restarts int       `json:"restarts,omitempty"` // after it ended by itself, since the dock was started
 	Error    string    `json:"error,omitempty"`    // of the last start, or why it ended
 	Root     string    `json:"root"`               // its root directory on the machine
+	// IDs is how many user and group ids it has, 0 if it doesn't run.
+	IDs int `json:"ids,omitempty"`
+	// Limits names the controllers that limit it and its pods, such as "cpu.memory.pids"; empty if nothing does.
+	Limits string `json:"limits,omitempty"`
 }
 
 // Balancer is a TCP load balancer with an address of its own.

@@ -60,6 +60,9 @@ func run(args []string, out, errOut io.Writer) int {
 		return runInside(rest, errOut)
 	case initCommand:
 		return initd.Run()
+	case inside.EnterCommand:
+		fmt.Fprintln(errOut, inside.EnterGroups())
+		return 1
 	case holdCommand:
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0

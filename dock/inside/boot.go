@@ -66,7 +66,7 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	if err := e.openImages(h); err != nil {
 		return nil, err
 	}
-	child, channel, err := e.spawn(h.name, dir, root)
+	child, channel, err := e.spawn(h, dir, root)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/cgroup"
 	"github.com/capstan-dev/capstan/dock/handoff"
 	"github.com/capstan-dev/capstan/dock/network"
 	"github.com/capstan-dev/capstan/dock/reap"
@@ -49,6 +50,7 @@ type engineParts struct {
 	kernel      network.Kernel
 	listeners   listeners
 	machineProc *os.File
+	groups      *cgroup.Dock // nil where hosts can't have limits
 }
 
 // listeners opens listeners on the machine; see package handoff.

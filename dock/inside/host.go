@@ -48,6 +48,8 @@ type host struct {
 	pid      int
 	restarts int
 	lastErr  string
+	ids      int    // of the last start
+	limits   string // of the last start
 
 	images net.Listener // for questions about images; of loop
 

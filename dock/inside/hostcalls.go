@@ -178,7 +178,12 @@ func (e *engine) describeHost(h *host) dock.Host {
 	if state == dock.HostRunning && pid == 0 {
 		state = dock.HostStopping // it has ended a moment ago, and its loop is about to see that
 	}
+	ids, limits := h.ids, h.limits
+	if pid == 0 {
+		ids, limits = 0, ""
+	}
 	return dock.Host{
+		IDs: ids, Limits: limits,
 		Name: h.name, Address: h.address, State: state, PID: pid, Since: h.since, Restarts: h.restarts, Error: h.lastErr,
 		Root: filepath.Join(dock.HostDir(e.Home, h.name), "root"),
 	}

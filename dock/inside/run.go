@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/cgroup"
 	"github.com/capstan-dev/capstan/dock/handoff"
 	"github.com/capstan-dev/capstan/dock/network"
 	"github.com/capstan-dev/capstan/dock/outside"
@@ -63,8 +65,18 @@ func Run(c Config) error {
 	if err := network.Apply(kernel, network.PlanDock()); err != nil {
 		return err
 	}
+	groups, err := cgroup.Open(dock.Dir(c.Home))
+	if err != nil {
+		c.Log.Printf("limits of pods are not enforced: %v", err)
+	} else {
+		defer func() {
+			if err := groups.Close(); err != nil {
+				c.Log.Print(err)
+			}
+		}()
+	}
 	e, err := newEngine(c, engineParts{
-		reaper: reap.New(), kernel: kernel, listeners: listeners, machineProc: machineProc,
+		reaper: reap.New(), kernel: kernel, listeners: listeners, machineProc: machineProc, groups: groups,
 	})
 	if err != nil {
 		return err

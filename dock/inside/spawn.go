@@ -8,17 +8,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/capstan-dev/capstan/dock/cgroup"
 	"github.com/capstan-dev/capstan/dock/reap"
 	"github.com/capstan-dev/capstan/dock/rootfs"
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
 // spawn starts PID 1 of the host in new namespaces; channel is the other end of its SpecFD.
-func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
+func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error) {
 	log, err := logfile.Open(filepath.Join(dir, "console.log"), maxConsole)
 	if err != nil {
 		return nil, nil, err
@@ -35,23 +37,23 @@ func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
 	}()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
+		return nil, nil, fmt.Errorf("starting host %s: %w", h.name, err)
 	}
 	defer null.Close()
 	ours, theirs, err := socketPair()
 	if err != nil {
-		return nil, nil, fmt.Errorf("starting host %s: %w", name, err)
+		return nil, nil, fmt.Errorf("starting host %s: %w", h.name, err)
 	}
 	defer theirs.Close()
-	child, err := e.startInit(dir, root, &syscall.ProcAttr{
+	child, err := e.startInit(h, dir, root, &syscall.ProcAttr{
 		// No Dir: the host may have no right to enter its root by a path, so it starts in the working directory of
 		// share.
-		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + name},
+		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + h.name},
 		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
 	})
 	if err != nil {
 		ours.Close()
-		return nil, nil, fmt.Errorf("making the namespaces of host %s: %w", name, err)
+		return nil, nil, fmt.Errorf("making the namespaces of host %s: %w", h.name, err)
 	}
 	return child, ours, nil
 }
@@ -59,7 +61,7 @@ func (e *engine) spawn(name, dir, root string) (*reap.Child, net.Conn, error) {
 // startInit starts PID 1 of a host in a user namespace of its own, and with it all other namespaces. What the host
 // shares with the machine is mounted before, from outside that namespace, so that root in the host can't change these
 // mounts.
-func (e *engine) startInit(dir, root string, attr *syscall.ProcAttr) (*reap.Child, error) {
+func (e *engine) startInit(h *host, dir, root string, attr *syscall.ProcAttr) (*reap.Child, error) {
 	ids, err := e.newIDs()
 	if err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func (e *engine) startInit(dir, root string, attr *syscall.ProcAttr) (*reap.Chil
 	defer ids.close()
 	attr.Sys = ids.attributes(hostNamespaces())
 	attr.Sys.Setsid = true
+	groups := e.newGroups(h.name, ids)
 	type result struct {
 		child *reap.Child
 		err   error
@@ -76,23 +79,30 @@ func (e *engine) startInit(dir, root string, attr *syscall.ProcAttr) (*reap.Chil
 		// The thread gets a mount namespace of its own, which the child inherits a copy of, and ends with this
 		// goroutine.
 		runtime.LockOSThread()
-		if err := e.share(dir, root, ids.namespace); err != nil {
+		if err := e.share(dir, root, ids.namespace, groups); err != nil {
 			started <- result{nil, err}
 			return
 		}
-		child, err := e.reaper.Start("/proc/self/exe", []string{"capstan-dock", "init"}, attr)
+		child, err := e.startIn(groups, attr)
 		started <- result{child, err}
 	}()
 	r := <-started
 	if r.err != nil {
+		e.dropGroups(groups)
 		return nil, r.err
 	}
 	ids.keep(r.child)
+	e.keepGroups(groups, r.child)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ids, h.limits = ids.size, ""; groups != nil {
+		h.limits = e.groups.Names()
+	}
 	return r.child, nil
 }
 
 // share mounts what a host shares with the machine, in a mount namespace of this thread, and enters the host's root.
-func (e *engine) share(dir, root string, ids *os.File) error {
+func (e *engine) share(dir, root string, ids *os.File, groups *cgroup.Host) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
@@ -103,7 +113,8 @@ func (e *engine) share(dir, root string, ids *os.File) error {
 	if err != nil {
 		return err
 	}
-	return rootfs.Share(root, ids, append(rootfs.PlanShared(machine, e.BinDir), e.planImages(dir)...))
+	plan := slices.Concat(rootfs.PlanShared(machine, e.BinDir), e.planImages(dir), planGroups(groups))
+	return rootfs.Share(root, ids, plan)
 }
 
 // hostNamespaces are those of a host.

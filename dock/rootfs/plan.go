@@ -2,6 +2,8 @@ package rootfs
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -92,6 +94,15 @@ func PlanImages(layers, socket string) []Mount {
 		{Kind: Bind, Source: layers, Target: "/opt/capstan/layers", HostIDs: true, ReadOnly: true},
 		{Kind: Bind, Source: socket, Target: "/opt/capstan/images", HostIDs: true, ReadOnly: true},
 	}
+}
+
+// PlanGroups lists the control groups in which a host makes those of its pods: by name, the directory on the machine.
+func PlanGroups(groups map[string]string) []Mount {
+	var plan []Mount
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		plan = append(plan, Mount{Kind: Bind, Source: groups[name], Target: "/opt/capstan/cgroup/" + name})
+	}
+	return plan
 }
 
 // PlanOwn lists what belongs to the host alone; its PID 1 mounts it, in the host's namespaces. bootID becomes

@@ -1,0 +1,387 @@
+package cgroup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	recordFile = "cgroups.json" // in the dock's directory: what to remove after it was killed
+	allGroup   = "all"
+	initGroup  = "init"
+	mainGroup  = "capstan-main"
+)
+
+// Limits of a host, of which all dock's hosts together have the same share of memory.
+const (
+	maxProcesses = 16384
+	memoryTenths = 9
+)
+
+// removeLimit is how long a group may stay busy after its last process has ended.
+const removeLimit = 5 * time.Second
+
+// Dock is the group of all hosts of a dock.
+type Dock struct {
+	groups map[string]string // directory by controller, or Unified
+	memory uint64
+	starts atomic.Int64
+}
+
+// Open makes the group of a dock in the group of this process. dir is the dock's directory: what a dock of before has
+// left is removed. An error says why hosts can't have limits here.
+func Open(dir string) (*Dock, error) {
+	record := filepath.Join(dir, recordFile)
+	if err := removeRecorded(record); err != nil {
+		return nil, err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	place, err := Find(string(mounts), string(groups))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(dir))
+	name := "capstan-" + hex.EncodeToString(sum[:6])
+	d := &Dock{groups: map[string]string{}}
+	if d.memory, err = hostMemory(); err != nil {
+		return nil, err
+	}
+	if place.Top != "" {
+		parent, err := unifiedParent(place, name)
+		if err != nil {
+			return nil, err
+		}
+		place.Own[Unified] = parent
+	}
+	for controller, parent := range place.Own {
+		d.groups[controller] = filepath.Join(parent, name)
+	}
+	data, err := json.Marshal(d.groups)
+	if err == nil {
+		err = os.WriteFile(record, data, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recording the control groups of the dock: %w", err)
+	}
+	if err := d.make(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Dock) make() error {
+	for controller, dir := range d.groups {
+		if err := makeGroup(dir); err != nil {
+			return err
+		}
+		if err := d.limit(controller, dir, 0); err != nil {
+			return err
+		}
+		if controller == Unified {
+			if err := enable(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// limit sets the limits of one group; processes 0 means any number.
+func (d *Dock) limit(controller, dir string, processes int) error {
+	for _, l := range limits(controller, d.memory, processes) {
+		if err := write(dir, l.file, l.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type setting struct{ file, value string }
+
+// limits are what to write into the files of a group.
+func limits(controller string, memory uint64, processes int) []setting {
+	var all []setting
+	bytes := strconv.FormatUint(memory, 10)
+	switch controller {
+	case "memory":
+		all = append(all, setting{"memory.limit_in_bytes", bytes})
+	case Unified:
+		all = append(all, setting{"memory.max", bytes})
+	}
+	if processes > 0 && (controller == "pids" || controller == Unified) {
+		all = append(all, setting{"pids.max", strconv.Itoa(processes)})
+	}
+	return all
+}
+
+// Names lists what is limited.
+func (d *Dock) Names() string { return strings.Join(controllers, ".") }
+
+// Host is the groups of a host.
+type Host struct{ groups map[string]string }
+
+// Host makes the groups of a host, new ones for each start. owner is who root of the host is here.
+func (d *Dock) Host(name string, owner int) (*Host, error) {
+	h := &Host{groups: map[string]string{}}
+	start := fmt.Sprintf("%s.%d", name, d.starts.Add(1))
+	for controller, dir := range d.groups {
+		h.groups[controller] = filepath.Join(dir, start)
+	}
+	for controller, dir := range h.groups {
+		if err := d.makeHost(controller, dir, owner); err != nil {
+			return nil, errors.Join(err, h.Remove())
+		}
+	}
+	return h, nil
+}
+
+func (d *Dock) makeHost(controller, dir string, owner int) error {
+	all := filepath.Join(dir, allGroup)
+	for _, group := range []string{dir, all, filepath.Join(all, initGroup)} {
+		if err := makeGroup(group); err != nil {
+			return err
+		}
+	}
+	if err := d.limit(controller, dir, maxProcesses); err != nil {
+		return err
+	}
+	// The host may make groups, and with version 2 move processes between them. All other files stay the dock's.
+	owned := []string{"."}
+	if controller == Unified {
+		if err := errors.Join(enable(dir), enable(all)); err != nil {
+			return err
+		}
+		owned = append(owned, "cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
+	}
+	for _, file := range owned {
+		if err := os.Chown(filepath.Join(all, file), owner, owner); err != nil {
+			return fmt.Errorf("giving a control group to a host: %w", err)
+		}
+	}
+	return nil
+}
+
+// Shared returns the directories that the host shall see, by their names there.
+func (h *Host) Shared() map[string]string {
+	shared := map[string]string{}
+	for controller, dir := range h.groups {
+		shared[controller] = filepath.Join(dir, allGroup)
+	}
+	return shared
+}
+
+// Start puts the process that attr is for into the host's groups. With version 1 that is done by this thread, which
+// the caller has locked and which must start nothing else. The file that is returned is to be closed after the start.
+func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
+	for controller, dir := range h.groups {
+		group := filepath.Join(dir, allGroup, initGroup)
+		if controller != Unified {
+			if err := write(group, "tasks", "0"); err != nil { // 0 is who writes
+				return nil, err
+			}
+			continue
+		}
+		fd, err := unix.Open(group, unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_RDONLY, 0)
+		if err != nil {
+			return nil, fmt.Errorf("opening a control group: %w", &os.PathError{Op: "open", Path: group, Err: err})
+		}
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		return os.NewFile(uintptr(fd), group), nil
+	}
+	return nil, nil
+}
+
+// Remove removes the groups of a host that has ended.
+func (h *Host) Remove() error { return removeAll(h.groups) }
+
+// Close removes the groups of the dock; all hosts have ended.
+func (d *Dock) Close() error { return removeAll(d.groups) }
+
+// unifiedParent returns where to make a group of version 2: at the top, as root may, or in this process's own group.
+// There it moves the processes of that group, of this dock and who started it, out of the way: a group that others have
+// limits below must have no processes itself.
+func unifiedParent(place Place, name string) (string, error) {
+	own := place.Own[Unified]
+	var errs []error
+	for _, parent := range []string{place.Top, own} {
+		if err := tryUnified(parent, name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return parent, nil
+	}
+	if unix.Access(filepath.Join(own, "cgroup.subtree_control"), unix.W_OK) != nil {
+		return "", fmt.Errorf("no control groups are delegated to this user (with systemd, start Capstan by "+
+			"`systemd-run --user --scope -p Delegate=yes`): %w", errors.Join(errs...))
+	}
+	if err := moveAside(own); err != nil {
+		return "", err
+	}
+	return own, tryUnified(own, name)
+}
+
+// tryUnified makes a group of version 2 that has all controllers, and leaves nothing behind if it can't.
+func tryUnified(parent, name string) error {
+	dir := filepath.Join(parent, name)
+	if err := makeGroup(dir); err != nil {
+		return err
+	}
+	if hasAll(dir) {
+		return nil
+	}
+	err := enable(parent)
+	if err == nil && !hasAll(dir) {
+		err = fmt.Errorf("%s has not all of the controllers cpu, memory and pids", parent)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(dir))
+	}
+	return nil
+}
+
+func hasAll(dir string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return false
+	}
+	have := " " + strings.TrimSpace(string(data)) + " "
+	for _, controller := range controllers {
+		if !strings.Contains(have, " "+controller+" ") {
+			return false
+		}
+	}
+	return true
+}
+
+// enable lets the groups below a group of version 2 have limits.
+func enable(dir string) error {
+	return write(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
+}
+
+func moveAside(dir string) error {
+	aside := filepath.Join(dir, mainGroup)
+	if err := makeGroup(aside); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return fmt.Errorf("listing the processes of a control group: %w", err)
+	}
+	for pid := range strings.Lines(string(data)) {
+		err := write(aside, "cgroup.procs", strings.TrimSpace(pid))
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeGroup(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("making a control group: %w", err)
+	}
+	return nil
+}
+
+func write(dir, file, value string) error {
+	path := filepath.Join(dir, file)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("setting a control group: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(value); err != nil {
+		return fmt.Errorf("setting a control group to %q: %w", value, err)
+	}
+	return nil
+}
+
+// hostMemory is how much memory hosts may use: not all, so that the machine stays alive.
+func hostMemory() (uint64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("reading how much memory there is: %w", err)
+	}
+	return uint64(info.Totalram) * uint64(info.Unit) / 10 * memoryTenths, nil
+}
+
+func removeRecorded(record string) error {
+	data, err := os.ReadFile(record)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var groups map[string]string
+	if err == nil {
+		err = json.Unmarshal(data, &groups)
+	}
+	if err != nil {
+		return fmt.Errorf("reading which control groups were left: %w: remove %s", err, record)
+	}
+	for _, dir := range groups {
+		if !strings.HasPrefix(filepath.Base(dir), "capstan-") {
+			return fmt.Errorf("%s names %s, which no dock makes: remove it", record, dir)
+		}
+	}
+	return removeAll(groups)
+}
+
+func removeAll(groups map[string]string) error {
+	var errs []error
+	for _, dir := range groups {
+		errs = append(errs, remove(dir))
+	}
+	return errors.Join(errs...)
+}
+
+// remove removes a group and those below it. Its processes have ended, or do so in a moment.
+func remove(dir string) error {
+	deadline := time.Now().Add(removeLimit)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := removeTree(dir)
+		if err == nil || !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing a control group: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("removing a control group: %w", &os.PathError{Op: "rmdir", Path: dir, Err: err})
+	}
+	return nil
+}

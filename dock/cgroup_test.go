@@ -1,0 +1,134 @@
+//go:build linux
+
+package dock_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/capstan-dev/capstan/dock"
+	"github.com/capstan-dev/capstan/dock/cgroup"
+)
+
+// limited starts a dock with one host, and skips the test where hosts can't have limits.
+func limited(t *testing.T, home string) (*dock.Client, dock.Host, map[string]string) {
+	t.Helper()
+	c := start(t, home)
+	h := ensure(t, c, dock.HostSpec{Name: "host-1"})
+	if h.Limits == "" {
+		t.Skip("hosts have no limits on this machine:", logOf(home))
+	}
+	return c, h, groupsOf(t, h)
+}
+
+// groupsOf returns the directories of the group of a host's PID 1.
+func groupsOf(t *testing.T, h dock.Host) map[string]string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(h.PID), "cgroup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	place, err := cgroup.Find(string(mounts), string(own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return place.Own
+}
+
+// TestLimitsOfAHost: PID 1 is in a group with limits, below which the host makes others; none is left after its end.
+func TestLimitsOfAHost(t *testing.T) {
+	home := t.TempDir()
+	c, h, groups := limited(t, home)
+	if h.Limits != "cpu.memory.pids" {
+		t.Errorf("limits: %q", h.Limits)
+	}
+	for controller, dir := range groups {
+		if !strings.Contains(dir, "/host-1.1/all/init") {
+			t.Errorf("%s: PID 1 is in %s", controller, dir)
+		}
+	}
+	for controller, file := range map[string]string{"pids": "pids.max", "memory": "memory.limit_in_bytes"} {
+		dir, is := groups[controller]
+		if !is {
+			continue // version 2
+		}
+		limit, err := os.ReadFile(filepath.Join(dir, "../..", file))
+		n, parseErr := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64)
+		if err != nil || parseErr != nil || n <= 0 || n > 1<<45 {
+			t.Errorf("%s of the host is %q, %v", file, limit, err)
+		}
+	}
+	must(t, h, `for d in /opt/capstan/cgroup/*; do mkdir $d/pods $d/pods/one && rmdir $d/pods/one || exit 1; done`)
+	if err := c.RebootHost(short(t), "host-1"); err != nil {
+		t.Fatal(err)
+	}
+	again := groupsOf(t, hostOf(t, c, "host-1"))
+	for controller, dir := range again {
+		if !strings.Contains(dir, "/host-1.2/all/init") {
+			t.Errorf("%s: after a reboot PID 1 is in %s", controller, dir)
+		}
+	}
+	if err := c.Shutdown(short(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range groups {
+		if top := filepath.Join(dir, "../../.."); exists(top) {
+			t.Errorf("%s is left", top)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestGroupsOfAKilledDock: the next dock removes them.
+func TestGroupsOfAKilledDock(t *testing.T) {
+	home := t.TempDir()
+	c, _, groups := limited(t, home)
+	kill(t, outer(t, c))
+	if left := nothingLeft(home); left != "" {
+		t.Fatalf("left after the end of the dock: %s", left)
+	}
+	for _, dir := range groups {
+		old := filepath.Join(dir, "../..") // by its path, so it must be removed
+		if !exists(filepath.Clean(old)) {
+			t.Errorf("%s is gone: this test tests nothing", old)
+		}
+		if err := os.Mkdir(filepath.Join(dir, "../pods"), 0o755); err != nil {
+			t.Error(err)
+		}
+		if err := os.Mkdir(filepath.Join(dir, "../../../host-9.7"), 0o755); err != nil {
+			t.Error(err)
+		}
+	}
+	start(t, home)
+	for _, dir := range groups {
+		if left := filepath.Join(dir, "../../../host-9.7"); exists(left) {
+			t.Errorf("%s is left", left)
+		}
+	}
+}
+
+// TestAHostCantRaiseItsLimits: root of a host neither changes nor leaves what limits it.
+func TestAHostCantRaiseItsLimits(t *testing.T) {
+	_, h, groups := limited(t, t.TempDir())
+	if _, is := groups[cgroup.Unified]; is {
+		t.Skip("the attempts are for control groups of version 1")
+	}
+	for name, script := range scripts(t, "limits.txt") {
+		t.Run(name, func(t *testing.T) {
+			if out, code := in(t, h, script); code == 0 {
+				t.Errorf("%s got through:\n%s", script, out)
+			}
+		})
+	}
+}
