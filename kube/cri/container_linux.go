@@ -161,7 +161,7 @@ func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainer
 	return resp, nil
 }
 
-// UpdateContainerResources records the new resources; nothing enforces them.
+// UpdateContainerResources records the new resources, and sets the limits of a container that runs.
 func (s *Server) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	c, err := s.find(req.ContainerId)
 	if err != nil {
@@ -169,6 +169,11 @@ func (s *Server) UpdateContainerResources(_ context.Context, req *runtimeapi.Upd
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.Real && c.process != nil {
+		if err := s.opts.Groups.SetContainer(c.Sandbox, c.ID, limitsOf(req.Linux)); err != nil {
+			return nil, err
+		}
+	}
 	if c.config.Linux == nil {
 		c.config.Linux = &runtimeapi.LinuxContainerConfig{}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/capstan-dev/capstan/kube/cgroup"
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
@@ -61,6 +62,7 @@ func runServer(args []string, version string, applets []string, stderr io.Writer
 	bundles := flags.String("bundles", DefaultBundles, "`directory` with a directory for each bundle, named by its Kubernetes version")
 	socket := flags.String("images", images.DefaultSocket, "`socket` of the image store, if not hollow")
 	layers := flags.String("layers", images.DefaultLayers, "`directory` with the unpacked layers of the image store")
+	groups := flags.String("groups", cgroup.DefaultDir, "`directory` with the control groups that limit containers, if there are any")
 	runner := flags.String("runner", "", "`path` of capstan-run, by default beside this binary")
 	flags.Func("env", "environment of a component as `COMPONENT=NAME=VALUE[,NAME=VALUE...]`, in place of its defaults; may be repeated", func(s string) error {
 		name, vars, err := parseEnv(s)
@@ -87,6 +89,9 @@ func runServer(args []string, version string, applets []string, stderr io.Writer
 	}
 	opts.Images = images.New(*socket, *layers)
 	opts.Runner, opts.Unable = findRunner(*runner, own)
+	if opts.Groups, err = openGroups(*groups); err != nil {
+		opts.Log.Warn("limits of containers are not enforced", "error", err)
+	}
 	server, err := New(opts)
 	if err != nil {
 		return err

@@ -31,10 +31,14 @@ func (s *Server) pauseDir(sandbox string) string {
 
 // makePod makes what the containers of a pod share.
 func (s *Server) makePod(sb *sandbox) error {
+	s.opts.Step("groups")
+	if err := s.opts.Groups.MakePod(sb.ID, podLimits(sb.config)); err != nil {
+		return errors.Join(err, s.opts.Groups.RemovePod(sb.ID))
+	}
 	s.opts.Step("namespaces")
 	spaces := s.spaces(sb.ID)
 	if err := spaces.make(sb.config); err != nil {
-		return err
+		return errors.Join(err, s.opts.Groups.RemovePod(sb.ID))
 	}
 	err := s.connectPod(sb)
 	if err == nil && sb.namespaces().GetPid() == runtimeapi.NamespaceMode_POD {
@@ -42,7 +46,7 @@ func (s *Server) makePod(sb *sandbox) error {
 		err = s.startPause(sb)
 	}
 	if err != nil {
-		return errors.Join(err, s.disconnectPod(sb), spaces.remove())
+		return errors.Join(err, s.disconnectPod(sb), spaces.remove(), s.opts.Groups.RemovePod(sb.ID))
 	}
 	return nil
 }
@@ -123,7 +127,11 @@ func (s *Server) unmakePod(sb *sandbox) error {
 		return err
 	}
 	s.opts.Step("no namespaces")
-	return s.spaces(sb.ID).remove()
+	if err := s.spaces(sb.ID).remove(); err != nil {
+		return err
+	}
+	s.opts.Step("no groups")
+	return s.opts.Groups.RemovePod(sb.ID)
 }
 
 // namespaces returns what the pod shares with the host.

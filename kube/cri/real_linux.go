@@ -69,6 +69,14 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	if err != nil {
 		return err
 	}
+	if spec.Groups, err = s.makeGroups(c); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.dropGroups(c)
+		}
+	}()
 	if err := run.WriteSpec(dir, spec); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (s *Server) realCommand(ctx context.Context, c *container, args []string, t
 	s.mu.RUnlock()
 	p := spec.Process
 	p.Args, p.Terminal, p.OOMScoreAdj = args, tty, nil
-	data, err := json.Marshal(run.Exec{PID: program.PID, Process: p})
+	data, err := json.Marshal(run.Exec{PID: program.PID, Process: p, Groups: spec.Groups})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a command: %w", err)
 	}

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -31,7 +32,9 @@ func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*ru
 	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: !hollow(ctx)}
 	var info map[string]string
 	if req.GetVerbose() {
-		info = mode.Mode{Hollow: hollow(ctx), IDs: mode.IDsHere(), Limits: mode.LimitsNone}.Info()
+		info = mode.Mode{
+			Hollow: hollow(ctx), IDs: mode.IDsHere(), Limits: cmp.Or(s.opts.Groups.Names(), mode.LimitsNone),
+		}.Info()
 	}
 	return &runtimeapi.StatusResponse{
 		Info: info,

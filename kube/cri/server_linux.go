@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capstan-dev/capstan/kube/cgroup"
 	"github.com/capstan-dev/capstan/kube/cri/logfile"
 	"github.com/capstan-dev/capstan/kube/cri/process"
 	"github.com/capstan-dev/capstan/kube/network"
@@ -42,6 +43,8 @@ type Options struct {
 	Images Images
 	// Runner is the path of capstan-run; only Images needs it.
 	Runner string
+	// Groups are the control groups that limit real containers; nothing does when it is nil.
+	Groups *cgroup.Tree
 	// Unable is why this host can't run containers from images, nil if it can. All that is asked at an endpoint that
 	// is not hollow is refused with it.
 	Unable error
@@ -218,6 +221,9 @@ func (s *Server) restore() error {
 			return err
 		}
 	}
+	if err := s.sweepGroups(); err != nil {
+		return err
+	}
 	connected, err := s.restorePods()
 	if err != nil {
 		return err
@@ -241,8 +247,9 @@ func (s *Server) lost(c *container) {
 	c.Reason, c.Message = "Unknown", "ended while the CRI server was not running"
 	if c.Real {
 		if exit = s.realExit(c, exit); exit.Code != process.CodeUnknown {
-			c.Reason, c.Message = reasonOf(exit.Code), ""
+			c.Reason, c.Message = s.realReason(c, exit.Code), ""
 		}
+		s.dropGroups(c)
 	}
 	c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 	c.FinishedAt = exit.At.UnixNano()

@@ -24,7 +24,7 @@ func supervise(dir string, report *os.File) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := newStarter()
+	s, err := newStarter(spec.Groups)
 	if err != nil {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ func execute(report *os.File) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading what to run: %w", err)
 	}
-	s, err := newStarter()
+	s, err := newStarter(e.Groups)
 	if err != nil {
 		return 0, err
 	}

@@ -74,6 +74,8 @@ type Spec struct {
 	// the other fields only Namespaces counts.
 	Pause   bool
 	Process Process
+	// Groups are the directories of the control groups that the program starts in.
+	Groups []string `json:",omitempty"`
 }
 
 // Process describes a program to run in a container.
@@ -147,6 +149,8 @@ type Exec struct {
 	// PID is a process in the container, as the caller counts.
 	PID     int
 	Process Process
+	// Groups are those of the container's Spec.
+	Groups []string `json:",omitempty"`
 }
 
 // Report says how a start went.

@@ -39,6 +39,8 @@ type starter struct {
 	self int // capstan-run itself, open
 	ids  ids
 	maps chan mapRequest // to the goroutine that still sees the host
+	// groups are open files of control groups: who is written there joins.
+	groups []*os.File
 }
 
 // mapRequest asks to map the ids of a process.
@@ -48,10 +50,14 @@ type mapRequest struct {
 	done     chan error
 }
 
-// newStarter prepares while this process still sees the host. Its goroutine ends with the process.
-func newStarter() (*starter, error) {
+// newStarter prepares while this process still sees the host, for programs in these control groups. Its goroutine ends
+// with the process.
+func newStarter(groups []string) (*starter, error) {
 	s := &starter{maps: make(chan mapRequest)}
 	var err error
+	if s.groups, err = openGroups(groups); err != nil {
+		return nil, err
+	}
 	if s.ids, err = ownIDs(); err != nil {
 		return nil, err
 	}
@@ -128,6 +134,10 @@ func (s *starter) spawn(o order, stdio [3]*os.File) (p *spawned, err error) {
 	}
 	if p.pid, err = syscall.ForkExec(fdPath(s.self), []string{"capstan-run", "init"}, attr); err != nil {
 		return nil, fmt.Errorf("starting a process in the container: %w", err)
+	}
+	if err := s.join(p.pid); err != nil {
+		kill(p.pid)
+		return nil, err
 	}
 	if nested {
 		r := mapRequest{p.pid, id, make(chan error, 1)}

@@ -4,6 +4,7 @@ package realtest
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/capstan-dev/capstan/kube/cgroup"
 	"github.com/capstan-dev/capstan/kube/cri"
 	"github.com/capstan-dev/capstan/kube/cri/images"
 	"github.com/capstan-dev/capstan/kube/network/nettest"
@@ -32,15 +34,21 @@ const killVariable = "CAPSTAN_TEST_KILL_AT"
 func serveUntil(step string) int {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	at := map[string]*string{}
-	for _, name := range []string{"state", "listen", "images", "layers", "runner", "listen-hollow", "listen-real"} {
+	for _, name := range []string{"state", "listen", "images", "layers", "runner", "listen-hollow", "listen-real",
+		"groups"} {
 		at[name] = flags.String(name, "", "")
 	}
 	flags.Bool("hollow", false, "")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return 1
 	}
+	groups, err := cgroup.Open(*at["groups"])
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	server, err := cri.New(cri.Options{
-		State: *at["state"], Images: images.New(*at["images"], *at["layers"]), Runner: *at["runner"],
+		Groups: groups, State: *at["state"], Images: images.New(*at["images"], *at["layers"]), Runner: *at["runner"],
 		Step: func(name string) {
 			if name == step {
 				unix.Kill(os.Getpid(), unix.SIGKILL)
@@ -260,7 +268,7 @@ func TestAHundredPodsAtOnce(t *testing.T) {
 // A server that is killed at a step of making or unmaking a pod leaves nothing that its successor does not clean, and
 // no address is given twice.
 func TestKilledAt(t *testing.T) {
-	for _, step := range []string{"namespaces", "cable", "pod", "ports", "pause", "record"} {
+	for _, step := range []string{"groups", "namespaces", "cable", "pod", "ports", "pause", "record"} {
 		t.Run("made "+step, func(t *testing.T) {
 			h := newHost(t)
 			stays, err := h.tryPod(nil)
@@ -280,7 +288,7 @@ func TestKilledAt(t *testing.T) {
 			h.settled(stays, before)
 		})
 	}
-	for _, step := range []string{"unmake", "no cable", "no ports", "free", "no namespaces"} {
+	for _, step := range []string{"unmake", "no cable", "no ports", "free", "no namespaces", "no groups"} {
 		t.Run("unmade "+step, func(t *testing.T) {
 			h := newHost(t)
 			stays, err := h.tryPod(nil)
@@ -301,7 +309,7 @@ func TestKilledAt(t *testing.T) {
 			other, err := h.tryPod(nil)
 			h.must(err)
 			for _, ip := range h.ips(other) {
-				if step != "no namespaces" && slices.Contains(h.ips(goes), ip) {
+				if step != "no namespaces" && step != "no groups" && slices.Contains(h.ips(goes), ip) {
 					t.Errorf("%s was given while another pod held it", ip)
 				}
 			}

@@ -53,6 +53,7 @@ type host struct {
 	t      testing.TB
 	ctx    context.Context
 	dir    string
+	groups string // its control groups, if any
 	server *exec.Cmd
 	conn   *grpc.ClientConn
 }
@@ -69,7 +70,7 @@ func newHost(t testing.TB) *host {
 func newNode(t testing.TB) *host {
 	t.Helper()
 	hosttest.Need(t)
-	h := &host{t: t, dir: t.TempDir()}
+	h := &host{t: t, dir: t.TempDir(), groups: hosttest.GroupsIfAny()}
 	hosttest.CheckClean(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*limit)
 	t.Cleanup(cancel)
@@ -83,6 +84,9 @@ func newNode(t testing.TB) *host {
 			if left, _ := filepath.Glob(filepath.Join(h.dir, "state", kind, "*")); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
+		}
+		if left, _ := filepath.Glob(filepath.Join(h.groups, "*/pods/*/cgroup.procs")); len(left) > 0 {
+			t.Errorf("control groups are left: %v", left)
 		}
 	})
 	h.start()
@@ -192,7 +196,7 @@ func (h *host) start(env ...string) {
 	h.server = exec.Command("/proc/self/exe", "--state", filepath.Join(h.dir, "state"), "--listen", "unix://"+socket,
 		"--hollow=false", "--listen-hollow=", "--listen-real=", "--images", filepath.Join(h.dir, "images.sock"),
 		"--layers", filepath.Join(h.dir, "layers"),
-		"--runner", hosttest.Tool("capstan-run"))
+		"--groups", h.groups, "--runner", hosttest.Tool("capstan-run"))
 	h.server.Env = append(append(os.Environ(), serverVariable+"=1"), env...)
 	h.server.Stderr = os.Stderr
 	h.server.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -94,9 +94,15 @@ func runLevel(tools string, size int) int {
 	if os.Getuid() != 0 {
 		first = os.Getuid()
 	}
+	groups, remove := "a host with one id has none", func() {}
+	if size > 1 {
+		groups, remove = makeGroups(temp, first)
+	}
+	defer remove()
 	self := func(args ...string) *exec.Cmd {
 		c := exec.Command("/proc/self/exe", args...)
-		c.Env = append(os.Environ(), levelVariable+"="+strconv.Itoa(size), toolsVariable+"="+tools, "TMPDIR="+temp)
+		c.Env = append(os.Environ(), levelVariable+"="+strconv.Itoa(size), toolsVariable+"="+tools, "TMPDIR="+temp,
+			groupsVariable+"="+groups)
 		c.SysProcAttr = attributes(first, size)
 		return c
 	}

@@ -74,6 +74,13 @@ func do(name, value string) error {
 	case "wait":
 		fmt.Println("waiting")
 		time.Sleep(time.Hour)
+	case "eat": // takes so many MiB of memory
+		n, _ := strconv.Atoi(value)
+		eaten := make([]byte, n<<20)
+		for i := 0; i < len(eaten); i += 4096 {
+			eaten[i] = 1
+		}
+		fmt.Println("ate", len(eaten)>>20)
 	case "orphan": // starts a process that outlives this one
 		cmd := exec.Command("/proc/self/exe", "wait")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

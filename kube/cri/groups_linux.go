@@ -1,0 +1,74 @@
+package cri
+
+import (
+	"errors"
+	"io/fs"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/capstan-dev/capstan/kube/cgroup"
+)
+
+// oomKilled is the reason of a container that the kernel killed for using up its memory.
+const oomKilled = "OOMKilled"
+
+// openGroups opens the control groups of a host; nil, without an error, if it has none.
+func openGroups(dir string) (*cgroup.Tree, error) {
+	tree, err := cgroup.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return tree, err
+}
+
+// limitsOf are the limits of a container.
+func limitsOf(r *runtimeapi.LinuxContainerResources) cgroup.Limits {
+	return cgroup.Limits{
+		Shares: r.GetCpuShares(), Quota: r.GetCpuQuota(), Period: r.GetCpuPeriod(), Memory: r.GetMemoryLimitInBytes(),
+	}
+}
+
+// podLimits are those of all containers of a pod. Of what the kubelet adds up only the weight counts: it has left out
+// containers that have no limit.
+func podLimits(config *runtimeapi.PodSandboxConfig) cgroup.Limits {
+	return cgroup.Limits{Shares: config.GetLinux().GetResources().GetCpuShares()}
+}
+
+// makeGroups makes the control groups of a container, and returns their directories.
+func (s *Server) makeGroups(c *container) ([]string, error) {
+	s.mu.RLock()
+	limits := limitsOf(c.config.GetLinux().GetResources())
+	s.mu.RUnlock()
+	return s.opts.Groups.MakeContainer(c.Sandbox, c.ID, limits)
+}
+
+// dropGroups removes the control groups of a container that has ended.
+func (s *Server) dropGroups(c *container) {
+	if err := s.opts.Groups.RemoveContainer(c.Sandbox, c.ID); err != nil {
+		s.log.Error("removing the control groups of a container", "container", c.name(), "error", err)
+	}
+}
+
+// realReason is why a real container has ended.
+func (s *Server) realReason(c *container, code int32) string {
+	if code != 0 && s.opts.Groups.Killed(c.Sandbox, c.ID) {
+		return oomKilled
+	}
+	return reasonOf(code)
+}
+
+// sweepGroups removes the control groups of pods that are not here.
+func (s *Server) sweepGroups() error {
+	pods, err := s.opts.Groups.Pods()
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		if s.sandboxes[pod] == nil {
+			if err := s.opts.Groups.RemovePod(pod); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
