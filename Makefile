@@ -71,6 +71,7 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@bin/tools/controller-gen rbac:roleName=capstan-manager paths=./provider/... paths=./cmd/capstan-manager/... output:rbac:dir=config/rbac
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
 	@go run ./hack/metricdocs docs/reference/metrics.md
+	@go run ./hack/statusdocs . docs/reference
 	@go run ./hack/release -docs docs/flavors.md
 	@go run ./hack/field -page > docs/field.md
 	@go run ./hack/checkdocs docs/checks

@@ -14,7 +14,7 @@ const (
 	// HostClaimedCondition of a CapstanMachine: a host is claimed for it.
 	HostClaimedCondition = "HostClaimed"
 
-	// BootstrappedCondition of a CapstanMachine: the agent ran the bootstrap data to its end.
+	// BootstrappedCondition of a CapstanMachine: the agent ran the bootstrap data to the end.
 	BootstrappedCondition = "Bootstrapped"
 
 	// HostOnlineCondition of a CapstanMachine and of a CapstanHost: the agent's heartbeat arrives.
@@ -23,22 +23,22 @@ const (
 	// CleanCondition of a CapstanHost: nothing of an earlier claim is left on it.
 	CleanCondition = "Clean"
 
-	// DrainedCondition of a CapstanHost is True when no machine has a host that shall be drained; until then the message
-	// says what that waits for. It is absent while nobody asks for it.
+	// DrainedCondition of a CapstanHost that is to be drained: no machine has it. While it is False, the message says what
+	// the drain waits for. It is absent unless the host's spec asks for a drain.
 	DrainedCondition = "Drained"
 
-	// LinkedCondition of a CapstanHost is False while its claim belongs to no Cluster: the CapstanMachine, its Machine or
-	// the Cluster doesn't exist. It is absent otherwise.
+	// LinkedCondition of a CapstanHost: it is False while the host's claim lacks its CapstanMachine, Machine or Cluster,
+	// and absent otherwise.
 	LinkedCondition = "Linked"
 
-	// ReconciledCondition is False while the controller's passes over the object fail; the message says in what and
-	// what to do. It is absent while they succeed.
+	// ReconciledCondition is False while the controller keeps failing to reconcile the object; the message names the step
+	// and what to do. It is absent otherwise.
 	ReconciledCondition = "Reconciled"
 )
 
 // Reasons of conditions.
 const (
-	// ReadyReason says that the condition is True because everything it sums up is right.
+	// ReadyReason: the condition is True because everything it sums up is right.
 	ReadyReason = "Ready"
 
 	// WaitingForOwnerReason: Cluster API has not set the owner reference yet (IM-41, IC-46).
@@ -50,8 +50,8 @@ const (
 	// WaitingForBootstrapDataReason: Machine.spec.bootstrap.dataSecretName is not set yet (IM-48).
 	WaitingForBootstrapDataReason = "WaitingForBootstrapData"
 
-	// BootstrapDataRefusedReason: the Secret that dataSecretName names is not proved to hold data of this Machine; the
-	// message says what is missing.
+	// BootstrapDataRefusedReason: nothing proves that the Secret in dataSecretName holds data of this Machine; the message
+	// says what is missing.
 	BootstrapDataRefusedReason = "BootstrapDataRefused"
 
 	// WaitingForEndpointReason: neither the user nor a balancer has supplied the control plane endpoint (IC-18).
@@ -60,7 +60,8 @@ const (
 	// EndpointFailedReason: the balancer could not be made or changed.
 	EndpointFailedReason = "EndpointFailed"
 
-	// EndpointMovedReason: the balancer came back at another address than the machines know; nothing but a new cluster helps (IC-29).
+	// EndpointMovedReason: the balancer now listens at another address than the machines know; create the cluster again
+	// (IC-29).
 	EndpointMovedReason = "EndpointMoved"
 
 	// NoHostMatchesReason: no host of the inventory fits; the message counts why.
@@ -69,13 +70,13 @@ const (
 	// HostClaimedReason: a host is claimed.
 	HostClaimedReason = "HostClaimed"
 
-	// HostStartingReason: the claimed host is being powered on or its agent enrolls.
+	// HostStartingReason: the host is being powered on, or its agent has not reported yet.
 	HostStartingReason = "HostStarting"
 
 	// BootstrappingReason: the agent runs the bootstrap data.
 	BootstrappingReason = "Bootstrapping"
 
-	// BootstrapSucceededReason: the bootstrap data ran to its end.
+	// BootstrapSucceededReason: the bootstrap data ran to the end.
 	BootstrapSucceededReason = "BootstrapSucceeded"
 
 	// BootstrapFailedReason: the bootstrap data failed; it is not tried again, the Machine must be replaced.
@@ -87,28 +88,28 @@ const (
 	// HostOfflineReason: no heartbeat for longer than the limit.
 	HostOfflineReason = "HostOffline"
 
-	// AgentOutdatedReason: the agent is of a version that does not know epochs; it must be updated.
+	// AgentOutdatedReason: the agent's version does not support epochs; update it.
 	AgentOutdatedReason = "AgentOutdated"
 
-	// TokenOutdatedReason: the agent's token is not of the host's present epoch.
+	// TokenOutdatedReason: the agent's token belongs to an earlier epoch of the host.
 	TokenOutdatedReason = "TokenOutdated"
 
 	// HostOffReason: a supplied host is powered off because nobody claims it.
 	HostOffReason = "HostOff"
 
-	// HostGoneReason: the claimed CapstanHost was deleted, or released from this machine; nothing but a new machine helps.
+	// HostGoneReason: the claimed CapstanHost was deleted or released; replace the machine.
 	HostGoneReason = "HostGone"
 
-	// MachineGoneReason: the CapstanMachine that claims the host no longer exists, and nobody released the claim.
+	// MachineGoneReason: the CapstanMachine that claimed the host no longer exists, and nobody released the claim.
 	MachineGoneReason = "MachineGone"
 
-	// UnlinkedReason: the claim of the host belongs to no Cluster; the message says what is missing.
+	// UnlinkedReason: the claim of the host has no Machine or Cluster; the message says which is missing.
 	UnlinkedReason = "Unlinked"
 
-	// LeftBehindReason: that has lasted longer than the limit; the message says what to do.
+	// LeftBehindReason: the claim has had no Machine or Cluster for longer than the limit; the message says what to do.
 	LeftBehindReason = "LeftBehind"
 
-	// DrainedReason: no machine has the host, as asked for.
+	// DrainedReason: no machine has the host, and none can claim it.
 	DrainedReason = "Drained"
 
 	// InMaintenanceReason: no machine has the host, and somebody works on it.
@@ -117,16 +118,16 @@ const (
 	// WaitingForMachineReason: the machine on the host is being deleted.
 	WaitingForMachineReason = "WaitingForMachine"
 
-	// ControlPlaneAtRiskReason: without the machine on the host, its control plane would be gone or without majority.
+	// ControlPlaneAtRiskReason: a drain of the host would remove the last member of its control plane, or its majority.
 	ControlPlaneAtRiskReason = "ControlPlaneAtRisk"
 
-	// RateLimitedReason: much is done to hosts at once, and this waits for its turn.
+	// RateLimitedReason: the operation waits for its turn, because hosts are claimed, released or powered at a limited rate.
 	RateLimitedReason = "RateLimited"
 
-	// SupplierMissingReason: the host comes from a supplier that this controller does not have.
+	// SupplierMissingReason: this controller does not have the supplier that the host comes from.
 	SupplierMissingReason = "SupplierMissing"
 
-	// NameTakenReason: the host needs an object under a name that another object has; the message says which.
+	// NameTakenReason: another object already has a name that the host needs; the message says which.
 	NameTakenReason = "NameTaken"
 
 	// CleanReason: nothing of an earlier claim is left.
@@ -135,30 +136,32 @@ const (
 	// CleaningReason: the host is being cleaned after a release.
 	CleaningReason = "Cleaning"
 
-	// LeftoversFoundReason: cleaning ended and something is left; the host is quarantined.
+	// LeftoversFoundReason: cleaning finished and left something behind; the host is quarantined.
 	LeftoversFoundReason = "LeftoversFound"
-	// CarriesMachineReason: the host has no claim, and its agent still has a machine of an earlier one to clean up after.
+
+	// CarriesMachineReason: the host has no claim, but its agent still has to clean up after an earlier machine.
 	CarriesMachineReason = "CarriesMachine"
-	// NotComparedReason: the claim asks for a comparison with what the host was before, and the agent has not made it; the
+
+	// NotComparedReason: the claim asks for a comparison with the host's earlier state, and the agent has not made it; the
 	// host is quarantined.
 	NotComparedReason = "NotCompared"
-	// ReimageNeededReason: the host is to be installed anew after each machine; it is quarantined until somebody says that
-	// it was.
+
+	// ReimageNeededReason: the host is reinstalled after each machine; it is quarantined until somebody confirms that.
 	ReimageNeededReason = "ReimageNeeded"
-	// AbandonedReason: an administrator has given up waiting until the host is clean; it is quarantined until it is, or deleted.
+
+	// AbandonedReason: an administrator gave up on cleaning; the host is quarantined until it is clean or deleted.
 	AbandonedReason = "Abandoned"
 
 	// InUseReason: the host carries a machine.
 	InUseReason = "InUse"
 
-	// NoReasonReportedReason stands for the reason of a condition that was written without one, which only v1beta1 allows.
+	// NoReasonReportedReason replaces the empty reason of a v1beta1 condition; v1beta2 requires one.
 	NoReasonReportedReason = "NoReasonReported"
 
-	// StepFailedReason: a step of the controller fails and is tried again; the message names the step and its error.
+	// StepFailedReason: a step of the controller fails and is retried; the message names the step and its error.
 	StepFailedReason = "StepFailed"
 
-	// AccessDeniedReason: the API server refuses the controller what a step needs; the message names the step and the
-	// right.
+	// AccessDeniedReason: the API server denies the controller a right that a step needs; the message names both.
 	AccessDeniedReason = "AccessDenied"
 
 	// DeletingReason: the object is being deleted.

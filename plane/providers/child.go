@@ -18,6 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
+// ProcessEndedEvent of a Deployment: the process that the plane runs for it exited and is started again.
+const ProcessEndedEvent = "ProcessEnded"
+
 const (
 	// startTimeout bounds how long a process may take to answer its readiness probe.
 	startTimeout = 2 * time.Minute
@@ -73,7 +76,8 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 	c.died = func(err error, pause time.Duration) {
 		problem := limited(err.Error())
 		c.told(state{problem: problem})
-		r.recorder.Eventf(d, nil, corev1.EventTypeWarning, "ProcessEnded", "Restart", "%s", limited(fmt.Sprintf("it is started again in %s: %s", pause, problem)))
+		r.recorder.Eventf(d, nil, corev1.EventTypeWarning, ProcessEndedEvent, "Restart", "%s",
+			limited(fmt.Sprintf("it is started again in %s: %s", pause, problem)))
 	}
 	go func() {
 		defer close(c.done)

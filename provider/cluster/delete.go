@@ -79,7 +79,7 @@ func (r *Reconciler) deleteLeft(ctx context.Context, s *scope, left []infrav1.Ca
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting machine %s, which nobody else deletes: %w", last.GetName(), err)
 		}
-		r.Recorder.Eventf(s.capstan, last, "Normal", "MachineDeleted", "Delete",
+		r.Recorder.Eventf(s.capstan, last, "Normal", infrav1.MachineDeletedEvent, "Delete",
 			"deleted machine %s: its control plane is gone, and nobody else deletes it", last.GetName())
 	}
 	return nil

@@ -82,7 +82,7 @@ func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error
 		s.host,
 		nil,
 		"Normal",
-		"Returned",
+		infrav1.ReturnedEvent,
 		"ClearClaim",
 		"free again after machine %s: %s",
 		c.Machine,

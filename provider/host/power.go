@@ -104,7 +104,7 @@ func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
 		return fmt.Errorf("powering on: %w", err)
 	}
 	r.setPower(s.host, power{providerID: s.host.Spec.Claim.ProviderID, at: r.Clock.Now()})
-	r.Recorder.Eventf(s.host, nil, "Normal", "PoweredOn", "PowerOn", "powered on for machine %s", s.host.Spec.Claim.Machine)
+	r.Recorder.Eventf(s.host, nil, "Normal", infrav1.PoweredOnEvent, "PowerOn", "powered on for machine %s", s.host.Spec.Claim.Machine)
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 		}
 		if host != nil {
 			s.host = host
-			r.Recorder.Eventf(s.capstan, host, "Normal", "HostClaimed", "Claim", "claimed host %s in zone %s",
+			r.Recorder.Eventf(s.capstan, host, "Normal", infrav1.HostClaimedEvent, "Claim", "claimed host %s in zone %s",
 				host.Name, host.Spec.Zone)
 			return step.Next(), nil
 		}

@@ -9,6 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -46,7 +47,7 @@ func (r *Reconciler) removeNode(ctx context.Context, s *scope) (step.Answer, err
 	case ctx.Err() != nil:
 		return step.Answer{}, err
 	case r.Clock.Since(s.capstan.DeletionTimestamp.Time) > nodeLimit:
-		r.Recorder.Eventf(s.capstan, nil, "Warning", "NodeLeft", "Delete",
+		r.Recorder.Eventf(s.capstan, nil, "Warning", infrav1.NodeLeftEvent, "Delete",
 			"the Node %s of this machine may be left in cluster %s: %v", s.capstan.Name, s.owningCluster.Name, err)
 		return step.Next(), nil
 	}

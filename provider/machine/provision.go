@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/patch"
 	"github.com/capstan-dev/capstan/provider/step"
 )
@@ -18,7 +19,7 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 		s.capstan.Spec.ProviderID = "" // the status must not build on it
 		return step.Answer{}, err
 	}
-	r.Recorder.Eventf(s.capstan, s.host, "Normal", "Bootstrapped", "Bootstrap", "host %s ran the bootstrap data", s.host.Name)
+	r.Recorder.Eventf(s.capstan, s.host, "Normal", infrav1.BootstrappedEvent, "Bootstrap", "host %s ran the bootstrap data", s.host.Name)
 	return step.Next(), nil
 }
 

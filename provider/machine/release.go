@@ -31,13 +31,13 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 		if err := r.releaseHost(ctx, s.host); err != nil {
 			return step.Answer{}, err
 		}
-		r.Recorder.Eventf(s.capstan, s.host, "Normal", "HostReleased", "Release", "released host %s", s.host.Name)
+		r.Recorder.Eventf(s.capstan, s.host, "Normal", infrav1.HostReleasedEvent, "Release", "released host %s", s.host.Name)
 	}
 	if !s.owned {
 		return step.Next(), nil
 	}
 	if claim.Abandoned(s.host) {
-		r.Recorder.Eventf(s.capstan, s.host, "Warning", "HostAbandoned", "Release",
+		r.Recorder.Eventf(s.capstan, s.host, "Warning", infrav1.HostAbandonedEvent, "Release",
 			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name, infrav1.AbandonAnnotation)
 		return step.Next(), nil
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
@@ -44,7 +45,7 @@ func (r *Reconciler) replace(ctx context.Context, s *scope) (step.Answer, error)
 	if err := r.Client.Patch(ctx, machine, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return step.Answer{}, fmt.Errorf("asking for the replacement of Machine %s: %w", machine.Name, err)
 	}
-	r.Recorder.Eventf(s.capstan, machine, "Normal", "ReplacementRequested", "Replace",
+	r.Recorder.Eventf(s.capstan, machine, "Normal", infrav1.ReplacementRequestedEvent, "Replace",
 		"annotated Machine %s with %s: a MachineHealthCheck that covers it has it replaced",
 		machine.Name, clusterv1.RemediateMachineAnnotation)
 	return step.Stop(), nil

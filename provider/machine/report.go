@@ -32,7 +32,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) 
 	if report.Phase == infrav1.BootstrapFailed {
 		// Final (IM-50): the data may hold a token that is used up, and half of a bootstrap is no ground to start from.
 		note := readyevent.Note(bootstrapFailure(s.host.Name, report))
-		r.Recorder.Eventf(s.capstan, s.host, "Warning", "BootstrapFailed", "Bootstrap", "%s", note)
+		r.Recorder.Eventf(s.capstan, s.host, "Warning", infrav1.BootstrapFailedEvent, "Bootstrap", "%s", note)
 		return r.replace(ctx, s)
 	}
 	r.replacing.succeeded(groupOf(s.machine))

@@ -30,9 +30,9 @@ import (
 const (
 	// ReasonBlocked (Normal, or Warning if the handler fails): a handler begins to hold the Cluster back.
 	ReasonBlocked = "HookBlocked"
-	// ReasonReleased (Normal): it does no longer.
+	// ReasonReleased (Normal): the handler no longer holds the Cluster back.
 	ReasonReleased = "HookReleased"
-	// ReasonUnblocked (Warning): an administrator has let the Cluster through although it does.
+	// ReasonUnblocked (Warning): an administrator let the Cluster through, although a handler still blocks.
 	ReasonUnblocked = "HookUnblocked"
 )
 
