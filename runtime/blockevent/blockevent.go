@@ -1,9 +1,9 @@
-// Package blockevent makes an Event of a Cluster when a handler of a lifecycle hook begins to hold it back, and one
-// when that is over: once for each block, not once for each time that the handler is asked.
+// Package blockevent creates an Event for a Cluster when a handler of a lifecycle hook begins to hold it back, and
+// another when that is over. It creates them once for each block, not for each call of the handler.
 //
-// [Writer.Observe] is for the Observer of the client of runtime extensions. It only takes note; [Writer.Start], which
-// is for a manager, makes the Events. The name of an Event follows from the block, so a process that begins with the
-// journal of the one before it makes none twice.
+// [Writer.Observe] is an Observer for the client of runtime extensions. It only queues calls; [Writer.Start], which a
+// manager runs, creates the Events. The name of an Event is derived from the block, so a process that starts with its
+// predecessor's journal creates no Event twice.
 package blockevent
 
 import (
@@ -37,16 +37,16 @@ const (
 )
 
 const (
-	// maxQueue bounds how many calls wait for their Events, while the API server is away for example. More are left out,
-	// and logged.
+	// maxQueue bounds how many calls wait for their Events, for example while the API server is unavailable. Further
+	// calls are dropped and logged.
 	maxQueue = 1024
-	// maxMessage is what an API server takes.
+	// maxMessage is the longest message that an API server accepts.
 	maxMessage = 1024
 	// callTimeout bounds one request.
 	callTimeout = 10 * time.Second
 )
 
-// retries are for an API server that is away for a moment: some 30 seconds.
+// retries bridge about 30 seconds of an unavailable API server.
 var retries = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Steps: 8, Cap: 10 * time.Second}
 
 // Options of a Writer.
@@ -55,18 +55,18 @@ type Options struct {
 	Reader client.Reader
 	// Writer creates Events. Required.
 	Writer client.Writer
-	// Calls are those of the journal, oldest first: what is blocked when the process begins.
+	// Calls are those of the journal, oldest first. They show what is blocked when the process starts.
 	Calls []record.Call
 	// Component is the source of the Events. Required.
 	Component string
-	// Over is called when nothing holds the Cluster back at a hook any more, after the Event of the last block, with the
-	// name of the hook. While one handler of several lets it through it is not called. Default: nothing.
+	// Over is called with the name of a hook when nothing holds the Cluster back at it any more, after the Event of the
+	// last block. It is not called while another handler still holds the Cluster back. Default: nothing.
 	Over func(ctx context.Context, cluster *clusterv1.Cluster, hook string) error
-	// Log gets what could not be done. Default: nothing is logged.
+	// Log receives what failed. Default: nothing is logged.
 	Log logr.Logger
 }
 
-// Writer makes the Events. Make it with [New].
+// Writer creates the Events. Make it with [New].
 type Writer struct {
 	options Options
 	tracker *record.Tracker
@@ -83,7 +83,7 @@ func New(options Options) (*Writer, error) {
 	}, nil
 }
 
-// Observe takes note of a call. It never waits.
+// Observe queues a call. It never blocks.
 func (w *Writer) Observe(call record.Call) {
 	if call.Object.Kind != "Cluster" || !record.OfLifecycle(call.Hook) {
 		return
@@ -96,7 +96,7 @@ func (w *Writer) Observe(call record.Call) {
 	}
 }
 
-// Start makes Events until ctx ends: first those of the blocks that there are already, if they are missing.
+// Start creates Events until ctx is done, beginning with missing ones for existing blocks.
 func (w *Writer) Start(ctx context.Context) error {
 	for _, b := range w.tracker.Blocks() {
 		w.write(ctx, record.Change{Block: b})
@@ -113,7 +113,7 @@ func (w *Writer) Start(ctx context.Context) error {
 	}
 }
 
-// write makes the Event of a change. A Cluster that is gone has nothing to tell.
+// write creates the Event of a change. It does nothing for a deleted Cluster.
 func (w *Writer) write(ctx context.Context, change record.Change) {
 	object := change.Block.Call.Object
 	log := w.options.Log.WithValues("cluster", object.Namespace+"/"+object.Name, "hook", change.Block.Call.Hook)
@@ -148,7 +148,7 @@ func (w *Writer) write(ctx context.Context, change record.Change) {
 	}
 }
 
-// retry does something again while it fails for a reason that may pass.
+// retry repeats a function while it fails for a reason that may pass.
 func retry(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, retries, func(ctx context.Context) (bool, error) {
@@ -167,7 +167,7 @@ func retry(ctx context.Context, do func(context.Context) error) error {
 	return err
 }
 
-// event gives the Event of a change.
+// event returns the Event of a change.
 func (w *Writer) event(cluster *clusterv1.Cluster, change record.Change) *corev1.Event {
 	kind, reason, message, at := describe(change)
 	sum := fnv.New64a()
@@ -188,7 +188,7 @@ func (w *Writer) event(cluster *clusterv1.Cluster, change record.Change) *corev1
 	}
 }
 
-// describe says what a change means. Pure.
+// describe returns the type, reason, message and time of a change's Event.
 func describe(change record.Change) (kind, reason, message string, at time.Time) {
 	b, ended := change.Block, change.Ended
 	hook, who := name(b.Call.Hook), fmt.Sprintf("handler %s of extension %s", b.Call.Handler, b.Call.Extension)
@@ -214,5 +214,5 @@ func describe(change record.Change) (kind, reason, message string, at time.Time)
 	return corev1.EventTypeNormal, ReasonReleased, message, ended.Time
 }
 
-// name gives the last part of group/version/Name.
+// name returns the last part of group/version/Name.
 func name(hook string) string { return hook[strings.LastIndexByte(hook, '/')+1:] }

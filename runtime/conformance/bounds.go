@@ -11,29 +11,30 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long all checks may take together.
+	// DefaultTimeout bounds the total time of all checks.
 	DefaultTimeout = 5 * time.Minute
-	// maxName is the longest name that a handler may have: that of a DNS label. Longer ones are not called.
+	// maxName is the longest name that a handler may have: that of a DNS label. Handlers with longer names are not
+	// called.
 	maxName = 63
-	// maxProblems is how many problems of one check are named.
+	// maxProblems is how many problems a check reports.
 	maxProblems = 10
-	// maxMessage bounds the message of one result, in bytes. What an extension says is in it.
+	// maxMessage bounds the message of a result in bytes. It may quote the extension.
 	maxMessage = 4 << 10
-	// maxNames is how many handlers that were not checked are named.
+	// maxNames is how many unchecked handlers the report names.
 	maxNames = 10
 )
 
-// Left says what the checks had to leave out.
+// Left describes what the checks had to omit.
 type Left struct {
-	// Why the checks were not completed, in sentences.
+	// Why the checks are incomplete, in sentences.
 	Why string `json:"why"`
-	// Handlers is the number of those that were not checked, or not with all checks.
+	// Handlers is the number of handlers that were not checked completely.
 	Handlers int `json:"handlers"`
-	// Names of the first of them.
+	// Names of the first of these handlers.
 	Names []string `json:"names,omitempty"`
 }
 
-// String says it in one line.
+// String returns it in one line.
 func (l *Left) String() string {
 	if l.Handlers == 0 {
 		return l.Why
@@ -45,7 +46,7 @@ func (l *Left) String() string {
 	return text
 }
 
-// leave notes that something was not checked.
+// leave records that something was not checked.
 func (r *Report) leave(why string, handlers int, names []string) {
 	if r.Left == nil {
 		r.Left = &Left{}
@@ -58,7 +59,7 @@ func (r *Report) leave(why string, handlers int, names []string) {
 	r.Left.Names = append(r.Left.Names, names[:min(len(names), maxNames-len(r.Left.Names))]...)
 }
 
-// forget lets go of what the checks of a handler have found out: an answer may have 20 MiB.
+// forget releases the results of a handler's checks, because an answer may have 20 MiB.
 func (h *handler) forget() { h.answer, h.response, h.expect = answer{}, nil, nil }
 
 func namesOf(handlers []*handler) []string {
@@ -69,13 +70,13 @@ func namesOf(handlers []*handler) []string {
 	return names
 }
 
-// problems collects what one check finds, and names the first of them.
+// problems collects what one check finds, and keeps the first of them.
 type problems struct {
 	failed, warned []error
 	more           int
 }
 
-// add keeps an error if it is one; a warning is one, too.
+// add adds an error or a warning; it ignores nil.
 func (p *problems) add(err error) {
 	var warned *warning
 	switch kept := len(p.failed) + len(p.warned); {
@@ -91,7 +92,7 @@ func (p *problems) add(err error) {
 	}
 }
 
-// err returns the failures, or if there are none the warnings: a warning makes no failure less.
+// err returns the failures or, if there are none, the warnings: a warning must not soften a failure.
 func (p *problems) err() error {
 	found := p.failed
 	if len(found) == 0 {
@@ -107,5 +108,5 @@ func (p *problems) err() error {
 	return errors.Join(found...)
 }
 
-// clipped returns a text of the extension, no longer than a report can take.
+// clipped returns a string from the extension, shortened to what a report can take.
 func clipped(text string) string { return wire.Clip(text, maxMessage) }

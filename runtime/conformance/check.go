@@ -11,44 +11,44 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Check is one thing that is looked at.
+// Check is one thing that is checked.
 type Check struct {
 	// Name of the check, in words with dashes.
 	Name string `json:"name"`
-	// Rules of the contract that it is about.
+	// Rules of the contract that it checks.
 	Rules []string `json:"rules"`
-	// Doc says in one sentence what should be.
+	// Doc says in one sentence what should hold.
 	Doc string `json:"doc"`
-	// Requires lists what must hold before the check can be made. If something does not hold, the check is skipped.
+	// Requires lists what must hold before the check can run. Otherwise the check is skipped.
 	Requires []Requirement `json:"requires,omitempty"`
 }
 
-// Requirement is something that a check requires of the extension or of a handler.
+// Requirement is something that a check requires from the extension or from a handler.
 type Requirement string
 
 // The requirements.
 const (
 	// RequiresDiscovery means that the extension has answered Discovery.
 	RequiresDiscovery Requirement = "discovery"
-	// RequiresHandler means a handler of a hook in the catalog. The check is made once for each of them.
+	// RequiresHandler means a handler of a hook in the catalog. The check runs once for each such handler.
 	RequiresHandler Requirement = "handler"
-	// RequiresAnswer means that the handler has answered a good request with the response of its hook.
+	// RequiresAnswer means that the handler has answered a valid request with the response of its hook.
 	RequiresAnswer Requirement = "answer"
 	// RequiresSuccess means that this answer has the status Success.
 	RequiresSuccess Requirement = "success"
-	// RequiresContent means a hook whose answers have more than status and message.
+	// RequiresContent means a hook whose responses have more than status and message.
 	RequiresContent Requirement = "content"
-	// RequiresCluster means a hook whose requests have a Cluster.
+	// RequiresCluster means a hook whose requests contain a Cluster.
 	RequiresCluster Requirement = "cluster"
 )
 
-// requirement says how it is known whether a Requirement is met.
+// requirement defines when a Requirement is met.
 type requirement struct {
-	// check is the name of the check that finds it out. Empty: it follows from the hook.
+	// check is the name of the check that finds it out. If empty, it follows from the hook.
 	check string
-	// handler says whether a handler meets it. Otherwise the extension as a whole does.
+	// handler reports whether the requirement applies to a handler. Otherwise it applies to the extension as a whole.
 	handler bool
-	// met reports whether it is met. The handler is nil for a check of the extension as a whole.
+	// met reports whether the requirement is met. The handler is nil for a check of the extension as a whole.
 	met func(*probe, *handler) bool
 	// missing says why a check is skipped when it is not met.
 	missing string
@@ -83,14 +83,14 @@ var requirements = map[Requirement]requirement{
 	},
 }
 
-// check is a Check with the function that makes it.
+// check is a Check with the function that runs it.
 type check struct {
 	Check
-	// run makes the check. The handler is nil for a check of the extension as a whole.
+	// run runs the check. The handler is nil for a check of the extension as a whole.
 	run func(context.Context, *probe, *handler) error
 }
 
-// Checks lists all checks, in the order in which they are made.
+// Checks returns all checks in the order in which they run.
 func Checks() []Check {
 	var all []Check
 	for _, c := range slices.Concat(serverChecks, handlerChecks, lastChecks) {
@@ -99,7 +99,7 @@ func Checks() []Check {
 	return all
 }
 
-// isRequired reports whether another check requires what this one finds out.
+// isRequired reports whether another check requires the result of this one.
 func isRequired(name string) bool {
 	for _, c := range Checks() {
 		for _, r := range c.Requires {
@@ -111,13 +111,13 @@ func isRequired(name string) bool {
 	return false
 }
 
-// result is what came of one check.
+// result is the result of one check.
 type result struct {
 	err  error
 	took time.Duration
 }
 
-// perform makes a check if everything that it requires is there.
+// perform runs a check if its requirements are met.
 func (p *probe) perform(ctx context.Context, c check, h *handler) result {
 	start := time.Now()
 	if ctx.Err() != nil {
@@ -131,7 +131,7 @@ func (p *probe) perform(ctx context.Context, c check, h *handler) result {
 	err := guard(func() error { return c.run(ctx, p, h) })
 	var broken *panicked
 	if err != nil && ctx.Err() != nil && !errors.As(err, &broken) {
-		err = skip("the checks ended while this one was made") // the extension was not at fault
+		err = skip("the checks ended while this one was made") // the extension is not at fault
 	}
 	return result{err: err, took: time.Since(start)}
 }
@@ -146,8 +146,8 @@ func (p *panicked) Error() string {
 	return fmt.Sprintf("the check panicked: %v; report the stack to the authors of the check", p.value)
 }
 
-// guard returns the error of a function, or a *panicked if it panics. A check that starts goroutines guards each of
-// them.
+// guard returns the error of a function, or a *panicked if it panics. Each goroutine that a check starts needs its own
+// guard.
 func guard(run func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

@@ -1,15 +1,16 @@
-// Package conformance checks a running extension, whatever it is written in: it calls it over HTTPS as Cluster API
-// would, and as nobody should.
+// Package conformance checks a running extension, in whatever language it is written. It calls the extension over
+// HTTPS, both as Cluster API would and with invalid requests.
 //
 //	report, err := conformance.Run(ctx, conformance.Target{URL: "https://127.0.0.1:9443", CA: caPEM})
 //	...
 //	err = report.WriteText(os.Stdout)
 //
-// Each check names the rules of the contract that it is about, and what it requires: a check whose requirements are
-// not met is skipped. A check passes, fails, or warns: a warning is for what careful callers survive, or for what is
-// recommended only. A check that panics has failed, and its stack is in the report; the checks after it are made.
-// Requests are made by package sample, for a Cluster "sample" in namespace "default" that should not exist: a handler
-// with effects outside has them.
+// Each check names the rules of the contract that it covers, and its requirements: if these are not met, it is
+// skipped. A check passes, fails, or warns. A warning is for what careful callers survive, or for what is only
+// recommended. A check that panics counts as failed, with its stack in the report; the remaining checks still run.
+//
+// Requests are made by package sample, for a Cluster "sample" in namespace "default" that should not exist. If a
+// handler has side effects, the checks cause them.
 package conformance
 
 import (
@@ -30,7 +31,7 @@ import (
 )
 
 const (
-	// DefaultRepeat is how often a request is repeated to see whether answers stay the same.
+	// DefaultRepeat is how often a request is repeated to check that the answers stay the same.
 	DefaultRepeat = 5
 	// DefaultParallel is how many calls are made at the same time.
 	DefaultParallel = 16
@@ -38,13 +39,13 @@ const (
 	discoveryTimeout = 10 * time.Second
 )
 
-// Target is the extension to check. URL must be set.
+// Target is the extension to check. URL is required.
 type Target struct {
-	// URL of the extension as an ExtensionConfig has it: https, host and port, and a prefix if there is one.
+	// URL of the extension as in an ExtensionConfig: https, host and port, and a prefix if there is one.
 	URL string
-	// CA has the certificates that the server's must be of, in PEM form. Default: those that the machine trusts.
+	// CA contains the CA certificates for the server's certificate, in PEM form. Default: the system's.
 	CA []byte
-	// Certificate is shown to a server that asks for one. Default: none.
+	// Certificate is the client certificate for a server that requests one. Default: none.
 	Certificate *tls.Certificate
 	// ServerName is the name that the server's certificate must be for. Default: the host of the URL.
 	ServerName string
@@ -54,14 +55,14 @@ type Target struct {
 	Catalog *hook.Catalog
 	// Request makes a request for a hook. Default: sample.Request.
 	Request func(*hook.Descriptor) (runtime.Object, error)
-	// Only names the checks to make, beside those that others require: "discovery" and "answers". Default: all.
+	// Only lists the checks to run, beside those that others require: "discovery" and "answers". Default: all.
 	Only []string
 	// Repeat is how often a request is repeated. Default: DefaultRepeat.
 	Repeat int
 	// Parallel is how many calls are made at the same time. Default: DefaultParallel.
 	Parallel int
-	// Timeout is how long all checks may take together: what is not done by then is left out, and the report says so.
-	// Default: DefaultTimeout.
+	// Timeout bounds the total time of all checks. What is not done by then is left out, and the report says so. Default:
+	// DefaultTimeout.
 	Timeout time.Duration
 }
 
@@ -93,8 +94,8 @@ func (t *Target) complete() error {
 	return nil
 }
 
-// Run makes all checks and reports what they found, within the Timeout of the target. An extension that can't be
-// reached is a report. If ctx ends first, the report holds what was found until then, and comes with the error of ctx;
+// Run runs all checks within the target's Timeout and reports what they found. An extension that can't be reached
+// yields a report, not an error. If ctx is done first, Run returns the results so far together with the error of ctx;
 // with any other error, nothing could be checked.
 func Run(ctx context.Context, target Target) (*Report, error) {
 	if err := target.complete(); err != nil {
@@ -124,7 +125,7 @@ func Run(ctx context.Context, target Target) (*Report, error) {
 	for len(left) > 0 && bounded.Err() == nil {
 		perform(handlerChecks, left[0])
 		left[0].forget()
-		if bounded.Err() == nil { // else some of its checks were skipped
+		if bounded.Err() == nil { // otherwise some of its checks were skipped
 			left = left[1:]
 		}
 	}

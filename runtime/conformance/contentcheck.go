@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// contentCheck looks at what an answer of some hooks has beside status and message.
+// contentCheck checks the fields of an answer beside status and message, for hooks that have some.
 var contentCheck = check{Check{
 	Name: "content", Rules: []string{"UH-01", "UH-02", "UH-03", "UH-05", "UH-06", "UH-07"},
 	Doc:      "patches apply and stay where they may, variables have schemas, upgrade plans lead to the target",
@@ -29,8 +29,8 @@ func checkContent(_ context.Context, _ *probe, h *handler) error {
 	return contentOf(h.response)(request)
 }
 
-// contentOf returns the function that checks the content of a response against its request. It is nil for responses
-// that are status and message.
+// contentOf returns the function that checks the content of a response against its request. It returns nil for
+// responses that only have status and message.
 func contentOf(response runtimehooksv1.ResponseObject) func(request runtime.Object) error {
 	switch answer := response.(type) {
 	case *runtimehooksv1.GeneratePatchesResponse:
@@ -47,8 +47,7 @@ func contentOf(response runtimehooksv1.ResponseObject) func(request runtime.Obje
 	return nil
 }
 
-// pair passes requests of their type to a check. A catalog may have requests of another type, which it knows nothing
-// about.
+// pair calls a check with requests of the expected type. A catalog may have requests of other types, which it ignores.
 func pair[Request, Response any](answer *Response, check func(*Request, *Response) error) func(runtime.Object) error {
 	return func(request runtime.Object) error {
 		if asked, ok := any(request).(*Request); ok {
@@ -94,13 +93,13 @@ func checkPatches(request *runtimehooksv1.GeneratePatchesRequest,
 	return found.err()
 }
 
-// checkCost holds the limits of one patch against all of them together, as callers do.
+// checkCost applies the limits of one patch to all of them together, as callers do.
 func checkCost(response *runtimehooksv1.GeneratePatchesResponse) error {
 	operations, copies := 0, 0
 	for _, item := range response.Items {
 		o, c, err := patch.Count(runtimehooksv1.Patch{PatchType: item.PatchType, Patch: item.Patch})
 		if err != nil {
-			continue // found where it is applied
+			continue // reported where it is applied
 		}
 		operations, copies = operations+o, copies+c
 		if operations > patch.MaxOperations || copies > patch.MaxCopies {
@@ -198,8 +197,8 @@ func checkMachineSet(
 			response.BootstrapConfigTemplatePatch, allowed))
 }
 
-// checkInPlace checks UH-07: a patch applies to the current object and changes the spec of the machine alone: Cluster
-// API drops the rest of it.
+// checkInPlace checks UH-07: a patch applies to the current object and changes only the machine's spec, because
+// Cluster API drops all other changes.
 func checkInPlace(what string, current any, p runtimehooksv1.Patch, allowed string) error {
 	if !p.IsDefined() {
 		return nil

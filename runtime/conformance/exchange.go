@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/wire"
 )
 
-// answer is what came back.
+// answer is the server's answer.
 type answer struct {
 	code        int
 	contentType string
@@ -21,7 +21,7 @@ type answer struct {
 	took        time.Duration
 }
 
-// send sends a body; the error says in stable words that there was no answer.
+// send sends a body. If there is no answer, the error's text is stable.
 func (p *probe) send(ctx context.Context, method, path string, body []byte, timeout time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -32,8 +32,8 @@ func (p *probe) send(ctx context.Context, method, path string, body []byte, time
 	}
 	request.Header.Set("Content-Type", wire.ContentType)
 	request.Header.Set("Accept", wire.ContentType)
-	// Like Cluster API's callers: a call that meets a kept connection in the moment the server closes it is sent again on
-	// a new one.
+	// Like Cluster API's callers: a call on a kept connection is sent again on a new one if the server closes the old one
+	// at that moment.
 	request.Header["Idempotency-Key"] = []string{}
 	start := time.Now()
 	response, err := p.http.Do(request)
@@ -57,7 +57,7 @@ func noAnswer(ctx context.Context, err error, timeout time.Duration) error {
 	return fmt.Errorf("there was no answer: %w", err)
 }
 
-// call sends the good request of a handler and decodes the answer.
+// call sends a handler's valid request and decodes the answer.
 func (p *probe) call(ctx context.Context, h *handler) (answer, runtimehooksv1.ResponseObject, error) {
 	a, err := p.send(ctx, http.MethodPost, h.path, h.body, h.timeout)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *probe) call(ctx context.Context, h *handler) (answer, runtimehooksv1.Re
 	return a, response, a.decode(h, response)
 }
 
-// decode checks what every answer must be (RX-05, RX-07, RX-44).
+// decode checks what must hold for every answer (RX-05, RX-07, RX-44).
 func (a answer) decode(h *handler, response runtimehooksv1.ResponseObject) error {
 	if a.code != http.StatusOK {
 		return fmt.Errorf("it answered with the HTTP status %d instead of 200: %q", a.code,
@@ -86,7 +86,7 @@ func (a answer) decode(h *handler, response runtimehooksv1.ResponseObject) error
 		wire.Clip(string(response.GetStatus()), 64))
 }
 
-// refused checks that bad input was turned away: by an answer of status Failure, or by an HTTP status that says so.
+// refused checks that invalid input was rejected, with status Failure or with an HTTP error status.
 func (a answer) refused(h *handler) error {
 	switch {
 	case a.code >= 400 && a.code < 500:

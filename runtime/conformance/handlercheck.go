@@ -114,7 +114,7 @@ func checkFields(_ context.Context, _ *probe, h *handler) error {
 	return nil
 }
 
-// withoutNewer returns the answer without a field that Cluster API has added after the release that we are built with.
+// withoutNewer returns the answer without a field that Cluster API added after the release that we are built with.
 func withoutNewer(h *handler) []byte {
 	family := h.descriptor.ID.Family()
 	if family != hook.CanUpdateMachine.ID().Family() && family != hook.CanUpdateMachineSet.ID().Family() {
@@ -124,7 +124,7 @@ func withoutNewer(h *handler) []byte {
 	if json.Unmarshal(h.answer.body, &fields) != nil {
 		return h.answer.body
 	}
-	delete(fields, "affectsAvailability") // v1.15; its type is checked by as-described
+	delete(fields, "affectsAvailability") // added in v1.15; as-described checks its type
 	data, err := json.Marshal(fields)
 	if err != nil {
 		return h.answer.body
@@ -132,8 +132,8 @@ func withoutNewer(h *handler) []byte {
 	return data
 }
 
-// checkDescription compares the bytes of the answer with the document, which also knows what a Go type does not say:
-// which fields are required, and which values a text may have.
+// checkDescription compares the bytes of the answer with the OpenAPI document, which also specifies what a Go type
+// does not: which fields are required, and which values a string may have.
 func checkDescription(_ context.Context, p *probe, h *handler) error {
 	if p.document == nil {
 		document, err := openapi.Of(p.target.Catalog, openapi.Options{})
@@ -149,8 +149,8 @@ func checkDescription(_ context.Context, p *probe, h *handler) error {
 	var found problems
 	for _, misfit := range misfits {
 		switch {
-		case misfit.Undescribed: // known-fields reports those
-		case misfit.Path == "retryAfterSeconds" && misfit.Missing: // callers take it for 0 (RX-23)
+		case misfit.Undescribed: // known-fields reports them
+		case misfit.Path == "retryAfterSeconds" && misfit.Missing: // callers treat it as 0 (RX-23)
 		default:
 			found.add(errors.New(misfit.String()))
 		}
@@ -348,7 +348,7 @@ func checkOversized(ctx context.Context, p *probe, h *handler) error {
 			return warn("%v: bound what is read, or one caller exhausts the memory", err)
 		}
 	}
-	// A server may also just close the connection; then it has to be there for the next call.
+	// A server may also just close the connection; then it must still answer the next call.
 	_, _, err = p.call(ctx, h)
 	return err
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// handler is one handler of the extension, as discovery has it.
+// handler is one handler of the extension, from its discovery.
 type handler struct {
 	name       string
 	descriptor *hook.Descriptor
 	timeout    time.Duration
 	path       string
-	body       []byte // a good request
-	hasCluster bool   // the request has a Cluster
+	body       []byte // a valid request
+	hasCluster bool   // the request contains a Cluster
 
-	// What the check "answers" has found out; response is nil if there was no answer.
+	// Results of the check "answers"; response is nil if there was no answer.
 	answer   answer
 	response runtimehooksv1.ResponseObject
-	expect   []byte // the answer in a fixed form
+	expect   []byte // the answer in canonical form
 }
 
 // probe calls the extension.
@@ -40,10 +40,10 @@ type probe struct {
 	http      *http.Client
 	handlers  []*handler
 	found     *runtimehooksv1.DiscoveryResponse // nil if there was none
-	discovery []byte                            // the same in a fixed form
+	discovery []byte                            // the same in canonical form
 	document  *openapi.Document                 // of the catalog; nil until it is needed
 
-	// excess is the number of handlers that are too many or have a name that is too long; they are not called.
+	// excess is how many handlers exceed the limits on number or length of name; they are not called.
 	excess      int
 	excessNames []string // of the first of them
 }
@@ -71,7 +71,7 @@ func newProbe(target Target) (*probe, error) {
 
 func (p *probe) close() { p.http.CloseIdleConnections() }
 
-// discover reads the handlers, for all that comes after.
+// discover reads the handlers for the checks that follow.
 func (p *probe) discover(response *runtimehooksv1.DiscoveryResponse) error {
 	for _, h := range response.Handlers {
 		group, version, _ := strings.Cut(h.RequestHook.APIVersion, "/")
@@ -112,7 +112,7 @@ func (p *probe) discover(response *runtimehooksv1.DiscoveryResponse) error {
 	return nil
 }
 
-// fixed brings JSON into one form, so that answers can be compared: objects have no order.
+// fixed brings JSON into canonical form, so that answers can be compared whatever the order of members.
 func fixed(data []byte) ([]byte, error) {
 	var value any
 	if err := json.Unmarshal(data, &value); err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Verdict is how a check ended.
+// Verdict is the outcome of a check.
 type Verdict string
 
 // The verdicts.
@@ -27,22 +27,22 @@ type Report struct {
 	URL string `json:"url"`
 	// Started is when the first check began.
 	Started time.Time `json:"started"`
-	// Took is how long all took, in nanoseconds.
+	// Took is how long all checks took, in nanoseconds.
 	Took time.Duration `json:"took"`
-	// Results in the order of the checks, then of the handlers.
+	// Results, in the order of the checks, then of the handlers.
 	Results []Result `json:"results"`
-	// Left says what could not be checked; nil if everything was.
+	// Left describes what could not be checked; nil if everything was.
 	Left *Left `json:"left,omitempty"`
 }
 
-// Result is what one check found at the server or at one handler.
+// Result is the result of one check for the server or one handler.
 type Result struct {
 	Check
-	// Handler that was checked, empty for the server as a whole.
+	// Handler that was checked; empty for the server as a whole.
 	Handler string `json:"handler,omitempty"`
 	// Verdict of the check.
 	Verdict Verdict `json:"verdict"`
-	// Message says why, unless the check passed.
+	// Message is the reason, unless the check passed.
 	Message string `json:"message,omitempty"`
 	// Stack of a check that panicked.
 	Stack string `json:"stack,omitempty"`
@@ -50,12 +50,12 @@ type Result struct {
 	Took time.Duration `json:"took"`
 }
 
-// warning is an error that is none.
+// warning is an error that does not fail a check.
 type warning struct{ text string }
 
 func (w *warning) Error() string { return w.text }
 
-// skipped says why a check was not made.
+// skipped is why a check did not run.
 type skipped struct{ text string }
 
 func (s *skipped) Error() string { return s.text }
@@ -85,7 +85,7 @@ func (r *Report) add(check Check, h *handler, found result) {
 	r.Results = append(r.Results, one)
 }
 
-// Count returns how many checks ended like this.
+// Count returns how many checks have this verdict.
 func (r *Report) Count(v Verdict) int {
 	n := 0
 	for _, result := range r.Results {
@@ -96,12 +96,12 @@ func (r *Report) Count(v Verdict) int {
 	return n
 }
 
-// OK reports whether everything was checked and no check failed; if strict, also whether none warned.
+// OK reports whether everything was checked and no check failed; if strict, also whether no check warned.
 func (r *Report) OK(strict bool) bool {
 	return r.Left == nil && r.Count(Failed) == 0 && (!strict || r.Count(Warned) == 0)
 }
 
-// WriteText writes the report for people: one line for each check.
+// WriteText writes the report for people, with one line for each check.
 func (r *Report) WriteText(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Extension at %s\n", r.URL)
@@ -165,7 +165,7 @@ type junitWhy struct {
 	Stack   string `xml:",chardata"`
 }
 
-// WriteJUnit writes the report as JUnit XML, which build systems show. Warnings are output of a case that passed.
+// WriteJUnit writes the report as JUnit XML, which build systems display. A warning is the output of a passed case.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 	suite := junitSuite{

@@ -63,13 +63,13 @@ func discoveryPath() string { return hook.Discovery.ID().Path("") }
 
 const discoveryBody = `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryRequest"}`
 
-// checkTLS looks at the transport alone.
+// checkTLS checks only the transport.
 func checkTLS(ctx context.Context, p *probe, _ *handler) error {
 	a, err := p.send(ctx, http.MethodPost, discoveryPath(), []byte(discoveryBody), discoveryTimeout)
 	if err != nil {
 		return err
 	}
-	_ = a // what it says is for the next check
+	_ = a // the next check looks at its content
 	base, err := url.Parse(p.base)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func checkTLS(ctx context.Context, p *probe, _ *handler) error {
 	}
 	dialer := &tls.Dialer{
 		Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
-	} //nolint:gosec // It is to be refused.
+	} //nolint:gosec // It must be refused.
 	short, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
 	if conn, err := dialer.DialContext(short, "tcp", address); err == nil {

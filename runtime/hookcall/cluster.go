@@ -7,10 +7,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NotAClusterError is for a file that holds something else than one Cluster of the newest version.
+// NotAClusterError reports a file that contains something other than one Cluster of the newest version.
 type NotAClusterError struct{ Source, Kind, APIVersion string }
 
-// Error says what the file holds.
+// Error says what the file contains.
 func (e *NotAClusterError) Error() string {
 	return fmt.Sprintf("%s holds a %q of %q", e.Source, e.Kind, e.APIVersion)
 }
@@ -20,8 +20,8 @@ func (e *NotAClusterError) Hint() string {
 	return "give a file with one Cluster of " + clusterv1.GroupVersion.String()
 }
 
-// ParseCluster reads a Cluster in YAML or JSON. Source is where data is from, for errors, which are of type
-// [*NotAClusterError] if it is of another kind or version. A Cluster without a namespace gets the one that is given.
+// ParseCluster reads a Cluster in YAML or JSON. source is where data comes from, for errors. If data has another kind
+// or version, the error is a [*NotAClusterError]. A Cluster without a namespace gets the given one.
 func ParseCluster(data []byte, source, namespace string) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := yaml.Unmarshal(data, cluster); err != nil {

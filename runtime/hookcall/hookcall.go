@@ -22,33 +22,34 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// longestWait bounds the wait that a handler asks for as Answer shows it: nobody waits here, so it shows what was
-// asked for.
+// longestWait bounds the wait that an Answer shows. It is very long because nobody waits here: the Answer shows what
+// the handler named.
 const longestWait = 365 * 24 * time.Hour
 
 const (
 	// DefaultTimeout is how long all calls of one Run may take together.
 	DefaultTimeout = 5 * time.Minute
-	// maxResponses bounds the responses of one Run that are kept, in bytes: one may have 20 MiB, and there may be 512.
+	// maxResponses bounds the total size in bytes of the responses that one Run keeps: one may have 20 MiB, and there may
+	// be 512.
 	maxResponses = 64 << 20
 )
 
-// notCalled is what an Answer says of a handler whose turn did not come.
+// notCalled is the answer of a handler that was not called in time.
 const notCalled record.Answer = "NotCalled"
 
-// Answer is what one handler answered. Its JSON form is stable.
+// Answer is the answer of one handler. Its JSON form is stable.
 type Answer struct {
 	// Handler is its name in the ExtensionConfig.
 	Handler string `json:"handler"`
-	// Answer sums up how the call ended, in the words of package record; NotCalled if the time was over before.
+	// Answer sums up how the call ended, in the terms of package record; NotCalled if the time was over before the call.
 	Answer string `json:"answer"`
-	// RetryAfter is after how long a handler that blocks wants to be asked again.
+	// RetryAfter is the wait that a blocking handler named.
 	RetryAfter string `json:"retryAfter,omitempty"`
 	Message    string `json:"message,omitempty"`
-	// Error says why the call failed; empty if it did not.
+	// Error is why the call failed; empty if it did not.
 	Error string `json:"error,omitempty"`
 	Took  string `json:"took"`
-	// Response is the whole answer. It is left out, with an Error, where answers are too large together.
+	// Response is the whole answer. If all answers together are too large, it is omitted and Error says so.
 	Response json.RawMessage `json:"response,omitempty"`
 }
 
@@ -63,7 +64,7 @@ func Failed(answers []Answer) int {
 	return n
 }
 
-// Names returns the hooks of Cluster API that can be called by hand.
+// Names returns the hooks of Cluster API that can be called manually.
 func Names() []string {
 	var names []string
 	for _, d := range hook.ClusterAPI().All() {
@@ -74,13 +75,13 @@ func Names() []string {
 	return names
 }
 
-// UnknownHookError is for a hook that Cluster API does not have, or that can't be called by hand.
+// UnknownHookError reports a hook that Cluster API does not have, or that can't be called manually.
 type UnknownHookError struct{ Name string }
 
 // Error names the hook.
 func (e *UnknownHookError) Error() string { return fmt.Sprintf("there is no hook %q to call", e.Name) }
 
-// Hint lists the hooks that there are.
+// Hint lists the hooks that can be called.
 func (e *UnknownHookError) Hint() string {
 	return "hooks that can be called: " + strings.Join(Names(), ", ")
 }
@@ -95,7 +96,7 @@ func Find(name string) (*hook.Descriptor, error) {
 	return nil, &UnknownHookError{name}
 }
 
-// NoHandlerError is for a hook that none of the extensions handles.
+// NoHandlerError reports a hook that none of the extensions handles.
 type NoHandlerError struct{ Hook string }
 
 // Error names the hook.
@@ -106,25 +107,25 @@ func (e *NoHandlerError) Error() string {
 // Hint says where handlers are listed.
 func (e *NoHandlerError) Hint() string { return "see: capstan hook list" }
 
-// Options say whom to call.
+// Options select the handlers to call.
 type Options struct {
-	// Extensions are registered ones; the handlers are those of their status.
+	// Extensions are registered ExtensionConfigs; their handlers are read from the status.
 	Extensions []runtimev1.ExtensionConfig
-	// Server is one more, which is asked for its handlers first; nil: none.
+	// Server is an additional extension, which is first asked for its handlers; nil: none.
 	Server *runtimev1.ExtensionConfig
-	// Handler is the only one that is called; empty: all of the hook.
+	// Handler is the only handler to call; empty: all of the hook.
 	Handler string
 	// Reader reads the Namespace of the Cluster, for extensions with a namespaceSelector. Default: their calls fail.
 	Reader ctrlclient.Reader
-	// Certificate is what is shown to servers that ask for one. Default: none.
+	// Certificate returns the client certificate for servers that request one. Default: none.
 	Certificate func() (*tls.Certificate, error)
-	// Timeout is how long all calls may take together. Handlers whose turn does not come by then are in the answers,
-	// too, as failures. Default: DefaultTimeout.
+	// Timeout bounds the total time of all calls. Handlers that are not called in time are in the answers as failures.
+	// Default: DefaultTimeout.
 	Timeout time.Duration
 }
 
-// Run calls the handlers of a hook one after another, by name, with one request for this Cluster, and returns their
-// answers. A call that fails is an answer, too. The error is a [*NoHandlerError] if there is nobody to call.
+// Run calls the handlers of a hook in turn, by name, with one request for this Cluster, and returns their answers. A
+// failed call also gives an answer. The error is a [*NoHandlerError] if there is no handler to call.
 func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cluster, o Options) ([]Answer, error) {
 	object, err := sample.Request(descriptor, cluster)
 	if err != nil {
@@ -173,7 +174,7 @@ func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cl
 	return answers, nil
 }
 
-// handlersOf returns the handlers of a hook, sorted; only is the only one that counts, if it is set. Pure.
+// handlersOf returns the handlers of a hook, sorted; if only is set, just that one.
 func handlersOf(extensions []runtimev1.ExtensionConfig, hook, only string) []string {
 	var handlers []string
 	for _, config := range extensions {
@@ -212,7 +213,7 @@ func (r *runner) call(ctx context.Context, handler string) Answer {
 	return answer
 }
 
-// ask calls one handler, and knows of it what the response says.
+// ask calls one handler, and returns what the response says.
 func (r *runner) ask(ctx context.Context, handler string) Answer {
 	answer := Answer{Handler: handler}
 	response := r.hook.NewResponse()
@@ -243,8 +244,8 @@ func (r *runner) ask(ctx context.Context, handler string) Answer {
 
 func rounded(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
 
-// described stands for a hook without its types, which the catalog finds it by.
+// described is a hook without its types; the catalog finds it by its descriptor.
 type described struct{ descriptor *hook.Descriptor }
 
-// Descriptor makes it a hook.
+// Descriptor returns the descriptor of the hook.
 func (d described) Descriptor() *hook.Descriptor { return d.descriptor }

@@ -7,8 +7,8 @@
 //		extension.Conforms(t)
 //	}
 //
-// [Start] makes certificates, serves on loopback, discovers and registers. What a test sees is what a management
-// cluster does: timeouts, failure policies, settings, checks of answers.
+// [Start] makes certificates, serves on loopback, discovers and registers. A test sees the same behavior as in a
+// management cluster: timeouts, failure policies, settings, checks of answers.
 package hooktest
 
 import (
@@ -35,18 +35,18 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Name of the ExtensionConfig of an extension under test.
+// Name is the name of the ExtensionConfig of an extension under test.
 const Name = "under-test"
 
-// Extension is an extension that is served and registered, until the test ends.
+// Extension is served and registered until the test ends.
 type Extension struct {
 	// URL of the server.
 	URL string
-	// CA of its certificate, in PEM form.
+	// CA of the server's certificate, in PEM form.
 	CA []byte
-	// Config is the ExtensionConfig as discovery filled it.
+	// Config is the ExtensionConfig after discovery.
 	Config *runtimev1.ExtensionConfig
-	// Client calls it.
+	// Client calls the extension.
 	Client *client.Client
 
 	options options
@@ -60,15 +60,15 @@ type options struct {
 // Option changes how an extension is tested.
 type Option func(*options)
 
-// Catalog says which hooks the client knows. Default: Cluster API's.
+// Catalog sets the hooks that the client knows. Default: Cluster API's.
 func Catalog(catalog *hook.Catalog) Option { return func(o *options) { o.catalog = catalog } }
 
-// Settings go into spec.settings of the ExtensionConfig, and so into every request.
+// Settings sets spec.settings of the ExtensionConfig, which go into every request.
 func Settings(settings map[string]string) Option {
 	return func(o *options) { o.settings = settings }
 }
 
-// Start serves handlers, and ends the test if a server can't be made of them or discovery rejects them.
+// Start serves handlers. It fails the test if no server can be made of them or discovery rejects them.
 func Start(t testing.TB, handlers ...server.Handler) *Extension {
 	t.Helper()
 	return StartWith(t, handlers)
@@ -85,7 +85,7 @@ func StartWith(t testing.TB, handlers []server.Handler, opts ...Option) *Extensi
 	return StartHandler(t, extension, opts...)
 }
 
-// StartHandler is [Start] for an extension that is a plain http.Handler, made with whatever library.
+// StartHandler is [Start] for an extension that is any http.Handler.
 func StartHandler(t testing.TB, handler http.Handler, opts ...Option) *Extension {
 	t.Helper()
 	keeper, err := certificate.New(t.Context(), certificate.InDirectory(t.TempDir()),
@@ -98,7 +98,7 @@ func StartHandler(t testing.TB, handler http.Handler, opts ...Option) *Extension
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(handler)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // checks break off on purpose
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // checks break connections on purpose
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS12}
 	s.StartTLS()
 	t.Cleanup(func() {
@@ -108,11 +108,11 @@ func StartHandler(t testing.TB, handler http.Handler, opts ...Option) *Extension
 	return Connect(t, s.URL, keeper.Authorities(), opts...)
 }
 
-// Connect is [Start] for an extension that is already served at a URL, in whatever language. The CA is in PEM form.
+// Connect is [Start] for an extension that is already served at a URL, in any language. ca is in PEM form.
 func Connect(t testing.TB, url string, ca []byte, opts ...Option) *Extension {
 	t.Helper()
 	o := apply(opts)
-	// Tests see the waits that handlers name, which callers may shorten.
+	// Tests see the waits that handlers name, which the client may otherwise shorten.
 	calls, err := client.New(client.Options{
 		Catalog: o.catalog, MaxRetryAfter: 365 * 24 * time.Hour, Recheck: 365 * 24 * time.Hour,
 	})
@@ -161,8 +161,7 @@ func Call[Req, Resp any, PReq interface {
 	return response, err
 }
 
-// CallOne calls one handler by its name on the server, as Cluster API does for hooks that a ClusterClass names handlers
-// of.
+// CallOne calls one handler by its name on the server, as Cluster API does for handlers named in a ClusterClass.
 func CallOne[Req, Resp any, PReq interface {
 	hook.Request[Req]
 	runtimehooksv1.RequestObject
@@ -175,7 +174,7 @@ func CallOne[Req, Resp any, PReq interface {
 	return response, err
 }
 
-// Check makes all checks of package conformance.
+// Check runs all checks of package conformance.
 func (e *Extension) Check(ctx context.Context) (*conformance.Report, error) {
 	return conformance.Run(ctx, conformance.Target{
 		URL: e.URL, CA: e.CA, Settings: e.options.settings, Catalog: e.options.catalog,

@@ -1,7 +1,7 @@
-// Package lint reads the hooks of Go packages from their source, and says what a change of them breaks: for those who
-// publish hooks, compared with a lock file or with another release ([Run]); for those who upgrade Cluster API, for
-// the extensions that they have installed ([Preflight]).
+// Package lint reads the hooks of Go packages from their source, and reports what a change of them breaks. [Run] is
+// for publishers of hooks: it compares a package with a lock file or with another release. [Preflight] is for those
+// who upgrade Cluster API: it reports what breaks for their installed extensions.
 //
-// Nothing is compiled. The go command must be installed; it downloads modules that are missing. What is a break says
-// package rules.
+// Nothing is compiled. The go command must be installed; it downloads missing modules. Package rules defines what
+// counts as a break.
 package lint

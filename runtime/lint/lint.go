@@ -9,30 +9,30 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// Options say what is compared with what.
+// Options select what is compared with what.
 type Options struct {
-	// Module is the directory of a module, or a published one with its version: PATH@VERSION. Default: the current
+	// Module is the directory of a module, or a published module with its version: PATH@VERSION. Default: the current
 	// directory.
 	Module string
 	// Package is the import path of the package with the hooks, or its path in the module. Required.
 	Package string
-	// Against is a release to compare with, MODULE@VERSION, or MODULE@VERSION/PACKAGE if the package was elsewhere.
-	// Empty: Lock.
+	// Against is a release to compare with: MODULE@VERSION, or MODULE@VERSION/PACKAGE if the package's path has changed.
+	// If empty, Lock is used.
 	Against string
 	// Lock is the path of a lock file to compare with.
 	Lock string
-	// MayBeFirst says that the lock file may be missing: then nothing is compared.
+	// MayBeFirst allows the lock file to be missing: then nothing is compared.
 	MayBeFirst bool
-	// Releases are needed for deprecation periods.
+	// Releases are required to check deprecation periods.
 	Releases rules.Releases
 }
 
 // Report is what a comparison found. Its JSON form is stable.
 type Report struct {
-	// Package is the import path of the package, Before what it was compared with.
+	// Package is the import path of the package; Before is what it was compared with.
 	Package string `json:"package"`
 	Before  string `json:"before"`
-	// Missing are packages that could not be read: changes in their types are not seen.
+	// Missing lists packages that could not be read: changes in their types go unnoticed.
 	Missing []string `json:"missing,omitempty"`
 	// Findings are never nil.
 	Findings []rules.Finding `json:"findings"`
@@ -40,16 +40,16 @@ type Report struct {
 	document *schema.Document
 }
 
-// Hooks is how many hooks the package has now.
+// Hooks returns the number of hooks in the package now.
 func (r *Report) Hooks() int { return len(r.document.Hooks) }
 
-// WriteLock writes what the package has now to a lock file. Release may be empty.
+// WriteLock writes the package's current hooks to a lock file. release may be empty.
 func (r *Report) WriteLock(path, release string) error {
 	lock := &rules.Lock{Package: r.Package, Release: release, Document: r.document}
 	return lock.Write(path)
 }
 
-// NoLockError is for a lock file that is missing.
+// NoLockError reports a missing lock file.
 type NoLockError struct{ Path string }
 
 // Error names the file.
@@ -58,7 +58,7 @@ func (e *NoLockError) Error() string { return "there is no lock file " + e.Path 
 // Hint says how to write it.
 func (e *NoLockError) Hint() string { return "write it: capstan hook lint --update" }
 
-// Run compares the hooks of a package. If the lock file is missing and must not be, the error is a [*NoLockError].
+// Run compares the hooks of a package. If a required lock file is missing, the error is a [*NoLockError].
 func Run(ctx context.Context, o Options) (*Report, error) {
 	report := &Report{Before: o.Lock, Findings: []rules.Finding{}}
 	now, err := read(ctx, o.Module, o.Package)
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-// cutRelease splits MODULE@VERSION/PACKAGE; without a package it is the one that is given. Pure.
+// cutRelease splits MODULE@VERSION/PACKAGE; if PACKAGE is missing, it returns the given one.
 func cutRelease(name, pkg string) (module, packagePath string) {
 	at := strings.Index(name, "@")
 	if at < 0 {
@@ -101,7 +101,7 @@ func cutRelease(name, pkg string) (module, packagePath string) {
 	return name[:at] + version, rest
 }
 
-// source is what was read of a package.
+// source is what was read from a package.
 type source struct {
 	importPath string
 	document   *schema.Document

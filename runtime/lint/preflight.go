@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/rules"
 )
 
-// Where Cluster API's hooks are: since v1.14 its types are a module of their own.
+// Where Cluster API's hooks are. Since v1.14 its types are in a module of their own.
 const (
 	coreModule  = "sigs.k8s.io/cluster-api"
 	corePackage = "api/runtime/hooks/v1alpha1"
@@ -22,9 +22,9 @@ const (
 
 // Upgrade is what an upgrade of Cluster API means for extensions.
 type Upgrade struct {
-	// Impacts are those on the handlers.
+	// Impacts on the handlers.
 	Impacts []rules.Impact
-	// Missing are packages of either release that could not be read: changes in their types are not seen.
+	// Missing lists packages of either release that could not be read: changes in their types go unnoticed.
 	Missing []string
 }
 
@@ -39,8 +39,8 @@ func (u *Upgrade) Broken() int {
 	return n
 }
 
-// Preflight compares two releases of Cluster API, such as v1.12.0 and v1.13.4, and says what the upgrade means for the
-// handlers of installed extensions.
+// Preflight compares two releases of Cluster API, such as v1.12.0 and v1.13.4, and returns what the upgrade means for
+// the handlers of installed extensions.
 func Preflight(ctx context.Context, installed []runtimev1.ExtensionConfig, from, to string) (*Upgrade, error) {
 	before, err := read(ctx, coreModule+"@"+from, corePackage)
 	if err != nil {
@@ -57,7 +57,7 @@ func Preflight(ctx context.Context, installed []runtimev1.ExtensionConfig, from,
 	}, nil
 }
 
-// minorOf returns v1.13 for v1.13.4. Pure.
+// minorOf returns v1.13 for v1.13.4.
 func minorOf(version string) hook.Release {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "v%d.%d", &major, &minor); err != nil {
@@ -66,7 +66,7 @@ func minorOf(version string) hook.Release {
 	return hook.Release(fmt.Sprintf("v%d.%d", major, minor))
 }
 
-// NoExtensionsError is for a file without ExtensionConfigs.
+// NoExtensionsError reports a file without ExtensionConfigs.
 type NoExtensionsError struct{ Source string }
 
 // Error names the file.
@@ -77,13 +77,13 @@ func (e *NoExtensionsError) Hint() string {
 	return "write it with: kubectl get extensionconfigs -o yaml"
 }
 
-// ParseExtensions reads ExtensionConfigs, one by one or in lists, from YAML or JSON. Source is where it is from, for
-// errors, which are of type [*NoExtensionsError] if there are none.
+// ParseExtensions reads ExtensionConfigs, single ones or in lists, from YAML or JSON. source is where the data comes
+// from, for errors. If there are none, the error is a [*NoExtensionsError].
 func ParseExtensions(in io.Reader, source string) ([]runtimev1.ExtensionConfig, error) {
 	var all []runtimev1.ExtensionConfig
 	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
 	for {
-		// A list and a single one differ by what they have: items, or a spec.
+		// A list has items, a single ExtensionConfig has a spec.
 		var document struct {
 			runtimev1.ExtensionConfig `json:",inline"`
 			Items                     []runtimev1.ExtensionConfig `json:"items"`

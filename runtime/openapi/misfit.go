@@ -11,15 +11,15 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Misfit is a place where a body does not fit the document.
+// Misfit is a place where a body does not match the document.
 type Misfit struct {
-	// Path to the value, for example "handlers[0].name". Empty: the body itself.
+	// Path to the value, for example "handlers[0].name". If empty, the body itself.
 	Path string
 	// Problem says what is wrong there.
 	Problem string
 	// Undescribed reports whether the value has no description. OpenAPI allows such values, and callers do not see them.
 	Undescribed bool
-	// Missing reports whether the value is required and not there.
+	// Missing reports whether the value is required and absent.
 	Missing bool
 }
 
@@ -31,10 +31,10 @@ func (m Misfit) String() string {
 	return m.Path + " " + m.Problem
 }
 
-// maxMisfits bounds what is reported of one body.
+// maxMisfits bounds the number of misfits reported for one body.
 const maxMisfits = 64
 
-// RequestMisfits returns where a request of a hook does not fit the document (RX-03).
+// RequestMisfits returns where a request of a hook does not match the document (RX-03).
 func (d *Document) RequestMisfits(of *hook.Descriptor, body []byte) ([]Misfit, error) {
 	operation, err := d.operation(of)
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *Document) RequestMisfits(of *hook.Descriptor, body []byte) ([]Misfit, e
 	return d.misfits(operation.RequestBody.Content["application/json"].Schema, body)
 }
 
-// ResponseMisfits returns where an answer of a hook does not fit the document (RX-03).
+// ResponseMisfits returns where a response of a hook does not match the document (RX-03).
 func (d *Document) ResponseMisfits(of *hook.Descriptor, body []byte) ([]Misfit, error) {
 	operation, err := d.operation(of)
 	if err != nil {
@@ -76,7 +76,7 @@ func (d *Document) misfits(s *Schema, body []byte) ([]Misfit, error) {
 	return f.found, nil
 }
 
-// fitting walks over a value and its schema.
+// fitting walks a value together with its schema.
 type fitting struct {
 	schemas map[string]*Schema
 	found   []Misfit
@@ -102,7 +102,7 @@ func (f *fitting) fit(s *Schema, value any, path string) {
 	case len(s.AllOf) > 0:
 		f.fit(s.AllOf[0], value, path)
 		return
-	case s.Type == "" && len(s.Properties) == 0: // anything, or a number or a text
+	case s.Type == "" && len(s.Properties) == 0: // anything, or a number or a string
 		return
 	}
 	switch v := value.(type) {
@@ -136,8 +136,8 @@ func (f *fitting) fit(s *Schema, value any, path string) {
 	}
 }
 
-// object compares the members of an object. A member that is null and may be left out counts as left out: that is how
-// Go's encoder writes it.
+// object compares the members of an object. A null member that is optional counts as absent, because Go's encoder
+// writes it that way.
 func (f *fitting) object(s *Schema, members map[string]any, path string) {
 	if s.Type != "object" {
 		f.add(path, "is an object, not a value of type %s", s.Type)

@@ -1,10 +1,10 @@
-// Package openapi writes the OpenAPI v3.0 document of a catalog of hooks (RS-09): one path for each hook with the
-// schemas of both bodies, from which an extension can be written in any language.
+// Package openapi generates the OpenAPI v3.0 document of a catalog of hooks (RS-09). It has one path for each hook
+// with the schemas of the request and the response, enough to write an extension in any language.
 //
 //	document, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Version: "v1.14"})
 //
-// The schemas come from the Go types of the catalog (RS-16); for types of Cluster API the document also has what their
-// source says: descriptions, required fields, enumerations.
+// The schemas are derived from the Go types of the catalog (RS-16). For Cluster API's types, the document also
+// contains what only their source has: descriptions, required fields, enumerations.
 package openapi
 
 import (
@@ -25,11 +25,11 @@ const SpecVersion = "3.0.3"
 type Options struct {
 	// Title of the document. Default: "Runtime hooks".
 	Title string
-	// Version of what is described, for example "v1.14". Default: "unversioned".
+	// Version of the described API, for example "v1.14". Default: "unversioned".
 	Version string
-	// Server is the URL or the prefix that paths are below. Default: none is named.
+	// Server is the URL or prefix of all paths. Default: none.
 	Server string
-	// Texts has descriptions for types that are also in the catalog. Default: those of Cluster API's types.
+	// Texts provides descriptions of the catalog's types. Default: those of Cluster API's types.
 	Texts *schema.Document
 }
 
@@ -42,19 +42,19 @@ type Document struct {
 	Components Components      `json:"components"`
 }
 
-// Info says what a document is about.
+// Info describes a document.
 type Info struct {
 	Title       string `json:"title"`
 	Description string `json:"description,omitempty"`
 	Version     string `json:"version"`
 }
 
-// Server is where paths are.
+// Server is the base of all paths.
 type Server struct {
 	URL string `json:"url"`
 }
 
-// Path has the one operation of a hook.
+// Path holds the one operation of a hook.
 type Path struct {
 	Post Operation `json:"post"`
 }
@@ -80,13 +80,13 @@ type Parameter struct {
 	Schema      *Schema `json:"schema"`
 }
 
-// Body is what is sent.
+// Body is the body of a request.
 type Body struct {
 	Required bool             `json:"required,omitempty"`
 	Content  map[string]Media `json:"content"`
 }
 
-// Response is what comes back.
+// Response is the response of an operation.
 type Response struct {
 	Description string           `json:"description"`
 	Content     map[string]Media `json:"content,omitempty"`
@@ -97,7 +97,7 @@ type Media struct {
 	Schema *Schema `json:"schema"`
 }
 
-// Components has the named schemas.
+// Components holds the named schemas.
 type Components struct {
 	Schemas map[string]*Schema `json:"schemas"`
 }
@@ -117,7 +117,7 @@ type Schema struct {
 	IntOrString          bool               `json:"x-kubernetes-int-or-string,omitempty"`
 }
 
-// JSON gives the document of a catalog as text. The same catalog gives the same text.
+// JSON returns the document of a catalog as JSON. The same catalog produces the same bytes.
 func JSON(catalog *hook.Catalog, options Options) ([]byte, error) {
 	document, err := Of(catalog, options)
 	if err != nil {
@@ -130,7 +130,7 @@ func JSON(catalog *hook.Catalog, options Options) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// Of gives the document of a catalog.
+// Of returns the document of a catalog.
 func Of(catalog *hook.Catalog, options Options) (*Document, error) {
 	described, err := schema.Reflect(catalog)
 	if err != nil {
@@ -169,7 +169,8 @@ func Of(catalog *hook.Catalog, options Options) (*Document, error) {
 	return document, nil
 }
 
-// addAvailability adds the field that answers of in-place updates have since Cluster API v1.15, if the types lack it.
+// addAvailability adds the field that responses of in-place updates have since Cluster API v1.15, if the types lack
+// it.
 func addAvailability(document *Document) {
 	for _, name := range []string{"CanUpdateMachineResponse", "CanUpdateMachineSetResponse"} {
 		s := document.Components.Schemas["sigs.k8s.io.cluster-api.api.runtime.hooks.v1alpha1."+name]
@@ -184,7 +185,7 @@ func addAvailability(document *Document) {
 // pathOf returns the path of a hook in the document.
 func pathOf(d *hook.Descriptor) string {
 	path := d.ID.Path("")
-	if d.HasSettings { // all but Discovery have handlers
+	if d.HasSettings { // all but Discovery have named handlers
 		path += "/{name}"
 	}
 	return path
@@ -229,7 +230,7 @@ func (w writer) operation(d *hook.Descriptor, facts hook.Facts, h *schema.Hook) 
 	return operation
 }
 
-// operationID is unique in the document: several versions of a hook may be in it.
+// operationID returns an ID that is unique in the document, which may contain several versions of a hook.
 func operationID(id hook.ID) string {
 	return strings.NewReplacer(".", "_", "-", "_", "/", "_").Replace(id.String())
 }
@@ -275,7 +276,7 @@ func (w writer) schema(t *schema.Type) *Schema {
 	return s
 }
 
-// componentNames gives each type a name that OpenAPI allows.
+// componentNames assigns each type a name that OpenAPI allows.
 func componentNames(d *schema.Document) (map[string]string, error) {
 	names, taken := map[string]string{}, map[string]string{}
 	for _, full := range slices.Sorted(maps.Keys(d.Types)) {

@@ -10,16 +10,16 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// Releases says which releases are compared, for rule 4. The zero value decides nothing that depends on time.
+// Releases identifies the newer release, for rule 4. With the zero value, nothing that depends on time is checked.
 type Releases struct {
 	// Now is the newer release.
 	Now hook.Release
-	// Day of the newer release.
+	// Day is the date of the newer release.
 	Day time.Time
 }
 
-// Compare says what changed between two releases that the rules forbid, or that extensions should know. Findings come
-// in a stable order, breaks first.
+// Compare returns the changes between two releases that the rules forbid or that extensions should know. Findings have
+// a stable order, breaks first.
 func Compare(before, now *schema.Document, releases Releases) []Finding {
 	c := comparison{before: before, now: now, seen: map[pair][]Finding{}}
 	var all []Finding
@@ -43,10 +43,10 @@ func Compare(before, now *schema.Document, releases Releases) []Finding {
 
 type comparison struct {
 	before, now *schema.Document
-	seen        map[pair][]Finding // findings of pairs of types, with paths below them
+	seen        map[pair][]Finding // findings of pairs of types, with relative paths
 }
 
-// direction is who writes a value: what is harmless in a request may break in a response.
+// direction says who writes a value: what is harmless in a request may be a break in a response.
 type direction bool
 
 const (
@@ -73,23 +73,23 @@ func (c *comparison) hook(before, now *schema.Hook) []Finding {
 	all = append(all,
 		under("request", c.types(&schema.Type{Ref: before.Request}, &schema.Type{Ref: now.Request}, request))...)
 	changes := under("response", c.types(&schema.Type{Ref: before.Response}, &schema.Type{Ref: now.Response}, response))
-	if before.Blocking != now.Blocking { // said already
+	if before.Blocking != now.Blocking { // reported already
 		changes = slices.DeleteFunc(changes, func(f Finding) bool { return f.Path == "response.retryAfterSeconds" })
 	}
 	return append(all, changes...)
 }
 
-// types compares two types; paths of findings are below them.
+// types compares two types. The paths of its findings are relative to them.
 func (c *comparison) types(before, now *schema.Type, d direction) []Finding {
 	if before == nil || now == nil {
-		return nil // of something that has been reported
+		return nil // part of a change that was already reported
 	}
 	key := pair{before.Ref, now.Ref, d}
 	if before.Ref == "" || now.Ref == "" {
 		return c.resolved(before, now, d)
 	}
 	if found, ok := c.seen[key]; ok {
-		return found // also while it is being looked at: a type may hold itself
+		return found // also while it is being compared: a type may be recursive
 	}
 	c.seen[key] = nil
 	found := c.resolved(c.before.Resolve(before), c.now.Resolve(now), d)
@@ -114,7 +114,7 @@ func (c *comparison) resolved(before, now *schema.Type, d direction) []Finding {
 		return nil
 	}
 	if now.Kind == schema.Any {
-		return nil // callers take more than before
+		return nil // callers accept more than before
 	}
 	if before.Kind != now.Kind || before.Format != now.Format {
 		return []Finding{
@@ -209,7 +209,7 @@ func enums(before, now []string, d direction) []Finding {
 	return found
 }
 
-// under puts findings below a part of their path.
+// under prefixes the paths of findings.
 func under(part string, findings []Finding) []Finding {
 	below := make([]Finding, len(findings))
 	for i, f := range findings {

@@ -17,13 +17,13 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Conversions tries all conversions of a catalog with random requests and responses, and says which break rule 2. The
-// same seed tries the same. What holds for each of them (RS-03, RS-04):
+// Conversions tests all conversions of a catalog with random requests and responses, and returns which break rule 2.
+// The same seed produces the same test. Every conversion must meet these conditions (RS-03, RS-04):
 //
-//   - it never fails and never panics, also for an empty object;
-//   - it does not change what it converts, and gives the same for the same;
-//   - status, message and retryAfterSeconds of a response survive, settings of a request too;
-//   - what comes of it can be encoded and decoded.
+//   - it never fails and never panics, even for an empty object;
+//   - it does not change its input, and returns the same result for the same input;
+//   - status, message and retryAfterSeconds of a response survive, and so do the settings of a request;
+//   - the result can be encoded and decoded.
 //
 // Call it from a fuzz test with the seed as its argument, or in a loop.
 func Conversions(catalog *hook.Catalog, seed int64) error {
@@ -51,7 +51,7 @@ func Conversions(catalog *hook.Catalog, seed int64) error {
 			if err != nil || conversion == nil {
 				continue // another older version
 			}
-			for _, fill := range []func(any){func(any) {}, filler.Fill} { // an empty one, and a random one
+			for _, fill := range []func(any){func(any) {}, filler.Fill} { // an empty one and a random one
 				request, response := newest.NewRequest(), older.NewResponse()
 				fill(request)
 				fill(response)

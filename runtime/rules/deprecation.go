@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// removed judges a version of a hook that is gone (RS-01, RS-06).
+// removed checks a version of a hook that was removed (RS-01, RS-06).
 func (c *comparison) removed(name string, old *schema.Hook, releases Releases) []Finding {
 	finding := func(rule string, severity Severity, format string, args ...any) []Finding {
 		return []Finding{{Rule: rule, Severity: severity, Hooks: []string{name}, Message: fmt.Sprintf(format, args...)}}
@@ -21,7 +21,7 @@ func (c *comparison) removed(name string, old *schema.Hook, releases Releases) [
 	stability := hook.StabilityOf(id.Version)
 	need := hook.SupportOf(stability)
 	if need.Releases == 0 {
-		return nil // an alpha version may go as soon as another one is there
+		return nil // an alpha version may be removed as soon as another version exists
 	}
 	if old.Deprecated == "" {
 		return finding("RS-06", Break,
@@ -50,7 +50,7 @@ func (c *comparison) removed(name string, old *schema.Hook, releases Releases) [
 	return nil
 }
 
-// deprecated judges a version that is deprecated since the older release: something at least as stable has to be there
+// deprecated checks a version that was deprecated since the older release: a version at least as stable must exist
 // (RS-05).
 func (c *comparison) deprecated(name string, old, now *schema.Hook) (Finding, bool) {
 	if now.Deprecated == "" {
@@ -85,7 +85,7 @@ func (c *comparison) hasFamily(id hook.ID) bool {
 	return false
 }
 
-// releasesBetween counts minor releases of one major.
+// releasesBetween returns the number of minor releases between two releases of the same major.
 func releasesBetween(from, to hook.Release) (int, error) {
 	var fromMajor, fromMinor, toMajor, toMinor int
 	if _, err := fmt.Sscanf(string(from), "v%d.%d", &fromMajor, &fromMinor); err != nil {

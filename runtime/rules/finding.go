@@ -12,27 +12,27 @@ type Severity string
 
 // The severities.
 const (
-	// Break is a change that makes extensions fail or misbehave that work today.
+	// Break is a change that makes extensions fail or misbehave although they work today.
 	Break Severity = "break"
-	// Warning is a change that careful extensions survive, or a rule that can't be decided from what is known.
+	// Warning is a change that careful extensions survive, or a rule that can't be decided with the available facts.
 	Warning Severity = "warning"
 )
 
-// Finding is one change that a rule speaks about.
+// Finding is one change that is relevant to a rule.
 type Finding struct {
 	// Rule is the id of the rule.
 	Rule string `json:"rule"`
 	// Severity of the finding.
 	Severity Severity `json:"severity"`
-	// Hooks that it is about, as "group/version/Name", sorted.
+	// Hooks that are affected, as "group/version/Name", sorted.
 	Hooks []string `json:"hooks"`
-	// Path to what changed, for example "request.cluster.spec.paused"; empty if it is the hook itself.
+	// Path to the change, for example "request.cluster.spec.paused"; empty if it is the hook itself.
 	Path string `json:"path,omitempty"`
 	// Message says what changed.
 	Message string `json:"message"`
 }
 
-// HookNames returns the names of the hooks, in short: no more than three, then how many more there are.
+// HookNames returns the names of at most three hooks, and how many more there are.
 func (f Finding) HookNames() string {
 	names := make([]string, len(f.Hooks))
 	for i, h := range f.Hooks {
@@ -44,7 +44,7 @@ func (f Finding) HookNames() string {
 	return strings.Join(names, ",")
 }
 
-// String gives the finding in one line.
+// String returns the finding in one line.
 func (f Finding) String() string {
 	hooks := ""
 	for i, h := range f.Hooks {
@@ -60,12 +60,12 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Severity, f.Rule, where, f.Message)
 }
 
-// Breaks tells whether one of the findings is a break.
+// Breaks reports whether one of the findings is a break.
 func Breaks(findings []Finding) bool {
 	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Break })
 }
 
-// merge joins findings that differ in their hooks only: types are shared by many hooks.
+// merge joins findings that differ only in their hooks, because many hooks share types.
 func merge(findings []Finding) []Finding {
 	type key struct {
 		rule, path, message string

@@ -10,17 +10,17 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// Lock is a description of hooks that is kept in git, to compare later states with. What it says is what was promised.
+// Lock is a description of hooks that is kept in git. It records what was promised, for comparison with later states.
 type Lock struct {
-	// Package that declares the hooks, or another name for where they come from.
+	// Package that declares the hooks, or another name for their origin.
 	Package string `json:"package"`
-	// Release that was described, for example "v1.14", empty if it is not one.
+	// Release that was described, for example "v1.14"; empty for an unreleased state.
 	Release string `json:"release,omitempty"`
-	// Document is the description, without texts.
+	// Document is the description without texts.
 	*schema.Document
 }
 
-// ReadLock reads a lock file. fs.ErrNotExist tells that there is none.
+// ReadLock reads a lock file. If there is none, the error matches fs.ErrNotExist.
 func ReadLock(path string) (*Lock, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func ReadLock(path string) (*Lock, error) {
 	return lock, nil
 }
 
-// Encode gives the text of a lock file; the same hooks give the same text.
+// Encode returns the content of a lock file; the same hooks produce the same bytes.
 func (l *Lock) Encode() ([]byte, error) {
 	bare := *l
 	bare.Document = l.WithoutDescriptions()
@@ -50,7 +50,7 @@ func (l *Lock) Encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// Write writes a lock file at once: a crash leaves the old one.
+// Write writes a lock file atomically: a crash leaves the old one.
 func (l *Lock) Write(path string) error {
 	data, err := l.Encode()
 	if err != nil {
@@ -66,5 +66,5 @@ func (l *Lock) Write(path string) error {
 	return nil
 }
 
-// IsMissing tells whether an error of [ReadLock] means that there is no lock file yet.
+// IsMissing reports whether an error of [ReadLock] means that there is no lock file yet.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -14,14 +14,14 @@ import (
 type Impact struct {
 	// Extension is the name of its ExtensionConfig.
 	Extension string `json:"extension"`
-	// Handler is its name there.
+	// Handler is the handler's name in the ExtensionConfig.
 	Handler string `json:"handler"`
-	// Hook that it serves, as "group/version/Name".
+	// Hook that the handler serves, as "group/version/Name".
 	Hook string `json:"hook"`
-	// Verdict is Break if it stops to work or may misbehave, Warning if its author should look, empty if nothing changes
-	// for it.
+	// Verdict is Break if the handler stops working or may misbehave, Warning if its author should check it, empty if
+	// nothing changes for it.
 	Verdict Severity `json:"verdict,omitempty"`
-	// Findings are the changes of its hook.
+	// Findings are the changes of the handler's hook.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
@@ -40,8 +40,8 @@ func (i Impact) Why() string {
 	return why
 }
 
-// Preflight says what an upgrade from one release to another means for the extensions that are installed (RC-23). It
-// goes by the handlers in the status of their ExtensionConfigs. Handlers come sorted by extension and name.
+// Preflight returns what an upgrade from one release to another means for installed extensions (RC-23). It uses the
+// handlers in the status of their ExtensionConfigs. The result is sorted by extension and handler.
 func Preflight(installed []runtimev1.ExtensionConfig, before, planned *schema.Document, releases Releases) []Impact {
 	changes := Compare(before, planned, releases)
 	var impacts []Impact
@@ -65,7 +65,7 @@ func impactOf(impact Impact, changes []Finding, planned *schema.Document) Impact
 		}
 	}
 	if planned.Hooks[impact.Hook] == nil && !Breaks(impact.Findings) {
-		// Even a removal that the rules allow ends what this handler does.
+		// Even a removal that the rules allow stops this handler from working.
 		impact.Findings = append(impact.Findings, Finding{
 			Rule: "RC-23", Severity: Break, Hooks: []string{impact.Hook},
 			Message: "the planned release does not call this version of the hook",

@@ -18,20 +18,20 @@ import (
 // downloadTimeout bounds one download of a module.
 const downloadTimeout = 3 * time.Minute
 
-// Module finds packages of a Go module and of what it requires. It needs the go command, which downloads what is
-// missing.
+// Module finds the packages of a Go module and of its dependencies. It needs the go command, which downloads missing
+// modules.
 type Module struct {
 	path      string
 	directory string
 	require   []requirement
 
 	mu    sync.Mutex
-	found map[string]string // directories of modules, by path@version; "" for those that can't be had
+	found map[string]string // directories of modules, by path@version; "" for unavailable ones
 }
 
 type requirement struct{ Path, Version string }
 
-// OpenModule gives a module by "path@version", or by the directory of its source.
+// OpenModule opens a module given as "path@version" or as the directory of its source.
 func OpenModule(ctx context.Context, name string) (*Module, error) {
 	directory := name
 	if modulePath, version, ok := strings.Cut(name, "@"); ok {
@@ -57,7 +57,7 @@ func OpenModule(ctx context.Context, name string) (*Module, error) {
 	}
 	m := &Module{path: mod.Module.Path, directory: directory, require: mod.Require, found: map[string]string{}}
 	for _, r := range mod.Replace {
-		if r.New.Version == "" { // a directory beside; replacements of published modules do not count
+		if r.New.Version == "" { // a local directory; published replacements do not count
 			for i := range m.require {
 				if m.require[i].Path == r.Old.Path {
 					m.found[m.require[i].Path+"@"+m.require[i].Version] = filepath.Join(directory, r.New.Path)
@@ -68,10 +68,10 @@ func OpenModule(ctx context.Context, name string) (*Module, error) {
 	return m, nil
 }
 
-// Path gives the module's path.
+// Path returns the module's path.
 func (m *Module) Path() string { return m.path }
 
-// Locate gives the directory of a package of the module or of one that it requires, for [Source].
+// Locate returns the directory of a package of the module or of a dependency, for [Source].
 func (m *Module) Locate(ctx context.Context, importPath string) (string, error) {
 	if directory, ok := m.inside(importPath); ok {
 		return directory, nil
@@ -97,7 +97,7 @@ func (m *Module) inside(importPath string) (string, bool) {
 		return "", false
 	}
 	directory := filepath.Join(m.directory, filepath.FromSlash(strings.TrimPrefix(importPath, m.path)))
-	_, err := os.Stat(directory) // a module of its own may lie below this path
+	_, err := os.Stat(directory) // another module may begin below this path
 	return directory, err == nil
 }
 
@@ -116,7 +116,7 @@ func (m *Module) required(ctx context.Context, r requirement) (string, error) {
 	return directory, err
 }
 
-// download gives the directory of a module in Go's cache, and fetches it first if it is not there.
+// download returns the directory of a module in Go's cache, and downloads it first if necessary.
 func download(ctx context.Context, modulePath, version string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func download(ctx context.Context, modulePath, version string) (string, error) {
 	return info.Dir, nil
 }
 
-// runGo runs the go command. Its output comes with an error, too.
+// runGo runs the go command. It returns the output even with an error.
 func runGo(ctx context.Context, directory string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = directory

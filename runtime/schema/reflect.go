@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Reflect describes the hooks of a catalog by their Go types.
+// Reflect describes the hooks of a catalog from their Go types.
 func Reflect(catalog *hook.Catalog) (*Document, error) {
 	r := reflector{document: New()}
 	for _, d := range catalog.All() {
@@ -45,7 +45,7 @@ type reflector struct{ document *Document }
 
 func nameOf(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
-// openAPITyped is what API types with an own encoding implement to say what they are.
+// openAPITyped is implemented by API types with their own encoding, to declare their type.
 type openAPITyped interface {
 	OpenAPISchemaType() []string
 	OpenAPISchemaFormat() string
@@ -96,7 +96,7 @@ func (r reflector) structOf(t reflect.Type) *Type {
 	name := nameOf(t)
 	if r.document.Types[name] == nil {
 		described := &Type{Kind: Object, Fields: map[string]*Field{}}
-		r.document.Types[name] = described // before its fields: a type may hold itself
+		r.document.Types[name] = described // before its fields: a type may be recursive
 		r.fields(t, described)
 	}
 	return &Type{Ref: name}
@@ -130,7 +130,7 @@ func (r reflector) fields(t reflect.Type, into *Type) {
 	}
 }
 
-// jsonTag is what a field's tag says.
+// jsonTag is a decoded json tag.
 type jsonTag struct {
 	name     string
 	optional bool
@@ -145,7 +145,7 @@ func readTag(tag string) jsonTag {
 	return jsonTag{name: name, optional: strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")}
 }
 
-// encodedAs describes a type by what it says about itself.
+// encodedAs describes a type as it declares itself.
 func encodedAs(types []string, format string) *Type {
 	if len(types) != 1 {
 		return &Type{Kind: Any, Format: format}
@@ -153,7 +153,7 @@ func encodedAs(types []string, format string) *Type {
 	return &Type{Kind: Kind(types[0]), Format: format}
 }
 
-// basic describes a type of the language by its name.
+// basic describes a basic type of Go by its name.
 func basic(name string) *Type {
 	switch name {
 	case "string":

@@ -1,12 +1,12 @@
 // Package schema describes hooks and the types of their requests and responses as data, so that they can be documented
 // and compared.
 //
-// A [Document] is made in two ways: [Reflect] takes the Go types of a catalog that is linked into the process,
-// [Source.Read] reads Go source, so that releases which can't be linked into one process can be compared. Source also
-// knows what reflection can't see: comments, and the markers for required fields and enumerations.
+// There are two ways to make a [Document]. [Reflect] uses the Go types of a catalog that is linked into the process.
+// [Source.Read] reads Go source, so it can compare releases that can't be linked into one process. Source also knows
+// what reflection can't see: comments, and the markers for required fields and enumerations.
 //
-// Both follow what encoding/json does with a type, not its Go structure: embedded structs are flattened, and types with
-// an own encoding are what they say they are.
+// Both describe what encoding/json makes of a type, not its Go structure: embedded structs are flattened, and types
+// with their own encoding are described as they declare themselves.
 package schema
 
 import (
@@ -17,9 +17,9 @@ import (
 
 // Document describes hooks.
 type Document struct {
-	// Hooks by "group/version/Name", see hook.ID.
+	// Hooks maps "group/version/Name", see hook.ID, to hooks.
 	Hooks map[string]*Hook `json:"hooks"`
-	// Types are the named structs, by import path, a dot, and name.
+	// Types maps an import path, a dot and a name to named structs.
 	Types map[string]*Type `json:"types"`
 }
 
@@ -29,24 +29,24 @@ type Hook struct {
 	Request string `json:"request"`
 	// Response is the name of the response's type.
 	Response string `json:"response"`
-	// Blocking tells whether responses carry retryAfterSeconds.
+	// Blocking reports whether responses carry retryAfterSeconds.
 	Blocking bool `json:"blocking,omitempty"`
 	// Description of the hook.
 	Description string `json:"description,omitempty"`
 
-	// Deprecated is the release that announced the end of this version, empty if none has.
+	// Deprecated is the release that deprecated this version, empty if none has.
 	Deprecated string `json:"deprecated,omitempty"`
-	// DeprecatedOn is the day of that release, as 2006-01-02, empty if it is not known.
+	// DeprecatedOn is the date of that release, as 2006-01-02, empty if unknown.
 	DeprecatedOn string `json:"deprecatedOn,omitempty"`
 }
 
-// Kind is what a value is in JSON.
+// Kind is the kind of a value in JSON.
 type Kind string
 
 // The kinds.
 const (
 	Object  Kind = "object"
-	Map     Kind = "map" // an object with any names
+	Map     Kind = "map" // an object with arbitrary names
 	Array   Kind = "array"
 	String  Kind = "string"
 	Integer Kind = "integer"
@@ -61,13 +61,13 @@ type Type struct {
 	Kind Kind `json:"kind,omitempty"`
 	// Ref is the name of a type in Document.Types.
 	Ref string `json:"ref,omitempty"`
-	// Format says more about strings and numbers, in OpenAPI's words: "byte", "date-time", "int32".
+	// Format refines strings and numbers, with OpenAPI's names: "byte", "date-time", "int32".
 	Format string `json:"format,omitempty"`
-	// Fields of an Object, by their names in JSON.
+	// Fields of an Object, by their JSON names.
 	Fields map[string]*Field `json:"fields,omitempty"`
-	// Items is what an Array or a Map holds.
+	// Items is the type of the elements of an Array or a Map.
 	Items *Type `json:"items,omitempty"`
-	// Enum lists the values that a String can have; empty for any.
+	// Enum lists the allowed values of a String; empty if any is allowed.
 	Enum []string `json:"enum,omitempty"`
 	// Description of the type.
 	Description string `json:"description,omitempty"`
@@ -76,16 +76,17 @@ type Type struct {
 // Field is one field of an object.
 type Field struct {
 	Type
-	// Required tells whether the field must be there.
+	// Required reports whether the field must be present.
 	Required bool `json:"required,omitempty"`
 }
 
-// New gives an empty document.
+// New returns an empty document.
 func New() *Document { return &Document{Hooks: map[string]*Hook{}, Types: map[string]*Type{}} }
 
-// Resolve follows references until a type that is none. A reference to a type that is not in the document gives Any.
+// Resolve follows references to a type that is not a reference. It returns Any if a referenced type is not in the
+// document.
 func (d *Document) Resolve(t *Type) *Type {
-	for range 100 { // a document that was made by hand may go round in circles
+	for range 100 { // a hand-written document may contain cycles
 		if t == nil {
 			break
 		}
@@ -97,13 +98,13 @@ func (d *Document) Resolve(t *Type) *Type {
 	return &Type{Kind: Any}
 }
 
-// HookNames lists the hooks, sorted.
+// HookNames returns the names of the hooks, sorted.
 func (d *Document) HookNames() []string { return slices.Sorted(maps.Keys(d.Hooks)) }
 
-// FieldNames lists the fields of a type, sorted.
+// FieldNames returns the names of a type's fields, sorted.
 func (t *Type) FieldNames() []string { return slices.Sorted(maps.Keys(t.Fields)) }
 
-// WithoutDescriptions gives a copy without texts: what a lock file needs.
+// WithoutDescriptions returns a copy without texts, as used in a lock file.
 func (d *Document) WithoutDescriptions() *Document {
 	bare := New()
 	for name, h := range d.Hooks {
@@ -133,7 +134,7 @@ func (t *Type) bare() *Type {
 	return &clone
 }
 
-// Describe takes over the descriptions, enumerations and required fields of another document, for types and fields that
+// Describe copies the descriptions, enumerations and required fields from another document, for types and fields that
 // are in both.
 func (d *Document) Describe(by *Document) {
 	for name, t := range d.Types {
@@ -153,7 +154,7 @@ func (d *Document) Describe(by *Document) {
 	}
 }
 
-// Check makes sure that every name leads somewhere.
+// Check checks that every reference can be resolved.
 func (d *Document) Check() error {
 	for _, name := range d.HookNames() {
 		for _, t := range []string{d.Hooks[name].Request, d.Hooks[name].Response} {

@@ -15,11 +15,11 @@ import (
 
 // Source reads hooks from the source of Go packages. Nothing is compiled or run.
 //
-// Hooks are found in both ways in which they are published: as functions func Name(*Request, *Response) {} in a package
-// with a variable GroupVersion, as Cluster API does it, and as calls of hook.Define.
+// It finds hooks published in either form: as functions func Name(*Request, *Response) {} in a package with a variable
+// GroupVersion, as Cluster API does, and as calls of hook.Define.
 type Source struct {
-	// Locate gives the directory of a package; see [Module]. Types of a package that it does not find are described as
-	// Any; see [Source.Missing].
+	// Locate returns the directory of a package; see [Module]. If it fails, the package's types are described as Any; see
+	// [Source.Missing].
 	Locate func(ctx context.Context, importPath string) (directory string, err error)
 
 	missing  map[string]error
@@ -27,10 +27,10 @@ type Source struct {
 	document *Document
 }
 
-// ErrNoHooks says that a package declares no hook.
+// ErrNoHooks means that a package declares no hook.
 var ErrNoHooks = errors.New("it declares no hooks")
 
-// Read describes the hooks that a package declares, and all types that they use from whatever package.
+// Read describes the hooks that a package declares, and all types that they use, from any package.
 func (s *Source) Read(ctx context.Context, importPath string) (*Document, error) {
 	s.packages, s.document, s.missing = map[string]*sourcePackage{}, New(), map[string]error{}
 	pkg, err := s.load(ctx, importPath)
@@ -73,8 +73,8 @@ func (s *Source) load(ctx context.Context, importPath string) (*sourcePackage, e
 	return pkg, nil
 }
 
-// Missing lists the packages that were not found by the last Read, sorted, with why: what changes in their types is not
-// seen. Packages of the language's own library are not counted.
+// Missing returns the packages that the last Read did not find, sorted, with the reason for each: changes in their
+// types go unnoticed. Packages of the standard library are not included.
 func (s *Source) Missing() []string {
 	var all []string
 	for importPath, err := range s.missing {
@@ -86,7 +86,7 @@ func (s *Source) Missing() []string {
 	return all
 }
 
-// declaredHook is a hook as the source has it.
+// declaredHook is a hook as declared in the source.
 type declaredHook struct {
 	id                hook.ID
 	name              string // of its variable or function
@@ -118,7 +118,7 @@ func (p *sourcePackage) hooks() []declaredHook {
 	return found
 }
 
-// hookFunction tells whether a declaration is func Name(*Request, *Response) {}.
+// hookFunction reports whether a declaration is func Name(*Request, *Response) {}.
 func hookFunction(d *ast.FuncDecl) (request, response ast.Expr, ok bool) {
 	parameters := d.Type.Params.List
 	if d.Recv != nil || !d.Name.IsExported() || d.Type.Results != nil || d.Body == nil || len(d.Body.List) > 0 ||
@@ -211,7 +211,7 @@ func (p *sourcePackage) groupVersionOf(expression ast.Expr) (group, version stri
 	return group, version
 }
 
-// text reads a string, or a constant of the package that is one.
+// text reads a string, or a string constant of the package.
 func (p *sourcePackage) text(expression ast.Expr) (string, bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:

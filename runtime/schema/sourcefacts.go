@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// life is what the source says about the end of a version of a hook.
+// life is the deprecation of a hook's version, as found in the source.
 type life struct{ deprecated, deprecatedOn string }
 
-// unnamed stands for the release that a version was deprecated in, where the source does not name it.
+// unnamed replaces the deprecating release where the source does not name it.
 const unnamed = "a release that is not named"
 
-// lives finds what is said about hooks: by hook.About(Hook, hook.Facts{Deprecated: "v1.10", DeprecatedOn:
-// time.Date(...)}) with values that stand there, and by RegisterHook(Hook, &HookMeta{Deprecated: true}), the way of
-// Cluster API. It is keyed by the name of the hook's variable or function.
+// lives finds deprecations of hooks. It reads hook.About(Hook, hook.Facts{Deprecated: "v1.10", DeprecatedOn:
+// time.Date(...)}) with literal values, and Cluster API's RegisterHook(Hook, &HookMeta{Deprecated: true}). The result
+// is keyed by the name of the hook's variable or function.
 func (p *sourcePackage) lives() map[string]life {
 	found := map[string]life{}
 	for _, name := range p.fileNames() {
@@ -38,7 +38,7 @@ func (p *sourcePackage) lives() map[string]life {
 	return found
 }
 
-// calledName gives the last part of a name.
+// calledName returns the last part of a name.
 func calledName(expression ast.Expr) string {
 	switch e := expression.(type) {
 	case *ast.Ident:

@@ -120,7 +120,7 @@ func receiverOf(d *ast.FuncDecl) string {
 	return ""
 }
 
-// imported gives the import path that a name stands for in a file.
+// imported returns the import path that a name refers to in a file.
 func imported(file *ast.File, name string) string {
 	for _, spec := range file.Imports {
 		importPath, err := strconv.Unquote(spec.Path.Value)
@@ -138,15 +138,14 @@ func imported(file *ast.File, name string) string {
 	return ""
 }
 
-// isMajor tells whether the last part of an import path is a major version, like v2, which is not the package's name.
+// isMajor reports whether the last part of an import path is a major version, like v2, and not the package's name.
 func isMajor(last string) bool {
 	number, ok := strings.CutPrefix(last, "v")
 	_, err := strconv.Atoi(number)
 	return ok && err == nil
 }
 
-// encoding tells how a type with an own encoding says it is encoded: by what its method OpenAPISchemaType returns, or
-// as Any.
+// encoding describes a type with its own encoding: by what its method OpenAPISchemaType returns, or as Any.
 func (p *sourcePackage) encoding(name string) (*Type, bool) {
 	methods := p.methods[name]
 	if body, ok := methods["OpenAPISchemaType"]; ok {
@@ -165,7 +164,7 @@ func (p *sourcePackage) encoding(name string) (*Type, bool) {
 	return nil, false
 }
 
-// literals lists the strings that stand in a function.
+// literals returns the string literals in a function.
 func literals(body ast.Node) []string {
 	var texts []string
 	if body == nil {

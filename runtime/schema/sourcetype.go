@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// typeOf describes the type that an expression in a file stands for.
+// typeOf describes the type that an expression in a file denotes.
 func (s *Source) typeOf(ctx context.Context, p *sourcePackage, file *ast.File, expression ast.Expr) *Type {
 	switch e := expression.(type) {
 	case *ast.StarExpr:
@@ -74,7 +74,7 @@ func (s *Source) named(ctx context.Context, p *sourcePackage, name string) *Type
 	full := p.path + "." + name
 	if s.document.Types[full] == nil {
 		described := &Type{Kind: Object, Fields: map[string]*Field{}, Description: comment(declared.comment)}
-		s.document.Types[full] = described // before its fields: a type may hold itself
+		s.document.Types[full] = described // before its fields: a type may be recursive
 		s.fields(ctx, p, declared.file, structure, described)
 	}
 	return &Type{Ref: full}
@@ -123,7 +123,7 @@ func (s *Source) fields(ctx context.Context, p *sourcePackage, file *ast.File, s
 	}
 }
 
-// embedded gives the struct that is flattened into another, nil if it is none.
+// embedded returns the struct that is flattened into another, nil if it is not a struct.
 func (s *Source) embedded(ctx context.Context, p *sourcePackage, file *ast.File, expression ast.Expr) *Type {
 	t := s.typeOf(ctx, p, file, expression)
 	if t.Ref != "" {
@@ -135,7 +135,7 @@ func (s *Source) embedded(ctx context.Context, p *sourcePackage, file *ast.File,
 	return t
 }
 
-// isRequired follows the markers; without one, a field that is left out when empty is optional.
+// isRequired uses the markers; without one, a field with omitempty or omitzero is optional.
 func isRequired(doc *ast.CommentGroup, tag jsonTag) bool {
 	switch {
 	case hasMarker(doc, "required"), hasMarker(doc, "kubebuilder:validation:Required"):
@@ -146,7 +146,7 @@ func isRequired(doc *ast.CommentGroup, tag jsonTag) bool {
 	return !tag.optional
 }
 
-// lines gives the lines of a comment without their slashes.
+// lines returns the lines of a comment without their slashes.
 func lines(doc *ast.CommentGroup) []string {
 	if doc == nil {
 		return nil
@@ -177,7 +177,7 @@ func enumOf(doc *ast.CommentGroup) []string {
 	return nil
 }
 
-// comment gives what a comment says to people: without markers.
+// comment returns the text of a comment without markers.
 func comment(doc *ast.CommentGroup) string {
 	var kept []string
 	for _, line := range lines(doc) {

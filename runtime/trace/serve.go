@@ -10,9 +10,9 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Serving gives what [server.Options.Trace] needs to make spans with this provider. A span is a child of the caller's,
-// whose context comes in the header "traceparent". Its status is Error for all that callers count as a failed call or a
-// failure.
+// Serving returns a [server.Options.Trace] that makes spans with this provider. A span is a child of the caller's,
+// whose context arrives in the header "traceparent". Its status is Error for everything that callers count as a failed
+// call or a failure.
 func Serving(provider oteltrace.TracerProvider) server.Tracer {
 	tracer := provider.Tracer(Name)
 	return func(ctx context.Context, call server.Call) (context.Context, func(string)) {

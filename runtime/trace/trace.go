@@ -1,9 +1,10 @@
-// Package trace makes OpenTelemetry spans of calls to runtime extensions, for [client.Options.Trace]:
+// Package trace makes OpenTelemetry spans for calls to runtime extensions, for [client.Options.Trace]:
 //
 //	calls, err := client.New(client.Options{Trace: trace.With(otel.GetTracerProvider()), ...})
 //
-// A span is a child of the one in the caller's context, and its context goes to the extension in the header
-// "traceparent" (W3C Trace Context). Without this package the client knows nothing of tracing, and nothing is sent.
+// A span is a child of the one in the caller's context. Its own context is sent to the extension in the header
+// "traceparent" (W3C Trace Context). Without this package, the client does not depend on tracing and sends no such
+// header.
 package trace
 
 import (
@@ -30,8 +31,8 @@ const (
 	NotAskedKey   = attribute.Key("runtime.not_asked")
 )
 
-// With gives what [client.Options.Trace] needs to make spans with this provider. A span's status is Error if the call
-// failed, whatever its failure policy makes of it.
+// With returns a [client.Options.Trace] that makes spans with this provider. A span's status is Error if the call
+// failed, whatever its failure policy.
 func With(provider oteltrace.TracerProvider) func(context.Context, record.Call) (map[string]string, func(record.Call)) {
 	tracer := provider.Tracer(Name)
 	return func(ctx context.Context, call record.Call) (map[string]string, func(record.Call)) {

@@ -15,20 +15,20 @@ import (
 	"github.com/capstan-dev/capstan/runtime/client"
 )
 
-// Desk gives out the permissions on objects, each once. Make it with [NewDesk].
+// Desk hands out permissions to let objects through, each once. Make it with [NewDesk].
 type Desk struct {
 	reader ctrlclient.Reader
 	writer ctrlclient.Writer
 	now    func() time.Time
 }
 
-// NewDesk makes a desk. The reader must read from the API server: a cache may still show a permission that was used.
+// NewDesk makes a desk. The reader must read from the API server: a cache may still return a used permission.
 func NewDesk(reader ctrlclient.Reader, writer ctrlclient.Writer) *Desk {
 	return &Desk{reader: reader, writer: writer, now: time.Now}
 }
 
-// Pass gives the permission for an object at a hook; nil if there is none that counts. It is for client.Options.Pass.
-// Without an annotation it costs nothing.
+// Pass returns the permission for an object at a hook; nil if there is no valid one. Use it as client.Options.Pass.
+// For objects without the annotation it makes no request.
 func (d *Desk) Pass(_ context.Context, object ctrlclient.Object, hook string) (*client.Pass, error) {
 	order, err := Read(object)
 	if err != nil || order == nil || order.counts(object, hook, d.now()) != "" {
@@ -41,7 +41,7 @@ func (d *Desk) Pass(_ context.Context, object ctrlclient.Object, hook string) (*
 	}, nil
 }
 
-// use takes the permission away, from the object as it is now.
+// use removes the permission from the current object.
 func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) error {
 	fresh, err := d.again(ctx, object)
 	if err != nil {
@@ -60,9 +60,9 @@ func (d *Desk) use(ctx context.Context, object ctrlclient.Object, order *Order) 
 	return d.remove(ctx, fresh)
 }
 
-// Clear takes away a permission for a hook that is not needed any more, because the object has gone on without it. It
-// is no error if there is none, or another one meanwhile. Who calls hooks writes to the object in the same moment, so
-// it is tried again on a conflict.
+// Clear removes a permission for a hook that is no longer needed because the object has moved on without it. It
+// succeeds if there is no permission, or a different one by now. The caller of hooks writes to the object at the same
+// time, so Clear retries on a conflict.
 func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string) error {
 	order, err := Read(object)
 	if err != nil || order == nil || order.Hook != hook {
@@ -86,14 +86,14 @@ func (d *Desk) Clear(ctx context.Context, object ctrlclient.Object, hook string)
 	})
 }
 
-// again reads an object as it is now.
+// again reads the current object.
 func (d *Desk) again(ctx context.Context, object ctrlclient.Object) (ctrlclient.Object, error) {
 	fresh := object.DeepCopyObject().(ctrlclient.Object)
-	fresh.SetAnnotations(nil) // what is read goes over what is there: a key that is gone would stay
+	fresh.SetAnnotations(nil) // decoding merges into the existing map: a removed key would stay
 	return fresh, d.reader.Get(ctx, ctrlclient.ObjectKeyFromObject(object), fresh)
 }
 
-// remove removes the annotation, if the object is still the one that was read.
+// remove removes the annotation if the object has not changed since it was read.
 func (d *Desk) remove(ctx context.Context, object ctrlclient.Object) error {
 	err := patch(ctx, d.writer, object, nil)
 	if apierrors.IsConflict(err) {
@@ -102,7 +102,7 @@ func (d *Desk) remove(ctx context.Context, object ctrlclient.Object) error {
 	return err
 }
 
-// Grant writes a permission on an object, for the generation that the object has, in place of one that was there.
+// Grant writes a permission for an object's current generation, and replaces an existing one.
 func Grant(ctx context.Context, writer ctrlclient.Writer, object ctrlclient.Object, order Order) error {
 	order.Generation = object.GetGeneration()
 	if err := order.Check(); err != nil {
@@ -116,7 +116,7 @@ func Grant(ctx context.Context, writer ctrlclient.Writer, object ctrlclient.Obje
 	return patch(ctx, writer, object, &text)
 }
 
-// patch sets or removes the annotation, with the resourceVersion that was read as a precondition.
+// patch sets or removes the annotation, with the resourceVersion of the object as a precondition.
 func patch(ctx context.Context, writer ctrlclient.Writer, object ctrlclient.Object, value *string) error {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": object.GetResourceVersion(), "annotations": map[string]*string{Annotation: value},
@@ -124,7 +124,7 @@ func patch(ctx context.Context, writer ctrlclient.Writer, object ctrlclient.Obje
 	if err != nil {
 		return fmt.Errorf("writing annotation %s: %w", Annotation, err)
 	}
-	to := object.DeepCopyObject().(ctrlclient.Object) // the caller's stays as it is
+	to := object.DeepCopyObject().(ctrlclient.Object) // leave the caller's object unchanged
 	if err := writer.Patch(ctx, to, ctrlclient.RawPatch(types.MergePatchType, data)); err != nil {
 		return fmt.Errorf("writing annotation %s: %w", Annotation, err)
 	}

@@ -12,7 +12,7 @@ import (
 const (
 	// Annotation holds the permission: an [Order] in JSON.
 	Annotation = "runtime.capstan.dev/unblock"
-	// MaxDuration is for how long a permission counts at most.
+	// MaxDuration is the longest time for which a permission may be valid.
 	MaxDuration = time.Hour
 
 	maxText = 500
@@ -22,18 +22,18 @@ const (
 type Order struct {
 	// Hook is the name of the hook, for example BeforeClusterUpgrade. Required.
 	Hook string `json:"hook"`
-	// Extension is the name of the ExtensionConfig whose handlers are passed over; empty: all that hold the object back.
+	// Extension is the name of the ExtensionConfig whose handlers are overridden; empty: all that hold the object back.
 	Extension string `json:"extension,omitempty"`
-	// By is who gives the permission, Reason why; at most 500 bytes each. Required.
+	// By is who grants the permission, Reason is why; at most 500 bytes each. Required.
 	By     string `json:"by"`
 	Reason string `json:"reason"`
-	// Until is when it ends to count, at most an hour after it is looked at. Required.
+	// Until is when the permission expires. It is invalid if that is more than an hour ahead. Required.
 	Until time.Time `json:"until"`
-	// Generation of the object that it is for. Whoever changes the object's spec needs another one.
+	// Generation of the object that the permission is for. If the object's spec changes, a new permission is needed.
 	Generation int64 `json:"generation"`
 }
 
-// Check says what is missing; nil if nothing is.
+// Check returns what is missing or wrong; nil if nothing is.
 func (o *Order) Check() error {
 	switch {
 	case o.Hook == "":
@@ -48,7 +48,7 @@ func (o *Order) Check() error {
 	return nil
 }
 
-// Read gives the permission on an object; nil if there is none.
+// Read returns the permission on an object; nil if there is none.
 func Read(object client.Object) (*Order, error) {
 	text, there := object.GetAnnotations()[Annotation]
 	if !there {
@@ -65,7 +65,7 @@ func Read(object client.Object) (*Order, error) {
 	return o, nil
 }
 
-// counts says why a permission does not count for an object at a hook; empty if it does. Pure.
+// counts returns why a permission is not valid for an object at a hook; empty if it is.
 func (o *Order) counts(object client.Object, hook string, now time.Time) string {
 	switch {
 	case o.Hook != hook:

@@ -1,9 +1,10 @@
-// Package encode turns API objects into JSON, into the very same bytes as encoding/json, in about a third of the time.
+// Package encode encodes API objects as JSON, into exactly the same bytes as encoding/json, in about a third of the
+// time.
 //
-// How a type is encoded is found out once for each type. Structs, texts, numbers, lists and maps of texts, which
-// requests of hooks mostly consist of, are written without allocations; all others, for example types that encode
-// themselves, are left to encoding/json, so there is nothing that it can encode and this package can't. A test holds
-// both against each other for every hook of Cluster API, a fuzz test for odd texts.
+// It works out how to encode a type once. It writes structs, strings, numbers, lists and maps of strings, of which
+// requests mostly consist, without allocations. It leaves all other types, for example those with their own encoding,
+// to encoding/json, so it can encode everything that encoding/json can. One test compares both for every hook of
+// Cluster API, a fuzz test for unusual strings.
 package encode
 
 import (
@@ -16,7 +17,7 @@ import (
 	"sync"
 )
 
-// Append appends an object as JSON. It must be a pointer that is not nil.
+// Append appends an object as JSON. The object must be a pointer that is not nil.
 func Append(to []byte, object any) ([]byte, error) {
 	v := reflect.ValueOf(object)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -25,7 +26,7 @@ func Append(to []byte, object any) ([]byte, error) {
 	return encoderOf(v.Type().Elem())(to, v.Elem())
 }
 
-// encoder appends a value as JSON. The value can be addressed, or it is of a type that is left to encoding/json.
+// encoder appends a value as JSON. The value is addressable, or its type is left to encoding/json.
 type encoder func(to []byte, v reflect.Value) ([]byte, error)
 
 var known sync.Map // reflect.Type to encoder
@@ -34,7 +35,7 @@ func encoderOf(t reflect.Type) encoder {
 	if found, ok := known.Load(t); ok {
 		return found.(encoder)
 	}
-	// Types may contain themselves: while one is looked at, others find this.
+	// Types may be recursive: while one is being worked out, nested occurrences find this encoder.
 	var made encoder
 	var wait sync.WaitGroup
 	wait.Add(1)
@@ -56,7 +57,7 @@ var (
 	textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
 )
 
-// encodesItself tells whether encoding/json would ask the type.
+// encodesItself reports whether encoding/json would call a method of the type.
 func encodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(marshaler) || p.Implements(textMarshaler)
@@ -150,7 +151,7 @@ func binary(to []byte, v reflect.Value) ([]byte, error) {
 
 var keys = sync.Pool{New: func() any { return new([]string) }}
 
-// texts writes a map of texts in the order of its keys.
+// texts writes a map of strings in the order of its keys.
 func texts(to []byte, v reflect.Value) (_ []byte, err error) {
 	if v.IsNil() {
 		return append(to, "null"...), nil
@@ -183,8 +184,8 @@ func texts(to []byte, v reflect.Value) (_ []byte, err error) {
 	return append(to, '}'), nil
 }
 
-// plain holds the bytes that stand for themselves in a text: ASCII but control characters, quotes, backslashes, and
-// what HTML could mistake.
+// plain marks the bytes that need no escape in a string: ASCII without control characters, quotes, backslashes, and
+// characters special to HTML.
 var plain = func() (is [256]bool) {
 	for c := 0x20; c < 0x7f; c++ {
 		is[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// field is one field of an object, found in a struct or in one that is embedded in it.
+// field is one field of an object, from a struct or from one embedded in it.
 type field struct {
 	name      string // with quotes and colon
-	index     []int  // the way to it
+	index     []int  // path to it through embedded structs
 	encode    encoder
-	omitEmpty func(reflect.Value) bool // nil: never left out for that
+	omitEmpty func(reflect.Value) bool // nil: omitempty does not apply
 	omitZero  func(reflect.Value) bool
 }
 
-// object gives the encoder of a struct; that of encoding/json, if there is something odd about it.
+// object returns the encoder of a struct; that of encoding/json for unusual structs.
 func object(t reflect.Type) encoder {
 	fields, ok := fieldsOf(t, nil, nil)
 	names := map[string]bool{}
 	for _, f := range fields {
-		// Which of two fields of one name wins is encoding/json's to say.
+		// If two fields share a name, encoding/json decides which one wins.
 		ok = ok && !names[f.name]
 		names[f.name] = true
 	}
@@ -51,7 +51,7 @@ func object(t reflect.Type) encoder {
 	}
 }
 
-// fieldsOf lists the fields in their order. It gives up on what is seldom.
+// fieldsOf lists the fields in their order. It returns false for unusual structs.
 func fieldsOf(t reflect.Type, way []int, fields []field) (_ []field, ok bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -100,7 +100,7 @@ func fieldsOf(t reflect.Type, way []int, fields []field) (_ []field, ok bool) {
 	return fields, true
 }
 
-// emptyOf gives what omitempty means for a type; nil if nothing of the type is empty.
+// emptyOf returns the meaning of omitempty for a type; nil if no value of the type is empty.
 func emptyOf(t reflect.Type) func(reflect.Value) bool {
 	switch t.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
@@ -111,7 +111,7 @@ func emptyOf(t reflect.Type) func(reflect.Value) bool {
 	return reflect.Value.IsZero
 }
 
-// zeroOf gives what omitzero means for a type.
+// zeroOf returns the meaning of omitzero for a type.
 func zeroOf(t reflect.Type) func(reflect.Value) bool {
 	type zeroer interface{ IsZero() bool }
 	is := reflect.TypeFor[zeroer]()

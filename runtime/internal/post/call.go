@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Call lets somebody else end an exchange. The zero value is ready; use it for one exchange.
+// Call allows another goroutine to end an exchange. The zero value is ready; use it for one exchange.
 type Call struct {
 	mu     sync.Mutex
 	ended  bool
 	resent bool
 	conn   net.Conn           // while a connection is used
-	cancel context.CancelFunc // while a connection is made
+	cancel context.CancelFunc // while a connection is being opened
 }
 
-// past is a deadline that ends all that a connection does.
+// past is a deadline that interrupts everything on a connection.
 var past = time.Unix(1, 0)
 
-// End ends the exchange: it fails soon with an error that says nothing. It may be called at any time, also before and
-// after.
+// End ends the exchange, which then soon fails with an unspecific error. It may be called at any time, also before and
+// after the exchange.
 func (c *Call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,23 +33,23 @@ func (c *Call) End() {
 	}
 }
 
-// Resent tells whether the server had closed a connection that was kept, so that the request was sent again on a new
-// one: it may have been started anew.
+// Resent reports whether the request was sent again on a new connection because the server had closed a kept one. The
+// server may have been restarted.
 func (c *Call) Resent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resent
 }
 
-// resends says that the request is sent again.
+// resends records that the request is sent again.
 func (c *Call) resends() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resent = true
 }
 
-// Cancels says what to call if the exchange is ended before it uses a connection, and tells whether it still should go
-// on.
+// Cancels sets the function to call if the exchange is ended before it uses a connection. It reports whether the
+// exchange should go on.
 func (c *Call) Cancels(cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *Call) Cancels(cancel context.CancelFunc) bool {
 	return !c.ended
 }
 
-// uses says that a connection is used until the deadline, and tells whether it still should.
+// uses records that a connection is used until the deadline. It reports whether the exchange should go on.
 func (c *Call) uses(conn net.Conn, deadline time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *Call) uses(conn net.Conn, deadline time.Time) bool {
 	return true
 }
 
-// leaves says that the connection is not used any more, and tells whether it was left alone until then.
+// leaves records that the connection is no longer used. It reports whether the exchange ran undisturbed until then.
 func (c *Call) leaves() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrEnded is the error of an exchange that [Call.End] ended.
+// ErrEnded is the error of an exchange that was ended by [Call.End].
 var ErrEnded = errors.New("the exchange was ended")
 
 // Options of a Client.
@@ -19,34 +19,34 @@ type Options struct {
 	Address string
 	// Host is the value of the header of that name. Required.
 	Host string
-	// TLS says how to trust the server. Required, with a ServerName.
+	// TLS configures how to verify the server. Required, with a ServerName.
 	TLS *tls.Config
-	// Idle is how many connections are kept. Required.
+	// Idle is how many idle connections are kept. Required.
 	Idle int
-	// Open bounds how many connections there are at the same time; further exchanges wait. Required.
+	// Open bounds the number of open connections; further exchanges wait. Required.
 	Open int
-	// IdleTimeout is after how long a connection that nobody uses is closed. Required.
+	// IdleTimeout is how long an idle connection is kept. Required.
 	IdleTimeout time.Duration
-	// Dial opens a connection. Default: that of a net.Dialer.
+	// Dial opens a connection. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client posts to one server. Make it with [New]. All methods may be called at the same time.
+// Client posts to one server. Make it with [New]. All methods are safe for concurrent use.
 type Client struct {
 	options Options
 	open    chan struct{}
 
 	mu      sync.Mutex
-	idle    []*connection // the one used last at the end
+	idle    []*connection // the most recently used one last
 	sweeper *time.Timer   // runs while there are idle ones
 	retired bool
 }
 
-// New makes a client. It makes no connection.
+// New makes a client. It opens no connection.
 func New(options Options) *Client {
 	trust := options.TLS.Clone()
 	trust.NextProtos = []string{"http/1.1"}
-	// Requests are short, and written at once: small first records would only cost.
+	// Requests are short and written at once, so small first records would only cost time.
 	trust.DynamicRecordSizingDisabled = true
 	options.TLS = trust
 	if options.Dial == nil {
@@ -55,14 +55,14 @@ func New(options Options) *Client {
 	return &Client{options: options, open: make(chan struct{}, options.Open)}
 }
 
-// CloseIdle closes the connections that nobody uses.
+// CloseIdle closes idle connections.
 func (c *Client) CloseIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closeIdle(time.Time{})
 }
 
-// Retire closes the connections that nobody uses, and the others when they are not used any more.
+// Retire closes idle connections, and the others as soon as they are idle.
 func (c *Client) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *Client) Retire() {
 	c.closeIdle(time.Time{})
 }
 
-// closeIdle closes those that were used before this time last; all if it is zero.
+// closeIdle closes the connections last used before this time; all if it is zero.
 func (c *Client) closeIdle(before time.Time) {
 	kept := c.idle[:0]
 	for _, conn := range c.idle {
@@ -97,7 +97,7 @@ func (c *Client) sweep() {
 	}
 }
 
-// kept gives a connection that was used before, nil if there is none.
+// kept returns an idle connection, nil if there is none.
 func (c *Client) kept() *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *Client) keep(conn *connection) {
 	}
 }
 
-// dial makes a connection.
+// dial opens a connection.
 func (c *Client) dial(ctx context.Context, call *Call, deadline time.Time) (*connection, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -149,7 +149,7 @@ func (c *Client) dial(ctx context.Context, call *Call, deadline time.Time) (*con
 	return newConnection(secure, raw, c.options.Host), nil
 }
 
-// enter waits until there may be one more connection. The caller must call leave.
+// enter waits until one more connection is allowed. If it succeeds, the caller must call leave.
 func (c *Client) enter(ctx context.Context, call *Call, deadline time.Time) error {
 	select {
 	case c.open <- struct{}{}:

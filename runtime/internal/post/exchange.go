@@ -21,45 +21,46 @@ import (
 const (
 	// maxHead bounds the status line and the headers of an answer in bytes.
 	maxHead = 64 << 10
-	// MaxQuoted bounds the body of an answer that is not 200 in bytes: its beginning says what is wrong.
+	// MaxQuoted bounds the body in bytes of an answer other than 200: its beginning explains the error.
 	MaxQuoted = 256
-	// maxInterim bounds how many answers of a status below 200 may come first.
+	// maxInterim bounds how many answers with a status below 200 may precede the final one.
 	maxInterim = 5
 )
 
-// Request is what is sent. Everything but the body and the header's values is trusted to be fit for a head of HTTP.
+// Request is the request to send. Except for the body and the values of Header, it must already be valid in an HTTP
+// head.
 type Request struct {
-	// Prefix and Target together are path and query.
+	// Prefix and Target together form the path and query.
 	Prefix, Target string
 	// Header holds further headers. Default: none.
 	Header map[string]string
 	// Body of the request.
 	Body []byte
-	// Limit bounds the body of an answer of status 200 in bytes; a larger one is [wire.ErrTooLarge].
+	// Limit bounds the body in bytes of an answer with status 200; a larger one gives [wire.ErrTooLarge].
 	Limit int64
 }
 
-// Answer is what came back.
+// Answer is the server's answer.
 type Answer struct {
-	// Status of HTTP.
+	// Status is the HTTP status code.
 	Status int
-	// Body is complete for status 200. For others it is the beginning. Nobody may use it after Release.
+	// Body is complete for status 200. For other statuses it is the beginning. It must not be used after Release.
 	Body []byte
 
 	buffer *[]byte
 }
 
-// Release says that nobody uses the body any more. Calling it is worth an allocation, and not a duty.
+// Release returns the body's buffer for reuse. Calling it is optional and saves an allocation.
 func (a Answer) Release() {
 	if a.buffer != nil {
 		putBuffer(a.buffer)
 	}
 }
 
-// Do sends a request and reads the answer. It ends at the deadline with [os.ErrDeadlineExceeded] or
-// [context.DeadlineExceeded], whatever comes first on its way. The server must not mind to get the request twice: if a
-// connection that was kept turns out to be closed before any of the answer has come, the request is sent again on a new
-// one. The context is looked at while a connection is made; to end an exchange, end the call.
+// Do sends a request and reads the answer. It fails at the deadline with [os.ErrDeadlineExceeded] or
+// [context.DeadlineExceeded], depending on the step. The server must tolerate getting the request twice: if a kept
+// connection turns out to be closed before any of the answer has arrived, the request is sent again on a new one. The
+// context applies only while a connection is opened; use [Call.End] to end an exchange.
 func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request Request) (Answer, error) {
 	if err := c.enter(ctx, call, deadline); err != nil {
 		return Answer{}, err
@@ -70,7 +71,7 @@ func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request
 		if err == nil || !conn.silent() || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, ErrEnded) {
 			return answer, err
 		}
-		// The server has closed it, and others that were kept as long may be closed too.
+		// The server has closed the connection, and may have closed others that were idle for as long.
 		call.resends()
 	}
 	conn, err := c.dial(ctx, call, deadline)
@@ -80,7 +81,7 @@ func (c *Client) Do(ctx context.Context, call *Call, deadline time.Time, request
 	return c.on(conn, call, deadline, request)
 }
 
-// on makes an exchange on a connection, and keeps or closes it.
+// on makes an exchange on a connection, and then keeps or closes the connection.
 func (c *Client) on(conn *connection, call *Call, deadline time.Time, request Request) (Answer, error) {
 	if !call.uses(conn.raw, deadline) {
 		conn.close()
@@ -101,15 +102,15 @@ func (c *Client) on(conn *connection, call *Call, deadline time.Time, request Re
 	return answer, err
 }
 
-// connection is a connection that one exchange at a time uses.
+// connection is used by one exchange at a time.
 type connection struct {
-	secure  net.Conn // what is written to and read from
-	raw     net.Conn // what is below it
+	secure  net.Conn // the TLS connection, for reading and writing
+	raw     net.Conn // the connection below it
 	host    string
 	reader  *bufio.Reader
 	lastUse time.Time
 	left    int64 // bytes that may still be read before the end of the headers
-	got     bool  // something of an answer has come in this exchange
+	got     bool  // a part of an answer has arrived in this exchange
 }
 
 func newConnection(secure, raw net.Conn, host string) *connection {
@@ -132,10 +133,10 @@ func (conn *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// silent tells whether nothing of an answer has come.
+// silent reports whether nothing of an answer has arrived.
 func (conn *connection) silent() bool { return !conn.got }
 
-// close ends the connection without a word: what it would say to the server is of no use, and could block.
+// close closes the connection without a TLS alert, which would be useless to the server and could block.
 func (conn *connection) close() { _ = conn.raw.Close() }
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
@@ -149,7 +150,7 @@ func putBuffer(buffer *[]byte) {
 func (conn *connection) exchange(request Request) (answer Answer, reusable bool, err error) {
 	conn.got = false
 	if err := conn.write(request); err != nil {
-		// The server may have answered before it had read all, and closed.
+		// The server may have answered and closed before it had read the whole request.
 		if answer, _, readErr := conn.read(request.Limit); readErr == nil && answer.Status != http.StatusOK {
 			return answer, false, nil
 		}
@@ -158,7 +159,7 @@ func (conn *connection) exchange(request Request) (answer Answer, reusable bool,
 	return conn.read(request.Limit)
 }
 
-// write sends all in one piece: one record of TLS, one packet or a few.
+// write sends everything at once: one TLS record, one packet or a few.
 func (conn *connection) write(request Request) error {
 	pooled := buffers.Get().(*[]byte)
 	defer putBuffer(pooled)
@@ -179,7 +180,7 @@ func appendHead(data []byte, host string, request Request) []byte {
 		wire.ContentType+"\r\n"...)
 	for name, value := range request.Header {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			continue // a line break in it would begin a request of its own
+			continue // a line break in it would start a header or request of its own
 		}
 		data = append(data, name...)
 		data = append(data, ": "...)
@@ -196,11 +197,11 @@ func (conn *connection) read(limit int64) (answer Answer, reusable bool, err err
 	if err != nil {
 		return Answer{}, false, err
 	}
-	// The body is never closed: that would read it to its end, however long it is.
-	conn.left = 1 << 62 // from here on the body is bounded instead
+	// The body is never closed, because that would read it to its end, however long it is.
+	conn.left = 1 << 62 // from here on the body has its own bound
 	answer.Status = response.StatusCode
 	if answer.Status != http.StatusOK {
-		// Bodies of failures are not read to their end: the connection is closed, which failures are worth.
+		// The body of an error is not read to its end; the connection is closed instead, which an error is worth.
 		answer.Body, _ = io.ReadAll(io.LimitReader(response.Body, MaxQuoted+1))
 		return answer, false, nil
 	}
@@ -211,11 +212,11 @@ func (conn *connection) read(limit int64) (answer Answer, reusable bool, err err
 		answer.Release()
 		return Answer{}, false, err
 	}
-	// Bytes after the answer belong to no request: such a server can't be trusted with the next one.
+	// Extra bytes after the answer belong to no request: such a server can't be trusted with the next one.
 	return answer, !response.Close && conn.reader.Buffered() == 0, nil
 }
 
-// readHead reads up to the end of the headers of the final answer.
+// readHead reads to the end of the final answer's headers.
 func (conn *connection) readHead() (*http.Response, error) {
 	for range maxInterim {
 		conn.left = maxHead

@@ -1,9 +1,9 @@
-// Package speed holds the measurements of the client: against a floor, which is bare POSTs of the same bytes, against
-// a peer, which is the client that Cluster API uses itself, and against variants of the client that leave the
-// transport or the encoding to the standard library. Only the ratios say something on another machine. The
-// measurements are tests in hack/peer/testdata/speed, which hack/peer lays over this package:
+// Package speed holds measurements of the client. They compare it with a floor, which is bare POSTs of the same bytes;
+// with a peer, which is Cluster API's own client; and with variants of the client that use the standard library's
+// transport or encoding. Only the ratios are meaningful on other machines. The measurements are tests in
+// hack/peer/testdata/speed, which hack/peer adds to this package:
 //
 //	go run ./hack/peer ./runtime/internal/speed -count=1 -v
 //
-// The server is a process of its own, so that what is counted is the client's alone.
+// The server runs in a separate process, so that only the client is measured.
 package speed

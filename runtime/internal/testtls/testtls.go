@@ -50,7 +50,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Pair gives a certificate for 127.0.0.1 (server and client) and its key in PEM form. The change may be nil.
+// Pair returns a certificate for 127.0.0.1 (server and client) and its key in PEM form. change may be nil.
 func (a *Authority) Pair(t testing.TB, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key := newKey(t)
@@ -79,7 +79,7 @@ func (a *Authority) Pair(t testing.TB, change func(*x509.Certificate)) (certPEM,
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
-// Certificate is [Authority.Pair] ready for use.
+// Certificate is [Authority.Pair] in parsed form.
 func (a *Authority) Certificate(t testing.TB, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.Pair(t, change))
@@ -89,7 +89,7 @@ func (a *Authority) Certificate(t testing.TB, change func(*x509.Certificate)) tl
 	return pair
 }
 
-// Write puts a certificate and its key into a directory, as tls.crt and tls.key.
+// Write writes a certificate and its key into a directory, as tls.crt and tls.key.
 func (a *Authority) Write(t testing.TB, directory string, change func(*x509.Certificate)) (certFile, keyFile string) {
 	t.Helper()
 	certPEM, keyPEM := a.Pair(t, change)
@@ -102,12 +102,12 @@ func (a *Authority) Write(t testing.TB, directory string, change func(*x509.Cert
 	return certFile, keyFile
 }
 
-// Serve starts a TLS server on loopback with a certificate of the authority, until the test ends. The change may be
-// nil.
+// Serve starts a TLS server on loopback with a certificate of the authority. It runs until the test ends. change may
+// be nil.
 func (a *Authority) Serve(t testing.TB, handler http.Handler, change func(*httptest.Server)) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients of tests break off on purpose
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // clients in tests break connections on purpose
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{a.Certificate(t, nil)}}
 	if change != nil {
 		change(s)

@@ -12,21 +12,21 @@ import (
 
 var olderCluster = []byte(`"` + clusterv1beta1.GroupVersion.Group + "/" + clusterv1beta1.GroupVersion.Version + `"`)
 
-// UpgradeCluster gives the body of a request with its embedded Cluster in v1beta2. Cluster API sent v1beta1 up to its
-// v1.12 under the same version of the hook, so a server has to take both. A body without such a Cluster comes back as
-// it is.
+// UpgradeCluster returns the body of a request with its embedded Cluster converted to v1beta2. Up to v1.12, Cluster
+// API sent v1beta1 under the same version of the hook, so servers must accept both. A body without such a Cluster is
+// returned unchanged.
 func UpgradeCluster(body []byte) ([]byte, error) {
 	if !bytes.Contains(body, olderCluster) {
 		return body, nil // the usual case costs one scan
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
-		return body, nil //nolint:nilerr // Decode says what is wrong with it.
+		return body, nil //nolint:nilerr // Decode reports what is wrong with it.
 	}
 	var kind metav1.TypeMeta
 	if err := json.Unmarshal(fields["cluster"], &kind); err != nil ||
 		kind.APIVersion != clusterv1beta1.GroupVersion.String() {
-		return body, nil //nolint:nilerr // No Cluster, or one that Decode complains about.
+		return body, nil //nolint:nilerr // No Cluster, or one that Decode rejects.
 	}
 	older, cluster := &clusterv1beta1.Cluster{}, &clusterv1.Cluster{}
 	if err := json.Unmarshal(fields["cluster"], older); err != nil {

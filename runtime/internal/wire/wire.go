@@ -1,4 +1,4 @@
-// Package wire turns requests and responses of hooks into bytes and back, with the checks that both sides share.
+// Package wire encodes and decodes requests and responses of hooks, with the checks that both sides share.
 package wire
 
 import (
@@ -19,18 +19,18 @@ import (
 // MaxBody is the largest body of a request or a response in bytes. Cluster API documents the same bound (CL-21, RX-43).
 const MaxBody = 20 << 20
 
-// MaxMessage is the longest message of a response in bytes that is passed on. Messages land in conditions, which hold
-// 32 KiB.
+// MaxMessage is the longest message of a response, in bytes, that is passed on. Messages end up in conditions, which
+// hold 32 KiB.
 const MaxMessage = 4 << 10
 
 // ContentType of every body (RX-05).
 const ContentType = "application/json"
 
-// ErrTooLarge says that a body is larger than allowed.
+// ErrTooLarge means that a body is larger than allowed.
 var ErrTooLarge = errors.New("body too large")
 
-// Read reads a whole body of at most limit bytes. A larger one gives ErrTooLarge, after reading little more than the
-// limit. The hint is the announced length, negative if unknown; it is not trusted.
+// Read reads a whole body of at most limit bytes. For a larger one it returns ErrTooLarge after reading little more
+// than the limit. hint is the announced length, negative if unknown; it is not trusted.
 func Read(body io.Reader, limit, hint int64) ([]byte, error) {
 	data, err := ReadInto(nil, body, limit, hint)
 	if err != nil {
@@ -39,12 +39,12 @@ func Read(body io.Reader, limit, hint int64) ([]byte, error) {
 	return data, nil
 }
 
-// ReadInto is Read into a slice whose capacity is used. On an error the slice comes back too, for its capacity.
+// ReadInto is Read into the capacity of a slice. It returns the slice even with an error, so that it can be reused.
 func ReadInto(data []byte, body io.Reader, limit, hint int64) ([]byte, error) {
 	if hint > limit {
 		return data, fmt.Errorf("%w: %d bytes are announced, %d are allowed", ErrTooLarge, hint, limit)
 	}
-	// A peer that announces much and sends nothing must not cost memory. One byte more than announced, to see the end
+	// A peer that announces much and sends nothing must not cost memory. One byte more than announced, to detect the end
 	// without growing.
 	data = slices.Grow(data[:0], int(min(max(hint, 511), 64<<10))+1)
 	for {
@@ -63,12 +63,12 @@ func ReadInto(data []byte, body io.Reader, limit, hint int64) ([]byte, error) {
 	}
 }
 
-// Encode sets apiVersion and kind of an object and gives it as JSON.
+// Encode sets an object's apiVersion and kind and returns it as JSON.
 func Encode(object runtime.Object, apiVersion, kind string) ([]byte, error) {
 	return AppendEncoded(nil, object, apiVersion, kind)
 }
 
-// AppendEncoded is Encode into bytes that are there already.
+// AppendEncoded is Encode, but appends to a slice.
 func AppendEncoded(to []byte, object runtime.Object, apiVersion, kind string) ([]byte, error) {
 	if meta, ok := object.GetObjectKind().(*metav1.TypeMeta); ok {
 		meta.APIVersion, meta.Kind = apiVersion, kind
@@ -82,9 +82,9 @@ func AppendEncoded(to []byte, object runtime.Object, apiVersion, kind string) ([
 	return data, nil
 }
 
-// Decode fills an empty object from the JSON of exactly one object. An apiVersion or a kind that is present must be the
-// expected one. Absent ones are accepted: published servers leave them out. On an error the object is half filled:
-// throw it away.
+// Decode fills an empty object from the JSON of exactly one object. If apiVersion or kind are present, they must be
+// the expected ones; published servers omit them. After an error the object may be partly filled and must be
+// discarded.
 func Decode(data []byte, object runtime.Object, apiVersion, kind string) error {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 {
 		return fmt.Errorf("decoding a %s: the body is empty", kind)
@@ -104,8 +104,7 @@ func Decode(data []byte, object runtime.Object, apiVersion, kind string) error {
 	return nil
 }
 
-// typeOf gives apiVersion and kind as they stand in the object. A GroupVersionKind would hide an apiVersion that can't
-// be parsed.
+// typeOf returns an object's apiVersion and kind unparsed. A GroupVersionKind would hide an invalid apiVersion.
 func typeOf(object runtime.Object) (apiVersion, kind string) {
 	objectKind := object.GetObjectKind()
 	if meta, ok := objectKind.(*metav1.TypeMeta); ok {
@@ -114,7 +113,7 @@ func typeOf(object runtime.Object) (apiVersion, kind string) {
 	return objectKind.GroupVersionKind().ToAPIVersionAndKind()
 }
 
-// Clip shortens a text to at most limit bytes, at the border of a character.
+// Clip shortens a string to at most limit bytes without splitting a character.
 func Clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -1,5 +1,5 @@
-// Command gen writes clusterapi.json: what the source of Cluster API's hook types and of the types in them says. It
-// reads the release that the Runtime SDK's module requires.
+// Command gen writes clusterapi.json: the descriptions in the source of Cluster API's hook types and of the types that
+// these use. It reads the release that the Runtime SDK's module requires.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package texts reads from the source of Cluster API what package openapi says about its types: descriptions, required
-// fields, enumerations.
+// Package texts reads what package openapi needs from Cluster API's source: the types' descriptions, required fields
+// and enumerations.
 package texts
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// Module has Cluster API's types.
+// Module is the path of the module with Cluster API's types.
 const Module = "sigs.k8s.io/cluster-api/api"
 
-// Hooks is the package of its hooks.
+// Hooks is the import path of the package with its hooks.
 const Hooks = Module + "/runtime/hooks/v1alpha1"
 
-// Read gives the document of one release as JSON. Types of other modules are left out: they are described where they
-// are published.
+// Read returns the document of one release as JSON. Types of other modules are omitted, because they are described
+// where they are published.
 func Read(ctx context.Context, version string) ([]byte, error) {
 	module, err := schema.OpenModule(ctx, Module+"@"+version)
 	if err != nil {
