@@ -1,17 +1,18 @@
-// Package extension is the runtime extension that Capstan ships. It composes parts, each a package of its own with
-// handlers that are switched by settings of the ExtensionConfig and by a label of each Cluster:
+// Package extension is the runtime extension that Capstan ships. It consists of parts, each in a package of its own.
+// Settings in the ExtensionConfig and a label on each Cluster switch parts on and off:
 //
-//   - capacity: what the inventory has no hosts for waits, and the reason stands in the Cluster's conditions.
-//   - window: upgrades wait for given times.
-//   - plan: upgrades over several minor versions go through versions that hosts offer.
+//   - capacity: clusters and rollouts wait for enough hosts; the Cluster's conditions show the reason.
+//   - window: upgrades wait for maintenance windows.
+//   - plan: upgrades over several minor versions take the versions that hosts offer.
 //   - addon: manifests are applied to new clusters, and again when their version changes.
-//   - verify: workers wait until the control plane is right after its upgrade, the next upgrade until everything is.
+//   - verify: workers wait until the upgraded control plane is verified, the next upgrade until the cluster is.
 //   - backup: upgrades and deletions wait for a verified snapshot of the cluster's etcd.
 //
-// Package part says what a part is. Moments that no part is about are recorded in the log. [New] makes an http.Handler
-// of it all; [Config] is the ExtensionConfig that registers it. docs/lifecycle-extensions.md is for those who use it.
+// Package part defines what a part is. Hooks that no part handles are only logged. [New] returns the extension as an
+// http.Handler; [Config] returns the ExtensionConfig that registers it. docs/lifecycle-extensions.md is the guide for
+// users.
 //
-// It is built with the public Runtime SDK alone, and runs in a process of its own (RX-30).
+// It uses only the public Runtime SDK and runs in a process of its own (rule RX-30 of the Runtime SDK contract).
 package extension
 
 import (
@@ -48,41 +49,41 @@ import (
 // Name of the ExtensionConfig, and of the identity that [Config] and config/extension are about.
 const Name = "capstan"
 
-// Options of the extension.
+// Options configure the extension.
 type Options struct {
-	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, and the ConfigMaps with add-ons and Secrets with
-	// kubeconfigs, with a scheme like [Scheme]. It must not be a cache, see capacity.New.
+	// Reader reads CapstanHosts, Clusters, ClusterClasses and Machines, ConfigMaps with add-ons and Secrets with
+	// kubeconfigs. It needs a scheme like [Scheme]. It must not be a cache: see capacity.New.
 	Reader client.Reader
-	// Events makes Events of Clusters. Default: none are made.
+	// Events creates Events for Clusters. Default: none are created.
 	Events client.Writer
-	// Log gets one line for each hook. Default: none.
+	// Log receives one line for each hook. Default: none.
 	Log *slog.Logger
-	// Metrics gets the metrics of the server, see server.Options. Default: none are registered.
+	// Metrics registers the metrics of the server, see server.Options. Default: none are registered.
 	Metrics prometheus.Registerer
-	// Patience is how long one call of the verification looks again before it answers that something is not right.
+	// Patience is how long one call of the verification keeps checking before it answers that something is wrong.
 	// Default: 3 seconds.
 	Patience time.Duration
-	// Bundle is the path of a bundle's capstan-kube, whose etcd verifies backups. Default: none are taken.
+	// Bundle is the path of a bundle's capstan-kube, whose etcd verifies backups. Default: no backups are taken.
 	Bundle string
-	// Backups is the directory that backups are kept in. Default: they have no place.
+	// Backups is the directory for backups. Default: there is no place for them.
 	Backups string
-	// Replicas makes several processes take turns with backups. Default: this is the only one.
+	// Replicas lets several processes take turns with backups. Default: this process is the only one.
 	Replicas *backup.Replicas
 	// Now tells the time, for maintenance windows. Default: time.Now.
 	Now func() time.Time
 }
 
-// Extension serves the hooks. Make it with [New], and Close it.
+// Extension serves the hooks. Create it with [New] and Close it.
 type Extension struct {
 	*server.Server
 
 	parts []part.Part
 }
 
-// Close stops backups that are being taken, and waits for that.
+// Close cancels running backups and waits for them.
 func (e *Extension) Close() { part.Close(e.parts...) }
 
-// New makes the extension.
+// New returns the extension.
 func New(options Options) (*Extension, error) {
 	if options.Reader == nil {
 		return nil, errors.New("making the extension: it needs a Reader for the inventory")
@@ -110,7 +111,7 @@ func New(options Options) (*Extension, error) {
 	return &Extension{Server: served, parts: parts}, nil
 }
 
-// parts makes all parts. Handlers of one hook are called in their order.
+// parts returns all parts. Handlers of one hook are called in the order of the parts.
 func parts(options Options) ([]part.Part, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -137,14 +138,14 @@ func parts(options Options) ([]part.Part, error) {
 	), nil
 }
 
-// Scheme holds the types that the extension reads and writes, here and in workload clusters.
+// Scheme returns the types that the extension reads and writes, in the management cluster and in workload clusters.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
 }
 
-// Mapper knows where the API server serves what the extension reads. Asking the API server for that would cost the
-// first Cluster a fifth of a second, and the answer is known.
+// Mapper returns a static mapper for what the extension reads. Discovery would delay the first Cluster by a fifth of a
+// second, and the result is known.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"ConfigMap", "Secret", "Event"} {
@@ -161,8 +162,8 @@ func Mapper() meta.RESTMapper {
 	return mapper
 }
 
-// Config gives the ExtensionConfig for an extension at this URL (https), whose certificate is of one of these CAs in
-// PEM form. It is called for Clusters of all namespaces.
+// Config returns the ExtensionConfig for an extension at this https URL. caBundle holds the PEM certificates of the CAs
+// that may sign its certificate. It covers the Clusters of all namespaces.
 func Config(url string, caBundle []byte) *runtimev1.ExtensionConfig {
 	return &runtimev1.ExtensionConfig{
 		TypeMeta:   metav1.TypeMeta{APIVersion: runtimev1.GroupVersion.String(), Kind: "ExtensionConfig"},

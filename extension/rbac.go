@@ -9,12 +9,13 @@ import (
 	"github.com/capstan-dev/capstan/extension/workload"
 )
 
-// ClusterRole gives all rights that the extension needs (RX-36). config/extension/rbac.yaml has the same.
+// ClusterRole returns all rights that the extension needs (rule RX-36 of the Runtime SDK contract).
+// config/extension/rbac.yaml contains the same.
 //
-// It reads Secrets, which is much: those with the kubeconfig and, for backups, the authorities of a workload cluster
-// have names that are not known before there is a Cluster, and a role can't say "all that end in -kubeconfig". Without
-// the verbs list and watch none can be found, only read by a name that is known. Who wants less binds the part about
-// Secrets by Roles with resourceNames, or switches off the parts that go into workload clusters.
+// The extension may read any Secret, which is a lot. The names of the Secrets with a workload cluster's kubeconfig and,
+// for backups, its authorities are not known before the Cluster exists, and a role cannot say "all that end in
+// -kubeconfig". Without the verbs list and watch, it can read a Secret only by a known name. To grant less, bind the
+// rule about Secrets by Roles with resourceNames, or switch off the parts that access workload clusters.
 func ClusterRole() *rbacv1.ClusterRole {
 	return &rbacv1.ClusterRole{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},

@@ -16,20 +16,21 @@ import (
 	"github.com/capstan-dev/capstan/extension/finding"
 )
 
-// announcer makes Events of Clusters. An Event that can't be made is logged: what it is about is in the answer, too.
+// announcer creates Events for Clusters. It only logs failures, because the answer to the hook contains the message,
+// too.
 type announcer struct {
-	writer client.Writer // nil makes none
+	writer client.Writer // nil creates no Events
 	log    *slog.Logger
 	now    func() time.Time
 }
 
-// again makes an Event each time.
+// again creates an Event on every call.
 func (a announcer) again(ctx context.Context, cluster *clusterv1.Cluster, found finding.Finding) bool {
 	return a.make(ctx, cluster, metav1.ObjectMeta{GenerateName: cluster.Name + "."}, found)
 }
 
-// once makes an Event, unless there is one that says the same: of what stays as it is while a Cluster is asked about
-// again and again. It is false if there is.
+// once creates an Event unless one with the same content exists, which avoids repeats while a Cluster is asked about
+// again and again. It returns false if there is one already.
 func (a announcer) once(ctx context.Context, cluster *clusterv1.Cluster, found finding.Finding) bool {
 	sum := sha256.Sum256([]byte(string(cluster.UID) + "/" + found.Reason + "/" + found.Message))
 	return a.make(ctx, cluster, metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", cluster.Name, sum[:8])}, found)

@@ -17,46 +17,46 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// FieldManager is the name under which add-ons are written.
+// FieldManager is the field manager that owns add-ons.
 const FieldManager = "capstan-add-ons"
 
 const (
-	// establishedWithin bounds the wait for a definition to be served.
+	// establishedWithin limits the wait for a definition to be served.
 	establishedWithin = 10 * time.Second
-	// servedWithin bounds the wait for objects of a new kind to be taken.
+	// servedWithin limits the retries for objects of a new kind.
 	servedWithin = 3 * time.Second
-	// pause between two looks at it.
+	// pause is the time between two checks.
 	pause = 100 * time.Millisecond
-	// noteWithin is left for the last write of the inventory, which is made also when the time for everything else is
-	// over: what was applied is known then.
+	// noteWithin is reserved for the last write of the inventory. The write happens even after the deadline for
+	// everything else, because it records what was applied.
 	noteWithin = 1500 * time.Millisecond
 )
 
-// Result says what was done.
+// Result says what Apply did.
 type Result struct {
-	// Applied is how many objects the cluster has now.
+	// Applied is the number of objects known to be in the cluster.
 	Applied int
-	// Removed were applied before, and are gone.
+	// Removed were applied earlier and are gone now.
 	Removed []Ref
-	// Left were applied before, are not wanted any more, and stay: they hold what others put there, were there before, or
-	// have been made again.
+	// Left were applied earlier and are no longer wanted, but stay: they contain data of others, existed before, or
+	// were recreated by somebody else.
 	Left []Ref
-	// Drift is what had been changed since it was applied.
+	// Drift lists the objects that had changed since they were applied.
 	Drift []Drift
-	// Unseen is how many objects were applied earlier and not compared, because the time was over.
+	// Unseen is the number of objects applied earlier that were not compared for lack of time.
 	Unseen int
 }
 
-// Drift is an object that was not as it had been applied.
+// Drift is an object that was no longer as applied.
 type Drift struct {
 	Ref Ref
 	// What is "changed", "missing" or "made again".
 	What string
 }
 
-// Apply makes the cluster have the objects, and not those of before that are no longer among them. It can be repeated;
-// an error leaves what is done done. What is new or has changed comes first, so that each call gets further, however
-// little time it has; what is as it was wanted last time is then looked at for drift.
+// Apply applies objects to the cluster and removes those applied earlier that are no longer among them. It can be
+// repeated; after an error, what is done stays done. New and changed objects come first, so that each call makes
+// progress however short its deadline. Apply then checks unchanged objects for drift.
 func Apply(ctx context.Context, c client.Client, objects []Object) (result Result, err error) {
 	outer := ctx
 	if deadline, bounded := ctx.Deadline(); bounded {
@@ -68,7 +68,7 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 	if err != nil || len(objects) == 0 && len(inv.entries) == 0 {
 		return result, err
 	}
-	// First the intent: whatever happens from here on, the inventory has it.
+	// Record the intent first: whatever happens later, the inventory lists the object.
 	for i := range objects {
 		if inv.find(objects[i].Ref) >= 0 {
 			continue
@@ -78,7 +78,7 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 			return result, err
 		}
 		if at := inv.known(there); at >= 0 {
-			// The same object under another name: its namespace was left out, or is given now.
+			// The same object under another reference: its namespace was omitted before or is omitted now.
 			if wantedAlso(objects, inv.entries[at].Ref) {
 				return result, twice(&objects[i], inv.entries[at].Ref)
 			}
@@ -94,7 +94,7 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 	if err = applyAll(ctx, c, inv, outstanding, &result); err == nil {
 		err = prune(ctx, c, inv, objects, &result)
 	}
-	// Also if something new is refused: what it needs may be among what has drifted.
+	// Do this even if a new object was refused: it may need something that has drifted.
 	seen := applyAll(ctx, c, inv, rest, &result)
 	if err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && outer.Err() == nil {
 		result.Unseen, seen = len(objects)-result.Applied, nil
@@ -107,8 +107,8 @@ func Apply(ctx context.Context, c client.Client, objects []Object) (result Resul
 	return result, errors.Join(err, inv.write(noted, c))
 }
 
-// split gives the objects that were not applied yet as they are wanted now, after the namespaces and definitions that
-// they may need, and the others.
+// split separates the objects that were not yet applied in their current form, plus all namespaces and definitions that
+// they may need, from the rest.
 func split(inv *inventory, objects []Object) (outstanding, rest []Object) {
 	for _, o := range objects {
 		if o.phase > 1 && inv.has(&o) {
@@ -152,7 +152,7 @@ func applyAll(ctx context.Context, c client.Client, inv *inventory, objects []Ob
 	return nil
 }
 
-// wantedAlso tells whether an object of this name is among those that are wanted.
+// wantedAlso reports whether an object with this reference is among the wanted ones.
 func wantedAlso(objects []Object, ref Ref) bool {
 	return slices.ContainsFunc(objects, func(o Object) bool { return o.Ref.same() == ref.same() })
 }
@@ -162,15 +162,15 @@ func twice(o *Object, other Ref) error {
 		o.Ref, o.Source, other)
 }
 
-// apply writes one object, and says how it differed from what was applied last, and whether it is foreign: somebody
-// else has made it. A dry run changes nothing.
+// apply writes one object. It returns how the object differed from what was applied last, and whether it is foreign,
+// that is, created by somebody else. A dry run changes nothing.
 func apply(ctx context.Context, c client.Client, o *Object, known *entry,
 	dryRun bool) (drift string, after *unstructured.Unstructured, foreign bool, err error) {
 	before, err := read(ctx, c, o.Content)
 	if err != nil {
 		return "", nil, false, err
 	}
-	// The uid of what was applied is not known if the process ended, or the answer was lost, in that moment.
+	// The UID is unknown if the process died, or the answer was lost, at the moment of the first apply.
 	foreign = before != nil && before.GetUID() != known.UID && !isApplied(before)
 	options := []client.ApplyOption{client.FieldOwner(FieldManager), client.ForceOwnership}
 	if dryRun {
@@ -183,7 +183,7 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry,
 		if err == nil {
 			break
 		}
-		// A kind that is new is served a moment after its definition says so.
+		// A new kind is served shortly after its definition is established.
 		if unknown := apierrors.IsNotFound(err) || meta.IsNoMatchError(err); !unknown || dryRun ||
 			time.Since(start) > servedWithin {
 			return "", nil, false, err
@@ -193,7 +193,7 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry,
 		}
 	}
 	if known.UID == "" || known.Hash != o.Hash {
-		return "", after, foreign, nil // another content: differences are wanted
+		return "", after, foreign, nil // the content has changed, so differences are expected
 	}
 	switch {
 	case before == nil:
@@ -206,7 +206,7 @@ func apply(ctx context.Context, c client.Client, o *Object, known *entry,
 	return drift, after, foreign, nil
 }
 
-// wanted gives an object without what an API server and controllers write.
+// wanted returns an object without the fields that an API server and controllers write.
 func wanted(o *unstructured.Unstructured) map[string]any {
 	o = o.DeepCopy()
 	o.SetManagedFields(nil)
@@ -216,7 +216,7 @@ func wanted(o *unstructured.Unstructured) map[string]any {
 	return o.Object
 }
 
-// read gives an object as it is, nil if there is none or its kind is not known yet.
+// read returns the current object, or nil if it does not exist or its kind is not known yet.
 func read(ctx context.Context, c client.Client, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(like.GroupVersionKind())
@@ -233,12 +233,12 @@ func read(ctx context.Context, c client.Client, like *unstructured.Unstructured)
 	return there, nil
 }
 
-// place puts an object that needs a namespace and names none where kubectl would.
+// place sets the namespace of a namespaced object that has none, as kubectl would.
 func place(c client.Client, o *unstructured.Unstructured) {
 	if o.GetNamespace() != "" {
 		return
 	}
-	// A kind that is not known yet will be when it is applied.
+	// A kind that is not known yet will be known when the object is applied.
 	if namespaced, err := c.IsObjectNamespaced(o); err == nil && namespaced {
 		o.SetNamespace("default")
 	}
@@ -277,7 +277,7 @@ func isEstablished(crd *unstructured.Unstructured) bool {
 	})
 }
 
-// prune removes what is in the inventory and not among the objects, what was applied last first.
+// prune removes objects that are in the inventory but no longer wanted, most recently applied first.
 func prune(ctx context.Context, c client.Client, inv *inventory, objects []Object, result *Result) error {
 	for i := len(inv.entries) - 1; i >= 0; i-- {
 		e := inv.entries[i]
@@ -298,7 +298,7 @@ func prune(ctx context.Context, c client.Client, inv *inventory, objects []Objec
 	return nil
 }
 
-// remove deletes what is ours alone.
+// remove deletes an object if it is exclusively ours.
 func remove(ctx context.Context, c client.Client, e entry) (removed bool, err error) {
 	if e.Adopted || e.isNamespace() || e.isCRD() {
 		return false, nil
@@ -312,7 +312,7 @@ func remove(ctx context.Context, c client.Client, e entry) (removed bool, err er
 	if err != nil || there == nil {
 		return err == nil, err
 	}
-	// Without a uid it was about to be applied when the process ended: it is ours if it was.
+	// Without a UID, the object was about to be applied when the process died. It is ours if that succeeded.
 	if uid := there.GetUID(); e.UID != uid && (e.UID != "" || !isApplied(there)) {
 		return false, nil
 	}
@@ -328,7 +328,7 @@ func isApplied(o *unstructured.Unstructured) bool {
 	})
 }
 
-// Inspect says what is not as it was applied, and changes nothing.
+// Inspect returns the objects that are no longer as applied. It changes nothing.
 func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, error) {
 	inv, err := readInventory(ctx, c)
 	if err != nil {
@@ -350,8 +350,8 @@ func Inspect(ctx context.Context, c client.Client, objects []Object) ([]Drift, e
 	return found, nil
 }
 
-// Outstanding gives the objects that were not applied yet as they are wanted now, and those of before that were not
-// removed yet.
+// Outstanding returns the objects that were not yet applied in their current form, and those applied earlier that
+// remain to be removed.
 func Outstanding(ctx context.Context, c client.Reader, objects []Object) (missing, superfluous []Ref, err error) {
 	inv, err := readInventory(ctx, c)
 	if err != nil {

@@ -21,32 +21,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Labels and annotations of ConfigMaps that hold an add-on.
+// Labels and annotations of ConfigMaps with an add-on.
 const (
 	// Label marks a ConfigMap as an add-on; its value names the add-on.
 	Label = "addons.capstan.dev/add-on"
-	// ClusterSelectorAnnotation is a label selector for Clusters of the same namespace. Without it the add-on is for all
-	// of them.
+	// ClusterSelectorAnnotation is a label selector for Clusters in the same namespace. Without it the add-on is for
+	// all of them.
 	ClusterSelectorAnnotation = "addons.capstan.dev/cluster-selector"
-	// VersionsAnnotation is a constraint on the Kubernetes version, such as ">=1.35 <1.37". Without it the add-on is for
-	// all versions.
+	// VersionsAnnotation is a constraint on the Kubernetes version, such as ">=1.35 <1.37". Without it the add-on is
+	// for all versions.
 	VersionsAnnotation = "addons.capstan.dev/kubernetes-versions"
-	// OrderAnnotation is a whole number: what has a smaller one is applied earlier. Default: 0.
+	// OrderAnnotation is an integer; add-ons with smaller values are applied earlier. Default: 0.
 	OrderAnnotation = "addons.capstan.dev/order"
 )
 
 const (
-	// MaxSources bounds how many ConfigMaps are read.
+	// MaxSources is the maximum number of ConfigMaps.
 	MaxSources = 200
-	// maxObjects bounds how many objects one cluster gets.
+	// maxObjects is the maximum number of objects for one cluster.
 	maxObjects = 1000
 )
 
-// Object is one object that a workload cluster shall have.
+// Object is an object wanted in a workload cluster.
 type Object struct {
-	// Ref names it.
+	// Ref identifies the object.
 	Ref Ref
-	// Content is what is applied.
+	// Content is what to apply.
 	Content *unstructured.Unstructured
 	// Hash identifies the content.
 	Hash string
@@ -56,7 +56,7 @@ type Object struct {
 	phase, order int
 }
 
-// Ref names an object.
+// Ref identifies an object.
 type Ref struct {
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version"`
@@ -65,7 +65,7 @@ type Ref struct {
 	Name      string `json:"name"`
 }
 
-// String gives kind, namespace and name, for people.
+// String returns kind, namespace and name.
 func (r Ref) String() string {
 	if r.Namespace != "" {
 		return r.Kind + " " + r.Namespace + "/" + r.Name
@@ -73,20 +73,20 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Name
 }
 
-// same gives the ref without the version, which does not tell one object from another.
+// same returns the ref without the version, which is not part of an object's identity.
 func (r Ref) same() Ref {
 	r.Version = ""
 	return r
 }
 
-// isCRD and isNamespace tell what comes first and is never removed.
+// isCRD and isNamespace select the objects that come first and are never removed.
 func (r Ref) isCRD() bool {
 	return r.Group == "apiextensions.k8s.io" && r.Kind == "CustomResourceDefinition"
 }
 func (r Ref) isNamespace() bool { return r.Group == "" && r.Kind == "Namespace" }
 
-// Choose gives the objects for a cluster with these labels and this Kubernetes version, in the order in which they are
-// to be applied. The error names ConfigMap and key of what can't be used.
+// Choose returns the objects for a cluster with these labels and this Kubernetes version, in the order of application.
+// The error names the ConfigMap and key of what cannot be used.
 func Choose(sources []corev1.ConfigMap, clusterLabels map[string]string, version string) ([]Object, error) {
 	kubernetes, err := parseVersion(version)
 	if err != nil {
@@ -133,11 +133,11 @@ func parseVersion(version string) (*semver.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("version %q of the Cluster is no version of Kubernetes", version)
 	}
-	// A build or pre-release of a version is like that version: constraints would exclude it.
+	// Treat builds and pre-releases like the version itself, which constraints would exclude.
 	return semver.New(v.Major(), v.Minor(), v.Patch(), "", ""), nil
 }
 
-// chosen tells whether a ConfigMap is for a cluster.
+// chosen reports whether a ConfigMap is for a cluster.
 func chosen(source *corev1.ConfigMap, clusterLabels map[string]string,
 	version *semver.Version) (is bool, order int, err error) {
 	selector, err := labels.Parse(source.Annotations[ClusterSelectorAnnotation])
@@ -163,7 +163,7 @@ func chosen(source *corev1.ConfigMap, clusterLabels map[string]string,
 	return selector.Matches(labels.Set(clusterLabels)), order, nil
 }
 
-// parse reads YAML or JSON documents; a List stands for what is in it.
+// parse reads YAML or JSON documents. It expands Lists.
 func parse(text string) ([]Object, error) {
 	var objects []Object
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
@@ -207,7 +207,7 @@ func object(content *unstructured.Unstructured) (o Object, err error) {
 	if gvk.Version == "" || gvk.Kind == "" || content.GetName() == "" {
 		return o, errors.New("it needs apiVersion, kind and metadata.name")
 	}
-	// What only an API server writes can't be applied.
+	// Remove what only an API server writes: it cannot be applied.
 	content.SetManagedFields(nil)
 	content.SetResourceVersion("")
 	content.SetUID("")

@@ -1,13 +1,14 @@
-// Package addon is the part of the extension that keeps what belongs into every workload cluster, such as a network, in
-// it. [New] makes the part.
+// Package addon is the part of the extension that installs add-ons, such as a pod network, in workload clusters and
+// keeps them there. [New] creates the part.
 //
-// Manifests are in ConfigMaps of the management cluster. [Choose] picks those for a Cluster and its Kubernetes version
-// and puts their objects into order: Namespaces and CustomResourceDefinitions first, then by the order that each
-// ConfigMap names. [Apply] brings them into the workload cluster with server-side apply, and removes what was applied
-// before and is not wanted any more.
+// Manifests are in ConfigMaps of the management cluster. [Choose] selects those for a Cluster and its Kubernetes
+// version and orders their objects: Namespaces and CustomResourceDefinitions first, then by the order annotation of
+// each ConfigMap. [Apply] applies them to the workload cluster by server-side apply and removes what was applied
+// earlier and is no longer wanted.
 //
-// What was applied stands in an inventory, a ConfigMap in the workload cluster. It is written before anything is
-// applied, so that nothing is lost when the process dies in between, and only what stands in it with the same uid is
-// ever removed: not what was there before, not what somebody else has made again under the same name. Namespaces and
+// An inventory, a ConfigMap in the workload cluster, lists what was applied. Apply writes it before it applies
+// anything, so nothing is forgotten if the process dies in between. Apply only removes objects that the inventory lists
+// with the same UID: never what existed before, nor what somebody else recreated under the same name. Namespaces and
+// definitions are never removed, because that would remove what others have in them.
 // definitions stay: with them would go what others have in them.
 package addon

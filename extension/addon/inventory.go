@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// InventoryNamespace and InventoryName name the ConfigMap in the workload cluster that has what was applied.
+// InventoryNamespace and InventoryName identify the ConfigMap in the workload cluster that lists what was applied.
 const (
 	InventoryNamespace = "kube-system"
 	InventoryName      = "capstan-add-ons"
@@ -24,23 +24,23 @@ const (
 // entry is one object of the inventory.
 type entry struct {
 	Ref `json:",inline"`
-	// UID of the object as it was applied; empty: it is about to be applied for the first time.
+	// UID is the UID of the applied object. It is empty before the first apply.
 	UID types.UID `json:"uid,omitempty"`
 	// Hash of what was applied.
 	Hash string `json:"hash,omitempty"`
-	// Adopted is true for what somebody else has made, before it was applied for the first time or again later: it is
-	// changed, and never removed.
+	// Adopted marks an object that somebody else created, before the first apply or later. It is changed but never
+	// removed.
 	Adopted bool `json:"adopted,omitempty"`
 }
 
-// inventory is what was applied to a cluster, in the order in which it was.
+// inventory lists what was applied to a cluster, in order of application.
 type inventory struct {
 	entries []entry
-	stored  *corev1.ConfigMap // as it was read or written last; nil if there is none
-	content string            // what it holds
+	stored  *corev1.ConfigMap // as last read or written; nil if there is none
+	content string            // the content of stored
 }
 
-// readInventory reads the inventory of a workload cluster. There is none before the first add-on.
+// readInventory reads the inventory of a workload cluster. Before the first add-on it is empty.
 func readInventory(ctx context.Context, c client.Reader) (*inventory, error) {
 	stored := &corev1.ConfigMap{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: InventoryNamespace, Name: InventoryName}, stored)
@@ -62,7 +62,7 @@ func readInventory(ctx context.Context, c client.Reader) (*inventory, error) {
 	return inv, nil
 }
 
-// write stores the inventory if it has changed. If somebody else has changed it meanwhile, that is an error.
+// write stores the inventory if it has changed. It fails if somebody else has changed it in the meantime.
 func (inv *inventory) write(ctx context.Context, c client.Client) error {
 	data, err := json.Marshal(inv.entries)
 	if err != nil {
@@ -91,18 +91,18 @@ func (inv *inventory) write(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// find gives the place of an object in the inventory, -1 if it has none.
+// find returns the index of an object in the inventory, or -1.
 func (inv *inventory) find(ref Ref) int {
 	return slices.IndexFunc(inv.entries, func(e entry) bool { return e.Ref.same() == ref.same() })
 }
 
-// has tells whether an object was applied as it is wanted now.
+// has reports whether an object was applied in its current form.
 func (inv *inventory) has(o *Object) bool {
 	at := inv.find(o.Ref)
 	return at >= 0 && inv.entries[at].UID != "" && inv.entries[at].Hash == o.Hash
 }
 
-// known gives the place of the object that is there, whatever it is called in the inventory; -1 if it has none.
+// known returns the index of an existing object, whatever its reference in the inventory, or -1.
 func (inv *inventory) known(there *unstructured.Unstructured) int {
 	if there == nil {
 		return -1

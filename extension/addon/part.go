@@ -22,43 +22,43 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Name of the part.
+// Name is the name of the part.
 const Name = "add-ons"
 
-// Reasons of what the part finds.
+// Reasons of the part's findings.
 const (
-	// ReasonApplied: the workload cluster has what is wanted.
+	// ReasonApplied means that the workload cluster has all add-ons.
 	ReasonApplied = "AddOnsApplied"
-	// ReasonNotApplied: it could not be given that.
+	// ReasonNotApplied means that add-ons could not be applied.
 	ReasonNotApplied = "AddOnsNotApplied"
-	// ReasonStay: the namespace has no add-on any more, and what was applied stays.
+	// ReasonStay means that the namespace has no add-ons any more, but what was applied stays.
 	ReasonStay = "AddOnsStay"
-	// ReasonDrift: objects are not as they were applied.
+	// ReasonDrift means that objects are no longer as applied.
 	ReasonDrift = "AddOnDrift"
-	// ReasonNotCompared: whether they are could not be found out.
+	// ReasonNotCompared means that objects could not be compared with what was applied.
 	ReasonNotCompared = "AddOnsNotCompared"
 )
 
-// named bounds how many objects a message names.
+// named is how many objects a message names.
 const named = 5
 
-// Options of the part.
+// Options configure the part.
 type Options struct {
 	// Reader reads ConfigMaps with add-ons and Secrets with kubeconfigs. Required.
 	Reader client.Reader
-	// Scheme holds the types that are read and written in workload clusters. Required.
+	// Scheme holds the types to read and write in workload clusters. Required.
 	Scheme *runtime.Scheme
-	// Events makes Events of Clusters. Default: none are made.
+	// Events creates Events for Clusters. Default: none are created.
 	Events client.Writer
-	// Log gets a line for each Event that can't be made. Required.
+	// Log receives a line for each Event that cannot be created. Required.
 	Log *slog.Logger
-	// Metrics gets the metric of drift. Default: it is not registered.
+	// Metrics registers the drift metric. Default: it is not registered.
 	Metrics prometheus.Registerer
 	// Now returns the time. Required.
 	Now func() time.Time
 }
 
-// addOns brings add-ons into workload clusters.
+// addOns applies add-ons to workload clusters.
 type addOns struct {
 	reader   client.Reader
 	scheme   *runtime.Scheme
@@ -66,7 +66,7 @@ type addOns struct {
 	drift    *prometheus.CounterVec
 }
 
-// New makes the part that applies add-ons to new Clusters, and again when their version changes.
+// New returns the part that applies add-ons to new Clusters, and again when their version changes.
 func New(options Options) (part.Part, error) {
 	drift, err := newDriftMetric(options.Metrics)
 	if err != nil {
@@ -111,9 +111,9 @@ func (a *addOns) afterControlPlaneInitialized(
 	return part.Pass(found), err
 }
 
-// beforeClusterUpgrade reports drift and changes nothing: who upgrades should know that the cluster is not what the
-// add-ons say. Only add-ons that can't be read hold an upgrade: after the control plane has its new version they would
-// hold the workers.
+// beforeClusterUpgrade reports drift without changing anything, so that whoever upgrades knows that the cluster differs
+// from its add-ons. It blocks the upgrade only for unreadable add-ons: otherwise they would block the workers after the
+// control plane has its new version.
 func (a *addOns) beforeClusterUpgrade(
 	ctx context.Context, _ setting.Values, request *runtimehooksv1.BeforeClusterUpgradeRequest,
 ) (answer part.Answer, err error) {
@@ -157,9 +157,9 @@ func (a *addOns) afterClusterUpgrade(
 	return a.bring(ctx, &request.Cluster, request.KubernetesVersion)
 }
 
-// bring applies the add-ons for a version, and waits if the workload cluster can't take them yet. In a namespace
-// without any add-on nothing is removed: it is more likely that they did not come along when the Cluster was moved than
-// that a cluster shall lose its network.
+// bring applies the add-ons for a version and waits if the workload cluster cannot take them yet. If the namespace has
+// no add-ons at all, it removes nothing: more likely they were left behind when the Cluster moved than the cluster is
+// meant to lose its network.
 func (a *addOns) bring(
 	ctx context.Context, cluster *clusterv1.Cluster, version string,
 ) (answer part.Answer, err error) {
@@ -180,7 +180,7 @@ func (a *addOns) bring(
 	return part.Pass(found), nil
 }
 
-// left names what was applied to a cluster whose namespace has no add-on.
+// left reports what was applied to a cluster whose namespace has no add-ons.
 func (a *addOns) left(ctx context.Context, cluster *clusterv1.Cluster) (found finding.Finding, err error) {
 	there, err := workload.Connect(ctx, a.reader, client.ObjectKeyFromObject(cluster), a.scheme)
 	if errors.Is(err, workload.ErrNoKubeconfig) {
@@ -199,13 +199,13 @@ func (a *addOns) left(ctx context.Context, cluster *clusterv1.Cluster) (found fi
 			"so what was applied stays: %s (an empty add-on has it removed)", Label, names(applied))}, nil
 }
 
-// apply makes the workload cluster have the objects, and says what it did.
+// apply applies the objects to the workload cluster and reports what it did.
 func (a *addOns) apply(
 	ctx context.Context, cluster *clusterv1.Cluster, objects []Object,
 ) (found finding.Finding, err error) {
 	there, err := workload.Connect(ctx, a.reader, client.ObjectKeyFromObject(cluster), a.scheme)
 	if errors.Is(err, workload.ErrNoKubeconfig) && len(objects) == 0 {
-		return found, nil // nothing to bring, and nothing was ever brought
+		return found, nil // nothing to apply, and nothing was ever applied
 	}
 	if err != nil {
 		return found, err
@@ -238,7 +238,7 @@ func (a *addOns) apply(
 	return finding.Finding{Reason: ReasonApplied, Message: "add-ons: " + strings.Join(parts, ", ")}, nil
 }
 
-// tell reports drift: as an Event of the Cluster, in the metric if the Event is a new one, and as text for the message.
+// tell reports drift as an Event of the Cluster, in the metric if the Event is new, and as text for the message.
 func (a *addOns) tell(
 	ctx context.Context, cluster *clusterv1.Cluster, drift []Drift, how string,
 	announce func(context.Context, *clusterv1.Cluster, finding.Finding) (isNew bool),
@@ -256,7 +256,7 @@ func (a *addOns) tell(
 	return text
 }
 
-// names lists the first few.
+// names lists the first few names.
 func names[T fmt.Stringer](all []T) string {
 	var texts []string
 	for _, one := range all[:min(named, len(all))] {

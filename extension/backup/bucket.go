@@ -25,21 +25,22 @@ import (
 )
 
 const (
-	// bucketTimeout bounds each request but those that carry a snapshot, and how long a store has to begin an answer to
-	// these.
+	// bucketTimeout limits each request that carries no snapshot. For the others it limits the wait for the response
+	// header.
 	bucketTimeout = 30 * time.Second
-	// maxObject is what an S3-compatible store takes in one piece.
+	// maxObject is the maximum size of an object that an S3-compatible store accepts in one request.
 	maxObject = 5 << 30
-	// maxAnswer bounds what is read of a listing or an error.
+	// maxAnswer limits the bytes read of a listing or an error.
 	maxAnswer = 8 << 20
-	// maxPages bounds how many listings of a thousand objects are read.
+	// maxPages limits the number of listings of up to a thousand objects.
 	maxPages = 100
 
 	emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
 )
 
-// Bucket keeps backups in a bucket of an S3-compatible store, as objects PREFIX/NAMESPACE/CLUSTER/NAME/FILE. The
-// manifest is written last and removed first: what has none is no backup. Make it with [OpenBucket], and Close it.
+// Bucket stores backups in a bucket of an S3-compatible store, as objects PREFIX/NAMESPACE/CLUSTER/NAME/FILE. It writes
+// the manifest last and removes it first, so without a manifest there is no backup. Create a Bucket with [OpenBucket]
+// and Close it.
 type Bucket struct {
 	place       Place
 	credentials aws.Credentials
@@ -49,15 +50,15 @@ type Bucket struct {
 
 var _ Store = &Bucket{}
 
-// Credentials of a bucket.
+// Credentials grant access to a bucket.
 type Credentials struct {
-	// AccessKeyID and SecretAccessKey sign requests; they are sent nowhere. Required.
+	// AccessKeyID and SecretAccessKey sign requests. The secret key is never sent. Required.
 	AccessKeyID, SecretAccessKey string
-	// CA are certificates in PEM form that the store's certificate is of. Default: those of the operating system.
+	// CA holds the PEM certificates to verify the store's certificate with. Default: those of the operating system.
 	CA []byte
 }
 
-// OpenBucket makes a store of a bucket. Nothing is asked yet.
+// OpenBucket returns the store for a bucket. It makes no request.
 func OpenBucket(place Place, credentials Credentials) (*Bucket, error) {
 	if err := place.check(); err != nil {
 		return nil, err
@@ -76,23 +77,23 @@ func OpenBucket(place Place, credentials Credentials) (*Bucket, error) {
 		place: place, credentials: aws.Credentials{
 			AccessKeyID: credentials.AccessKeyID, SecretAccessKey: credentials.SecretAccessKey,
 		},
-		// keys need no escaping, see Place.check
+		// Keys need no escaping: see Place.check.
 		signer: v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
 		http: &http.Client{
 			Transport: &http.Transport{
 				Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: bucketTimeout,
 				ResponseHeaderTimeout: bucketTimeout, MaxConnsPerHost: 4,
 			},
-			// A signature is for one host.
+			// A signature is valid for one host only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// Close ends the connections.
+// Close closes idle connections.
 func (b *Bucket) Close() { b.http.CloseIdleConnections() }
 
-// Add implements Store. The store itself checks the SHA-256 of what it gets.
+// Add implements Store. The store verifies the SHA-256 of what it receives.
 func (b *Bucket) Add(ctx context.Context, m Manifest, file string) (err error) {
 	defer func() {
 		if err != nil {
@@ -123,7 +124,7 @@ func (b *Bucket) Add(ctx context.Context, m Manifest, file string) (err error) {
 	return b.put(ctx, b.key(m, manifestFile), bytes.NewReader(manifest), int64(len(manifest)), hex.EncodeToString(sum[:]))
 }
 
-// put writes an object that is not there yet. Stores that do not know the condition write it all the same.
+// put writes an object unless it exists. Stores that do not know the condition overwrite it.
 func (b *Bucket) put(ctx context.Context, key string, body io.Reader, size int64, sum string) error {
 	response, err := b.send(ctx, http.MethodPut, key, nil, body, size, sum)
 	if err != nil {
@@ -155,10 +156,10 @@ func (b *Bucket) List(ctx context.Context, namespace, cluster string) (all []Man
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool { return path.Base(key) != manifestFile })
 	var damaged []error
-	for _, key := range keys[max(0, len(keys)-most):] { // sorted by name, so those of one cluster by time
+	for _, key := range keys[max(0, len(keys)-most):] { // sorted by name, so one cluster's are sorted by time
 		m, err := b.manifest(ctx, key)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // removed meanwhile
+			continue // removed in the meantime
 		}
 		if errors.Is(err, ErrDamaged) {
 			damaged = append(damaged, err)
@@ -173,7 +174,7 @@ func (b *Bucket) List(ctx context.Context, namespace, cluster string) (all []Man
 	return all, errors.Join(damaged...)
 }
 
-// Tidy implements Store: it removes snapshots without a manifest.
+// Tidy implements Store. It removes snapshots without a manifest.
 func (b *Bucket) Tidy(ctx context.Context, namespace, cluster string, now time.Time) error {
 	if err := checkName(namespace, cluster); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (b *Bucket) Tidy(ctx context.Context, namespace, cluster string, now time.T
 	return nil
 }
 
-// keys gives the keys of all objects below a prefix.
+// keys returns the keys of all objects below a prefix.
 func (b *Bucket) keys(ctx context.Context, prefix string) (keys []string, err error) {
 	query := url.Values{"list-type": {"2"}, "prefix": {prefix}}
 	for range maxPages {
@@ -299,8 +300,8 @@ func (b *Bucket) key(m Manifest, file string) string {
 	return path.Join(b.place.Prefix, m.Namespace, m.Cluster, m.Name, file)
 }
 
-// send signs and sends a request for an object, or for the bucket if there is no key. Answers other than success are
-// errors; one that the object is not there is os.ErrNotExist.
+// send signs and sends a request for an object, or for the bucket if key is empty. Any answer but success becomes an
+// error, which is os.ErrNotExist if the object does not exist.
 func (b *Bucket) send(ctx context.Context, method, key string, query url.Values, body io.Reader, size int64,
 	sum string) (*http.Response, error) {
 	target := strings.TrimSuffix(b.place.Endpoint, "/") + "/" + b.place.Bucket
@@ -336,15 +337,15 @@ func (b *Bucket) send(ctx context.Context, method, key string, query url.Values,
 	return nil, refused(response)
 }
 
-// refused reads why a store does not do what it was asked for. Only code and message are told: the rest has parts of
+// refused reads the reason for a store's refusal. It reports only code and message, because the rest contains parts of
 // the request.
 func refused(response *http.Response) error {
 	var why struct{ Code, Message string }
 	if data, err := io.ReadAll(io.LimitReader(response.Body, maxManifest)); err == nil {
-		_ = xml.Unmarshal(data, &why) // not every store says why
+		_ = xml.Unmarshal(data, &why) // not every store gives a reason
 	}
 	text := lastLines([]byte(why.Code + " " + why.Message))
-	// A bucket or an account that isn't there is answered with the same status, and is no object that is gone.
+	// A missing bucket or account has the same status but does not mean that the object is gone.
 	if response.StatusCode == http.StatusNotFound && why.Code == "NoSuchKey" {
 		return fmt.Errorf("%w: it answers %s %s", os.ErrNotExist, response.Status, text)
 	}

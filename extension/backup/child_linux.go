@@ -2,5 +2,6 @@ package backup
 
 import "syscall"
 
-// endWithParent makes a child end with the thread that started it, so that one that was killed leaves nothing behind.
+// endWithParent makes the kernel kill a child when the thread that started it exits, so that a killed parent leaves no
+// child behind.
 func endWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

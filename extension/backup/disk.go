@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Disk keeps backups in a directory: NAMESPACE/CLUSTER/NAME/, directories 0700 and files 0600.
+// Disk stores backups in a directory as NAMESPACE/CLUSTER/NAME/, with directories of mode 0700 and files of mode 0600.
 type Disk struct {
-	// Directory holds all of them; made when missing.
+	// Directory holds all backups. It is created if missing.
 	Directory string
 }
 
-// newPrefix begins the names of directories that are not backups yet.
+// newPrefix is the prefix of directories that are not backups yet.
 const newPrefix = ".new-"
 
 var _ Store = Disk{}
@@ -41,7 +41,7 @@ func (d Disk) Add(ctx context.Context, m Manifest, file string) (err error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return err
 	}
-	// List skips names with a dot, so what a crash leaves behind is no backup.
+	// List skips names that begin with a dot, so what a crash leaves behind does not count as a backup.
 	fresh, err := os.MkdirTemp(parent, newPrefix)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (d Disk) Add(ctx context.Context, m Manifest, file string) (err error) {
 	return syncDirectory(parent)
 }
 
-// syncDirectory returns when the disk has the names in a directory.
+// syncDirectory flushes the entries of a directory to disk.
 func syncDirectory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
@@ -86,10 +86,10 @@ func (d Disk) List(_ context.Context, namespace, cluster string) ([]Manifest, er
 	}
 	var all []Manifest
 	var damaged []error
-	for _, file := range files[max(0, len(files)-most):] { // sorted by name, so those of one cluster by time
+	for _, file := range files[max(0, len(files)-most):] { // sorted by name, so one cluster's are sorted by time
 		m, err := readManifest(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
+			continue // removed in the meantime
 		}
 		if err == nil && d.path(m) != filepath.Dir(file) {
 			err = fmt.Errorf("%w: %s is the manifest of another backup: somebody has copied it", ErrDamaged, file)
@@ -148,7 +148,8 @@ func (d Disk) Remove(_ context.Context, m Manifest) error {
 	if err := checkName(m.Namespace, m.Cluster, m.Name); err != nil {
 		return err
 	}
-	// It is no backup any more before the first file of it goes: what a crash leaves behind is found by Tidy.
+	// Rename it before removing its files, so that it no longer counts as a backup. Tidy finds what a crash leaves
+	// behind.
 	leaving := filepath.Join(filepath.Dir(d.path(m)), newPrefix+m.Name)
 	err := os.Rename(d.path(m), leaving)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,7 +184,7 @@ func readManifest(path string) (m Manifest, err error) {
 	return m, nil
 }
 
-// copyFile copies to a new file of mode 0600 and returns when the disk has it, with its SHA-256.
+// copyFile copies to a new file of mode 0600, flushes it to disk and returns its SHA-256.
 func copyFile(ctx context.Context, from, to string) (sum string, err error) {
 	in, err := os.Open(from)
 	if err != nil {
@@ -209,7 +210,7 @@ func writeNew(ctx context.Context, path string, from io.Reader) (sum string, err
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
-// endsWith reads until its context ends.
+// endsWith reads until its context is done.
 type endsWith struct {
 	ctx context.Context
 	io.Reader

@@ -1,15 +1,15 @@
-// Package backup takes snapshots of the etcd of workload clusters, proves that each can be restored, and keeps them.
-// [New] makes the parts of the extension that upgrades and deletions wait for.
+// Package backup takes snapshots of the etcd of workload clusters, verifies that each can be restored, and stores them.
+// [New] returns the parts of the extension that hold upgrades and deletions until there is a backup.
 //
-// A snapshot comes through the control plane itself: a port-forward of the cluster's API server to an etcd pod, with a
-// client certificate of the cluster's etcd CA. Nothing has to run in the cluster for it. It counts only after it was
-// restored into an etcd of its own ([Tool.Verify]), which then has to have the same hash of all keys at the same
-// revision as the cluster.
+// A snapshot is read through the control plane itself: a port-forward of the cluster's API server to an etcd pod, with
+// a client certificate issued by the cluster's etcd CA. Nothing extra runs in the cluster. A snapshot counts only after
+// it has been restored into a separate etcd ([Tool.Verify]). If the cluster can still compute it, its hash of all keys
+// at that revision must be the same.
 //
-// [Take] is one backup, [Store] keeps them, a runner takes those that hooks wait for, before a cluster is upgraded or
-// deleted, and [Replicas] make sure that only one process does. Package member puts a backup back on a host.
+// [Take] takes one backup and [Store] stores backups. A runner takes those that hooks wait for, and [Replicas] ensures
+// that only one process does. Package member puts a backup back on a host.
 //
-// What a snapshot holds is as secret as the cluster: all its Secrets are in it. What it does not hold are the
-// certificate authorities, which are Secrets of the management cluster and are saved with it; [Manifest.Authorities]
-// tells which ones belong to a snapshot.
+// A snapshot is as secret as the cluster, since it contains all its Secrets. It does not contain the cluster's
+// certificate authorities. They are Secrets of the management cluster and are saved with it; [Manifest.Authorities]
+// identifies those that belong to a snapshot.
 package backup

@@ -28,10 +28,10 @@ const (
 	etcdPort    = 2379
 	dialTimeout = 10 * time.Second
 	callTimeout = 15 * time.Second
-	// compareTimeout bounds how long a live member may take to sum up all keys. One that takes longer has better things to
-	// do.
+	// compareTimeout limits how long a live member may take to hash all keys. A member that takes longer is too busy
+	// for it.
 	compareTimeout = time.Minute
-	// maxSnapshot is more than etcd allows a database to be.
+	// maxSnapshot exceeds the largest database that etcd allows.
 	maxSnapshot = 16 << 30
 )
 
@@ -58,7 +58,7 @@ func connect(ctx context.Context, config *rest.Config, certificates *tls.Config)
 	if len(pods.Items) == 0 {
 		return nil, errors.New("the cluster has no etcd pods: its etcd runs elsewhere, and has to be backed up there")
 	}
-	// Those that are ready first.
+	// Prefer pods that are ready.
 	slices.SortStableFunc(pods.Items, func(a, b corev1.Pod) int { return unready(&a) - unready(&b) })
 	var errs []error
 	for _, pod := range pods.Items {
@@ -87,7 +87,7 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 	if err != nil {
 		return nil, err
 	}
-	// gRPC tries on and says in the end that time is up; what went wrong is here, and in the handshake.
+	// gRPC retries and finally only reports a timeout. The real cause is here or in the handshake.
 	var dialed atomic.Pointer[error]
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{pod}, DialTimeout: dialTimeout, TLS: certificates, Logger: zap.NewNop(),
@@ -99,7 +99,7 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 				dialed.Store(&err)
 				return nil, err
 			}
-			// The dialer ends the connection when the time to connect is over; a snapshot takes longer than that.
+			// The dialer set a deadline for connecting, but a snapshot takes longer.
 			return conn, conn.SetDeadline(time.Time{})
 		})},
 	})
@@ -118,8 +118,8 @@ func connectTo(ctx context.Context, pod string, config *rest.Config, certificate
 	return &member{Client: client, name: pod, version: status.Version}, nil
 }
 
-// snapshot writes all of etcd to a new file and gives its size and SHA-256. The sum that etcd itself sends at the end
-// is checked.
+// snapshot writes all of etcd to a new file and returns its size and SHA-256. It verifies the checksum that etcd sends
+// at the end.
 func (m *member) snapshot(ctx context.Context, path string) (size int64, sum []byte, err error) {
 	stream, err := m.Snapshot(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (m *member) snapshot(ctx context.Context, path string) (size int64, sum []b
 	return size, all.Sum(nil), nil
 }
 
-// trailing computes the sum of all but the last bytes, which are that sum.
+// trailing hashes everything except the last bytes, which hold the hash itself.
 type trailing struct {
 	hash hash.Hash
 	last []byte

@@ -20,8 +20,8 @@ import (
 const (
 	// BeforeUpgrade takes a backup of a cluster's etcd before each upgrade.
 	BeforeUpgrade = "backup-before-upgrade"
-	// BeforeDelete takes one before a cluster is deleted. It is off unless somebody asks for it: most clusters that are
-	// deleted are not missed.
+	// BeforeDelete takes a backup before a cluster is deleted. It is off by default, because most deleted clusters are
+	// not missed.
 	BeforeDelete = "backup-before-delete"
 )
 
@@ -31,16 +31,16 @@ const (
 	goOn = "go-on"
 )
 
-// placeRetry is how soon a Cluster is asked about again that was promised a backup where none can be kept.
+// placeRetry is when a Cluster is asked about again if its label requires a backup but there is nowhere to store one.
 const placeRetry = 5 * time.Second
 
-// parts hold upgrades and deletions until there is a backup.
+// parts holds upgrades and deletions until there is a backup.
 type parts struct {
 	runner *runner
 	now    func() time.Time
 }
 
-// New makes two parts, which share what they run: [BeforeUpgrade] and [BeforeDelete].
+// New returns two parts with a common runner: [BeforeUpgrade] and [BeforeDelete].
 func New(options Options) ([]part.Part, error) {
 	runner, err := newRunner(options)
 	if err != nil {
@@ -70,8 +70,8 @@ func onFailure(partName string) setting.Setting {
 	}
 }
 
-// beforeClusterUpgrade waits for the maintenance window first, if there is one: the upgrade does too. A backup that is
-// taken days before would be taken again and again, and those that are worth more would be removed for it.
+// beforeClusterUpgrade first waits for the maintenance window, if any, as the upgrade itself does. Otherwise backups
+// taken days before would be repeated and push out more valuable ones.
 func (p parts) beforeClusterUpgrade(
 	ctx context.Context, settings setting.Values, request *runtimehooksv1.BeforeClusterUpgradeRequest,
 ) (part.Answer, error) {
@@ -89,8 +89,8 @@ func (p parts) beforeClusterDelete(
 	return p.ensure(ctx, BeforeDelete, &request.Cluster, ReasonDelete, settings)
 }
 
-// ensure holds a Cluster until it has a backup. Where backups can't be kept, only Clusters wait that ask for one by
-// their label: they were promised one.
+// ensure holds a Cluster until it has a backup. If there is nowhere to store backups, it holds only Clusters whose
+// label requires one.
 func (p parts) ensure(
 	ctx context.Context, name string, cluster *clusterv1.Cluster, reason string, settings setting.Values,
 ) (answer part.Answer, err error) {

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Place is a bucket of an S3-compatible store.
+// Place is a bucket in an S3-compatible store.
 type Place struct {
-	// Endpoint is https://HOST[:PORT]. http is for stores on the same machine, and needs Insecure.
+	// Endpoint is https://HOST[:PORT]. Use http only for stores on the same machine; it needs Insecure.
 	Endpoint string
-	// Bucket is its name, Region where it is, Prefix what the names of all objects begin with (may be empty).
+	// Bucket is the name of the bucket, Region its region, Prefix the prefix of all object names (may be empty).
 	Bucket, Region, Prefix string
-	// Insecure allows http: everybody on the way can read the backups, which have all Secrets of a cluster.
+	// Insecure allows http. Anybody on the network path can then read the backups, which contain all Secrets of a
+	// cluster.
 	Insecure bool
 }
 
@@ -24,7 +25,7 @@ var (
 	prefixName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
 )
 
-// check says what is wrong. What it lets through needs no escaping in a URL.
+// check returns an error if the place is invalid. A valid place needs no escaping in URLs.
 func (p Place) check() error {
 	if err := checkEndpoint(p.Endpoint); err != nil {
 		return fmt.Errorf("endpoint %q: %w", p.Endpoint, err)

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// leases is how many there are: a few fixed names, so that a role can name them, and clusters leave none behind.
+	// leases is the number of Leases. Their names are fixed, so that a role can list them and clusters leave none
+	// behind.
 	leases = 4
 
 	leaseDuration = 15 * time.Second
@@ -26,25 +27,25 @@ const (
 	retryPeriod   = time.Second
 )
 
-// Replicas makes the processes of one extension take turns, so that two that are called for the same cluster do not
-// both take its backup. Clusters share few Leases by their uid: those that meet at one wait for each other.
+// Replicas lets the processes of one extension take turns, so that two processes called for the same cluster do not
+// both take its backup. Clusters share a few Leases, chosen by UID; those that share one wait for each other.
 type Replicas struct {
-	// Leases reads and writes Leases: get, create and update.
+	// Leases reads and writes Leases. It needs the verbs get, create and update.
 	Leases coordinationv1.LeasesGetter
-	// Namespace of the Leases: the same for all replicas.
+	// Namespace is the namespace of the Leases. It must be the same for all replicas.
 	Namespace string
 }
 
-// inTurn calls do while no other replica does for the same cluster. waiting is called before. The context of do ends
-// when the turn is lost, which happens if the API server can't be reached for too long.
+// inTurn calls waiting, then do as soon as no other replica holds the cluster's Lease. The context of do is cancelled
+// if the Lease is lost, which happens if the API server is unreachable for too long.
 func (r *Replicas) inTurn(ctx context.Context, uid string, waiting func(), do func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // the library tells each step
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // the library logs each step
 	defer cancel()
 	turn := turn{done: make(chan struct{}), do: do, end: cancel}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: leaseOf(uid)}, Client: r.Leases,
-			// Of this try, not of the process: two clusters of one process take turns like any others.
+			// Identify this attempt, not the process, so that two clusters of one process take turns as well.
 			LockConfig: resourcelock.ResourceLockConfig{Identity: uuid.NewString()},
 		},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
@@ -58,7 +59,7 @@ func (r *Replicas) inTurn(ctx context.Context, uid string, waiting func(), do fu
 	return turn.wait()
 }
 
-// LeaseNames are the names of all Leases that replicas use.
+// LeaseNames returns the names of all Leases that replicas use.
 func LeaseNames() []string {
 	names := make([]string, leases)
 	for i := range names {
@@ -67,14 +68,14 @@ func LeaseNames() []string {
 	return names
 }
 
-// leaseOf gives the name of the Lease of a cluster.
+// leaseOf returns the name of a cluster's Lease.
 func leaseOf(uid string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))
 	return LeaseNames()[h.Sum32()%leases]
 }
 
-// turn waits for a function that the elector starts in a goroutine that nobody else waits for.
+// turn waits for a function that the elector starts in a goroutine without waiting for it.
 type turn struct {
 	do   func(context.Context) error
 	end  func()
@@ -98,7 +99,7 @@ func (t *turn) run(ctx context.Context) {
 	t.err = t.do(ctx)
 }
 
-// wait is called when the elector has ended.
+// wait must be called after the elector has returned.
 func (t *turn) wait() error {
 	t.mu.Lock()
 	t.ended = true

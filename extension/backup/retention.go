@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Retention says what is kept of each cluster.
+// Retention says which backups of a cluster to keep.
 type Retention struct {
-	// Keep is how many are kept, the newest; at least one.
+	// Keep is the number of newest backups to keep, at least one.
 	Keep int
-	// MaxAge is for how long; zero means for ever. The newest one is kept whatever its age.
+	// MaxAge is the maximum age of a backup; zero means no limit. The newest backup is kept whatever its age.
 	MaxAge time.Duration
 }
 
-// Expired gives the backups of one cluster that are to be removed, oldest first. When there are too many, those go
-// first that were taken again for the same reason: a step that something holds for days is backed up again and again,
-// and takes nothing from earlier steps.
+// Expired returns the backups of one cluster to remove, oldest first. If there are too many, it first removes backups
+// that a newer one for the same reason supersedes. Thus a step that is blocked for days, and backed up again and again,
+// does not push out the backups of earlier steps.
 func (r Retention) Expired(all []Manifest, now time.Time) []Manifest {
 	sorted := slices.Clone(all)
 	sortByTime(sorted)
@@ -38,8 +38,8 @@ func (r Retention) Expired(all []Manifest, now time.Time) []Manifest {
 	return expired
 }
 
-// peers gives the backups that were asked for in the same way as this one. Those that people took are not removed
-// because hooks took others.
+// peers returns the backups requested in the same way: by people, or by hooks. Backups by hooks do not push out those
+// by people.
 func peers(all []Manifest, of Manifest) []Manifest {
 	return slices.DeleteFunc(slices.Clone(all), func(m Manifest) bool {
 		return (m.Reason == ReasonManual) != (of.Reason == ReasonManual)

@@ -21,67 +21,68 @@ import (
 )
 
 const (
-	// patience is how long a call waits for a backup before it blocks: that of a small cluster is done by then, and costs
+	// patience is how long a call waits for a backup before it blocks. A small cluster is backed up by then and needs
 	// no second call.
 	patience = 5 * time.Second
-	// lookTimeout bounds the look for a backup that is there already. With patience it is less than callers wait for an
-	// answer.
+	// lookTimeout limits the search for an existing backup. Together with patience it is shorter than the callers'
+	// timeout.
 	lookTimeout = 3 * time.Second
-	// askAgain is how soon a call comes again while a backup runs.
+	// askAgain is the retry interval of a call while a backup runs.
 	askAgain = 2 * time.Second
-	// firstPause and longestPause are between tries that fail.
+	// firstPause and longestPause are the shortest and longest pause between failed attempts.
 	firstPause   = 5 * time.Second
 	longestPause = 2 * time.Minute
-	// tries is how often a backup is tried before [Policy.GoOn] lets the cluster go on without one.
+	// tries is the number of attempts before [Policy.GoOn] lets the cluster go on without a backup.
 	tries = 3
-	// queueFor bounds how long a try waits for backups of other clusters. It does not count as time of the try itself.
+	// queueFor limits how long an attempt waits for backups of other clusters. This wait does not count towards
+	// [Policy.Timeout].
 	queueFor = time.Hour
-	// parallel is how many backups one process takes at the same time, of different clusters.
+	// parallel is the number of backups, of different clusters, that one process takes at the same time.
 	parallel = 2
-	// maxJobs bounds how many clusters are remembered.
+	// maxJobs is the maximum number of remembered attempts.
 	maxJobs = 1000
-	// rememberFor is how long the failures of a cluster are remembered that nobody asks about any more.
+	// rememberFor is how long an attempt is remembered if nobody asks about it any more.
 	rememberFor = time.Hour
 )
 
-// Reasons of what the part finds.
+// Reasons of the part's findings.
 const (
-	// ReasonVerified: there is a backup, and it was verified.
+	// ReasonVerified means that there is a verified backup.
 	ReasonVerified = "BackupVerified"
-	// ReasonNotNeeded: the cluster has nothing that could be backed up from here.
+	// ReasonNotNeeded means that the cluster has nothing that can be backed up from here.
 	ReasonNotNeeded = "BackupNotNeeded"
-	// ReasonFailed: a try failed.
+	// ReasonFailed means that an attempt failed.
 	ReasonFailed = "BackupFailed"
-	// ReasonRunning: a try runs.
+	// ReasonRunning means that an attempt is running.
 	ReasonRunning = "BackupRunning"
-	// ReasonTooMany: too many clusters wait for theirs.
+	// ReasonTooMany means that too many clusters are waiting for backups.
 	ReasonTooMany = "TooManyBackups"
-	// ReasonNoPlace: backups have no place.
+	// ReasonNoPlace means that there is nowhere to store backups.
 	ReasonNoPlace = "NoPlaceForBackups"
 )
 
-// ErrNoPlace says that nothing tells where backups are to be kept, so none are taken.
+// ErrNoPlace reports that no place to store backups is configured, so none are taken.
 var ErrNoPlace = errors.New("there is no place to keep backups: start the extension with --backups, a directory, or " +
 	"set a bucket")
 
-// Options of the part.
+// Options configure the part.
 type Options struct {
 	// Reader reads the Secrets of clusters. Required.
 	Reader client.Reader
-	// Tool verifies snapshots. Without one no backup is taken, and what waits for one is told so.
+	// Tool verifies snapshots. Without it no backup is taken, and whatever waits for one reports that.
 	Tool Tool
-	// Directory is where backups are kept, unless the policy names a bucket. Default: nowhere, see [ErrNoPlace].
+	// Directory stores backups, unless the policy names a bucket. Default: there is no place, see [ErrNoPlace].
 	Directory string
-	// Replicas makes processes take turns. Default: this is the only one.
+	// Replicas lets processes take turns. Default: this process is the only one.
 	Replicas *Replicas
-	// Log gets a line for each backup. Default: none.
+	// Log receives a line for each backup. Default: none.
 	Log *slog.Logger
 	// Now returns the time, for maintenance windows. Default: time.Now.
 	Now func() time.Time
 }
 
-// runner takes backups that calls of hooks wait for. Make it with newRunner, and close it. A call waits for at most
-// five seconds; a backup that takes longer goes on while the hook is blocked.
+// runner takes the backups that calls of hooks wait for. Create it with newRunner, and close it. A call waits at most
+// five seconds for an attempt; a longer backup continues while the hook is blocked.
 type runner struct {
 	options Options
 	take    func(context.Context, Job) (Manifest, error)
@@ -96,15 +97,15 @@ type runner struct {
 	jobs map[key]*try
 }
 
-// key tells what a backup is for.
+// key identifies what a backup is for.
 type key struct{ uid, reason string }
 
-// try is the last try of a backup.
+// try is the latest attempt at a backup.
 type try struct {
 	ended    chan struct{} // closed at the end
 	began    time.Time
-	kubeadm  bool   // the control plane is kubeadm's, so it has authorities of its own
-	doing    string // guarded by runner.mu, like all below
+	kubeadm  bool   // kubeadm manages the control plane, so it has its own authorities
+	doing    string // guarded by runner.mu, like all fields below
 	failures int
 	err      error
 	retry    time.Time
@@ -123,14 +124,14 @@ func newRunner(options Options) (*runner, error) {
 	return r, nil
 }
 
-// close stops backups that run and waits for them.
+// close cancels running backups and waits for them.
 func (r *runner) close() {
 	r.cancel()
 	r.wait.Wait()
 }
 
-// ensure makes sure that there is a fresh backup of a cluster for a reason. The Cluster goes on when there is one, or
-// when none is needed. The error is [ErrNoPlace] if backups can't be kept.
+// ensure ensures that there is a fresh backup of a cluster for a reason. It lets the Cluster go on if there is one or
+// none is needed. The error is [ErrNoPlace] if there is nowhere to store backups.
 func (r *runner) ensure(
 	ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy,
 ) (answer part.Answer, err error) {
@@ -141,7 +142,7 @@ func (r *runner) ensure(
 	if err == nil && have != nil {
 		return part.Pass(finding.Finding{Reason: ReasonVerified, Message: verified(have)}), nil
 	}
-	// What is wrong with the store is found again by the try, and counts as one.
+	// The attempt finds the same problem with the store again and counts it.
 	t := r.start(cluster, reason, policy)
 	if t == nil {
 		return part.Hold(askAgain, finding.Finding{
@@ -158,7 +159,7 @@ func (r *runner) ensure(
 	return r.judge(t, policy.GoOn), nil
 }
 
-// look finds a backup that is there already; nil if there is none.
+// look returns an existing backup, or nil.
 func (r *runner) look(
 	ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy,
 ) (*Manifest, error) {
@@ -172,7 +173,7 @@ func (r *runner) look(
 	return fresh(ctx, store, cluster, reason, r.now(), policy.FreshFor)
 }
 
-// store gives where backups are kept; end must be called if there is no error.
+// store opens the store of backups. The caller must call end unless there is an error.
 func (r *runner) store(ctx context.Context, policy Policy) (store Store, end func(), err error) {
 	if policy.Place.Bucket == "" {
 		if r.options.Directory == "" {
@@ -195,7 +196,7 @@ func (r *runner) store(ctx context.Context, policy Policy) (store Store, end fun
 	return bucket, bucket.Close, nil
 }
 
-// fresh finds the newest backup of a cluster for a reason, if it is fresh enough; else nil.
+// fresh returns the newest backup of a cluster for a reason if it is fresh enough, else nil.
 func fresh(ctx context.Context, store Store, cluster *clusterv1.Cluster, reason string, now time.Time,
 	freshFor time.Duration) (*Manifest, error) {
 	all, err := store.List(ctx, cluster.Namespace, cluster.Name)
@@ -214,8 +215,8 @@ func verified(m *Manifest) string {
 	return fmt.Sprintf("backup %s of %d KiB at revision %d was verified", m.Name, m.Size>>10, m.Revision)
 }
 
-// start returns the try that runs for a cluster, and begins one if none does and it is time. It is nil if too many
-// clusters wait for theirs.
+// start returns the running attempt for a cluster. If there is none, it starts one, unless the last one failed too
+// recently; then it returns that one. It returns nil if too many clusters are waiting.
 func (r *runner) start(cluster *clusterv1.Cluster, reason string, policy Policy) *try {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,7 +252,7 @@ func (t *try) isEnded() bool {
 	}
 }
 
-// forget drops tries that nobody has asked for since long.
+// forget drops attempts that nobody has asked about for a while.
 func (r *runner) forget() {
 	for k, t := range r.jobs {
 		if t.isEnded() && r.now().Sub(t.began) > rememberFor {
@@ -260,7 +261,7 @@ func (r *runner) forget() {
 	}
 }
 
-// run is one try.
+// run makes one attempt.
 func (r *runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy Policy) {
 	defer close(t.ended)
 	ctx, cancel := context.WithTimeout(r.ctx, queueFor+policy.Timeout)
@@ -280,8 +281,8 @@ func (r *runner) run(t *try, cluster *clusterv1.Cluster, reason string, policy P
 	t.retry = r.now().Add(min(firstPause<<min(t.failures-1, 10), longestPause))
 }
 
-// inTurn takes a backup when neither another replica nor too many others of this one do. If another replica has taken
-// it meanwhile, that one counts.
+// inTurn takes a backup when no other replica is taking it and a slot of this process is free. If another replica has
+// taken it in the meantime, inTurn returns that backup.
 func (r *runner) inTurn(
 	ctx context.Context, t *try, cluster *clusterv1.Cluster, reason string, policy Policy,
 ) (m Manifest, err error) {
@@ -333,8 +334,8 @@ func (r *runner) inTurn(
 	return m, err
 }
 
-// initialized gives ErrNotInitialized for a kubeadm control plane that never answered: Cluster API makes the Secrets of
-// a cluster before its first machine.
+// initialized returns ErrNotInitialized for a kubeadm control plane that was never initialized. Cluster API creates a
+// cluster's Secrets before its first machine, so they prove nothing.
 func (r *runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) error {
 	ref := cluster.Spec.ControlPlaneRef
 	if !workload.HasKubeadm(cluster) {
@@ -346,7 +347,7 @@ func (r *runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) er
 	})
 	err := r.options.Reader.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}, controlPlane)
 	if apierrors.IsNotFound(err) {
-		return nil // deleted meanwhile: what is there can be seen from the Secrets
+		return nil // deleted in the meantime; the Secrets show what there is
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
@@ -358,7 +359,7 @@ func (r *runner) initialized(ctx context.Context, cluster *clusterv1.Cluster) er
 	return nil
 }
 
-// judge says what a try means for the hook.
+// judge converts the state of an attempt to an answer to the hook.
 func (r *runner) judge(t *try, goOn bool) part.Answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()

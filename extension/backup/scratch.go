@@ -10,24 +10,24 @@ import (
 
 const (
 	scratchPrefix = "capstan-backup-"
-	// unlockedFor is how old a directory is at least whose process was killed: a younger one may be about to be locked.
+	// unlockedFor is the minimum age of an abandoned directory without a lock. A younger one may be about to be locked.
 	unlockedFor = time.Minute
 )
 
-// Scratch makes a directory for snapshots in between, which are as secret as the cluster, and removes those that
-// processes left behind that were killed: a living one holds a lock on its own. parent may be empty for the directory
-// of the operating system. remove must be called in the end.
+// Scratch creates a directory for temporary snapshots, which are as secret as the cluster. It removes the directories
+// of killed processes; a live process holds a lock on its own. An empty parent means the temporary directory of the
+// operating system. The caller must call remove at the end.
 func Scratch(parent string) (path string, remove func(), err error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
-	left, _ := filepath.Glob(filepath.Join(parent, scratchPrefix+"*")) // fails for patterns that are none only
+	left, _ := filepath.Glob(filepath.Join(parent, scratchPrefix+"*")) // fails only for invalid patterns
 	for _, old := range left {
 		if info, err := os.Lstat(old); err != nil || !ours(info) || time.Since(info.ModTime()) < unlockedFor {
 			continue
 		}
 		if lock, err := lockDirectory(old); err == nil {
-			_ = os.RemoveAll(old) // tried again next time
+			_ = os.RemoveAll(old) // the next call tries again
 			_ = lock.Close()
 		}
 	}
@@ -45,14 +45,14 @@ func Scratch(parent string) (path string, remove func(), err error) {
 	}, nil
 }
 
-// ours reports whether a file is a directory of this user, and no link: parent may be a directory where everybody can
-// make some of that name.
+// ours reports whether a file is a directory of this user and not a link, as anybody can create such names in a shared
+// parent.
 func ours(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.IsDir() && int64(stat.Uid) == int64(os.Geteuid())
 }
 
-// lockDirectory fails if somebody else has the lock.
+// lockDirectory fails if another process holds the lock.
 func lockDirectory(path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -23,26 +23,26 @@ import (
 	"github.com/capstan-dev/capstan/extension/workload"
 )
 
-// clientValidity is for how long a certificate for one backup is valid.
+// clientValidity is the validity of a certificate for one backup.
 const clientValidity = time.Hour
 
-// ErrNotInitialized says that a cluster has no control plane yet that could be backed up.
+// ErrNotInitialized reports that a cluster has no control plane to back up yet.
 var ErrNotInitialized = errors.New("the cluster has no control plane yet")
 
-// ErrNoAuthority says that a cluster has a kubeconfig, but not all authorities of a control plane by kubeadm.
+// ErrNoAuthority reports that a cluster has a kubeconfig but not all authorities of a kubeadm control plane.
 var ErrNoAuthority = errors.New("the cluster does not have all authorities that kubeadm's control planes have")
 
-// ErrElsewhere says that the etcd of a cluster is not its own.
+// ErrElsewhere reports that the etcd of a cluster is managed elsewhere.
 var ErrElsewhere = errors.New("the cluster's etcd is managed elsewhere, and has to be backed up there")
 
-// authorities are the Secrets of a cluster without which a snapshot is worth nothing.
+// authorities are the Secrets of a cluster without which a snapshot is useless.
 var authorities = []string{"ca", "etcd", "proxy", "sa"}
 
-// Access is how to reach the etcd of a cluster.
+// Access is a connection to the etcd of a cluster.
 type Access struct {
-	// Config reaches the cluster's API server.
+	// Config connects to the cluster's API server.
 	Config *rest.Config
-	// Fingerprints of the authorities, by purpose.
+	// Fingerprints are the fingerprints of the authorities, by purpose.
 	Fingerprints map[string]string
 
 	etcd *tls.Config
@@ -89,8 +89,8 @@ func ReadAccess(ctx context.Context, reader client.Reader, namespace, cluster st
 	return a, nil
 }
 
-// etcdTLS makes a client certificate of the authority. The member is known by the name localhost, which kubeadm writes
-// into each one's certificate: the port-forward ends on the member's own loopback interface.
+// etcdTLS issues a client certificate. It verifies the member by the name localhost, which kubeadm puts into each
+// member's certificate, because the port-forward ends on the member's loopback interface.
 func etcdTLS(ca, key []byte, now time.Time) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(ca, key)
 	if err != nil {
@@ -116,7 +116,7 @@ func etcdTLS(ca, key []byte, now time.Time) (*tls.Config, error) {
 	roots.AddCert(pair.Leaf)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		// gRPC asks for the certificate of the name that it dials, which is a pod's: so the check is our own.
+		// gRPC would verify the name that it dials, a pod's name, so we verify the certificate ourselves.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			intermediates := x509.NewCertPool()

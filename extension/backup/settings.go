@@ -27,7 +27,7 @@ const (
 	settingInsecure    = "backup.insecure"
 )
 
-// Settings gives what an ExtensionConfig may say about backups, whatever they are taken for.
+// Settings returns the settings for backups that an ExtensionConfig may contain, whatever the backups are for.
 func Settings() []setting.Setting {
 	return []setting.Setting{
 		{
@@ -80,7 +80,7 @@ func Settings() []setting.Setting {
 	}
 }
 
-// emptyOr makes a check of a condition that an empty value need not meet.
+// emptyOr returns a check that also accepts an empty value.
 func emptyOr(is func(string) bool) func(string) error {
 	return func(value string) error {
 		if value != "" && !is(value) {
@@ -95,23 +95,23 @@ func isSecretName(value string) bool {
 	return found && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// Policy says how backups are taken and kept.
+// Policy says how to take and keep backups.
 type Policy struct {
-	// Retention of those that hooks have asked for. What was taken again for the same step goes first.
+	// Retention applies to backups that hooks request. It removes repeated backups for the same step first.
 	Retention Retention
-	// FreshFor is how old a backup may be that an upgrade goes on with.
+	// FreshFor is the maximum age of a backup with which an upgrade may go on.
 	FreshFor time.Duration
-	// Timeout bounds one try.
+	// Timeout limits one attempt.
 	Timeout time.Duration
-	// Place is the bucket; with none in it backups are on the disk of the process. Credentials is the Secret with its
-	// keys.
+	// Place is the bucket; if it is empty, backups are on the disk of the process. Credentials is the Secret with the
+	// bucket's keys.
 	Place       Place
 	Credentials types.NamespacedName
-	// GoOn lets an upgrade or a deletion go on without a backup after three tries have failed. Else it waits.
+	// GoOn lets an upgrade or deletion go on without a backup after three failed attempts. Otherwise it waits.
 	GoOn bool
 }
 
-// ReadPolicy reads settings that were checked by those of [Settings].
+// ReadPolicy converts settings that the checks of [Settings] have accepted.
 func ReadPolicy(values setting.Values) (Policy, error) {
 	var p Policy
 	var errs []error
@@ -154,7 +154,7 @@ func checkKeep(value string) error {
 	return err
 }
 
-// checkDuration checks for a duration of at least least and at most most; 0 means any.
+// checkDuration returns a check for a duration between least and most; a most of 0 means no maximum.
 func checkDuration(least, most time.Duration) func(string) error {
 	return func(value string) error {
 		d, err := time.ParseDuration(value)

@@ -12,32 +12,32 @@ const (
 	manifestFile = "manifest.json"
 )
 
-// Bounds of what is read from a store.
+// Limits on what is read from a store.
 const (
 	maxManifest = 64 << 10
-	maxBackups  = 1000   // of one cluster: the newest
+	maxBackups  = 1000   // the newest ones of one cluster
 	maxList     = 10_000 // of all clusters
 )
 
-// leftFor is how old what a try has left behind is at least before it is removed: no try takes that long.
+// leftFor is the minimum age at which the remains of an attempt are removed. No attempt takes that long.
 const leftFor = 24 * time.Hour
 
-// ErrDamaged says that manifests in a store can't be read.
+// ErrDamaged reports unreadable manifests in a store.
 var ErrDamaged = errors.New("backups are damaged")
 
-// Store keeps backups. What was added is whole or not there. All methods may be called at the same time, also by
+// Store stores backups. A backup is added completely or not at all. All methods may be called concurrently, also by
 // several processes.
 type Store interface {
-	// Add keeps the snapshot in file.
+	// Add stores the snapshot in file.
 	Add(ctx context.Context, m Manifest, file string) error
-	// List gives the backups of a cluster, or of all clusters if both names are empty, oldest first. None is no error.
-	// Those that are damaged are left out, and named by an error that is [ErrDamaged], beside the others: one that can't
-	// be read must not hold up what does not need it.
+	// List returns the backups of a cluster, or of all clusters if both names are empty, oldest first. An empty result
+	// is not an error. It leaves out damaged backups; besides the others, it then returns an error that names them and
+	// is [ErrDamaged]. A damaged backup thus does not block what does not need it.
 	List(ctx context.Context, namespace, cluster string) ([]Manifest, error)
-	// Fetch copies a snapshot to a file that does not exist yet, mode 0600, and checks that it is the one of the manifest.
+	// Fetch copies a snapshot to a new file of mode 0600 and checks that it matches the manifest.
 	Fetch(ctx context.Context, m Manifest, file string) error
-	// Remove forgets a backup. One that is gone is no error.
+	// Remove removes a backup. It succeeds if there is none.
 	Remove(ctx context.Context, m Manifest) error
-	// Tidy removes what tries for a cluster have left that were killed a day before now, or earlier.
+	// Tidy removes what attempts for a cluster left behind if they were killed at least a day before now.
 	Tidy(ctx context.Context, namespace, cluster string, now time.Time) error
 }

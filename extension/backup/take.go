@@ -11,24 +11,24 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// Job is one backup to take.
+// Job describes one backup to take.
 type Job struct {
-	// Namespace, Cluster, UID and Reason are those of the manifest.
+	// Namespace, Cluster, UID and Reason are for the manifest.
 	Namespace, Cluster, UID, Reason string
-	// Access reaches the cluster.
+	// Access connects to the cluster.
 	Access *Access
 	// Tool verifies the snapshot.
 	Tool Tool
-	// Store keeps it. Retention is that of backups that were asked for in the same way: by people, or by hooks.
+	// Store stores the backup. Retention applies to backups requested in the same way: by people, or by hooks.
 	Store     Store
 	Retention Retention
-	// Scratch is a directory for files in between; default: the one of the operating system.
+	// Scratch is a directory for temporary files. Default: the one of the operating system.
 	Scratch string
-	// Progress is told what is being done, in a few words. May be nil.
+	// Progress is called with a short description of each step. It may be nil.
 	Progress func(string)
 }
 
-// Take takes a snapshot, verifies it, keeps it, and removes those that have expired.
+// Take takes a snapshot, verifies it, stores it and removes expired backups.
 func Take(ctx context.Context, job Job) (m Manifest, err error) {
 	tell := job.Progress
 	if tell == nil {
@@ -85,8 +85,8 @@ func Take(ctx context.Context, job Job) (m Manifest, err error) {
 	return m, nil
 }
 
-// compare tells whether the cluster itself has the same keys at that revision. It is false, without an error, if the
-// cluster can't tell.
+// compare reports whether the cluster itself has the same keys at that revision. It returns false without an error if
+// that cannot be determined.
 func compare(ctx context.Context, live *member, restored Contents) (bool, error) {
 	if restored.Keys == 0 {
 		return false, fmt.Errorf("the snapshot from %s holds no keys: a Kubernetes cluster always has some", live.name)
@@ -95,7 +95,7 @@ func compare(ctx context.Context, live *member, restored Contents) (bool, error)
 	defer cancel()
 	there, err := read(ctx, live.Client, live.name, restored.Revision)
 	if err != nil || there.Compacted != restored.Compacted {
-		return false, nil // compacted meanwhile, or the member is gone or slow: the sum of the snapshot was right
+		return false, nil // compacted, or the member is gone or slow; the snapshot's own checksum was right
 	}
 	if there.Hash != restored.Hash || there.Keys != restored.Keys {
 		return false, fmt.Errorf("the restored snapshot differs from %s at revision %d: %d keys with hash %d, there are %d "+
@@ -105,7 +105,7 @@ func compare(ctx context.Context, live *member, restored Contents) (bool, error)
 	return true, nil
 }
 
-// prune removes what has expired, and what tries have left that did not come to an end.
+// prune removes expired backups and what interrupted attempts left behind.
 func prune(ctx context.Context, job Job, newest Manifest) error {
 	all, err := job.Store.List(ctx, job.Namespace, job.Cluster)
 	if err != nil && !errors.Is(err, ErrDamaged) {

@@ -23,30 +23,30 @@ import (
 const (
 	killDelay = 5 * time.Second
 	firstDial = 20 * time.Millisecond
-	// connectTimeout bounds one try to connect to an etcd of this machine.
+	// connectTimeout limits one attempt to connect to an etcd on this machine.
 	connectTimeout = 20 * time.Second
-	// revisionJump is what a restored cluster's revision is raised by, more than can have happened since the snapshot:
-	// clients that have seen later revisions then read everything again, instead of missing changes.
+	// revisionJump is added to a restored cluster's revision. It exceeds the number of changes since the snapshot, so
+	// that clients that have seen later revisions read everything again instead of missing changes.
 	revisionJump = "1000000000"
 )
 
-// Tool is a bundle's capstan-kube, which has etcd and etcdutl in it.
+// Tool is a bundle's capstan-kube, which contains etcd and etcdutl.
 type Tool struct {
-	// Path of the binary.
+	// Path is the path of the binary.
 	Path string
 }
 
-// Contents are what an etcd holds.
+// Contents describe the data of an etcd.
 type Contents struct {
-	// Revision is the latest one, Compacted the one before which history is gone.
+	// Revision is the latest revision. History before Compacted is gone.
 	Revision, Compacted int64
-	// Keys is how many there are.
+	// Keys is the number of keys.
 	Keys int64
-	// Hash is of all keys at Revision.
+	// Hash is the hash of all keys at Revision.
 	Hash uint32
 }
 
-// Check says what is missing; nil if the tool can be used.
+// Check returns an error if the tool cannot be used.
 func (t Tool) Check() error {
 	if t.Path == "" {
 		return errors.New("no etcd was given to verify snapshots with: start the extension with --bundle, the path of " +
@@ -58,17 +58,17 @@ func (t Tool) Check() error {
 	return nil
 }
 
-// Identity is who an etcd member is.
+// Identity identifies an etcd member.
 type Identity struct {
 	// Name of the member.
 	Name string
-	// PeerURL is where other members reach it.
+	// PeerURL is the URL for other members.
 	PeerURL string
 }
 
-// Restore makes a data directory, which must not exist, for a cluster of one member, from a snapshot. Its revision is
-// raised so that clients of the old cluster notice. How long it takes depends on the size of the snapshot: ctx bounds
-// it.
+// Restore creates a data directory, which must not exist, for a cluster of one member from a snapshot. It raises the
+// revision so that clients of the old cluster notice. The duration depends on the size of the snapshot; limit it by
+// ctx.
 func (t Tool) Restore(ctx context.Context, snapshot, directory string, identity Identity) error {
 	return t.restore(ctx, snapshot, directory, identity, "--bump-revision", revisionJump, "--mark-compacted")
 }
@@ -90,8 +90,8 @@ func (t Tool) restore(ctx context.Context, snapshot, directory string, identity 
 	return nil
 }
 
-// Verify restores a snapshot into an etcd of its own, in a directory that it makes below scratch and removes, and reads
-// all of it. ctx bounds it.
+// Verify restores a snapshot into a separate etcd, in a temporary directory below scratch, and reads all of it. Limit
+// the duration by ctx.
 func (t Tool) Verify(ctx context.Context, snapshot, scratch string) (contents Contents, err error) {
 	directory, err := os.MkdirTemp(scratch, ".verify-")
 	if err != nil {
@@ -110,15 +110,15 @@ func (t Tool) Verify(ctx context.Context, snapshot, scratch string) (contents Co
 	return contents, err
 }
 
-// serve runs an etcd on sockets in a directory while use works with it.
+// serve runs an etcd with its sockets in a directory while use works with it.
 func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(*clientv3.Client) error) error {
-	// The kernel ends the child with the thread that started it.
+	// The kernel kills the child when the thread that started it exits.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, t.Path, "etcd", "--name", "scratch", "--data-dir", data, "--log-level", "warn",
 		"--unsafe-no-fsync",
-		"--heartbeat-interval", "20", "--election-timeout", "100", // it has nobody to wait for before it leads
+		"--heartbeat-interval", "20", "--election-timeout", "100", // it has no peers to wait for
 		"--listen-client-urls", "unix://client", "--advertise-client-urls", "http://localhost:2379",
 		"--listen-peer-urls", "unix://peer", "--initial-advertise-peer-urls", peer, "--initial-cluster", "scratch="+peer)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = directory, &out, &out, killDelay
@@ -135,13 +135,13 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 		ended <- err
 	}()
 	defer func() {
-		_ = cmd.Process.Kill() // nothing in it is needed any more
+		_ = cmd.Process.Kill() // its data is not needed any more
 		<-ended
 	}()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"unix://" + filepath.Join(directory, "client")}, Logger: zap.NewNop(), Context: ctx,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			// The first try is too early, and the default pause after it is a second.
+			// The first attempt comes too early, and the default pause after it is a second.
 			Backoff:           backoff.Config{BaseDelay: firstDial, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: connectTimeout,
 		})},
@@ -166,8 +166,8 @@ func (t Tool) serve(ctx context.Context, directory, data, peer string, use func(
 	return use(client)
 }
 
-// read reads what an etcd holds at a revision, or at the latest one if it is 0. It reads the whole database: ctx bounds
-// it.
+// read reads the data of an etcd at a revision, or the latest if it is 0. It reads the whole database; limit the
+// duration by ctx.
 func read(ctx context.Context, client *clientv3.Client, endpoint string, revision int64) (c Contents, err error) {
 	all, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(revision))
 	if err != nil {
@@ -183,7 +183,7 @@ func read(ctx context.Context, client *clientv3.Client, endpoint string, revisio
 	return Contents{Revision: revision, Compacted: hash.CompactRevision, Keys: all.Count, Hash: hash.Hash}, nil
 }
 
-// lastLines is what is worth to see of a program's output.
+// lastLines returns the relevant end of a program's output.
 func lastLines(out []byte) string {
 	const most = 600
 	text := strings.TrimSpace(string(out))

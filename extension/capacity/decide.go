@@ -9,39 +9,39 @@ import (
 	"github.com/capstan-dev/capstan/extension/finding"
 )
 
-// State says why a host can or can't be had.
+// State says why a host is or is not available.
 type State string
 
-// States of a host, as they stand in messages.
+// The states of a host, worded for messages.
 const (
-	// Free: nobody has it, and it can be claimed.
+	// Free hosts have no machine and can be claimed.
 	Free State = "free"
-	// Claimed: a machine has it.
+	// Claimed hosts have a machine.
 	Claimed State = "claimed"
-	// Cleaning: the machine that had it is gone; it comes back soon.
+	// Cleaning hosts have lost their machine and will soon be free again.
 	Cleaning State = "being cleaned"
-	// Enrolling: its agent has not reported yet; it comes soon.
+	// Enrolling hosts have an agent that has not reported yet but soon will.
 	Enrolling State = "enrolling"
-	// Unschedulable: an administrator keeps claims away.
+	// Unschedulable hosts are closed to claims by an administrator.
 	Unschedulable State = "unschedulable"
-	// Offline: its heartbeat stopped.
+	// Offline hosts have stopped sending heartbeats.
 	Offline State = "offline"
-	// Quarantined: it could not be cleaned.
+	// Quarantined hosts could not be cleaned.
 	Quarantined State = "quarantined"
 )
 
-// states in the order of messages.
+// states are the states in the order in which messages list them.
 var states = []State{Claimed, Cleaning, Enrolling, Unschedulable, Offline, Quarantined}
 
 // Host is one host of the inventory.
 type Host struct {
-	// Zone is the failure domain that it is in.
+	// Zone is the host's failure domain.
 	Zone string
-	// Versions of Kubernetes that it offers. Empty: any.
+	// Versions are the Kubernetes versions that the host offers. Empty means any.
 	Versions []string
-	// State says whether it can be had.
+	// State says whether the host is available.
 	State State
-	// Cluster has the host, and goes on to have it. Empty if nobody does.
+	// Cluster is the cluster that has the host and keeps it. It is empty if there is none.
 	Cluster string
 }
 
@@ -49,68 +49,68 @@ func (h Host) offers(version string) bool {
 	return version == "" || len(h.Versions) == 0 || slices.Contains(h.Versions, version)
 }
 
-// Need is a number of hosts of one sort.
+// Need is a number of hosts of one kind.
 type Need struct {
-	// Zone that they have to be in. Empty: any.
+	// Zone is the zone that the hosts must be in. Empty means any.
 	Zone string
-	// Version of Kubernetes that they have to offer. Empty: any.
+	// Version is the Kubernetes version that the hosts must offer. Empty means any.
 	Version string
-	// Hosts is how many.
+	// Hosts is the number of hosts.
 	Hosts int
 }
 
-// Cluster is one cluster that has or wants hosts of the inventory.
+// Cluster is a cluster that has or wants hosts of the inventory.
 type Cluster struct {
-	// Name, unique in the snapshot.
+	// Name is unique in the snapshot.
 	Name string
 	// Created is when the cluster was created.
 	Created time.Time
-	// Admitted is true once it was let through. It keeps its place, even if an older one appears.
+	// Admitted reports whether the cluster was let through before. It keeps its place even if an older cluster appears.
 	Admitted bool
-	// Needs are all hosts that it shall have, with those that it has.
+	// Needs are all hosts that the cluster is meant to have, including those it has.
 	Needs []Need
-	// Bound are machines without a host that can have one in their zone only. They are among the Needs without a zone.
+	// Bound are machines without a host that can use only hosts in their zone. Needs contains them without a zone.
 	Bound []Need
-	// Besides are hosts that the cluster in question shall have anyway, with those that it has. Those of them that it has
-	// not claimed yet are promised to it, and can't serve its Needs, which then are what comes on top.
+	// Besides are hosts that the cluster in question is meant to have in any case, including those it has. Those not
+	// claimed yet are promised to it and cannot serve its Needs, which are additional hosts.
 	Besides []Need
-	// Words of the message about it.
+	// Words are the words of the message about the cluster.
 	Words Words
 }
 
-// Words say what hosts are for. The zero value is about a new cluster.
+// Words say what the hosts are for. The zero value describes a new cluster.
 type Words struct {
 	// Subject is who needs the hosts. Default: "cluster".
 	Subject string
-	// Remedy is what to do besides adding hosts. Default: "make the cluster smaller".
+	// Remedy is what to do other than adding hosts. Default: "make the cluster smaller".
 	Remedy string
 	// Promised says to whom free hosts are promised. Default: "promised to other clusters".
 	Promised string
 }
 
-// Decision is what came out.
+// Decision is the result of [Decide].
 type Decision struct {
-	// Fits is true if the inventory can hold the cluster.
+	// Fits reports whether the inventory can hold the cluster.
 	Fits bool
-	// Finding says why, in numbers, and what to do.
+	// Finding gives the reason, with numbers and what to do.
 	finding.Finding
 }
 
 // Reasons of a decision.
 const (
-	// ReasonNoHostsNeeded: the cluster needs none.
+	// ReasonNoHostsNeeded means that the cluster needs no hosts.
 	ReasonNoHostsNeeded = "NoHostsNeeded"
-	// ReasonEnoughHosts: there are as many as it needs.
+	// ReasonEnoughHosts means that there are enough hosts.
 	ReasonEnoughHosts = "EnoughHosts"
-	// ReasonTooFewHosts: there are fewer than that, wherever they are.
+	// ReasonTooFewHosts means that there are too few hosts in all zones together.
 	ReasonTooFewHosts = "TooFewHosts"
-	// ReasonTooFewHostsInZone: there are too few in one zone that it asks for.
+	// ReasonTooFewHostsInZone means that there are too few hosts in a zone that the cluster needs.
 	ReasonTooFewHostsInZone = "TooFewHostsInZone"
-	// ReasonZonesShared: there are enough in each zone by itself, but others are promised some of them.
+	// ReasonZonesShared means that each zone has enough hosts by itself, but some of them are promised to others.
 	ReasonZonesShared = "ZonesShared"
 )
 
-// Decide reports whether the hosts can hold the cluster beside the others.
+// Decide reports whether the hosts can hold the cluster in addition to the others.
 func Decide(hosts []Host, others []Cluster, cluster Cluster) Decision {
 	needs := compact(cluster.Needs)
 	if total(needs) == 0 {
@@ -126,7 +126,7 @@ func Decide(hosts []Host, others []Cluster, cluster Cluster) Decision {
 	return Decision{Finding: explain(hosts, inventory, promises, needs, cluster.Words)}
 }
 
-// promises gives the needs that come before those of the cluster.
+// promises returns the needs that take precedence over those of the cluster.
 func promises(hosts []Host, inventory inventory, others []Cluster, cluster Cluster) []Need {
 	promised := outstanding(hosts, Cluster{Name: cluster.Name, Needs: cluster.Besides, Bound: cluster.Bound})
 	var waiting []Cluster
@@ -135,7 +135,7 @@ func promises(hosts []Host, inventory inventory, others []Cluster, cluster Clust
 		case other.Name == cluster.Name:
 		case other.Admitted:
 			promised = append(promised, outstanding(hosts, other)...)
-		case !cluster.Admitted && older(other, cluster): // what was let through is not taken back for one that waits
+		case !cluster.Admitted && older(other, cluster): // a cluster let through keeps its hosts even if an older one waits
 			waiting = append(waiting, other)
 		}
 	}
@@ -154,8 +154,8 @@ func older(a, b Cluster) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// outstanding gives what a cluster needs and has not claimed. Hosts that it has in a zone serve needs in that zone
-// first.
+// outstanding returns what a cluster needs and has not claimed. Hosts that it has in a zone first serve needs in that
+// zone.
 func outstanding(hosts []Host, cluster Cluster) []Need {
 	has := map[string]int{} // by zone
 	for _, h := range hosts {
@@ -175,8 +175,8 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 	for _, n := range has {
 		left += n
 	}
-	// What is left serves any zone, then needs elsewhere: the machine stands, wherever it does. Needs without a zone sort
-	// last, hence backwards.
+	// Remaining hosts serve needs for any zone, then needs for other zones, because the machine exists wherever it is.
+	// Needs without a zone are last, hence the reverse order.
 	for i := len(needs) - 1; i >= 0; i-- {
 		served := min(needs[i].Hosts, left)
 		needs[i].Hosts -= served
@@ -185,7 +185,7 @@ func outstanding(hosts []Host, cluster Cluster) []Need {
 	return compact(bind(needs, cluster.Bound))
 }
 
-// bind puts as much of the needs without a zone into the zones of machines that are bound to one.
+// bind assigns as many needs without a zone as possible to the zones of bound machines.
 func bind(needs, bound []Need) []Need {
 	zoned := slices.Clone(needs)
 	for _, b := range bound {
@@ -201,7 +201,7 @@ func bind(needs, bound []Need) []Need {
 	return zoned
 }
 
-// compact joins needs of the same sort, drops empty ones, and sorts: those with a zone first.
+// compact merges needs of the same kind, drops empty ones and sorts the rest, those with a zone first.
 func compact(needs []Need) []Need {
 	sums := map[Need]int{}
 	for _, n := range needs {

@@ -12,26 +12,27 @@ import (
 )
 
 const (
-	// retryAfter is how soon a Cluster that does not fit is asked about again.
+	// retryAfter is when a Cluster that does not fit is asked about again.
 	retryAfter = 5 * time.Second
-	// retrySoon is that for a Cluster that was just made: local hosts may be on their way to its namespace, which asks
-	// for them because the Cluster is there.
+	// retrySoon replaces retryAfter for a new Cluster: local hosts may be on their way to its namespace, which requests
+	// them because of the Cluster.
 	retrySoon = time.Second
-	// isNew is how long a Cluster was just made.
+	// isNew is how long a Cluster counts as new.
 	isNew = 15 * time.Second
-	// admittedFor is how long the gate remembers whom it let through. Cluster API shows it on the Cluster within a second;
-	// if it does not, because another extension blocks, it asks again and the time starts again.
+	// admittedFor is how long the gate remembers a Cluster that it let through. Cluster API shows that on the Cluster
+	// within a second. If it does not, because another extension blocks, it calls the gate again, which restarts the
+	// time.
 	admittedFor = time.Minute
 )
 
-// gate is the capacity gate of new Clusters, and of rollouts that need more hosts than before for a while.
+// gate is the capacity gate for new Clusters, and for rollouts that temporarily need more hosts.
 //
-// It lists what it needs at each call, from the API server and not from a cache: the answer has to take into account
-// which hosts were claimed and which Clusters were let through a moment ago, and a cache may lag behind just that.
-// Calls are rare: one for each Cluster that is created, and one every five seconds while one waits. Lists are bounded.
+// At each call it lists what it needs from the API server, not from a cache. The answer depends on which hosts were
+// claimed and which Clusters were let through a moment ago, and a cache may lag behind exactly there. Calls are rare:
+// one per new Cluster, and one every five seconds while a Cluster waits. Lists are bounded.
 //
-// Calls are decided one after the other, and whom the gate lets through it remembers until that shows on the Cluster,
-// so that two Clusters created at once do not both get the same hosts.
+// The gate decides one call at a time. It remembers a Cluster that it lets through until the Cluster shows it, so that
+// two Clusters created at once do not both get the same hosts.
 type gate struct {
 	reader   client.Reader
 	now      func() time.Time
@@ -39,7 +40,7 @@ type gate struct {
 	admitted map[clusterKey]time.Time // guarded by turn
 }
 
-// clusterKey tells a Cluster from one that had its name before.
+// clusterKey identifies a Cluster, also among Clusters of the same name.
 type clusterKey struct {
 	name client.ObjectKey
 	uid  string
@@ -83,7 +84,7 @@ func (g *gate) create(ctx context.Context, cluster *clusterv1.Cluster) (answer p
 	return part.Pass(decision.Finding), nil
 }
 
-// pause is how long a Cluster that does not fit waits until it is asked about again.
+// pause is when a Cluster that does not fit is asked about again.
 func (g *gate) pause(cluster *clusterv1.Cluster, hosts []Host, wanted Cluster) time.Duration {
 	free := 0
 	for _, h := range hosts {
@@ -97,7 +98,7 @@ func (g *gate) pause(cluster *clusterv1.Cluster, hosts []Host, wanted Cluster) t
 	return retryAfter
 }
 
-// begin waits until no other call is decided; end must be called then.
+// begin waits until no other call is being decided. The caller must call end afterwards.
 func (g *gate) begin(ctx context.Context) error {
 	select {
 	case g.turn <- struct{}{}:

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// inventory is the free hosts, grouped by what they offer.
+// inventory holds the free hosts, grouped by what they offer.
 type inventory []group
 
 type group struct {
-	host  Host // what all of the group are like
+	host  Host // represents all hosts of the group
 	hosts int
 }
 
@@ -33,8 +33,8 @@ func newInventory(hosts []Host) inventory {
 	return inv
 }
 
-// holds tells whether all needs can have hosts, without taking any from what is promised. A promise that can't be kept
-// in any case takes as much as it can have.
+// holds reports whether all needs can be met without promised hosts. A promise that cannot be kept completely takes as
+// many hosts as it can.
 func (inv inventory) holds(promised, needs []Need) bool {
 	m := inv.keep(promised)
 	for _, need := range needs {
@@ -45,7 +45,7 @@ func (inv inventory) holds(promised, needs []Need) bool {
 	return true
 }
 
-// available tells how many hosts of a sort can be had beside what is promised.
+// available returns how many hosts of a kind are available besides those promised.
 func (inv inventory) available(promised []Need, zone, version string) int {
 	m := inv.keep(promised)
 	free := 0
@@ -66,16 +66,16 @@ func (inv inventory) keep(promised []Need) *matching {
 	return m
 }
 
-// matching assigns hosts to needs: a maximum bipartite matching over groups. What was placed stays placed; it may move
-// to other hosts that serve as well, to make room.
+// matching assigns hosts to needs: a maximum bipartite matching over groups. A need that was placed stays placed, but
+// may move to other suitable hosts to make room.
 type matching struct {
 	inventory inventory
-	left      []int   // free hosts of each group
+	left      []int   // free hosts in each group
 	needs     []Need  // placed so far
-	used      [][]int // for each need, hosts of each group
+	used      [][]int // for each need, the hosts used in each group
 }
 
-// place gives a need up to this many hosts, and tells how many it got.
+// place places up to wanted hosts for a need and returns how many it placed.
 func (m *matching) place(need Need, wanted int) int {
 	m.needs = append(m.needs, need)
 	m.used = append(m.used, make([]int, len(m.inventory)))
@@ -86,7 +86,7 @@ func (m *matching) place(need Need, wanted int) int {
 	return got
 }
 
-// one finds one more host for a need, trying each group once.
+// one places one more host for a need, trying each group once.
 func (m *matching) one(need int, tried []bool) bool {
 	for g := range m.inventory {
 		if tried[g] || !m.serves(g, need) {

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/finding"
 )
 
-// explain names what is missing: hosts altogether, or hosts in a zone.
+// explain says what is missing: hosts in total, or hosts in a zone.
 func explain(hosts []Host, inventory inventory, promised, needs []Need, words Words) finding.Finding {
 	if all := describe(hosts, inventory, promised, "", needs, words); all.available < all.needed {
 		return finding.Finding{Reason: ReasonTooFewHosts, Message: all.short()}
@@ -21,20 +21,20 @@ func explain(hosts []Host, inventory inventory, promised, needs []Need, words Wo
 			return finding.Finding{Reason: ReasonTooFewHostsInZone, Message: there.short()}
 		}
 	}
-	// Each sort alone can be had, all together can't: others are promised hosts here or there.
+	// Each kind fits alone, but not all of them together: some hosts are promised to others.
 	all := describe(hosts, inventory, promised, "", needs, words)
 	return finding.Finding{Reason: ReasonZonesShared, Message: all.text() +
 		", but not all of them in the zones that it asks for: add hosts there, or change the failure domains"}
 }
 
-// picture is the state of the hosts in one zone, or in all.
+// picture is the state of the hosts in one zone or in all zones.
 type picture struct {
 	words     Words
-	zone      string // empty: all
+	zone      string // "" means all
 	needed    int
 	available int
 	hosts     int
-	why       []string // why the others can't be had
+	why       []string // why the other hosts are not available
 }
 
 func describe(hosts []Host, inventory inventory, promised []Need, zone string, needs []Need, words Words) picture {
@@ -73,7 +73,7 @@ func describe(hosts []Host, inventory inventory, promised []Need, zone string, n
 	return p
 }
 
-// text gives the numbers, for example "cluster needs 6 hosts, 4 of 8 are free (3 claimed, 1 offline)".
+// text returns the numbers, for example "cluster needs 6 hosts, 4 of 8 are free (3 claimed, 1 offline)".
 func (p picture) text() string {
 	where, there := "", ""
 	if p.zone != "" {

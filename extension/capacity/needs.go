@@ -9,7 +9,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// needsOf counts the hosts that a Cluster's topology asks for: those of its machines that are Capstan's by its class.
+// needsOf counts the hosts in a Cluster's topology, for those machines that the class makes Capstan's.
 func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
 	topology := &cluster.Spec.Topology
 	version := topology.Version
@@ -40,7 +40,7 @@ func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
 				zones = c.FailureDomains
 			}
 			need := Need{Version: version, Hosts: replicas(mp.Replicas, mp.Metadata.Annotations)}
-			if len(zones) == 1 { // with several, each machine may be in any of them
+			if len(zones) == 1 { // with several zones, each machine may be in any of them
 				need.Zone = zones[0]
 			}
 			needs = append(needs, need)
@@ -49,7 +49,7 @@ func needsOf(cluster *clusterv1.Cluster, class *clusterv1.ClusterClass) []Need {
 	return needs
 }
 
-// replicas gives the number of machines at the start: as written, else the least that the autoscaler keeps, else 1.
+// replicas returns the initial number of machines: the one written, else the autoscaler's minimum, else 1.
 func replicas(written *int32, annotations map[string]string) int {
 	if written != nil {
 		return int(*written)

@@ -11,13 +11,12 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Name of the part.
+// Name is the name of the part.
 const Name = "capacity"
 
-// New makes the part that holds back what the inventory has no hosts for: new Clusters, and upgrades whose surge needs
-// hosts. The reader reads CapstanHosts, Clusters, ClusterClasses, Machines, MachineDeployments and control planes. It
-// must not be a cache: hosts that were claimed and Clusters that were let through a moment ago count, and a cache may
-// lag behind just that.
+// New returns the part that holds what the inventory has too few hosts for: new Clusters, and upgrades whose surge
+// needs hosts. The reader reads CapstanHosts, Clusters, ClusterClasses, Machines, MachineDeployments and control
+// planes. It must not be a cache, which may lag behind the claims and admissions of the last moment.
 func New(reader client.Reader) part.Part {
 	g := newGate(reader)
 	return part.Part{Name: Name, Handlers: []part.Handler{

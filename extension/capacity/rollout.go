@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/extension/workload"
 )
 
-// upgradeControlPlane holds the upgrade of a control plane that could not have its surge: it would stop in the middle,
-// one machine short.
+// upgradeControlPlane holds the upgrade of a control plane if there are no hosts for its surge, because the upgrade
+// would stop half way for want of one machine.
 func (g *gate) upgradeControlPlane(
 	ctx context.Context, cluster *clusterv1.Cluster, version string,
 ) (part.Answer, error) {
@@ -33,18 +33,18 @@ func (g *gate) upgradeControlPlane(
 	})
 }
 
-// upgradeWorkers does the same for workers.
+// upgradeWorkers holds the upgrade of workers in the same way.
 func (g *gate) upgradeWorkers(ctx context.Context, cluster *clusterv1.Cluster, version string) (part.Answer, error) {
 	words := Words{Subject: "upgrade of workers", Remedy: "set maxSurge of the MachineDeployments to 0"}
 	return g.rollout(ctx, cluster, words, func(*snapshot) ([][]Need, error) {
 		groups, err := g.workersSurge(ctx, cluster, version)
-		// 0 is the default, one.
+		// 0 means the default, one.
 		atOnce, _ := strconv.Atoi(cluster.Annotations[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
 		return Surge(groups, atOnce), err
 	})
 }
 
-// rollout holds a Cluster unless each set of needs fits by itself beside what is promised.
+// rollout holds a Cluster unless each set of needs fits by itself, in addition to what is promised.
 func (g *gate) rollout(
 	ctx context.Context, cluster *clusterv1.Cluster, words Words, needed func(*snapshot) ([][]Need, error),
 ) (answer part.Answer, err error) {
@@ -80,7 +80,7 @@ func (g *gate) rollout(
 	bound := machines[cluster.Name].bound
 	words.Promised = "promised to machines that wait for theirs"
 	for i, set := range sets {
-		// It is there and goes before Clusters that are not: Admitted.
+		// The Cluster already exists and takes precedence over those that do not, so it counts as Admitted.
 		decision := Decide(snapshot.hosts, others,
 			Cluster{Name: cluster.Name, Admitted: true, Needs: set, Bound: bound, Besides: besides, Words: words})
 		if !decision.Fits {
@@ -93,8 +93,7 @@ func (g *gate) rollout(
 	return answer, nil
 }
 
-// controlPlaneSurge gives how many machines more than before the control plane has during a rollout; 1 if it does not
-// say.
+// controlPlaneSurge returns how many additional machines the control plane has during a rollout. Default: 1.
 func (g *gate) controlPlaneSurge(ctx context.Context, cluster *clusterv1.Cluster) (int, error) {
 	ref := cluster.Spec.ControlPlaneRef
 	if ref.APIGroup != workload.KubeadmControlPlane.Group || ref.Kind != workload.KubeadmControlPlane.Kind {
@@ -120,8 +119,7 @@ func (g *gate) controlPlaneSurge(ctx context.Context, cluster *clusterv1.Cluster
 	return 1, nil
 }
 
-// workersSurge gives the surge of each MachineDeployment of a Cluster whose machines are Capstan's and have another
-// version.
+// workersSurge returns the surge of each MachineDeployment of a Cluster that has Capstan's machines in another version.
 func (g *gate) workersSurge(ctx context.Context, cluster *clusterv1.Cluster, version string) ([]Need, error) {
 	var groups []Need
 	seen := 0
@@ -142,18 +140,18 @@ func (g *gate) workersSurge(ctx context.Context, cluster *clusterv1.Cluster, ver
 	return groups, err
 }
 
-// surgeOf gives how many machines more than before a MachineDeployment has during a rollout.
+// surgeOf returns how many additional machines a MachineDeployment has during a rollout.
 func surgeOf(md *clusterv1.MachineDeployment) int {
 	strategy, replicas := md.Spec.Rollout.Strategy, replicas(md.Spec.Replicas, nil)
 	if replicas == 0 || strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType {
-		return 0 // nothing is rolled out
+		return 0 // it rolls nothing out
 	}
 	if strategy.RollingUpdate.MaxSurge == nil {
 		return 1
 	}
 	surge, err := intstr.GetScaledValueFromIntOrPercent(strategy.RollingUpdate.MaxSurge, replicas, true)
 	if err != nil {
-		return 1 // the API server lets no such value through
+		return 1 // the API server rejects such a value
 	}
 	return surge
 }

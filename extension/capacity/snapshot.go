@@ -12,19 +12,19 @@ import (
 	"github.com/capstan-dev/capstan/extension/paging"
 )
 
-// snapshot is what the gate knows about one namespace.
+// snapshot is the gate's view of one namespace.
 type snapshot struct {
 	reader   client.Reader
 	hosts    []Host
 	claimed  map[string]bool // names of the CapstanMachines that have a host
 	clusters []clusterv1.Cluster
-	classes  map[client.ObjectKey]*clusterv1.ClusterClass // read so far; nil if there is none
-	// byCluster are the Machines, once they are listed.
+	classes  map[client.ObjectKey]*clusterv1.ClusterClass // classes read so far; nil if a class does not exist
+	// byCluster holds the Machines once they have been listed.
 	byCluster map[string]machinesOf
 }
 
-// read lists hosts and Clusters of a namespace. Hosts come last: a claim made meanwhile makes the picture darker, never
-// brighter.
+// read lists the Clusters and hosts of a namespace. It lists hosts last, so that a claim made in between can only make
+// the result more pessimistic.
 func read(ctx context.Context, reader client.Reader, namespace string) (*snapshot, error) {
 	s := &snapshot{
 		reader: reader, claimed: map[string]bool{}, classes: map[client.ObjectKey]*clusterv1.ClusterClass{},
@@ -52,12 +52,13 @@ func read(ctx context.Context, reader client.Reader, namespace string) (*snapsho
 	return s, err
 }
 
-// source says that the gate lists these objects.
+// source configures lists for the gate.
 func source(reader client.Reader, namespace, what string) paging.Source {
 	return paging.Source{Reader: reader, Namespace: namespace, What: what, By: "the capacity gate"}
 }
 
-// hostOf sums up a host. The claim counts before the phase: it is in spec, and a phase may be late.
+// hostOf summarizes a host. The claim takes precedence over the phase: the claim is in the spec, while the phase may
+// lag.
 func hostOf(host *infrav1.CapstanHost) Host {
 	h := Host{Zone: host.Spec.Zone, Versions: host.Status.KubernetesVersions}
 	claim := host.Spec.Claim
@@ -82,7 +83,7 @@ func hostOf(host *infrav1.CapstanHost) Host {
 	return h
 }
 
-// wanted gives what the Cluster in question needs; ours is false if none of its machines are Capstan's.
+// wanted returns what the Cluster in question needs. ours is false if none of its machines are Capstan's.
 func (s *snapshot) wanted(ctx context.Context, cluster *clusterv1.Cluster) (wanted Cluster, ours bool, err error) {
 	class, err := s.class(ctx, cluster)
 	if err != nil {
@@ -95,7 +96,7 @@ func (s *snapshot) wanted(ctx context.Context, cluster *clusterv1.Cluster) (want
 	return wanted, isOurs(class), nil
 }
 
-// others gives the Clusters that have or want hosts of the namespace, without the one in question.
+// others returns the other Clusters that have or want hosts of the namespace.
 func (s *snapshot) others(
 	ctx context.Context, cluster *clusterv1.Cluster, admitted func(*clusterv1.Cluster) bool,
 ) ([]Cluster, error) {
@@ -107,13 +108,13 @@ func (s *snapshot) others(
 	for i := range s.clusters {
 		other := &s.clusters[i]
 		if other.Name == cluster.Name || !other.DeletionTimestamp.IsZero() {
-			continue // what a Cluster that goes away still has is claimed; it gets no more
+			continue // it keeps what it has claimed until it is gone, but gets no more
 		}
 		o := Cluster{Name: other.Name, Created: other.CreationTimestamp.Time}
 		o.Admitted = other.Spec.InfrastructureRef.IsDefined() || other.Spec.ControlPlaneRef.IsDefined() || admitted(other)
 		switch {
 		case !o.Admitted && isPaused(other):
-			continue // it does not go on by itself, so nothing is kept for it
+			continue // it cannot go on by itself, so no hosts are kept for it
 		case other.Spec.Topology.IsDefined():
 			class, err := s.class(ctx, other)
 			if err != nil {
@@ -124,7 +125,7 @@ func (s *snapshot) others(
 			}
 			o.Needs, o.Bound = needsOf(other, class), machines[other.Name].bound
 		default:
-			// Without a topology nothing says how large the Cluster shall be but its Machines.
+			// Without a topology, only the Machines show how large the Cluster is meant to be.
 			o.Needs, o.Admitted = machines[other.Name].needs, true
 		}
 		if len(o.Needs) > 0 {
@@ -139,7 +140,7 @@ func isPaused(cluster *clusterv1.Cluster) bool {
 	return annotated || (cluster.Spec.Paused != nil && *cluster.Spec.Paused)
 }
 
-// class reads the ClusterClass of a Cluster, each at most once. It is nil if there is none.
+// class reads the ClusterClass of a Cluster, each class at most once. It returns nil if the class does not exist.
 func (s *snapshot) class(ctx context.Context, cluster *clusterv1.Cluster) (*clusterv1.ClusterClass, error) {
 	key := cluster.GetClassKey()
 	if class, ok := s.classes[key]; ok {
@@ -157,10 +158,10 @@ func (s *snapshot) class(ctx context.Context, cluster *clusterv1.Cluster) (*clus
 	return class, nil
 }
 
-// machinesOf are the Capstan Machines of a Cluster.
+// machinesOf describes the Capstan Machines of a Cluster.
 type machinesOf struct {
 	needs []Need
-	// bound are those of the control plane that wait for a host in the zone that they were given.
+	// bound are the control plane Machines that wait for a host in their assigned zone.
 	bound []Need
 }
 

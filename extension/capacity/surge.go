@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Surge gives what has to fit at the same time while groups of machines, each with its surge, are rolled out this many
-// at a time: each set of the result must fit by itself. Who comes first is not known, so it is the largest that count.
+// Surge returns what must fit at the same time when groups of machines, each with its surge, are rolled out atOnce at a
+// time. Each set of the result must fit by itself. The order of the groups is unknown, so the largest ones count.
 func Surge(groups []Need, atOnce int) [][]Need {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(n Need) bool { return n.Hosts <= 0 })
 	slices.SortStableFunc(groups, func(a, b Need) int { return cmp.Compare(b.Hosts, a.Hosts) })

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// Size is how many objects one request asks for.
+	// Size is the number of objects per request.
 	Size = 500
-	// maxObjects bounds each list.
+	// maxObjects is the maximum number of objects in a list.
 	maxObjects = 10_000
 )
 
-// Source says what is listed, and who asks.
+// Source says what to list, and for whom.
 type Source struct {
 	Reader client.Reader
-	// Namespace of the objects. Empty: all.
+	// Namespace is the namespace of the objects. Empty means all.
 	Namespace string
 	// What names the objects in errors, for example "Machines".
 	What string
-	// By names who lists them in errors, for example "the capacity gate".
+	// By names the caller in errors, for example "the capacity gate".
 	By string
 }
 
-// List lists objects page by page. add takes a page and returns how many objects there are so far: more than 10,000 are
-// an error.
+// List lists objects page by page. add takes a page and returns the total so far. More than 10,000 objects are an
+// error.
 func List[L client.ObjectList](ctx context.Context, from Source, empty func() L, add func(L) int) error {
 	for next := ""; ; {
 		list := empty()

@@ -16,25 +16,25 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// answerMargin is how much earlier than its caller's patience a part has to be done: it then still says what it waits
-// for. An answer that comes too late is none, and after a few of them callers leave the whole extension alone for a
-// while, also for clusters that answer.
+// answerMargin is how long before its caller's deadline a part must finish, so that it can still report what it waits
+// for. A late answer is lost. After a few of them, callers stop calling the whole extension for a while, even for
+// clusters that respond.
 const answerMargin = 2 * time.Second
 
-// Handler is one handler of a part. Make it with [Handle].
+// Handler is one handler of a part. Create it with [Handle] or [HandleResponse].
 type Handler struct {
 	of func(frame) server.Handler
 }
 
-// frame is what a handler gets when its part is composed with others.
+// frame is what a handler receives when its part is composed with others.
 type frame struct {
 	part     string
 	settings *setting.Table
 	log      *slog.Logger
 }
 
-// Handle makes a handler. It passes at once for Clusters that the part is switched off for: by their label, even if the
-// settings are wrong, which is the way out if nobody may mend those; else by the settings.
+// Handle returns a handler. It passes at once for Clusters whose label switches the part off. That works even if the
+// settings are invalid, as a way out if nobody may correct them. Without a label, the settings decide.
 func Handle[Req, Resp any, PReq interface {
 	*Req
 	runtimehooksv1.RequestObject
@@ -76,8 +76,8 @@ func Handle[Req, Resp any, PReq interface {
 	}}
 }
 
-// HandleResponse makes a handler of a hook whose answer is more than a message: the function fills the response. Where
-// the part is switched off, the answer is a failure: a ClusterClass names the handler, so nobody can do without it.
+// HandleResponse returns a handler for a hook whose answer is more than a message; the function fills in the response.
+// If the part is switched off, the call fails: a ClusterClass names the handler, so it cannot be skipped.
 func HandleResponse[Req, Resp any, PReq interface {
 	*Req
 	runtimehooksv1.RequestObject
@@ -109,8 +109,8 @@ func HandleResponse[Req, Resp any, PReq interface {
 	}}
 }
 
-// early returns a context that ends [answerMargin] before the caller gives up, or when a tenth of what is left is left,
-// whichever is later.
+// early returns a context that is done before the caller's deadline: [answerMargin] or a tenth of the remaining time
+// earlier, whichever is shorter.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, bounded := ctx.Deadline()
 	if !bounded {

@@ -1,8 +1,8 @@
-// Package part says what a part of the extension is: it has a name, settings and handlers, and is switched on and off
-// by itself.
+// Package part defines the parts of the extension. A part has a name, settings and handlers, and can be switched on and
+// off by itself.
 //
-// A part answers hooks with an [Answer]: what it found, and whether the Cluster has to wait. It does not see Clusters
-// that it is switched off for. [Handlers] and [Settings] compose parts.
+// A part answers hooks with an [Answer]: what it found, and whether the Cluster must wait. It never sees Clusters for
+// which it is switched off. [Handlers] and [Settings] compose parts.
 package part
 
 import (
@@ -19,39 +19,38 @@ import (
 
 // Part is one part of the extension.
 type Part struct {
-	// Name of the part, for example "capacity".
+	// Name is the name of the part, for example "capacity".
 	Name string
-	// Off means that it is off unless a label or the settings say otherwise.
+	// Off means that the part is off unless a label or the settings switch it on.
 	Off bool
-	// Settings besides "<name>.enabled".
+	// Settings are the settings of the part other than "<name>.enabled".
 	Settings []setting.Setting
-	// Handlers of the part. Make each with [Handle].
+	// Handlers are the handlers of the part, created with [Handle] or [HandleResponse].
 	Handlers []Handler
-	// Close stops what the part does besides calls, and waits for that. It may be called twice. Nil: there is nothing
-	// to stop.
+	// Close stops the part's background work and waits for it. It may be called twice. It may be nil.
 	Close func()
 }
 
-// Func answers a hook for a Cluster that the part is on for. It gets checked settings besides the request. An error is
-// a Failure: its text ends in conditions (see server.Func).
+// Func answers a hook for a Cluster for which the part is switched on. It receives the validated settings and the
+// request. An error becomes a Failure, and its text ends up in conditions (see server.Func).
 type Func[Req any] func(ctx context.Context, settings setting.Values, request *Req) (Answer, error)
 
-// Answer is what a part says to a hook. The zero value lets the Cluster go on without a word.
+// Answer is a part's answer to a hook. The zero value lets the Cluster go on without a message.
 type Answer struct {
 	finding.Finding
-	// RetryAfter holds the Cluster, and says how soon it is asked about again. Zero: it goes on.
+	// RetryAfter holds the Cluster until the next call, after this time. Zero lets it go on.
 	RetryAfter time.Duration
 }
 
 // Pass lets a Cluster go on.
 func Pass(found finding.Finding) Answer { return Answer{Finding: found} }
 
-// Hold makes a Cluster wait. A pause below a second is one second.
+// Hold makes a Cluster wait. A pause below one second becomes one second.
 func Hold(pause time.Duration, found finding.Finding) Answer {
 	return Answer{Finding: found, RetryAfter: max(pause, time.Second)}
 }
 
-// Err returns nil if the Cluster goes on, else what makes a server answer that it waits.
+// Err returns nil if the Cluster may go on, else an error that makes the server answer that it must wait.
 func (a Answer) Err() error {
 	if a.RetryAfter <= 0 {
 		return nil
@@ -77,8 +76,8 @@ func Settings(parts ...Part) (*setting.Table, error) {
 	return table, nil
 }
 
-// Handlers returns the handlers of all parts, in their order. log gets a line, with the reason, for each Cluster that
-// is held.
+// Handlers returns the handlers of all parts, in order. log receives a line with the reason for each Cluster that is
+// held.
 func Handlers(log *slog.Logger, parts ...Part) ([]server.Handler, error) {
 	settings, err := Settings(parts...)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/setting"
 )
 
-// labelPrefix is followed by the name of a part.
+// labelPrefix precedes the name of a part.
 const labelPrefix = "extensions.capstan.dev/"
 
 // Values of the label.
@@ -17,14 +17,14 @@ const (
 	Disabled = "disabled"
 )
 
-// Label returns the label that switches a part for one Cluster: [Enabled] or [Disabled]. The label wins over the
-// setting "<part>.enabled".
+// Label returns the label that switches a part for one Cluster; its value is [Enabled] or [Disabled]. The label takes
+// precedence over the setting "<part>.enabled".
 func Label(name string) string { return labelPrefix + name }
 
 func enabledSetting(name string) string { return name + ".enabled" }
 
-// byLabel reports whether a part works for a Cluster. decided is false if the Cluster does not say and the settings
-// decide.
+// byLabel reports whether a Cluster's label switches a part on. decided is false if there is no label, so that the
+// settings decide.
 func byLabel(name string, cluster *clusterv1.Cluster) (on, decided bool, err error) {
 	switch value, given := cluster.Labels[Label(name)]; {
 	case !given:
@@ -37,7 +37,7 @@ func byLabel(name string, cluster *clusterv1.Cluster) (on, decided bool, err err
 	return false, false, fmt.Errorf("label %s of the Cluster must be %s or %s", Label(name), Enabled, Disabled)
 }
 
-// IsOn reports whether the part of this name works for a Cluster, by its label or else by the settings.
+// IsOn reports whether a part is switched on for a Cluster, by its label or else by the settings.
 func IsOn(name string, cluster *clusterv1.Cluster, settings setting.Values) (bool, error) {
 	on, decided, err := byLabel(name, cluster)
 	if err != nil || decided {

@@ -1,8 +1,8 @@
-// Package plan is the part that plans upgrades over several minor versions: ClusterClasses name its handler in
-// spec.upgrade.external.generateUpgradePlanExtension, and Cluster API then takes a Cluster from one version of the plan
+// Package plan is the part that plans upgrades over several minor versions. A ClusterClass names its handler in
+// spec.upgrade.external.generateUpgradePlanExtension. Cluster API then upgrades a Cluster from one version of the plan
 // to the next.
 //
-// The versions of a plan are those that the hosts of the Cluster's namespace offer, or those of a setting. Package
-// upgradeplan of the Runtime SDK computes it (UH-06). Whether there are enough hosts for a version, the capacity gate
-// decides before each step.
+// A plan consists of the versions that the hosts of the Cluster's namespace offer, or those in a setting. Package
+// upgradeplan of the Runtime SDK computes it (rule UH-06 of the hook contract). Before each step, the capacity gate
+// decides whether there are enough hosts for its version.
 package plan

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/extension/paging"
 )
 
-// offered returns the versions that hosts of a Cluster's namespace offer, the lowest first: those of the Cluster
-// itself, and those that it may claim. A host that names no version takes any, so it adds none.
+// offered returns the versions that the Cluster's hosts, and those that it may claim, offer, lowest first. A host that
+// lists no versions accepts any and adds none.
 func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) ([]string, error) {
 	found := map[string]*version.Version{}
 	hosts := 0
@@ -31,7 +31,7 @@ func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 					continue
 				}
 				for _, text := range host.Status.KubernetesVersions {
-					if v, err := version.ParseSemantic(text); err == nil { // a host's words can't hold an upgrade
+					if v, err := version.ParseSemantic(text); err == nil { // a malformed version on a host must not block the upgrade
 						found[text] = v
 					}
 				}
@@ -62,7 +62,7 @@ func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	}), nil
 }
 
-// mayServe reports whether a host is the Cluster's, or may become so.
+// mayServe reports whether a host belongs to the Cluster or could.
 func mayServe(host *infrav1.CapstanHost, cluster *clusterv1.Cluster) bool {
 	if claim := host.Spec.Claim; claim != nil && !claim.Released {
 		return claim.Cluster == cluster.Name

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// Name of the part, and of its handler.
+	// Name is the name of the part and of its handler.
 	Name = "upgrade-plan"
-	// versionsSetting has the versions in place of those that hosts offer.
+	// versionsSetting replaces the versions that hosts offer.
 	versionsSetting = Name + ".versions"
 )
 
-// New makes the part. The reader reads CapstanHosts.
+// New returns the part. The reader reads CapstanHosts.
 func New(reader client.Reader) part.Part {
 	p := planner{reader: reader}
 	return part.Part{
@@ -38,8 +38,8 @@ func New(reader client.Reader) part.Part {
 
 type planner struct{ reader client.Reader }
 
-// generate answers with the plan from the versions of a Cluster to the one that is wanted. That there is none is a
-// failure, which holds the upgrade and says which version is missing.
+// generate answers with the plan from a Cluster's version to the desired one. If there is no such plan, it fails, which
+// blocks the upgrade; the error names the missing version.
 func (p planner) generate(
 	ctx context.Context, settings setting.Values,
 	request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse,

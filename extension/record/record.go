@@ -1,5 +1,4 @@
-// Package record logs what the moments of a Cluster's life announce that no part answers. It holds nothing back, so it
-// can't be switched off.
+// Package record logs the lifecycle hooks that no part answers. It blocks nothing, so it cannot be switched off.
 package record
 
 import (
@@ -13,8 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Handlers returns handlers that let hooks through and log what they announce; that they were called is logged by the
-// server.
+// Handlers returns handlers that let hooks through and log their content. The server logs the calls themselves.
 func Handlers(log *slog.Logger) []server.Handler {
 	r := recorder{log: log}
 	return []server.Handler{

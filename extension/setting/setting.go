@@ -1,9 +1,9 @@
-// Package setting reads the settings that an ExtensionConfig carries in spec.settings: strings by name, sent with every
-// call of a hook (RC-21).
+// Package setting reads the settings in spec.settings of an ExtensionConfig: strings by name, sent with every call of a
+// hook (rule RC-21 of the Runtime SDK contract).
 //
-// Each part of an extension says which settings it has; a [Table] joins them and is the one place where they are
-// checked. A setting that is not known is an error like one that is wrong: a typing mistake in the name of a
-// maintenance window must not mean that there is none.
+// Each part of an extension declares its settings. A [Table] joins them and is the only place that validates them. An
+// unknown setting is an error, like an invalid one: a typing mistake in the name of a maintenance window must not mean
+// that there is none.
 package setting
 
 import (
@@ -16,28 +16,28 @@ import (
 
 // Setting is one key of spec.settings.
 type Setting struct {
-	// Name of the setting, "<part>.<what>", for example "maintenance-window.windows".
+	// Name is the name of the setting, "<part>.<what>", for example "maintenance-window.windows".
 	Name string
-	// Default is the value of a setting that is not given.
+	// Default is the value of a missing setting.
 	Default string
-	// Does says in one sentence what it is for.
+	// Does describes the purpose in one sentence.
 	Does string
-	// Allowed says what may be written; it goes on after "must be".
+	// Allowed describes the valid values; it continues "must be".
 	Allowed string
-	// Check says what is wrong with a value; nil accepts all. Its text ends in conditions: it must not quote what may be a
-	// secret (RX-28).
+	// Check validates a value; nil accepts all. Its error ends up in conditions, so it must not quote what may be a
+	// secret (rule RX-28 of the Runtime SDK contract).
 	Check func(value string) error
 }
 
-// Values are checked settings, each that is known with its value or its default.
+// Values are validated settings: for each known setting, its value or its default.
 type Values map[string]string
 
-// Table is all settings of an extension, by name. Make it with [NewTable].
+// Table holds all settings of an extension, by name. Create it with [NewTable].
 type Table struct {
 	settings map[string]Setting
 }
 
-// NewTable joins settings. A name that is there twice, or a default that is not allowed, is an error of the program.
+// NewTable joins settings. A duplicate name or an invalid default is an error in the program.
 func NewTable(settings ...Setting) (*Table, error) {
 	t := &Table{settings: map[string]Setting{}}
 	for _, s := range settings {
@@ -52,7 +52,7 @@ func NewTable(settings ...Setting) (*Table, error) {
 	return t, nil
 }
 
-// All gives the settings, sorted by name.
+// All returns the settings, sorted by name.
 func (t *Table) All() []Setting {
 	all := make([]Setting, 0, len(t.settings))
 	for _, name := range t.names() {
@@ -61,8 +61,8 @@ func (t *Table) All() []Setting {
 	return all
 }
 
-// Read checks what was given and fills in defaults. The error names everything that is wrong, sorted by name, and what
-// is allowed instead.
+// Read validates settings and fills in defaults. The error lists everything that is wrong, sorted by name, with what is
+// valid instead.
 func (t *Table) Read(given map[string]string) (Values, error) {
 	values := Values{}
 	for name, s := range t.settings {
@@ -100,7 +100,7 @@ func (s Setting) check(value string) error {
 
 func (t *Table) names() []string { return slices.Sorted(maps.Keys(t.settings)) }
 
-// OneOf checks that a value is one of these.
+// OneOf returns a check that a value is one of these.
 func OneOf(allowed ...string) func(string) error {
 	return func(value string) error {
 		if !slices.Contains(allowed, value) {

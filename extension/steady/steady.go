@@ -1,6 +1,6 @@
-// Package steady reads the management cluster with errors that may end in conditions: the same failure has the same
-// text each time, and none of the text comes from a connection, whose errors hold addresses, ports, times, and what a
-// URL has to hide (RX-28). The whole error stands in the log.
+// Package steady reads the management cluster and returns errors that may end up in conditions. The same failure has
+// the same text each time. No text comes from a connection, whose errors contain addresses, ports, times and secret
+// parts of URLs (rule RX-28 of the Runtime SDK contract). The log has the complete error.
 package steady
 
 import (
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Reader wraps a reader. What the API server itself answered, that an object does not exist or that a right is
-// missing, stays as it is: it is always said in the same words.
+// Reader wraps a reader. It keeps answers of the API server itself, such as that an object does not exist or a right is
+// missing, because their wording never changes.
 func Reader(reader client.Reader, log *slog.Logger) client.Reader {
 	return steady{reader: reader, log: log}
 }
@@ -38,8 +38,8 @@ func (s steady) List(ctx context.Context, list client.ObjectList, options ...cli
 	return s.settle(ctx, s.reader.List(ctx, list, options...))
 }
 
-// Failure is an error of the connection to the management cluster, in words that do not change. It unwraps to the
-// whole error.
+// Failure is an error of the connection to the management cluster, with a constant text. It unwraps to the complete
+// error.
 type Failure struct {
 	text  string
 	cause error
@@ -63,8 +63,7 @@ func (s steady) settle(ctx context.Context, err error) error {
 	return &Failure{"the management cluster's API server could not be asked; the extension's log says why", err}
 }
 
-// isAnswer reports whether the API server said no in words that are always the same: other answers quote what is behind
-// it.
+// isAnswer reports whether the API server refused in words that never change. Other answers quote what is behind it.
 func isAnswer(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsResourceExpired(err)

@@ -19,10 +19,10 @@ import (
 	"github.com/capstan-dev/capstan/extension/workload"
 )
 
-// maxAnswer bounds what is read of an answer of a workload cluster.
+// maxAnswer limits the bytes read of a workload cluster's answer.
 const maxAnswer = 64 << 10
 
-// machinesOf returns the Machines of a Cluster that stay.
+// machinesOf returns the Machines of a Cluster that are not being deleted.
 func machinesOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) ([]Machine, error) {
 	var found []Machine
 	seen := 0
@@ -43,12 +43,12 @@ func machinesOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cl
 	return found, err
 }
 
-// source says that the verification lists these objects.
+// source configures lists for the verification.
 func source(reader client.Reader, namespace, what string) paging.Source {
 	return paging.Source{Reader: reader, Namespace: namespace, What: what, By: "the verification"}
 }
 
-// see looks at a workload cluster.
+// see reads the state of a workload cluster.
 func see(ctx context.Context, there *workload.Cluster, wanted []addon.Object, addOnsOn bool) (state State, err error) {
 	if state.NotReady, err = notReady(ctx, there); err != nil || len(state.NotReady) > 0 {
 		return state, err

@@ -23,38 +23,38 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Name of the part.
+// Name is the name of the part.
 const Name = "verification"
 
 const (
-	// defaultPatience is how long one call looks again before it answers that something is not right: most of it is
-	// right a moment later, and the caller would ask only seconds after that.
+	// defaultPatience is how long one call keeps checking before it answers that something is wrong. Most problems
+	// disappear in a moment, and the caller would call again only seconds later.
 	defaultPatience = 3 * time.Second
-	// lookPause is how long it waits in between.
+	// lookPause is the time between two checks.
 	lookPause = 300 * time.Millisecond
-	// named bounds how many findings a message names.
+	// named is how many findings a message names.
 	named = 5
 )
 
-// Options of the part.
+// Options configure the part.
 type Options struct {
 	// Reader reads Machines, Secrets with kubeconfigs and ConfigMaps with add-ons. Required.
 	Reader client.Reader
-	// Scheme holds the types that are read in workload clusters. Required.
+	// Scheme holds the types to read in workload clusters. Required.
 	Scheme *runtime.Scheme
-	// Patience is how long one call looks again before it answers that something is not right. Default: 3 seconds.
+	// Patience is how long one call keeps checking before it answers that something is wrong. Default: 3 seconds.
 	Patience time.Duration
 }
 
-// verification looks whether a cluster is right after its version has changed.
+// verification checks a cluster after its version has changed.
 type verification struct {
 	reader   client.Reader
 	scheme   *runtime.Scheme
 	patience time.Duration
 }
 
-// New makes the part that holds workers until the control plane is right after its upgrade, and the next upgrade until
-// everything is.
+// New returns the part that holds workers until the control plane is verified after its upgrade, and the next upgrade
+// until the whole cluster is.
 func New(options Options) part.Part {
 	v := &verification{
 		reader: options.Reader, scheme: options.Scheme, patience: cmp.Or(options.Patience, defaultPatience),
@@ -78,17 +78,17 @@ func (v *verification) afterClusterUpgrade(
 	return v.verify(ctx, settings, &request.Cluster, wish{version: request.KubernetesVersion, workers: true})
 }
 
-// wish is what a cluster shall be like.
+// wish is the desired state of a cluster.
 type wish struct {
 	version string
-	// workers is true if they shall have the version, too.
+	// workers says whether workers must have the version, too.
 	workers bool
-	// addOns are compared with what was applied, if compare is true.
+	// addOns are compared with what was applied if compare is true.
 	addOns  []addon.Object
 	compare bool
 }
 
-// verify holds a Cluster, with everything that is not right in the message.
+// verify holds a Cluster while anything is wrong, and lists it in the message.
 func (v *verification) verify(
 	ctx context.Context, settings setting.Values, cluster *clusterv1.Cluster, wanted wish,
 ) (answer part.Answer, err error) {
@@ -96,7 +96,7 @@ func (v *verification) verify(
 		return answer, err
 	}
 	if wanted.compare {
-		// Without any add-on in the namespace nothing is removed, so nothing is missed.
+		// If the namespace has no add-ons at all, nothing is removed, so nothing is outstanding.
 		if wanted.addOns, wanted.compare, err = addon.Wanted(ctx, v.reader, cluster, wanted.version); err != nil {
 			return answer, err
 		}
@@ -118,7 +118,7 @@ func (v *verification) verify(
 	return v.lookAgain(ctx, cluster, there, machines, wanted)
 }
 
-// lookAgain looks at a workload cluster until all is right or the patience is over.
+// lookAgain checks a workload cluster until all is well or the patience runs out.
 func (v *verification) lookAgain(
 	ctx context.Context, cluster *clusterv1.Cluster, there *workload.Cluster, machines []Machine, wanted wish,
 ) (answer part.Answer, err error) {
@@ -145,7 +145,7 @@ func (v *verification) lookAgain(
 	}
 }
 
-// hold names the first few findings; the first one has the reason.
+// hold reports the first few findings. The reason is that of the first.
 func hold(found ...finding.Finding) part.Answer {
 	var messages []string
 	for _, f := range found[:min(named, len(found))] {

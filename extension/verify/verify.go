@@ -1,8 +1,8 @@
-// Package verify is the part of the extension that holds the next step of an upgrade until what has the new version is
-// right.
+// Package verify is the part of the extension that holds the next step of an upgrade until everything that has the new
+// version works.
 //
-// [New] makes the part, which looks at the workload cluster. [Findings] only computes: it is a chain of checks over
-// what was seen, and names each node, component and check that is not right.
+// [New] returns the part, which reads the state of the workload cluster. [Findings] is a pure chain of checks on that
+// state. It names each node, component and check that is not right.
 package verify
 
 import (
@@ -13,62 +13,62 @@ import (
 	"github.com/capstan-dev/capstan/extension/finding"
 )
 
-// State is what was seen of a cluster.
+// State is the observed state of a cluster.
 type State struct {
-	// NotReady names the failed checks of the API server's /readyz; empty if it is ready.
+	// NotReady names the failed checks of the API server's /readyz. It is empty if the API server is ready.
 	NotReady []string
-	// ServerVersion is what the API server says that it is.
+	// ServerVersion is the version that the API server reports.
 	ServerVersion string
-	// Machines of the Cluster in the management cluster, without those that are being deleted.
+	// Machines are the Machines of the Cluster in the management cluster, except those being deleted.
 	Machines []Machine
-	// Nodes of the workload cluster.
+	// Nodes are the Nodes of the workload cluster.
 	Nodes []Node
-	// StaticPods tells whether the control plane consists of static Pods, on Machines of its own.
+	// StaticPods reports whether the control plane consists of static Pods on Machines of its own.
 	StaticPods bool
-	// Pods are those of the control plane.
+	// Pods are the control plane's Pods.
 	Pods []Pod
-	// AddOns that were not applied as they are wanted, or not removed.
+	// AddOns are add-ons that were not applied in their current form, or not removed.
 	AddOns []string
 }
 
 // Machine is a Machine of the Cluster.
 type Machine struct {
 	Name string
-	// Node that it shows up as; empty if it has none yet.
+	// Node is the name of the Machine's Node. It is empty if there is none yet.
 	Node string
-	// ControlPlane is true for a Machine of the control plane.
+	// ControlPlane reports whether the Machine belongs to the control plane.
 	ControlPlane bool
 }
 
 // Node is a Node of the workload cluster.
 type Node struct {
 	Name string
-	// Ready is its condition; Reason says why it is not.
+	// Ready is the Node's condition. Reason says why it is not ready.
 	Ready  bool
 	Reason string
-	// Version of the kubelet.
+	// Version is the version of the kubelet.
 	Version string
 }
 
 // Pod is a static Pod of the control plane.
 type Pod struct {
-	// Component, for example "kube-apiserver".
+	// Component is, for example, "kube-apiserver".
 	Component string
-	// Node that it runs on.
+	// Node is the Node that the Pod runs on.
 	Node string
-	// Ready is its condition.
+	// Ready is the Pod's condition.
 	Ready bool
-	// Image that it runs, with its tag.
+	// Image is the Pod's image with its tag.
 	Image string
 }
 
-// components are the parts of a control plane that have its version.
+// components are the control plane components that have the cluster's version.
 var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// etcd is a part of it, unless it is elsewhere; it has a version of its own.
+// etcd is a component, too, unless it is external. It has a version of its own.
 const etcd = "etcd"
 
-// Reasons of what the part finds.
+// Reasons of the part's findings.
 const (
 	ReasonVerified              = "Verified"
 	ReasonNothing               = "NothingToVerify"
@@ -85,14 +85,14 @@ const (
 	ReasonAddOnOutstanding      = "AddOnOutstanding"
 )
 
-// check is one look at what was seen. It returns what is not right.
+// check inspects the observed state and returns what is wrong.
 type check func(state State, version string, workers bool) []finding.Finding
 
-// checks in the order in which people read what they find.
+// checks are in the order in which people read the findings.
 var checks = []check{apiServerIsReady, apiServerHasVersion, controlPlaneHasMachines, machinesAreRight, addOnsAreApplied}
 
-// Findings names everything that is not right with a cluster that shall have this version, the control plane alone or
-// workers, too. None: all is right.
+// Findings returns everything that is wrong with a cluster that must have this version: the control plane and, if
+// workers is true, the workers.
 func Findings(state State, version string, workers bool) []finding.Finding {
 	var found []finding.Finding
 	for _, check := range checks {
@@ -112,7 +112,7 @@ func apiServerIsReady(state State, _ string, _ bool) (found []finding.Finding) {
 	return found
 }
 
-// apiServerHasVersion asks only an API server that is ready.
+// apiServerHasVersion only checks an API server that is ready.
 func apiServerHasVersion(state State, version string, _ bool) (found []finding.Finding) {
 	if len(state.NotReady) > 0 || same(state.ServerVersion, version) {
 		return nil
@@ -128,7 +128,7 @@ func controlPlaneHasMachines(state State, _ string, _ bool) []finding.Finding {
 	return []finding.Finding{say(ReasonNoControlPlaneMachine, "the control plane has no Machines")}
 }
 
-// machinesAreRight looks at the Node of each Machine, and at the static Pods on those of the control plane.
+// machinesAreRight checks the Node of each Machine, and the static Pods on control plane Nodes.
 func machinesAreRight(state State, version string, workers bool) (found []finding.Finding) {
 	for _, m := range state.Machines {
 		if !m.ControlPlane && !workers {
@@ -155,7 +155,7 @@ func machinesAreRight(state State, version string, workers bool) (found []findin
 	return found
 }
 
-// podsAreRight looks at the control plane on one node.
+// podsAreRight checks the control plane's Pods on one node.
 func podsAreRight(pods []Pod, node, version string) (found []finding.Finding) {
 	for _, component := range append(slices.Clone(components), etcd) {
 		pod := find(pods, func(p Pod) bool { return p.Component == component && p.Node == node })
@@ -187,7 +187,7 @@ func find[T any](all []T, is func(T) bool) *T {
 	return nil
 }
 
-// tag gives the tag of an image, which may be followed by a digest.
+// tag returns the tag of an image, without a digest.
 func tag(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	name := image[strings.LastIndex(image, "/")+1:]
@@ -195,7 +195,7 @@ func tag(image string) string {
 	return tag
 }
 
-// same compares versions without what builds add to them, which tags write in another way.
+// same compares versions without build metadata, which tags write differently.
 func same(a, b string) bool {
 	plain := func(v string) string {
 		if i := strings.IndexAny(v, "+_"); i >= 0 {

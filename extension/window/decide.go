@@ -7,13 +7,13 @@ import (
 	"github.com/capstan-dev/capstan/extension/finding"
 )
 
-// Decision says what a moment is.
+// Decision describes a moment with respect to maintenance windows.
 type Decision struct {
-	// Open is true inside of a window, and always if there are no windows.
+	// Open reports whether a window is open. Without windows it is true.
 	Open bool
-	// Until is when the window that is open closes, the last of several; zero without windows.
+	// Until is when the open window closes, or the last of several. It is zero without windows.
 	Until time.Time
-	// Next is when the next window opens, in its own time zone; zero if one is open.
+	// Next is when the next window opens, in that window's time zone. It is zero if one is open.
 	Next time.Time
 }
 
@@ -51,10 +51,10 @@ func Decide(windows []Window, now time.Time) Decision {
 	return d
 }
 
-// on gives when the window opens on the day that is this many days from that of a moment; is is false if it does not
-// open on that day.
+// on returns when the window opens on the day offset days after the one of local. is is false if it does not open on
+// that day.
 func (w Window) on(local time.Time, offset int) (start time.Time, is bool) {
-	// which weekday a date has does not depend on clocks
+	// The weekday of a date does not depend on clocks.
 	noon := time.Date(local.Year(), local.Month(), local.Day()+offset, 12, 0, 0, 0, time.UTC)
 	if !w.Days[noon.Weekday()] {
 		return time.Time{}, false
@@ -62,8 +62,8 @@ func (w Window) on(local time.Time, offset int) (start time.Time, is bool) {
 	return clock(noon, w.Hour, w.Minute, w.Zone), true
 }
 
-// clock gives the moment at which the clocks of a zone show a time on a date: the first one of two; for a time that
-// they leave out, what it would be if they had not been changed yet.
+// clock returns the moment at which clocks in a zone show a time on a date. If they show it twice, it returns the first
+// moment. If they skip it, it returns the moment that would have had this time without the change.
 func clock(date time.Time, hour, minute int, zone *time.Location) time.Time {
 	wall := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, time.UTC)
 	before := wall.Add(-offsetAt(wall.Add(-26*time.Hour), zone)).In(zone)
@@ -75,7 +75,7 @@ func clock(date time.Time, hour, minute int, zone *time.Location) time.Time {
 	return before
 }
 
-// offsetAt gives how far the clocks of a zone are ahead of UTC.
+// offsetAt returns how far a zone is ahead of UTC.
 func offsetAt(moment time.Time, zone *time.Location) time.Duration {
 	_, seconds := moment.In(zone).Zone()
 	return time.Duration(seconds) * time.Second
@@ -87,15 +87,15 @@ func shows(moment, wall time.Time) bool {
 
 // Reasons of a decision.
 const (
-	// ReasonNoWindows: there are none, so it is always time.
+	// ReasonNoWindows means that there are no windows, so upgrades are always allowed.
 	ReasonNoWindows = "NoMaintenanceWindows"
-	// ReasonOpen: a window is open.
+	// ReasonOpen means that a window is open.
 	ReasonOpen = "MaintenanceWindowOpen"
-	// ReasonClosed: none is.
+	// ReasonClosed means that no window is open.
 	ReasonClosed = "MaintenanceWindowClosed"
 )
 
-// Finding returns the decision as people read it. It stays the same until a window opens or closes.
+// Finding returns the decision in words. The words stay the same until a window opens or closes.
 func (d Decision) Finding() finding.Finding {
 	switch {
 	case d.Open && d.Until.IsZero():

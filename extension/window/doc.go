@@ -1,15 +1,15 @@
 // Package window is the part of the extension that holds upgrades outside of maintenance windows.
 //
-// [New] makes the part. [Parse] and [Decide] only compute: [Parse] reads windows as people write them, [Decide] says
-// whether one is open at a moment, and if not, when the next one opens.
+// [New] returns the part. [Parse] and [Decide] are pure: [Parse] reads windows in text form, and [Decide] reports
+// whether one is open at a moment and, if not, when the next one opens.
 //
 // A window is written as days, start, duration and time zone:
 //
 //	Sat,Sun 22:00 6h Europe/Berlin
 //	daily 01:30 90m UTC; Mon-Fri 12:00 30m America/New_York
 //
-// A window begins at its start by the clocks of its time zone and lasts its duration, also over midnight and over a
-// change of the clocks: 6 h are 6 h. A start that the clocks leave out in spring is moved by as much as they are put
-// forward (02:30 becomes 03:30); of two that they show in autumn the first one counts. Time zones are in the program:
-// it does not matter which ones the machine has.
+// A window starts at its start time in its time zone and lasts its duration, even past midnight and across clock
+// changes: 6 h are 6 h. If clocks skip the start time in spring, the start moves by the same amount (02:30 becomes
+// 03:30). If they show it twice in autumn, the first time counts. The program contains the time zone database and does
+// not use the machine's.
 package window

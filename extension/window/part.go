@@ -14,21 +14,21 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Name of the part.
+// Name is the name of the part.
 const Name = "maintenance-window"
 
 const (
-	// Annotation on a Cluster has its maintenance windows, in place of those of the settings.
+	// Annotation is the annotation with a Cluster's own maintenance windows, which replace those in the settings.
 	Annotation = "extensions.capstan.dev/maintenance-windows"
-	// windowsSetting has the windows of all Clusters that don't have their own.
+	// windowsSetting is the setting with the windows of all Clusters that have none of their own.
 	windowsSetting = Name + ".windows"
-	// retryAfter bounds how long a Cluster waits until it is asked about again: windows may be changed meanwhile.
+	// retryAfter is the longest time until a waiting Cluster is asked about again, since windows may change.
 	retryAfter = 10 * time.Minute
 )
 
-// New makes the part that holds upgrades outside of maintenance windows. It is asked before each step: before the
-// upgrade, before each version of the control plane, before workers take one. A step that has begun is not asked about
-// again, so it goes on when the window closes.
+// New returns the part that holds upgrades outside of maintenance windows. Cluster API calls it before each step:
+// before the upgrade, before each version of the control plane, and before workers take one. It does not call it again
+// for a step in progress, so that step continues when the window closes.
 func New(now func() time.Time) part.Part {
 	k := keeper{now: now}
 	return part.Part{
@@ -72,8 +72,8 @@ func (k keeper) beforeWorkersUpgrade(
 	return hold(&request.Cluster, settings, "the upgrade of workers to "+request.ToKubernetesVersion, k.now())
 }
 
-// Hold answers for a step of another part that has to wait for the windows of a Cluster as upgrades do. It passes where
-// this part is off.
+// Hold returns the answer for a step of another part that must wait for a Cluster's windows as upgrades do. It lets the
+// step pass if this part is switched off.
 func Hold(cluster *clusterv1.Cluster, settings setting.Values, step string, now time.Time) (part.Answer, error) {
 	on, err := part.IsOn(Name, cluster, settings)
 	if err != nil || !on {
@@ -82,7 +82,7 @@ func Hold(cluster *clusterv1.Cluster, settings setting.Values, step string, now 
 	return hold(cluster, settings, step, now)
 }
 
-// hold holds a step outside of the windows of a Cluster.
+// hold holds a step outside of a Cluster's windows.
 func hold(
 	cluster *clusterv1.Cluster, settings setting.Values, step string, now time.Time,
 ) (answer part.Answer, err error) {
@@ -97,12 +97,12 @@ func hold(
 		found.Message = fmt.Sprintf("%s waits: %s", step, found.Message)
 		return part.Hold(min(decision.Next.Sub(now), retryAfter), found), nil
 	case decision.Until.IsZero():
-		return part.Pass(finding.Finding{Reason: found.Reason}), nil // nobody asked for windows, so nothing is said
+		return part.Pass(finding.Finding{Reason: found.Reason}), nil // no windows are set, so there is nothing to report
 	}
 	return part.Pass(found), nil
 }
 
-// windowsOf returns the windows of a Cluster: its own, or else those of the settings.
+// windowsOf returns the windows of a Cluster: its own, else those in the settings.
 func windowsOf(cluster *clusterv1.Cluster, settings setting.Values) ([]Window, error) {
 	own, given := cluster.Annotations[Annotation]
 	if !given {

@@ -5,26 +5,26 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // an image without time zones, and one with old ones, decide the same
+	_ "time/tzdata" // same decisions whatever time zones the image contains
 )
 
 const (
-	// maxWindows bounds what is written in one setting or annotation.
+	// maxWindows is the maximum number of windows in one setting or annotation.
 	maxWindows = 50
-	// maxDuration is a week: a window that is longer never closes.
+	// maxDuration is a week: a longer window would never close.
 	maxDuration = 7 * 24 * time.Hour
 )
 
-// Allowed describes what [Parse] reads; it goes on after "must be".
+// Allowed describes what [Parse] accepts; it continues "must be".
 const Allowed = `windows, separated by ";", each as days, start, duration and time zone, such as "Sat,Sun 22:00 6h Europe/Berlin" or "daily 01:00 3h UTC"`
 
-// Window is a time in every week.
+// Window is a weekly maintenance window.
 type Window struct {
-	// Days on which it begins.
+	// Days are the weekdays on which the window starts.
 	Days [7]bool
-	// Hour and Minute at which it begins, by the clocks of Zone.
+	// Hour and Minute are the start time in Zone.
 	Hour, Minute int
-	// Duration is how long it is open.
+	// Duration is how long the window is open.
 	Duration time.Duration
 	// Zone is the time zone.
 	Zone *time.Location
@@ -32,7 +32,7 @@ type Window struct {
 
 var days = [7]string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
-// Parse reads windows. An empty text has none.
+// Parse reads windows. An empty text contains none.
 func Parse(text string) ([]Window, error) {
 	var windows []Window
 	for one := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
@@ -77,8 +77,8 @@ func parse(text string) (w Window, err error) {
 	return w, nil
 }
 
-// parseDays reads "daily", or days and ranges of days by their first three letters, separated by commas. A range may go
-// over the weekend.
+// parseDays reads "daily", or days and ranges of days, as their first three letters separated by commas. A range may
+// span the weekend.
 func parseDays(text string) (set [7]bool, err error) {
 	if strings.EqualFold(text, "daily") {
 		return [7]bool{true, true, true, true, true, true, true}, nil

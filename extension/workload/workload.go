@@ -1,9 +1,9 @@
-// Package workload reaches the API server of a workload cluster, with the kubeconfig that Cluster API keeps in Secret
-// <cluster>-kubeconfig.
+// Package workload connects to the API server of a workload cluster, with the kubeconfig that Cluster API keeps in the
+// Secret <cluster>-kubeconfig.
 //
-// Whoever may write Secrets in the namespace of a Cluster writes that kubeconfig, and who owns the workload cluster
-// answers as he likes. So [Config] refuses what package kubeconfig refuses, each request has a time, and each answer a
-// size.
+// Neither side can be trusted: whoever may write Secrets in the Cluster's namespace controls that kubeconfig, and
+// whoever owns the workload cluster controls its answers. So [Config] refuses what package kubeconfig refuses, and each
+// request is limited in time and each answer in size.
 package workload
 
 import (
@@ -25,36 +25,37 @@ import (
 )
 
 const (
-	// HookTimeout is how long callers wait for a hook that works in a workload cluster.
+	// HookTimeout is how long callers wait for a hook that accesses a workload cluster.
 	HookTimeout = 30 * time.Second
-	// HookRetry is how soon a Cluster is asked about again that did not answer, or is not right.
+	// HookRetry is when a Cluster that did not answer, or is not right, is asked about again.
 	HookRetry = 5 * time.Second
 
-	// requestTimeout bounds one request to a workload cluster.
+	// requestTimeout limits one request to a workload cluster.
 	requestTimeout = 8 * time.Second
-	// maxAnswer is the most bytes of one answer of a workload cluster, unpacked. A list of a thousand large objects fits.
+	// maxAnswer is the maximum size in bytes of one answer of a workload cluster, unpacked. A list of a thousand large
+	// objects fits.
 	maxAnswer = 64 << 20
-	// connections that may be open to one workload cluster.
+	// connections is the maximum number of open connections to one workload cluster.
 	connections = 4
 )
 
-// ErrNoKubeconfig says that the Secret with the kubeconfig is not there, or has none.
+// ErrNoKubeconfig reports that the Secret with the kubeconfig does not exist or contains none.
 var ErrNoKubeconfig = errors.New("there is no kubeconfig")
 
-// Cluster is a connection to the API server of a workload cluster. Make it with [Connect], and Close it.
+// Cluster is a connection to the API server of a workload cluster. Create it with [Connect] and Close it.
 type Cluster struct {
 	// Client reads from the API server, not from a cache.
 	client.Client
-	// Config is how it is reached.
+	// Config is the configuration of the connection.
 	Config *rest.Config
-	// HTTP speaks to the API server with the credentials of Config.
+	// HTTP sends requests to the API server with the credentials of Config.
 	HTTP *http.Client
 
 	transport *http.Transport
 }
 
-// Connect reads the kubeconfig of a Cluster and makes a client of it. It does not ask the API server yet. Connections
-// end at the deadline of ctx, so that nothing takes longer: what the client finds out about the API server knows no
+// Connect reads the kubeconfig of a Cluster and returns a client for it, without a request to its API server.
+// Connections close at the deadline of ctx. That bounds everything, even the client's discovery requests, which take no
 // context.
 func Connect(ctx context.Context, management client.Reader, cluster client.ObjectKey,
 	scheme *runtime.Scheme) (*Cluster, error) {
@@ -77,18 +78,18 @@ func Connect(ctx context.Context, management client.Reader, cluster client.Objec
 	return open(config, scheme, deadline)
 }
 
-// Open makes a client of a configuration.
+// Open returns a client for a configuration.
 func Open(config *rest.Config, scheme *runtime.Scheme) (*Cluster, error) {
 	return open(config, scheme, time.Time{})
 }
 
-// open makes a client whose connections end at a deadline, if there is one.
+// open returns a client whose connections close at the deadline, if it is not zero.
 func open(config *rest.Config, scheme *runtime.Scheme, deadline time.Time) (*Cluster, error) {
 	tls, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading certificates: %w", err)
 	}
-	// A transport of its own: those of the client's library are kept for the life of the process.
+	// Use a separate transport: client-go keeps its own for the life of the process.
 	transport := &http.Transport{
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: requestTimeout, MaxConnsPerHost: connections,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -113,8 +114,8 @@ func open(config *rest.Config, scheme *runtime.Scheme, deadline time.Time) (*Clu
 	return c, nil
 }
 
-// sameText makes the same failure of a connection have the same text each time: what fails ends in conditions, and the
-// port on this side is another one each time. It bounds answers.
+// sameText gives the same connection failure the same text each time. Failures end up in conditions, but their text
+// contains a local port, which changes. It also limits the size of answers.
 type sameText struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -129,8 +130,7 @@ func (t sameText) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// bounded is the body of an answer that ends with an error when it is too large: the client's library reads all of it
-// into memory.
+// bounded is the body of an answer. It fails if it is too large, because client-go reads all of it into memory.
 type bounded struct {
 	io.ReadCloser
 	left int64
@@ -148,13 +148,13 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WrappedRoundTripper lets the client's library find the transport inside.
+// WrappedRoundTripper lets client-go find the transport inside.
 func (t sameText) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
 
-// Close ends the connections.
+// Close closes idle connections.
 func (c *Cluster) Close() { c.transport.CloseIdleConnections() }
 
-// Config reads a kubeconfig. Its text must not be trusted: package kubeconfig says what is refused.
+// Config parses a kubeconfig that must not be trusted. Package kubeconfig documents what it refuses.
 func Config(text []byte) (*rest.Config, error) {
 	config, err := kubeconfig.Client(text)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package member replaces the data of the etcd member on a control plane host that kubeadm has set up.
 //
-// The host's kubelet runs etcd and the API server as static pods. [Member.Stop] takes their manifests away and waits
-// until nobody has the data open any more, [Member.Replace] puts other data in its place and keeps the old beside it,
-// [Member.Start] puts the manifests back. Each can be repeated, also by a process that comes after one that was
+// The host's kubelet runs etcd and the API server as static pods. [Member.Stop] moves their manifests aside and waits
+// until no process has the data open. [Member.Replace] replaces the data and keeps the old data beside it.
+// [Member.Start] moves the manifests back. Each step can be repeated, also by another process after the first was
 // killed.
 package member
 
@@ -26,29 +26,29 @@ import (
 
 const (
 	manifests = "etc/kubernetes/manifests"
-	// aside is where manifests wait meanwhile: on the same filesystem, and not read by the kubelet.
+	// aside is where the manifests wait: on the same filesystem, but outside the kubelet's manifest directory.
 	aside       = "etc/kubernetes/manifests-during-restore"
 	maxManifest = 1 << 20
 	pollPause   = 100 * time.Millisecond
 )
 
-// ErrNone says that a host has no member.
+// ErrNone reports that a host has no etcd member.
 var ErrNone = errors.New("there is no etcd on the host")
 
-// pods are the static pods that must not run while the data is replaced, in the order in which they are given back.
+// pods are the static pods that must not run while the data is replaced, in the order of restart.
 var pods = []string{"etcd.yaml", "kube-apiserver.yaml"}
 
-// Member is the etcd member of one host. Everything on the host is reached below its root directory: neither links
-// nor ".." in what a tenant wrote there lead out of it.
+// Member is the etcd member of one host. All access stays below the host's root directory: neither links nor ".." in
+// what a tenant wrote there lead outside.
 type Member struct {
-	// Name is its name in the etcd cluster, PeerURL where other members reach it.
+	// Name is the member's name in the etcd cluster, PeerURL the URL for other members.
 	Name, PeerURL string
 
 	root string // of the host's files
 	data string // path of the data directory on the host, without the leading slash
 }
 
-// Read finds the member of the host whose root directory this is. Without one the error is [ErrNone].
+// Read finds the member of the host with this root directory. If there is none, the error is [ErrNone].
 func Read(root string) (*Member, error) {
 	host, err := os.OpenRoot(root)
 	if err != nil {
@@ -74,7 +74,7 @@ func Read(root string) (*Member, error) {
 	return nil, fmt.Errorf("%w: it has no %s/etcd.yaml", ErrNone, manifests)
 }
 
-// readFile reads a manifest; it refuses what is not a regular file, and what is too large for one.
+// readFile reads a manifest. It refuses a file that is not regular or too large.
 func readFile(host *os.Root, path string) ([]byte, error) {
 	file, err := openRegular(host, path)
 	if err != nil {
@@ -91,7 +91,7 @@ func readFile(host *os.Root, path string) ([]byte, error) {
 	return data, nil
 }
 
-// openRegular opens a file of the host for reading. It does not wait for the writer of a pipe.
+// openRegular opens a file of the host for reading. It does not block on a named pipe.
 func openRegular(host *os.Root, path string) (*os.File, error) {
 	file, err := host.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func openRegular(host *os.Root, path string) (*os.File, error) {
 	return file, nil
 }
 
-// parse reads the flags of etcd in its static pod.
+// parse reads the flags of etcd from its static pod.
 func parse(data []byte) (*Member, error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(data, &pod); err != nil {
@@ -138,7 +138,7 @@ func parse(data []byte) (*Member, error) {
 	return m, nil
 }
 
-// Stop stops etcd and the API server and returns when nobody has the data open. ctx bounds it; after an error
+// Stop stops etcd and the API server and returns when no process has the data open, or ctx is done. After an error,
 // [Member.Start] undoes it.
 func (m *Member) Stop(ctx context.Context) error {
 	host, err := os.OpenRoot(m.root)
@@ -169,24 +169,24 @@ func (m *Member) Stop(ctx context.Context) error {
 	}
 }
 
-// ErrWithoutData says that a member has neither its old data nor other data in place: it must not run.
+// ErrWithoutData reports that a member has neither its old nor its new data in place and must not run.
 var ErrWithoutData = errors.New("the member has no data in place")
 
-// Replace puts data in place that make makes in a directory, which does not exist yet and which the host can't see.
-// It returns the path on the host where the old data is kept. The member must be stopped. After an error it has its
-// old data, unless the error is [ErrWithoutData].
+// Replace replaces the member's data. make writes the new data to a directory that does not exist yet and that the host
+// cannot see. Replace returns the path on the host of the old data. The member must be stopped. After an error it still
+// has its old data, unless the error is [ErrWithoutData].
 func (m *Member) Replace(make func(directory string) error, now time.Time) (kept string, err error) {
 	host, err := os.OpenRoot(m.root)
 	if err != nil {
 		return "", fmt.Errorf("replacing the data: %w", err)
 	}
 	defer host.Close()
-	// Beside the host's files, not among them: programs that follow links work there.
+	// Put it beside the host's files, not among them, because programs that follow links work there.
 	fresh := filepath.Join(filepath.Dir(filepath.Clean(m.root)), "restoring")
 	if err := os.RemoveAll(fresh); err != nil {
 		return "", fmt.Errorf("removing what an earlier try has left: %w", err)
 	}
-	defer os.RemoveAll(fresh) // after a crash the next one removes it
+	defer os.RemoveAll(fresh) // after a crash, the next call removes it
 	if err := make(fresh); err != nil {
 		return "", err
 	}
@@ -194,7 +194,7 @@ func (m *Member) Replace(make func(directory string) error, now time.Time) (kept
 		return "", fmt.Errorf("looking at the restored data: %w", err)
 	}
 	kept = m.data + ".before-" + now.UTC().Format("20060102T150405Z")
-	// Only what is in the directory moves: the directory itself may be a mount.
+	// Move only the content: the directory itself may be a mount point.
 	if err := host.MkdirAll(kept, 0o700); err != nil {
 		return "", fmt.Errorf("keeping the old data: %w", err)
 	}
@@ -202,7 +202,7 @@ func (m *Member) Replace(make func(directory string) error, now time.Time) (kept
 		return "", fmt.Errorf("keeping the old data: %w", err)
 	}
 	if err := moveIn(host, filepath.Join(fresh, "member"), m.data); err != nil {
-		// Without any data etcd would begin an empty cluster.
+		// Without data, etcd would start an empty cluster.
 		err = fmt.Errorf("putting the restored data in place: %w", err)
 		if back := host.Rename(filepath.Join(kept, "member"), filepath.Join(m.data, "member")); back != nil {
 			return "", fmt.Errorf("%w, the old data is in /%s: %w (%w)", ErrWithoutData, kept, err, back)
@@ -230,7 +230,7 @@ func (m *Member) Start() error {
 	return nil
 }
 
-// move renames a file of the host. One that is not there was moved before.
+// move renames a file of the host. A missing file counts as moved.
 func move(host *os.Root, from, to string) error {
 	if err := host.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -251,7 +251,7 @@ func moveIn(host *os.Root, from, directory string) error {
 	return nil
 }
 
-// isOpen reports whether an etcd has its database open: it holds a lock on it then.
+// isOpen reports whether an etcd has its database open, that is, holds the lock on it.
 func isOpen(host *os.Root, path string) (bool, error) {
 	file, err := openRegular(host, path)
 	if errors.Is(err, fs.ErrNotExist) {

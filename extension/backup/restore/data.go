@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// stopTimeout bounds how long etcd and the API server have to stop.
+	// stopTimeout limits how long etcd and the API server may take to stop.
 	stopTimeout = 90 * time.Second
-	// undoTimeout bounds how long it takes to let etcd run again when ctx has ended.
+	// undoTimeout limits the restart of etcd after ctx is done.
 	undoTimeout = 30 * time.Second
-	// readyTimeout bounds one question to an API server.
+	// readyTimeout limits one request to an API server.
 	readyTimeout = 3 * time.Second
 )
 
-// Data puts the data of the backup on the first host of the plan. It returns where that host keeps its old data.
+// Data puts the backup's data on the first host of the plan. It returns where that host keeps its old data.
 func (r *Restore) Data(ctx context.Context) (kept string, err error) {
 	directory, remove, err := backup.Scratch("")
 	if err != nil {
@@ -52,7 +52,8 @@ func (r *Restore) Data(ctx context.Context) (kept string, err error) {
 	return kept, nil
 }
 
-// stop stops etcd everywhere: members that ran on would be another cluster of the same name. On failure all run again.
+// stop stops etcd on all hosts: members left running would be a second cluster of the same name. If it fails, it
+// restarts all.
 func (r *Restore) stop(ctx context.Context, detail func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
@@ -65,7 +66,7 @@ func (r *Restore) stop(ctx context.Context, detail func(string)) error {
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		// An API server that still answers would show what it remembers.
+		// An API server that still answers would serve cached data.
 		detail("waiting for the API server to end")
 		if err = poll.Until(ctx, func() (bool, error) { return r.ready(ctx) != nil, nil }); err != nil {
 			err = fmt.Errorf("waiting for the API server to end: %w", err)
@@ -77,7 +78,7 @@ func (r *Restore) stop(ctx context.Context, detail func(string)) error {
 	return nil
 }
 
-// startAll lets etcd run on all hosts again, as before. It has time for that also when ctx has ended.
+// startAll restarts etcd on all hosts. It has time for that even if ctx is done.
 func (r *Restore) startAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
@@ -90,12 +91,12 @@ func (r *Restore) startAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replace replaces the data on a host. On failure etcd runs everywhere again, unless it would run without data.
+// replace replaces the data on a host. If it fails, it restarts etcd on all hosts, unless one would run without data.
 func (r *Restore) replace(ctx context.Context, host, snapshot string) (kept string, err error) {
 	kept, err = r.options.Hosts.Replace(ctx, host, snapshot)
 	switch {
 	case errors.Is(err, member.ErrWithoutData):
-		// The others with the old data, and this one with none, would be two clusters of one name.
+		// The other members with the old data and this one without any would form two clusters of the same name.
 		return kept, hint.Errorf("put the old data back on host "+host+", then begin again",
 			"etcd was left stopped on all control plane hosts: %w", err)
 	case err != nil:

@@ -12,28 +12,29 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Hosts does on hosts what a restore needs. A host is named by its CapstanHost. Each operation can be repeated, whether
-// it failed, was interrupted or succeeded.
+// Hosts performs the operations of a restore on hosts. A host is named by its CapstanHost. Each operation can be
+// repeated, whether it failed, was interrupted or succeeded.
 type Hosts interface {
-	// Member reports whether etcd is set up on a host, running or stopped. An error says that the files of the host
-	// can't be reached.
+	// Member reports whether etcd is set up on a host, running or stopped. It returns an error if the host's files are
+	// inaccessible.
 	Member(ctx context.Context, host string) (bool, error)
-	// Stop stops the static pods of etcd and the API server and returns when nobody has the data open. ctx bounds it.
-	// After an error Start undoes it.
+	// Stop stops the static pods of etcd and the API server and returns when no process has the data open, or ctx is
+	// done. After an error, Start undoes it.
 	Stop(ctx context.Context, host string) error
-	// Replace replaces the data of a stopped member by that of a snapshot, a file on this machine, and returns the path
-	// on the host where the old data is kept. After an error the member has its old data, unless the error is
+	// Replace replaces the data of a stopped member by a snapshot, a file on this machine. It returns the path on the
+	// host of the old data. After an error the member still has its old data, unless the error is
 	// [member.ErrWithoutData].
 	Replace(ctx context.Context, host, snapshot string) (kept string, err error)
-	// Start starts both pods again, with the data that is there. It does not wait for them.
+	// Start restarts both pods with the data in place. It does not wait for them.
 	Start(ctx context.Context, host string) error
 }
 
-// Directories are hosts whose files are on this machine, such as local hosts. All fields are required.
+// Directories implements [Hosts] for hosts whose files are on this machine, such as local hosts. All fields are
+// required.
 type Directories struct {
 	// Root returns the root directory of a host.
 	Root func(host string) string
-	// Tool makes the data directory of an etcd from a snapshot.
+	// Tool creates an etcd data directory from a snapshot.
 	Tool backup.Tool
 }
 
@@ -80,7 +81,7 @@ func (d Directories) Start(_ context.Context, host string) error {
 	return onHost(host, err)
 }
 
-// onHost says on which host an error happened.
+// onHost adds the host to an error.
 func onHost(host string, err error) error {
 	if err == nil {
 		return nil

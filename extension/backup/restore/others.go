@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/poll"
 )
 
-// ReplaceOthers deletes the machines whose members were left out, and waits for those that their owner makes, which
-// join the one that was restored.
+// ReplaceOthers deletes the machines of the members that did not get the data. It waits until their owner has created
+// new ones, which join the restored member.
 func (r *Restore) ReplaceOthers(ctx context.Context) error {
 	err := r.options.Step("other control plane machines replaced", func(detail func(string)) error {
 		return r.replaceOthers(ctx, detail)
@@ -47,7 +47,7 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 		}
 	}
 	if len(left) == 0 && !incomplete(machines) {
-		return nil // there is nobody to wait for, whatever the number is that is wanted
+		return nil // there is nothing to wait for, whatever number is wanted
 	}
 	last := ""
 	err = poll.Until(ctx, func() (bool, error) {
@@ -67,8 +67,8 @@ func (r *Restore) replaceOthers(ctx context.Context, detail func(string)) error 
 	return err
 }
 
-// Orphans returns the names of machines whose Nodes the restored cluster does not know: they were made after the
-// backup.
+// Orphans returns the names of machines whose Nodes the restored cluster does not know, because they were created after
+// the backup.
 func (r *Restore) Orphans(ctx context.Context) ([]string, error) {
 	nodes, err := r.nodes(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *Restore) Orphans(ctx context.Context) ([]string, error) {
 	return orphans, nil
 }
 
-// incomplete reports whether a control plane machine comes or goes.
+// incomplete reports whether a control plane machine is being created or deleted.
 func incomplete(machines []clusterv1.Machine) bool {
 	return slices.ContainsFunc(machines, func(m clusterv1.Machine) bool {
 		_, is := m.Labels[clusterv1.MachineControlPlaneLabel]
@@ -96,8 +96,8 @@ func incomplete(machines []clusterv1.Machine) bool {
 	})
 }
 
-// missing says what a control plane of this many machines waits for until it is whole without those that are left;
-// empty if for nothing.
+// missing says what a control plane of this size lacks until it is complete without the machines in left. It returns ""
+// if it lacks nothing.
 func missing(machines []clusterv1.Machine, left map[types.UID]bool, want int) string {
 	ready := 0
 	var pending []clusterv1.Machine

@@ -14,34 +14,36 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// World is what a plan is made from.
+// World is the input of [Decide].
 type World struct {
 	Cluster *clusterv1.Cluster
-	// Hosts are those with control plane machines of the cluster, Machines all of the cluster.
+	// Hosts are the hosts with control plane machines of the cluster, Machines all machines of the cluster.
 	Hosts    []infrav1.CapstanHost
 	Machines []clusterv1.Machine
-	// Members has the hosts on which etcd is set up, by name.
+	// Members are the names of the hosts on which etcd is set up.
 	Members map[string]bool
 }
 
 // Host is a host with a control plane machine.
 type Host struct {
-	// Name of the host, Machine of the CapstanMachine that claims it.
+	// Name is the name of the host, Machine that of the CapstanMachine that claims it.
 	Name, Machine string
-	// Member reports whether etcd is set up there, Leaving whether the machine is being deleted.
+	// Member reports whether etcd is set up on the host, Leaving whether the machine is being deleted.
 	Member, Leaving bool
 }
 
 // Plan says where the data goes.
 type Plan struct {
-	// Hosts are those with control plane machines. The first one gets the data, those behind it are replaced.
+	// Hosts are the hosts with control plane machines. The first gets the data; the machines of the others are
+	// replaced.
 	Hosts []Host
 }
 
-// First is the host that gets the data.
+// First returns the host that gets the data.
 func (p Plan) First() Host { return p.Hosts[0] }
 
-// Decide chooses the host that gets the data, or says why nothing can be restored now. It is pure.
+// Decide chooses the host that gets the data, or returns an error that says why a restore is not possible now. It is
+// pure.
 func Decide(w World) (Plan, error) {
 	p := Plan{}
 	for _, h := range w.Hosts {
@@ -56,7 +58,7 @@ func Decide(w World) (Plan, error) {
 	return p, p.possible(w.Cluster)
 }
 
-// rank is higher for hosts that are worse for the data.
+// rank is higher for hosts that are less suitable for the data.
 func (h Host) rank() int {
 	switch {
 	case !h.Member:
@@ -67,7 +69,7 @@ func (h Host) rank() int {
 	return 0
 }
 
-// possible says why nothing can be restored now; nil: it can.
+// possible returns an error if nothing can be restored now.
 func (p Plan) possible(cluster *clusterv1.Cluster) error {
 	describe := "see: capstan cluster describe " + cluster.Name
 	switch {
@@ -86,7 +88,7 @@ func (p Plan) possible(cluster *clusterv1.Cluster) error {
 	return nil
 }
 
-// choose finds a backup by name, or the newest. all are sorted by time.
+// choose finds a backup by name, or the newest if name is empty. all is sorted by time.
 func choose(all []backup.Manifest, name string) (backup.Manifest, error) {
 	if len(all) == 0 {
 		return backup.Manifest{}, errors.New("it has no backup")
@@ -101,7 +103,7 @@ func choose(all []backup.Manifest, name string) (backup.Manifest, error) {
 	return all[i], nil
 }
 
-// controlPlaneHosts finds the hosts with the control plane machines of a cluster, by name.
+// controlPlaneHosts returns the hosts with control plane machines of a cluster, sorted by name.
 func controlPlaneHosts(all []infrav1.CapstanHost, cluster string) []infrav1.CapstanHost {
 	var found []infrav1.CapstanHost
 	for _, h := range all {

@@ -19,35 +19,36 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Options say what to restore. All fields are required except where they say otherwise.
+// Options say what to restore. All fields are required unless they say otherwise.
 type Options struct {
-	// Plane is a client of the management cluster, with the types of Cluster API and Capstan.
+	// Plane is a client for the management cluster, with the types of Cluster API and Capstan.
 	Plane client.Client
-	// Cluster is the cluster that goes back.
+	// Cluster is the cluster to restore.
 	Cluster *clusterv1.Cluster
-	// Store has the backups. Backup is the name of one; empty for the newest.
+	// Store has the backups. Backup is the name of one. Default: the newest.
 	Store  backup.Store
 	Backup string
-	// Access returns how this machine reaches the cluster.
+	// Access returns the connection to the cluster.
 	Access func(context.Context) (*backup.Access, error)
-	// Hosts does what is done on hosts.
+	// Hosts performs the operations on hosts.
 	Hosts Hosts
-	// Step runs one step and shows its progress: do may say what it waits for. Nil only runs it.
+	// Step runs one step and shows its progress; do may report what it waits for. If Step is nil, steps run without
+	// output.
 	Step func(name string, do func(detail func(string)) error) error
-	// Note receives a sentence for the user, outside of all steps. Nil receives nothing.
+	// Note receives sentences for the user that belong to no step. It may be nil.
 	Note func(string)
 }
 
-// Restore is a restore that was prepared.
+// Restore is a prepared restore.
 type Restore struct {
-	// Manifest is that of the backup.
+	// Manifest describes the backup.
 	Manifest backup.Manifest
-	// Plan says where the data goes.
+	// Plan says which host gets the data.
 	Plan Plan
 
 	options  Options
-	replicas int // how many control plane machines there are in the end
-	// ready asks the API server of the cluster whether it is ready; nodes are the names of the Nodes that it knows.
+	replicas int // the number of control plane machines at the end
+	// ready checks whether the cluster's API server is ready; nodes returns the names of the Nodes that it knows.
 	ready func(context.Context) error
 	nodes func(context.Context) ([]string, error)
 }
@@ -94,7 +95,7 @@ func Prepare(ctx context.Context, o Options) (*Restore, error) {
 	return r, nil
 }
 
-// look reads what a plan is made from.
+// look reads the input of the plan.
 func (r *Restore) look(ctx context.Context) (World, error) {
 	w := World{Cluster: r.options.Cluster, Members: map[string]bool{}}
 	hosts := &infrav1.CapstanHostList{}
@@ -114,7 +115,7 @@ func (r *Restore) look(ctx context.Context) (World, error) {
 	return w, nil
 }
 
-// machines lists those of the cluster.
+// machines lists the cluster's machines.
 func (r *Restore) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	cluster := r.options.Cluster
@@ -126,7 +127,7 @@ func (r *Restore) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	return list.Items, nil
 }
 
-// ready asks an API server whether it is ready.
+// ready checks whether an API server is ready.
 func ready(ctx context.Context, config *rest.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -137,7 +138,7 @@ func ready(ctx context.Context, config *rest.Config) error {
 	return d.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// nodes lists the names of the Nodes that an API server knows.
+// nodes returns the names of the Nodes that an API server knows.
 func nodes(ctx context.Context, config *rest.Config) ([]string, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {

@@ -1,5 +1,5 @@
-// Package parttest tests parts of the extension without a cluster: [Serve] serves parts over TLS, and a [World] is the
-// management cluster that they read.
+// Package parttest helps to test parts of the extension without a cluster: [Serve] serves parts over TLS, and a [World]
+// is the management cluster that they read.
 package parttest
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hooktest"
 )
 
-// Noon returns a Saturday, whenever it is called.
+// Noon returns noon on a fixed Saturday.
 func Noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// Serve serves parts, with these settings in the ExtensionConfig, and closes them when the test ends.
+// Serve serves parts with these settings in the ExtensionConfig, and closes them at the end of the test.
 func Serve(t testing.TB, settings map[string]string, parts ...part.Part) *hooktest.Extension {
 	t.Helper()
 	t.Cleanup(func() { part.Close(parts...) })

@@ -21,26 +21,26 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// World is a management cluster in memory: it lists in pages of two, and fails on request.
+// World is a management cluster in memory. It lists in pages of two and fails on request.
 type World struct {
 	mu       sync.Mutex
 	Hosts    []infrav1.CapstanHost
 	Clusters []clusterv1.Cluster
 	Machines []clusterv1.Machine
-	// Deployments and ControlPlane are what grows during an upgrade.
+	// Deployments and ControlPlane are what surges during an upgrade.
 	Deployments  []clusterv1.MachineDeployment
 	ControlPlane *unstructured.Unstructured
-	// AddOns are ConfigMaps with the label of add-ons.
+	// AddOns are ConfigMaps with the add-on label.
 	AddOns []corev1.ConfigMap
-	// Kubeconfigs are the values of Secrets, by namespace/name.
+	// Kubeconfigs are the contents of kubeconfig Secrets, by namespace/name.
 	Kubeconfigs map[string][]byte
-	// Classes by namespace/name.
+	// Classes are ClusterClasses, by namespace/name.
 	Classes map[string]*clusterv1.ClusterClass
-	// Fail has errors, by kind of list or object.
+	// Fail holds the errors to return, by kind of list or object.
 	Fail map[string]error
 }
 
-// Change changes the world while it is read.
+// Change changes the world while others may read it.
 func (w *World) Change(change func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,8 +134,8 @@ func page[T any, P interface {
 	return nil
 }
 
-// NewWorld makes a world with this many free hosts in zone-a, and the ClusterClasses local, whose machines are
-// Capstan's, and cloud, whose are not.
+// NewWorld returns a world with this many free hosts in zone-a and the ClusterClasses local, whose machines are
+// Capstan's, and cloud, whose machines are not.
 func NewWorld(hosts int) *World {
 	w := &World{Classes: map[string]*clusterv1.ClusterClass{
 		"default/local": class(infrav1.GroupVersion.String()),
@@ -169,10 +169,10 @@ func class(templates string) *clusterv1.ClusterClass {
 	return c
 }
 
-// Created is when the Clusters of [NewCluster] were created.
+// Created is the creation time of the Clusters of [NewCluster].
 var Created = time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 
-// NewCluster makes a Cluster of ClusterClass local.
+// NewCluster returns a Cluster of ClusterClass local.
 func NewCluster(name string, controlPlane, workers int32) clusterv1.Cluster {
 	c := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, UID: types.UID("uid of " + name), CreationTimestamp: metav1.NewTime(Created),
