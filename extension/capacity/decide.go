@@ -135,7 +135,7 @@ func promises(hosts []Host, inventory inventory, others []Cluster, cluster Clust
 		case other.Name == cluster.Name:
 		case other.Admitted:
 			promised = append(promised, outstanding(hosts, other)...)
-		case !cluster.Admitted && older(other, cluster): // a cluster let through keeps its hosts even if an older one waits
+		case !cluster.Admitted && older(other, cluster): // an older waiting cluster does not take them back
 			waiting = append(waiting, other)
 		}
 	}

@@ -31,7 +31,7 @@ func offered(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 					continue
 				}
 				for _, text := range host.Status.KubernetesVersions {
-					if v, err := version.ParseSemantic(text); err == nil { // a malformed version on a host must not block the upgrade
+					if v, err := version.ParseSemantic(text); err == nil { // ignore a malformed version
 						found[text] = v
 					}
 				}

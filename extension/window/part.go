@@ -97,7 +97,7 @@ func hold(
 		found.Message = fmt.Sprintf("%s waits: %s", step, found.Message)
 		return part.Hold(min(decision.Next.Sub(now), retryAfter), found), nil
 	case decision.Until.IsZero():
-		return part.Pass(finding.Finding{Reason: found.Reason}), nil // no windows are set, so there is nothing to report
+		return part.Pass(finding.Finding{Reason: found.Reason}), nil // no windows, nothing to report
 	}
 	return part.Pass(found), nil
 }

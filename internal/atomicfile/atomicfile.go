@@ -1,5 +1,5 @@
-// Package atomicfile writes files that are always whole: a reader sees the old content or the new one, and so does a
-// machine that lost its power in between.
+// Package atomicfile writes files atomically: a reader sees the old content or the new content, even after a power
+// failure.
 package atomicfile
 
 import (
@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file at path by data, with exactly the permissions perm. On an error the file is as it was.
+// Write replaces the content of the file at path, with exactly the permissions perm. On an error the file is unchanged.
 func Write(path string, data []byte, perm fs.FileMode) (err error) {
 	defer func() {
 		if err != nil {
@@ -20,7 +20,7 @@ func Write(path string, data []byte, perm fs.FileMode) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails when the rename worked, which is fine
+	defer os.Remove(f.Name()) // fails after a successful rename, which is fine
 	defer f.Close()
 	if err := f.Chmod(perm); err != nil {
 		return err

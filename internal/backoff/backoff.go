@@ -1,4 +1,4 @@
-// Package backoff spaces out attempts: pauses that double, have a bound, and can be interrupted.
+// Package backoff spaces out attempts with pauses that double up to a limit and can be interrupted.
 package backoff
 
 import (
@@ -7,34 +7,35 @@ import (
 	"time"
 )
 
-// Defaults of the fields of [Backoff] that are zero.
+// Defaults for fields of [Backoff] that are zero.
 const (
 	DefaultFirst = 500 * time.Millisecond
 	DefaultMax   = 30 * time.Second
 )
 
-// FleetSpread is the [Backoff.Spread] of attempts that many hosts make at one server.
+// FleetSpread is the [Backoff.Spread] for attempts that many hosts make at one server.
 const FleetSpread = 0.2
 
-// Backoff computes the pauses between attempts at one thing. The zero value starts at half a second, doubles, and stays
-// below 30 seconds. It is not safe for concurrent use.
+// Backoff computes the pauses between attempts at the same thing. The zero value starts at half a second, doubles, and
+// stops growing at 30 seconds. It is not safe for concurrent use.
 type Backoff struct {
-	// First is the pause after the first failure; default [DefaultFirst].
+	// First is the pause after the first failure. Default: [DefaultFirst].
 	First time.Duration
-	// Max bounds a pause, except that no pause is shorter than First; default [DefaultMax].
+	// Max limits a pause, but no pause is shorter than First. Default: [DefaultMax].
 	Max time.Duration
-	// Free is the number of failures after the first one that also wait for First only, before pauses grow.
+	// Free is the number of failures, after the first one, whose pause is also First. Pauses grow after that.
 	Free int
-	// Healthy is how long a run must have lasted for its failure to count as a first one, see [Backoff.After];
-	// default Max.
+	// Healthy is how long a run must have lasted for its failure to count as the first one: see [Backoff.After].
+	// Default: Max.
 	Healthy time.Duration
-	// Spread varies each pause by up to this share of it, so that a thousand hosts do not come back in the same instant.
+	// Spread varies each pause at random by up to this fraction, so that a thousand hosts do not return at the same
+	// instant.
 	Spread float64
 
 	failures int
 }
 
-// Next returns the pause after one more failure.
+// Next returns the pause after another failure.
 func (b *Backoff) Next() time.Duration {
 	first, most := b.First, b.Max
 	if first <= 0 {
@@ -51,7 +52,7 @@ func (b *Backoff) Next() time.Duration {
 	return Jitter(min(pause, max(most, first)), b.Spread)
 }
 
-// After returns the pause after a run that lasted ran: the first pause again if it lasted longer than Healthy.
+// After returns the pause after a run that lasted ran. A run longer than Healthy resets the pauses.
 func (b *Backoff) After(ran time.Duration) time.Duration {
 	healthy := b.Healthy
 	if healthy <= 0 {
@@ -66,10 +67,10 @@ func (b *Backoff) After(ran time.Duration) time.Duration {
 	return b.Next()
 }
 
-// Reset makes the next pause the first one again, as after a success.
+// Reset makes the next pause the first one again, for use after a success.
 func (b *Backoff) Reset() { b.failures = 0 }
 
-// Wait pauses for [Backoff.Next]. It returns ctx's error if ctx ended.
+// Wait pauses for [Backoff.Next]. It returns ctx's error if ctx is done first.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
 // Jitter returns a duration between (1-share)·d and (1+share)·d.
@@ -80,7 +81,7 @@ func Jitter(d time.Duration, share float64) time.Duration {
 	return d + time.Duration(float64(d)*share*(2*rand.Float64()-1))
 }
 
-// Sleep waits for d or for the end of ctx, whichever comes first, and returns ctx's error.
+// Sleep waits until d has passed or ctx is done, whichever comes first. It returns ctx's error.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,10 +1,9 @@
-// Package bundlefile reads and writes node bundles: archives with the programs and images by which a computer becomes
-// a node of one Kubernetes version.
+// Package bundlefile reads and writes node bundles: archives with the programs and images that make a computer a node
+// of one Kubernetes version.
 //
-// A bundle is a tar archive, packed by gzip. Its first file is manifest.json, which lists all others with their sizes
-// and SHA-256 digests, in the order in which they follow. A file is bin/NAME, cni/NAME or images/NAME.tar, and
-// nothing else is in a bundle: no links, no directories, no further files. Whoever reads one trusts none of it before
-// it was verified.
+// A bundle is a tar archive compressed by gzip. Its first file is manifest.json, which lists all other files in order,
+// with their sizes and SHA-256 digests. Each file is bin/NAME, cni/NAME or images/NAME.tar. A bundle contains nothing
+// else: no links, no directories, no other files. Readers use nothing in a bundle before they have verified it.
 package bundlefile
 
 import (
@@ -15,10 +14,10 @@ import (
 	"strings"
 )
 
-// ManifestName is the name of the first file of a bundle, and of the manifest in a directory.
+// ManifestName is the name of a bundle's first file, and of the manifest in a directory.
 const ManifestName = "manifest.json"
 
-// Bounds of a bundle.
+// Limits of a bundle.
 const (
 	manifestLimit = 1 << 20
 	fileLimit     = 1 << 30
@@ -26,18 +25,18 @@ const (
 	mostFiles     = 128
 )
 
-// ErrDamaged says that a bundle, or what was unpacked from one, is not what its manifest says.
+// ErrDamaged reports that a bundle, or what was unpacked from it, does not match its manifest.
 var ErrDamaged = errors.New("the bundle is damaged")
 
-// Manifest says what a bundle has.
+// Manifest describes the content of a bundle.
 type Manifest struct {
-	// Kubernetes is the version, as v1.36.3.
+	// Kubernetes is the Kubernetes version, such as v1.36.3.
 	Kubernetes string `json:"kubernetes"`
-	// Architecture is that of the programs, as Go names it.
+	// Architecture is the architecture of the programs, as GOARCH.
 	Architecture string `json:"architecture"`
-	// Files are all files, in the order in which they follow.
+	// Files are all other files, in order.
 	Files []File `json:"files"`
-	// Images are the images that the files below images/ have.
+	// Images are the images in the files below images/.
 	Images []Image `json:"images"`
 }
 
@@ -48,7 +47,7 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Image is an image in a file of a bundle, an OCI archive.
+// Image is an image in a file of a bundle. The file is an OCI archive.
 type Image struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
@@ -62,25 +61,25 @@ var (
 	imageText  = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]{0,200}:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
-// ValidVersion reports whether a text is a release of Kubernetes, as v1.36.3. Pure.
+// ValidVersion reports whether a text is a Kubernetes release such as v1.36.3.
 func ValidVersion(text string) bool { return versionText.MatchString(text) }
 
-// ValidArchitecture reports whether there are bundles for an architecture. Pure.
+// ValidArchitecture reports whether bundles exist for an architecture.
 func ValidArchitecture(text string) bool { return text == "amd64" || text == "arm64" }
 
-// FileName returns what the file of a bundle is called. Pure.
+// FileName returns the file name of a bundle.
 func FileName(version, architecture string) string {
 	return version + "-linux-" + architecture + ".tar.gz"
 }
 
-// ParseFileName is the other direction of [FileName]. Pure.
+// ParseFileName is the inverse of [FileName].
 func ParseFileName(name string) (version, architecture string, ok bool) {
 	name, ok = strings.CutSuffix(name, ".tar.gz")
 	version, architecture, found := strings.Cut(name, "-linux-")
 	return version, architecture, ok && found && ValidVersion(version) && ValidArchitecture(architecture)
 }
 
-// Check fails if the manifest can't be one. Pure.
+// Check returns an error if the manifest is invalid.
 func (m *Manifest) Check() error {
 	switch {
 	case !ValidVersion(m.Kubernetes):
@@ -117,7 +116,7 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
-// Image returns the name of the image whose repository ends with a name; empty if there is none. Pure.
+// Image returns the name of the image whose repository ends with a name, or "".
 func (m *Manifest) Image(name string) string {
 	at := slices.IndexFunc(m.Images, func(i Image) bool {
 		repository, _, _ := strings.Cut(i.Name, ":")
@@ -129,7 +128,7 @@ func (m *Manifest) Image(name string) string {
 	return m.Images[at].Name
 }
 
-// Size returns how many bytes the files have. Pure.
+// Size returns the total size of the files in bytes.
 func (m *Manifest) Size() int64 {
 	var total int64
 	for _, f := range m.Files {

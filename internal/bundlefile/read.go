@@ -15,13 +15,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// Verify reads a bundle to its end and returns its manifest. It fails with [ErrDamaged] if anything differs from what
-// that says.
+// Verify reads a complete bundle and returns its manifest. It fails with [ErrDamaged] if anything differs from the
+// manifest.
 func Verify(from io.Reader) (*Manifest, error) {
 	return read(from, func(File, io.Reader) error { return nil })
 }
 
-// Unpack unpacks a bundle into a directory that does not exist yet. On an error, nothing is left of it.
+// Unpack unpacks a bundle into a directory that does not exist yet. On an error it leaves nothing behind.
 func Unpack(from io.Reader, dir string) (m *Manifest, err error) {
 	next := dir + ".next"
 	if err := os.RemoveAll(next); err != nil {
@@ -45,7 +45,7 @@ func Unpack(from io.Reader, dir string) (m *Manifest, err error) {
 	return m, nil
 }
 
-// place writes a file and waits until it is on the disk. Programs can be run by everybody.
+// place writes a file and flushes it to disk. Programs are executable by everybody.
 func place(path string, data io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("unpacking a bundle: %w", err)
@@ -62,7 +62,7 @@ func place(path string, data io.Reader) error {
 	if _, err := io.Copy(f, data); err != nil {
 		return err
 	}
-	if err := f.Chmod(mode); err != nil { // whatever the umask is
+	if err := f.Chmod(mode); err != nil { // independent of the umask
 		return fmt.Errorf("unpacking a bundle: %w", err)
 	}
 	if err := f.Sync(); err != nil {
@@ -71,7 +71,7 @@ func place(path string, data io.Reader) error {
 	return f.Close()
 }
 
-// read reads a bundle, and gives the content of each file to use, which need not read it all.
+// read reads a bundle and passes the content of each file to use, which may leave part of it unread.
 func read(from io.Reader, use func(File, io.Reader) error) (*Manifest, error) {
 	unpacked, err := gzip.NewReader(from)
 	if err != nil {
@@ -92,7 +92,7 @@ func read(from io.Reader, use func(File, io.Reader) error) (*Manifest, error) {
 	} else if err != io.EOF {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	// The end of what is packed has a checksum of all of it.
+	// The compressed data ends with a checksum of everything.
 	if n, err := io.Copy(io.Discard, io.LimitReader(unpacked, manifestLimit)); err != nil || n == manifestLimit {
 		return nil, fmt.Errorf("%w: after its last file there is something else", ErrDamaged)
 	}
@@ -125,7 +125,7 @@ func parse(data []byte) (*Manifest, error) {
 	return m, m.Check()
 }
 
-// one reads one file, to its end.
+// one reads one file completely.
 func one(archive *tar.Reader, want File, use func(File, io.Reader) error) error {
 	h, err := archive.Next()
 	if err != nil {
@@ -148,8 +148,8 @@ func one(archive *tar.Reader, want File, use func(File, io.Reader) error) error 
 	return nil
 }
 
-// ReadManifest returns the manifest of a directory that a bundle was unpacked into. It fails with fs.ErrNotExist if
-// there is none.
+// ReadManifest returns the manifest in the directory of an unpacked bundle. It fails with fs.ErrNotExist if there is
+// none.
 func ReadManifest(dir string) (*Manifest, error) {
 	data, err := regular.Read(filepath.Join(dir, ManifestName), manifestLimit)
 	if err != nil {
@@ -158,8 +158,8 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return parse(data)
 }
 
-// CheckDirectory reads all files that a bundle was unpacked into, and fails with [ErrDamaged] if one is not as the
-// manifest says. Whoever could change a file could change the manifest, too: this finds disks and mistakes, no enemy.
+// CheckDirectory reads all files of an unpacked bundle and fails with [ErrDamaged] if one does not match the manifest.
+// This detects disk failures and mistakes, not attacks: whoever could change a file could also change the manifest.
 func CheckDirectory(dir string) (*Manifest, error) {
 	m, err := ReadManifest(dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Write writes a bundle of the files of m, whose sizes and digests it fills in. source returns where a file of the
-// bundle is. The same files make the same bytes with the same release of Go.
+// Write writes a bundle of the files in m and fills in their sizes and digests. source returns the path on disk of a
+// file in the bundle. With the same Go release, the same files produce the same bytes.
 func Write(to io.Writer, m *Manifest, source func(path string) string) error {
 	for i := range m.Files {
 		if err := measure(&m.Files[i], source(m.Files[i].Path)); err != nil {
@@ -29,7 +29,7 @@ func Write(to io.Writer, m *Manifest, source func(path string) string) error {
 	if err != nil {
 		return err
 	}
-	// Programs get a third smaller either way; the fastest level takes a third of the time.
+	// At any level, programs shrink by about a third; the fastest level takes a third of the time.
 	packed, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func Write(to io.Writer, m *Manifest, source func(path string) string) error {
 	return packed.Close()
 }
 
-// measure fills in the size and the digest of a file.
+// measure fills in the size and digest of a file.
 func measure(f *File, path string) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 var pinText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// Pin returns the hash of a certificate's public key, "sha256:" and hex, as kubeadm writes that of an authority.
+// Pin returns the hash of a certificate's public key, "sha256:" and hex digits, in kubeadm's format for a CA.
 func Pin(certificate *x509.Certificate) string {
 	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -27,17 +27,17 @@ func CheckPin(text string) error {
 	return nil
 }
 
-// ErrPin is wrapped by the error of a handshake with a server that is not the plane.
+// ErrPin is wrapped by the handshake error for a server that is not the plane.
 var ErrPin = errors.New("the server is not the plane that the hash is of: nothing was sent to it. Somebody may be in" +
 	" between; compare the address, and make another credential")
 
-// ClientConfig returns how to talk to a server at host, whose certificate must be signed by the authority that pin is
-// the hash of. The server sends that authority along. Nothing is written to a server that can't prove it.
+// ClientConfig returns the TLS configuration for a server at host. The server must send a certificate chain to the CA
+// that pin is the hash of. Nothing is sent to a server that cannot prove this.
 func ClientConfig(host, pin string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		ServerName: strings.Trim(host, "[]"),
-		// The authority is known by its hash alone: VerifyConnection does all that is skipped here, and always runs.
+		// The CA is known only by its hash. VerifyConnection performs all checks skipped here, and always runs.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			return verify(state.PeerCertificates, strings.Trim(host, "[]"), pin)
@@ -45,7 +45,7 @@ func ClientConfig(host, pin string) *tls.Config {
 	}
 }
 
-// verify checks a chain that a server at host has shown. Pure.
+// verify verifies a certificate chain that a server at host presented. It is pure.
 func verify(chain []*x509.Certificate, host, pin string) error {
 	roots := x509.NewCertPool()
 	found := false

@@ -1,5 +1,6 @@
-// Package environ says what of this process's environment its children get. Programs take settings from there that no
-// flag shows: etcd reads all of its configuration from ETCD_CONFIG_FILE, and a shell may hold the keys of a cloud.
+// Package environ selects the environment variables that child processes get. Programs read settings from the
+// environment that no flag shows: etcd takes its whole configuration from ETCD_CONFIG_FILE. A shell may also hold cloud
+// credentials.
 package environ
 
 import (
@@ -11,10 +12,10 @@ import (
 // names are the variables that children get.
 var names = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"}
 
-// Child returns the environment for a child: who the user is, where programs and temporary files are, and nothing else.
+// Child returns the environment for a child: who the user is, and where programs and temporary files are.
 func Child() []string { return pick(os.Environ()) }
 
-// pick returns the variables with one of the names. Pure.
+// pick returns the variables with one of the names.
 func pick(all []string) []string { return pickOf(all, names) }
 
 func pickOf(all, names []string) []string {
@@ -27,13 +28,13 @@ func pickOf(all, names []string) []string {
 	return picked
 }
 
-// proxies are the variables that say how to reach registries.
+// proxies are the variables for access to registries.
 var proxies = []string{
 	"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"DOCKER_CONFIG",
 }
 
-// Network returns the environment for a child that asks registries: that of [Child], and how the user reaches them.
+// Network returns the environment for a child that accesses registries: that of [Child] and the user's proxy settings.
 func Network() []string {
 	return append(Child(), pickOf(os.Environ(), proxies)...)
 }

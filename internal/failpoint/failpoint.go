@@ -1,7 +1,7 @@
-// Package failpoint lets a test end the process at a named point, as a loss of power would.
+// Package failpoint lets a test kill the process at a named point, as a power failure would.
 //
-// The environment variable CAPSTAN_FAILPOINT names the point. It does nothing else, so it needs no guard: who can set
-// it for a process can end it anyway.
+// The environment variable CAPSTAN_FAILPOINT names the point. This needs no protection: whoever can set the environment
+// of a process can kill it anyway.
 package failpoint
 
 import (
@@ -14,11 +14,11 @@ const Variable = "CAPSTAN_FAILPOINT"
 
 var chosen = os.Getenv(Variable)
 
-// Hit ends the process with SIGKILL if name is the chosen point.
+// Hit kills the process with SIGKILL if name is the chosen point.
 func Hit(name string) {
 	if chosen == "" || chosen != name {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // the signal is on its way; nothing may happen after this point
+	select {} // the signal is on its way; do nothing more
 }

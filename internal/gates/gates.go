@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Set holds feature gates by their names. A gate that is missing has the value that it would have without the set.
+// Set holds feature gates by name. A missing gate keeps the value that it would have without the set.
 type Set map[string]bool
 
-// Plane returns the gates of a management plane that differ from Cluster API's defaults. Those that Cluster API's own
-// end-to-end tests open are open.
+// Plane returns the gates of a management plane that differ from Cluster API's defaults. It enables the gates that
+// Cluster API's own end-to-end tests enable.
 func Plane() Set {
 	return Set{
 		string(feature.ClusterTopology):                true,
@@ -28,12 +28,12 @@ func Plane() Set {
 		string(feature.MachineTaintPropagation):        true,
 		string(feature.MachineSetPreflightChecks):      true,
 		string(feature.KubeadmBootstrapFormatIgnition): true,
-		// One reconcile per object and second adds about 8 s of waiting to the chain of steps that creates a cluster.
-		// package readyourwrites takes over the guard against stale caches that goes with it:
+		// The limit of one reconcile per object and second adds about 8 s of waiting to the creation of a cluster.
+		// Package readyourwrites replaces the protection against stale caches that comes with it:
 		// docs/adr/0005-reconcile-without-rate-limit.md.
 		string(feature.ReconcilerRateLimiting): false,
-		// The priority queue of controller-runtime 0.24 can lock up while it is shut down (its issue 3538), and the end
-		// of the plane would wait for it.
+		// The priority queue of controller-runtime 0.24 can deadlock during shutdown (its issue 3538), which would
+		// block the shutdown of the plane.
 		string(feature.PriorityQueue): false,
 	}
 }
@@ -43,11 +43,11 @@ func Manager() Set {
 	return Set{
 		string(feature.ClusterTopology):        true,
 		string(feature.PriorityQueue):          false, // see Plane
-		string(feature.ReconcilerRateLimiting): false, // needs the priority queue, and is for upstream's reconcilers
+		string(feature.ReconcilerRateLimiting): false, // needs the priority queue; for upstream's reconcilers
 	}
 }
 
-// needs are the gates that work with another one only: Cluster API ends with an error without it.
+// needs maps gates to the gate that they depend on. Cluster API exits with an error without it.
 var needs = map[string]string{
 	string(feature.InPlaceUpdates):         string(feature.RuntimeSDK),
 	string(feature.ReconcilerRateLimiting): string(feature.PriorityQueue),
@@ -66,7 +66,7 @@ func Known() []string {
 	return names
 }
 
-// Parse reads gates as Cluster API's managers do: NAME=true,NAME=false. An empty text is an empty set.
+// Parse reads gates in the form of Cluster API's managers: NAME=true,NAME=false. An empty text is an empty set.
 func Parse(text string) (Set, error) {
 	s := Set{}
 	for item := range strings.SplitSeq(text, ",") {
@@ -87,7 +87,7 @@ func Parse(text string) (Set, error) {
 	return s, s.check()
 }
 
-// check returns an error that names a gate that does not exist.
+// check returns an error if a gate does not exist.
 func (s Set) check() error {
 	known := Known()
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -98,8 +98,9 @@ func (s Set) check() error {
 	return nil
 }
 
-// With returns the value of every gate in a process whose own defaults are s, after the user's changes. A gate that
-// needs another one follows it, and takes it along, unless the changes say otherwise: that is an error.
+// With returns the value of every gate in a process with the defaults s, after the user's changes. Opening a gate also
+// opens the gate that it needs; a gate is closed if the gate that it needs is closed. Contradictory changes are an
+// error.
 func (s Set) With(changes Set) (Set, error) {
 	if err := changes.check(); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (s Set) With(changes Set) (Set, error) {
 	return all, nil
 }
 
-// Open sets the gates of this process. It must come before any index or reconciler is made: they ask only once.
+// Open sets the gates of this process. Call it before creating any index or reconciler: they read the gates only once.
 func (s Set) Open() error {
 	if err := feature.MutableGates.SetFromMap(s); err != nil {
 		return fmt.Errorf("setting Cluster API's feature gates: %w", err)
@@ -138,10 +139,10 @@ func (s Set) Open() error {
 	return nil
 }
 
-// On reports whether a gate of a set that With returned is open.
+// On reports whether a gate is enabled. The set must be a result of With.
 func (s Set) On(gate featuregate.Feature) bool { return s[string(gate)] }
 
-// String returns what Parse reads, sorted by name.
+// String returns the set in the format of Parse, sorted by name.
 func (s Set) String() string {
 	items := make([]string, 0, len(s))
 	for _, name := range slices.Sorted(maps.Keys(s)) {

@@ -1,6 +1,6 @@
-// Package hint makes errors that carry advice: the next thing to do. The advice is not part of the error's text, so
-// that a command can print it on a line of its own. Every error with a method Hint() string carries advice, whoever
-// made it.
+// Package hint creates errors that carry advice: what to do next. The advice is not part of the error's text, so that a
+// command can print it on a line of its own. Any error with a method Hint() string carries advice, from whatever
+// package.
 package hint
 
 import (
@@ -25,7 +25,7 @@ func Errorf(advice, format string, args ...any) error {
 	return &advised{fmt.Errorf(format, args...), advice}
 }
 
-// Of returns the advice of err: that of the outermost error in its chain that has some, or "".
+// Of returns the advice of the outermost error in err's chain that has any, or "".
 func Of(err error) string {
 	var h interface {
 		error

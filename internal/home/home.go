@@ -1,4 +1,4 @@
-// Package home knows where Capstan keeps its files on this machine.
+// Package home defines where Capstan keeps its files on this machine.
 package home
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Dir is the home directory of one Capstan installation: everything it keeps is below it.
+// Dir is the home directory of one Capstan installation, which contains everything that it keeps.
 type Dir string
 
 // Find returns the home directory: flag if not empty, else CAPSTAN_HOME, else $XDG_DATA_HOME/capstan, else
@@ -36,7 +36,7 @@ func Find(flag string, getenv func(string) string) (Dir, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the home directory: %w", err)
 	}
-	// A unix socket's path has 107 bytes at most, and dock/dock.sock must fit.
+	// A Unix socket's path has at most 107 bytes, and dock/dock.sock must fit.
 	if len(abs) > 90 {
 		return "", fmt.Errorf("the home directory %s has a path of %d bytes; at most 90 work, because unix sockets are "+
 			"kept in it: give a shorter --home", abs, len(abs))
@@ -44,10 +44,10 @@ func Find(flag string, getenv func(string) string) (Dir, error) {
 	return Dir(abs), nil
 }
 
-// lockName is the name of the file that one process at a time holds.
+// lockName is the name of the lock file.
 const lockName = "lock"
 
-// Lock is the file by which one process at a time works on the home directory.
+// Lock is the file that a process locks while it works on the home directory.
 func (d Dir) Lock() string { return d.join(lockName) }
 
 // Kubeconfig is the user's kubeconfig for the management plane.
@@ -59,7 +59,7 @@ func (d Dir) Dock() string { return d.join("dock") }
 // Images is the directory of the image store.
 func (d Dir) Images() string { return d.join("images") }
 
-// NodeBundles is the directory with the bundles that owned hosts get from the plane.
+// NodeBundles is the directory with the bundles that the plane serves to owned hosts.
 func (d Dir) NodeBundles() string { return d.join("bundles") }
 
 // Plane is the directory of the management plane.
@@ -92,7 +92,7 @@ func (d Dir) join(parts ...string) string {
 	return filepath.Join(append([]string{string(d)}, parts...)...)
 }
 
-// Binaries is the directory with Capstan's binaries, which find each other in it.
+// Binaries is the directory with Capstan's binaries, which find each other there.
 type Binaries string
 
 // FindBinaries returns the directory of the running binary.
@@ -116,8 +116,8 @@ func (b Binaries) Path(name string) (string, error) {
 	return path, guarded(path)
 }
 
-// guarded returns an error if everybody on this machine may put another program in the place of one that is about to be
-// run: if they may write the file, or the directory that it is in.
+// guarded returns an error if anybody on this machine could replace a program before it runs, because the file or its
+// directory is writable for everybody.
 func guarded(path string) error {
 	for _, p := range []string{path, filepath.Dir(path)} {
 		info, err := os.Stat(p)
@@ -132,7 +132,7 @@ func guarded(path string) error {
 	return nil
 }
 
-// Bundles lists the Kubernetes versions that bundles exist for, newest first.
+// Bundles returns the Kubernetes versions of the existing bundles, newest first.
 func (b Binaries) Bundles() []string {
 	found, _ := filepath.Glob(filepath.Join(string(b), "bundles", "v*", "capstan-kube"))
 	versions := make([]string, 0, len(found))
@@ -143,7 +143,7 @@ func (b Binaries) Bundles() []string {
 	return versions
 }
 
-// Kube returns the path of the capstan-kube of a bundle, or an error that lists the bundles there are.
+// Kube returns the path of a bundle's capstan-kube, or an error that lists the existing bundles.
 func (b Binaries) Kube(version string) (string, error) {
 	path := filepath.Join(string(b), "bundles", version, "capstan-kube")
 	if _, err := os.Stat(path); err == nil {
@@ -156,7 +156,7 @@ func (b Binaries) Kube(version string) (string, error) {
 	return "", fmt.Errorf("there is no bundle for Kubernetes %s: there are %s", version, strings.Join(have, ", "))
 }
 
-// Less orders Kubernetes versions like v1.36.3 by their numbers. What is no number counts as zero.
+// Less orders Kubernetes versions such as v1.36.3 by number. A part that is not a number counts as zero.
 func Less(a, b string) bool {
 	var an, bn [3]int
 	fmt.Sscanf(a, "v%d.%d.%d", &an[0], &an[1], &an[2])

@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// open are the permissions that let others in; writable those that let them change something.
+// open are the permissions that let others in; writable are those that let them change something.
 const open, writable fs.FileMode = 0o077, 0o022
 
-// Prepare makes the home directory if it is missing, and makes sure that nobody else gets in: all keys and tokens of
-// the plane are in it. An existing one must be a directory of this user. If others may read it, their permissions are
-// taken away, and note says so; if they may have written into it, or if it holds something else than a home, that is
-// an error. Errors say what to do.
+// Prepare creates the home directory if it is missing and ensures that only this user has access, because it contains
+// all keys and tokens of the plane. An existing one must be a directory of this user. If others may read it, Prepare
+// removes their permissions and says so in note. It fails if others may have written to it, or if it contains something
+// other than a home. Errors say what to do.
 func (d Dir) Prepare() (note string, err error) {
 	dir := string(d)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
@@ -54,7 +54,7 @@ func (d Dir) Prepare() (note string, err error) {
 	return note, d.closeSecrets()
 }
 
-// checkWay refuses a path on which everybody may put another directory in the place of the home.
+// checkWay rejects a path on which anybody could replace the home by another directory.
 func checkWay(path string) error {
 	for {
 		info, err := os.Stat(path)
@@ -72,7 +72,7 @@ func checkWay(path string) error {
 	}
 }
 
-// tighten takes the permissions of others away from a home that others could not write into.
+// tighten removes the permissions of others from a home to which others could not write.
 func tighten(f *os.File, perm fs.FileMode) (note string, err error) {
 	names, err := f.Readdirnames(-1)
 	if err != nil {
@@ -92,7 +92,7 @@ func tighten(f *os.File, perm fs.FileMode) (note string, err error) {
 	return fmt.Sprintf("The home directory %s was open to others (mode %04o); it is not any more.", f.Name(), perm), nil
 }
 
-// isHome reports whether these are the entries of a home: each has the file that it is locked by.
+// isHome reports whether these are the entries of a home, which always contains a lock file.
 func isHome(names []string) bool {
 	for _, name := range names {
 		if name == lockName {
@@ -102,8 +102,8 @@ func isHome(names []string) bool {
 	return false
 }
 
-// closeSecrets takes the permissions of others away from what holds keys. The files were private when they were made:
-// somebody has copied them, or changed them since.
+// closeSecrets removes the permissions of others from files with keys. The files were private when created, but
+// somebody may have copied or changed them since.
 func (d Dir) closeSecrets() error {
 	root, err := os.OpenRoot(string(d))
 	if err != nil {
@@ -131,7 +131,7 @@ func (d Dir) closeSecrets() error {
 	return nil
 }
 
-// holdsKeys reports whether keys may be in a file of the home.
+// holdsKeys reports whether a file of the home may contain keys.
 func holdsKeys(path string) bool {
 	return filepath.Ext(path) == ".key" || filepath.Base(path) == "kubeconfig" || filepath.Ext(path) == ".kubeconfig" ||
 		filepath.Dir(path) == "plane/encryption" || filepath.Dir(path) == "plane/audit"
@@ -158,7 +158,7 @@ func closeSecret(root *os.Root, path string) error {
 	return nil
 }
 
-// owner returns the id of the user that a file belongs to.
+// owner returns the user id of a file's owner.
 func owner(info fs.FileInfo) int {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

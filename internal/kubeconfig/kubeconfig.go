@@ -1,9 +1,9 @@
-// Package kubeconfig reads kubeconfigs whose text must not be trusted.
+// Package kubeconfig reads untrusted kubeconfigs.
 //
 // The kubeconfig of a workload cluster is in a Secret of the management cluster. Whoever may write Secrets in that
-// namespace writes it, and a process with rights of its own uses it. So nothing in it may make that process run a
-// program, read a file, go through a proxy, or speak in another's name: what is read here has address, authority and
-// credentials, all written in the kubeconfig, and everything else is refused.
+// namespace controls it, and a process with privileges of its own uses it. So a kubeconfig must not make that process
+// run a program, read a file, use a proxy or impersonate another user. This package returns only an address, a CA and
+// credentials that are written in the kubeconfig itself, and refuses everything else.
 package kubeconfig
 
 import (
@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// MaxSize is the most bytes that a kubeconfig may have.
+// MaxSize is the maximum size of a kubeconfig in bytes.
 const MaxSize = 256 << 10
 
-// Read returns what the current context of a kubeconfig has of address, authority and credentials, under the names that
-// it has there, and nothing else. It fails if there is anything else in them.
+// Read returns the address, CA and credentials of a kubeconfig's current context, under their original names, and
+// nothing else. It fails if the cluster or user contains anything else.
 func Read(text []byte) (*api.Config, error) {
 	name, context, cluster, user, err := current(text)
 	if err != nil {
@@ -41,8 +41,8 @@ func Read(text []byte) (*api.Config, error) {
 	return config, nil
 }
 
-// Client returns how a client reaches the API server of a kubeconfig, without limits of time and rate. It fails as Read
-// does.
+// Client returns a client configuration for the API server of a kubeconfig, without timeouts and rate limits. It fails
+// when Read does.
 func Client(text []byte) (*rest.Config, error) {
 	_, _, cluster, user, err := current(text)
 	if err != nil {
@@ -58,7 +58,8 @@ func Client(text []byte) (*rest.Config, error) {
 	}, nil
 }
 
-// current returns the current context of a kubeconfig with its cluster and user, in which nothing is to be refused.
+// current returns the current context of a kubeconfig, with its cluster and user, if there is nothing to refuse in
+// them.
 func current(text []byte) (
 	name string, context *api.Context, cluster *api.Cluster, user *api.AuthInfo, err error,
 ) {
@@ -70,7 +71,7 @@ func current(text []byte) (
 	}
 	loaded, err := clientcmd.Load(text)
 	if err != nil {
-		return fail(errors.New("it is no kubeconfig")) // the reason may quote it
+		return fail(errors.New("it is no kubeconfig")) // the reason may quote the kubeconfig
 	}
 	context = loaded.Contexts[loaded.CurrentContext]
 	if context == nil {
@@ -91,7 +92,7 @@ func current(text []byte) (
 	return loaded.CurrentContext, context, cluster, user, nil
 }
 
-// refuse names the first thing in a kubeconfig that would make this process do more than send requests.
+// refuse returns the first setting that would make this process do more than send requests, or "".
 func refuse(cluster *api.Cluster, user *api.AuthInfo) string {
 	impersonates := user.Impersonate != "" || user.ImpersonateUID != "" ||
 		len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0

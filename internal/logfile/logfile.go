@@ -1,4 +1,4 @@
-// Package logfile writes log files of bounded size: a full file is kept once, as NAME.1.
+// Package logfile writes log files of limited size. It keeps one full file as NAME.1.
 package logfile
 
 import (
@@ -8,26 +8,26 @@ import (
 	"sync"
 )
 
-// OldSuffix is appended to the path of the file that was full.
+// OldSuffix is appended to the path of the full file.
 const OldSuffix = ".1"
 
-// DefaultMax is the size in bytes at which a file is rotated unless Open is told otherwise. With the kept one, a log
-// takes at most twice as much.
+// DefaultMax is the default size in bytes at which a file is rotated. Together with the full file, a log takes at most
+// twice that.
 const DefaultMax = 8 << 20
 
-// File is an append-only log file of bounded size. It is safe for concurrent use.
+// File is an append-only log file of limited size. It is safe for concurrent use.
 type File struct {
 	path string
 	max  int64
 
 	mu     sync.Mutex
-	file   *os.File // nil while it can't be opened
+	file   *os.File // nil while it cannot be opened
 	size   int64
 	closed bool
 }
 
-// Open opens path for appending, and makes it (0600) and its directory (0700) if they are missing. max is in bytes; 0
-// means DefaultMax.
+// Open opens path for appending. It creates the file (0600) and its directory (0700) if they are missing. max is in
+// bytes; 0 means DefaultMax.
 func Open(path string, max int64) (*File, error) {
 	if max <= 0 {
 		max = DefaultMax
@@ -56,8 +56,7 @@ func (f *File) open() error {
 	return nil
 }
 
-// Write appends p. It always reports success: a full disk loses log lines, and must not end or block the process that
-// writes them.
+// Write appends p. It always reports success: a full disk loses log lines, but must not stop or block the process.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +71,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rotate goes on with the old file if it can't be renamed, emptied so that the bound holds.
+// rotate starts a new file. If it cannot rename the old one, it truncates it to respect the limit.
 func (f *File) rotate() {
 	if err := os.Rename(f.path, f.path+OldSuffix); err != nil {
 		if f.file != nil && f.file.Truncate(0) == nil {
@@ -84,7 +83,7 @@ func (f *File) rotate() {
 	f.file, f.size = nil, 0
 }
 
-// Close closes the file. Writes after it are lost.
+// Close closes the file. Later writes are lost.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

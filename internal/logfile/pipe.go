@@ -6,9 +6,8 @@ import (
 	"os"
 )
 
-// Pipe returns the write end of a pipe for a child's output, and copies what arrives to w until all holders of the
-// write end have closed it; then done is closed. The caller closes its own copy once its children are started for the
-// last time.
+// Pipe returns the write end of a pipe for a child's output and copies the output to w. It closes done when all holders
+// of the write end have closed it. The caller closes its own copy after it has started its last child.
 func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
 	r, in, err := os.Pipe()
 	if err != nil {
@@ -18,7 +17,7 @@ func Pipe(w io.Writer) (in *os.File, done <-chan struct{}, err error) {
 	go func() {
 		defer close(ended)
 		defer r.Close()
-		buf := make([]byte, 4<<10) // small: there is one for each unit of each host
+		buf := make([]byte, 4<<10) // small: there is one per unit and host
 		for {
 			n, err := r.Read(buf)
 			if n > 0 {

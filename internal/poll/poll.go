@@ -1,4 +1,4 @@
-// Package poll waits for something to become true by asking again and again.
+// Package poll waits for a condition by checking it repeatedly.
 package poll
 
 import (
@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// pause is the time between two questions.
+	// pause is the time between two checks.
 	pause = 250 * time.Millisecond
-	// maxFailures is how many questions in a row may fail. The management plane may restart meanwhile, so some failures
-	// are normal.
+	// maxFailures is how many checks in a row may fail. Some failures are normal, because the management plane may
+	// restart.
 	maxFailures = 40
 )
 
-// Until calls done at once and then four times a second. It returns done's error when done returns true, done's last
-// error when done fails forty times in a row, and ctx's error when ctx ends. An error that makes waiting pointless
-// comes with true.
+// Until calls done immediately and then four times a second. It returns done's error when done returns true, done's
+// last error after forty failures in a row, and ctx's error when ctx is done. To stop waiting early, done returns true
+// with an error.
 func Until(ctx context.Context, done func() (bool, error)) error {
 	failures := 0
 	return wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {

@@ -1,4 +1,5 @@
-// Package proc finds and stops processes by what they are, not by remembered process ids, which the kernel reuses.
+// Package proc finds and stops processes by their properties instead of remembered process ids, which the kernel
+// reuses.
 package proc
 
 import (
@@ -17,12 +18,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Process is a process of this PID namespace. /proc may show an outer namespace, as in a local host of an ordinary
+// Process is a process in this PID namespace. /proc may show an outer namespace, as in a local host of an unprivileged
 // user.
 type Process struct {
-	// PID is the process id in this PID namespace, to send signals to.
+	// PID is the process id in this PID namespace, for sending signals.
 	PID int
-	// Session is the id of the session in this PID namespace.
+	// Session is the session id in this PID namespace.
 	Session int
 	// Name is the name of the program, at most 15 characters.
 	Name string
@@ -30,7 +31,7 @@ type Process struct {
 	dir string // its directory in /proc
 }
 
-// List returns the processes of this PID namespace, without this process, zombies, and threads of the kernel.
+// List returns the processes in this PID namespace, except this process, zombies and kernel threads.
 func List() ([]Process, error) {
 	own, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -47,7 +48,7 @@ func List() ([]Process, error) {
 		}
 		dir := filepath.Join("/proc", entry.Name())
 		if ns, err := os.Readlink(dir + "/ns/pid"); err != nil || ns != own {
-			continue // of another namespace, or gone
+			continue // in another namespace, or gone
 		}
 		if p, ok := read(dir); ok && p.PID != os.Getpid() {
 			list = append(list, p)
@@ -56,7 +57,8 @@ func List() ([]Process, error) {
 	return list, nil
 }
 
-// read returns the process of a directory in /proc; false if it is gone, a zombie, or a thread of the kernel.
+// read returns the process of a directory in /proc. It returns false if the process is gone, a zombie or a kernel
+// thread.
 func read(dir string) (Process, bool) {
 	status, err := os.ReadFile(dir + "/status")
 	if err != nil {
@@ -89,14 +91,14 @@ func read(dir string) (Process, bool) {
 	return p, p.PID > 0
 }
 
-// Exe returns the path of the executable; empty for a process that may not be looked at.
+// Exe returns the path of the executable, or "" if access to the process is denied.
 func (p Process) Exe() string {
 	exe, _ := os.Readlink(p.dir + "/exe")
 	return strings.TrimSuffix(exe, " (deleted)")
 }
 
-// Env returns the environment that the process was started with, as "NAME=value" entries. A process that is about to
-// execute another program has none for a moment.
+// Env returns the environment that the process was started with, as "NAME=value" entries. It is briefly empty while the
+// process executes another program.
 func (p Process) Env() ([]string, error) {
 	data, err := os.ReadFile(p.dir + "/environ")
 	if err != nil {
@@ -114,7 +116,7 @@ func (p Process) HasEnv(variable string) bool {
 	return err == nil && slices.Contains(env, variable)
 }
 
-// InCgroup reports whether the path of a control group of the process contains part.
+// InCgroup reports whether the path of one of the process's control groups contains part.
 func (p Process) InCgroup(part string) bool {
 	data, err := os.ReadFile(p.dir + "/cgroup")
 	return err == nil && bytes.Contains(data, []byte(part))
@@ -135,8 +137,8 @@ func Select(match func(Process) bool) ([]Process, error) {
 	return selected, nil
 }
 
-// End stops all processes that match, also those that start meanwhile: it sends SIGTERM, and after grace SIGKILL. It
-// returns those that were still there at limit, with an error.
+// End stops all matching processes, even those that start in the meantime. It sends SIGTERM, then SIGKILL after grace.
+// At limit it returns those still running, with an error.
 func End(ctx context.Context, match func(Process) bool, grace, limit time.Duration) ([]Process, error) {
 	began := time.Now()
 	asked := map[int]bool{}

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is the process group of a child. Its id is the child's process id, which the kernel may give away once the
-// child was collected: the lock makes sure that nobody signals it after that.
+// group is the process group of a child. Its id is the child's process id, which the kernel may reuse once the child is
+// reaped. The lock ensures that nobody signals it after that.
 type group struct {
 	mu        sync.Mutex
 	id        int
 	collected bool
 }
 
-// signal sends sig to the whole group, unless the child was collected.
+// signal sends sig to the whole group, unless the child was reaped.
 func (g *group) signal(sig syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,10 +26,10 @@ func (g *group) signal(sig syscall.Signal) {
 	}
 }
 
-// wait blocks until the child has ended, ends what it started itself and left in its group, and collects its exit.
+// wait blocks until the child exits, kills what remains in its group, and reaps it.
 func (g *group) wait(cmd *exec.Cmd) error {
 	for {
-		// Peek only: while the child is a zombie its id is ours.
+		// Do not reap yet: while the child is a zombie, nobody else can get its id.
 		err := unix.Waitid(unix.P_PID, g.id, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			break

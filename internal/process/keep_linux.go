@@ -9,14 +9,14 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Defaults of the pauses between restarts, for fields that are zero.
+// Default pauses between restarts, for fields that are zero.
 const (
 	firstPause = 200 * time.Millisecond
 	mostPause  = 10 * time.Second
 	healthy    = 30 * time.Second
 )
 
-// withDefaults fills what pauses leaves open.
+// withDefaults fills in the fields of pauses that are zero.
 func withDefaults(pauses backoff.Backoff) backoff.Backoff {
 	return backoff.Backoff{
 		First:   cmp.Or(pauses.First, firstPause),
@@ -27,19 +27,19 @@ func withDefaults(pauses backoff.Backoff) backoff.Backoff {
 	}
 }
 
-// Watch is told what happens to a child that is kept. Both functions may be nil.
+// Watch is notified about a child that Keep runs. Both functions may be nil.
 type Watch struct {
-	// Ready is called each time the child is ready, also after a restart.
+	// Ready is called each time the child becomes ready, including after a restart.
 	Ready func()
-	// Died is called with each failure, and the pause before the next start.
+	// Died is called after each failure, with the pause before the next start.
 	Died func(err error, pause time.Duration)
 }
 
-// Keep runs the child until ctx ends and starts it again, after a pause, whenever it dies. Pauses start at 200 ms and
-// stay below 10 s unless pauses says otherwise; a child that was ready for 30 s (pauses.Healthy) begins anew.
+// Keep runs the child until ctx is done and restarts it, after a pause, whenever it dies. By default, pauses start at
+// 200 ms and stop growing at 10 s, and start over after the child was ready for 30 s (pauses.Healthy).
 //
-// A failure before the child was ready for the first time is returned: it is a mistake in the setting, not an
-// accident. When Keep returns there is no child any more; nil means that ctx ended.
+// Keep returns a failure before the child was ready for the first time: that is a configuration error, not an accident.
+// When Keep returns, the child has exited; nil means that ctx is done.
 func (p Process) Keep(ctx context.Context, pauses backoff.Backoff, watch Watch) error {
 	pauses = withDefaults(pauses)
 	everReady := false
@@ -58,7 +58,7 @@ func (p Process) Keep(ctx context.Context, pauses backoff.Backoff, watch Watch) 
 			return err
 		}
 		if err == nil {
-			err = errors.New("ended") // cannot happen: Run returns nil only when ctx ended
+			err = errors.New("ended") // cannot happen: Run returns nil only when ctx is done
 		}
 		var lived time.Duration
 		if !since.IsZero() {

@@ -8,10 +8,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/logfile"
 )
 
-// lineLimit bounds one remembered line, in bytes.
+// lineLimit is the maximum length of a remembered line, in bytes.
 const lineLimit = 400
 
-// childLog passes on what a child writes to a file of bounded size, and remembers its last lines.
+// childLog writes a child's output to a file of limited size and remembers its last lines.
 type childLog struct {
 	path string
 	file *logfile.File // nil: only the last lines are kept
@@ -21,7 +21,7 @@ type childLog struct {
 	partial []byte
 }
 
-// openLog opens path for appending; an empty path keeps the last lines alone.
+// openLog opens path for appending. With an empty path, only the last lines are kept.
 func openLog(path string, limit int64) (*childLog, error) {
 	l := &childLog{path: path}
 	if path == "" {
@@ -35,7 +35,7 @@ func openLog(path string, limit int64) (*childLog, error) {
 	return l, nil
 }
 
-// Write never fails: a full disk must not stop the child from working, only its log.
+// Write never fails: a full disk must only stop the log, not the child.
 func (l *childLog) Write(data []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *childLog) tail() []string {
 	return lines
 }
 
-// hint says where to read on, with the last lines.
+// hint says where to read more, followed by the last lines.
 func (l *childLog) hint() string {
 	lines := l.tail()
 	if len(lines) == 0 {

@@ -1,9 +1,9 @@
-// Package process runs child processes so that none is ever left behind.
+// Package process runs child processes and never leaves one behind.
 //
-// A [Process] is a value that says what to run. [Process.Run] starts it, blocks until it has ended and always collects
-// its exit; ending the context ends the child, first politely, then by force. [Process.Keep] does the same for ever: a
-// child that dies is started again with growing pauses. A child dies with its parent, even when the parent is killed,
-// and its log is bounded.
+// A [Process] says what to run. [Process.Run] starts the child, blocks until it exits and always reaps it. When the
+// context is done, it stops the child, first with SIGTERM, then with SIGKILL. [Process.Keep] does the same
+// indefinitely: it restarts a child that dies, with growing pauses. A child dies with its parent, even if the parent is
+// killed, and its log is limited in size.
 package process
 
 import (
@@ -22,61 +22,61 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Defaults of the fields of [Process] that are left zero.
+// Defaults for fields of [Process] that are zero.
 const (
 	DefaultGrace        = 10 * time.Second
 	DefaultStartTimeout = 60 * time.Second
 	DefaultLogLimit     = 8 << 20
 )
 
-// tailLines is how many lines of the log an [ExitError] shows.
+// tailLines is the number of log lines that an [ExitError] shows.
 const tailLines = 12
 
-// Process says how to run one child.
+// Process configures one child.
 type Process struct {
-	// Name is what messages call the child. Required.
+	// Name is the child's name in messages. Required.
 	Name string
 	// Path is the executable. Required.
 	Path string
-	// Args are the arguments, the name the child is called by (argv[0]) first. Empty means Path alone.
+	// Args are the arguments, starting with argv[0]. Empty means only Path.
 	Args []string
-	// Env is the whole environment of the child. Nil means that of this process.
+	// Env is the complete environment of the child. Nil means this process's environment.
 	Env []string
-	// Dir is the working directory. Empty means that of this process.
+	// Dir is the working directory. Empty means this process's directory.
 	Dir string
-	// Log is the file that gets what the child writes to stdout and stderr; it is appended to. Empty drops the output,
-	// except for the last lines that are shown when the child dies.
+	// Log is the file to which the child's stdout and stderr are appended. If it is empty, the output is dropped,
+	// except for the last lines, which are shown when the child dies.
 	Log string
 	// LogLimit is the size in bytes at which Log is moved to Log+".1", replacing an older one.
 	LogLimit int64
 	// Files are inherited by the child as descriptors 3, 4, and so on.
 	Files []*os.File
-	// Grace is how long the child may take from SIGTERM to its end before it gets SIGKILL.
+	// Grace is how long the child may take to exit after SIGTERM before it gets SIGKILL.
 	Grace time.Duration
-	// Probe reports nil once the child does its work. It is called again and again, with pauses, until it does. Nil means
-	// that a started child is ready.
+	// Probe returns nil once the child is ready. It is called repeatedly, with pauses, until then. If it is nil, a
+	// started child counts as ready.
 	Probe func(context.Context) error
-	// StartTimeout bounds the time from start to the first success of Probe.
+	// StartTimeout limits the time from the start to the first success of Probe.
 	StartTimeout time.Duration
-	// Started, if set, is told the process id of each child that was started.
+	// Started, if not nil, is called with the process id of each child started.
 	Started func(pid int)
 }
 
-// ExitError reports that a child ended although nobody had asked it to.
+// ExitError reports that a child exited unexpectedly.
 type ExitError struct {
 	// Name is the name of the process.
 	Name string
-	// Ready is whether the child had been ready before it ended.
+	// Ready reports whether the child had been ready before it exited.
 	Ready bool
-	// Err is how it ended: an [exec.ExitError] or nil for status 0.
+	// Err is how the child exited: an [exec.ExitError], or nil for status 0.
 	Err error
-	// Log is the path of the log; may be empty.
+	// Log is the path of the log. It may be empty.
 	Log string
 	// Tail are the last lines of the log.
 	Tail []string
 }
 
-// Error names the child, how it ended, and the last lines of its log.
+// Error names the child, how it exited and the last lines of its log.
 func (e *ExitError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Name + " stopped by itself")
@@ -98,19 +98,19 @@ func (e *ExitError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns how the child ended.
+// Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run starts the child, calls ready (may be nil) once Probe succeeds, and blocks until the child has ended.
+// Run starts the child, calls ready (which may be nil) once Probe succeeds, and blocks until the child has exited.
 //
-// It returns nil if ctx ended and the child with it, an [*ExitError] if the child ended by itself, and another error if
-// it could not be started or was not ready in time; in that case it has been ended too. When Run returns there is no
-// child any more.
+// It returns nil if the child exited because ctx is done, and an [*ExitError] if the child exited by itself. If the
+// child could not be started, or was not ready in time, Run stops it and returns another error. When Run returns, the
+// child has exited.
 func (p Process) Run(ctx context.Context, ready func()) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	// The parent-death signal is bound to the thread that forks, not to the process: the thread must live as long as the
+	// The parent-death signal depends on the thread that forks, not on the process: the thread must live as long as the
 	// child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -134,7 +134,7 @@ func (p Process) Run(ctx context.Context, ready func()) error {
 	watched := make(chan struct{})
 	var probeErr error
 	var isReady, asked atomic.Bool
-	go func() { // probes until ready, too late, asked to stop or dead
+	go func() { // probes until ready, timed out, cancelled or dead
 		defer close(probed)
 		probeErr = p.probe(ctx, exited)
 		if probeErr == nil && ctx.Err() == nil {
@@ -149,7 +149,7 @@ func (p Process) Run(ctx context.Context, ready func()) error {
 			}
 		}
 	}()
-	go func() { // ends the child when asked to, or when it does not get ready
+	go func() { // stops the child if ctx is done or it is not ready in time
 		defer close(watched)
 		late := probed
 		for {
@@ -180,12 +180,12 @@ func (p Process) Run(ctx context.Context, ready func()) error {
 	case asked.Load():
 		return fmt.Errorf("waiting for %s to be ready: %w%s", p.Name, probeErr, log.hint())
 	case errors.Is(waitErr, exec.ErrWaitDelay):
-		waitErr = nil // a grandchild kept the log open; the child itself ended well
+		waitErr = nil // a grandchild kept the log open; the child itself exited normally
 	}
 	return &ExitError{Name: p.Name, Ready: isReady.Load(), Err: waitErr, Log: p.Log, Tail: log.tail()}
 }
 
-// command builds the command of p, writing to log.
+// command returns the command for p, with its output going to log.
 func (p Process) command(log io.Writer) *exec.Cmd {
 	cmd := exec.Command(p.Path)
 	if len(p.Args) > 0 {
@@ -193,17 +193,17 @@ func (p Process) command(log io.Writer) *exec.Cmd {
 	}
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = p.Env, p.Dir, p.Files
 	cmd.Stdout, cmd.Stderr = log, log
-	// A grandchild that keeps the log open must not keep us waiting.
+	// Do not wait for a grandchild that keeps the log open.
 	cmd.WaitDelay = time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
-		// A group of its own: Ctrl-C on a terminal reaches us alone, and the whole group can be ended.
+		// In a group of its own, Ctrl-C on a terminal does not reach the child, and the whole group can be stopped.
 		Setpgid: true,
 	}
 	return cmd
 }
 
-// probe calls p.Probe until it succeeds. It returns nil on success and when ctx or the child ended first.
+// probe calls p.Probe until it succeeds. It returns nil on success, and also if ctx is done or the child exits first.
 func (p Process) probe(ctx context.Context, exited <-chan struct{}) error {
 	if p.Probe == nil {
 		return nil
@@ -235,7 +235,7 @@ func (p Process) probe(ctx context.Context, exited <-chan struct{}) error {
 	}
 }
 
-// end asks the group of the child to end, and makes it end after the grace time.
+// end sends SIGTERM to the child's group, and SIGKILL after the grace time.
 func (p Process) end(child *group, exited <-chan struct{}) {
 	grace := p.Grace
 	if grace <= 0 {

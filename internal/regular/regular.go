@@ -1,5 +1,5 @@
-// Package regular reads files that somebody else may have put there: it waits for no pipe, opens no device, and reads
-// no more than a limit.
+// Package regular reads files that somebody else may have put there. It does not block on pipes, opens no devices and
+// limits how much it reads.
 package regular
 
 import (
@@ -11,13 +11,13 @@ import (
 )
 
 var (
-	// ErrKind says that a file is not a regular one.
+	// ErrKind reports that a file is not a regular file.
 	ErrKind = errors.New("it is not a regular file")
-	// ErrSize says that a file is larger than the limit.
+	// ErrSize reports that a file is larger than the limit.
 	ErrSize = errors.New("it is too large")
 )
 
-// Open opens a regular file with the flags of os.OpenFile. One that it makes has the mode 0600.
+// Open opens a regular file with the flags of os.OpenFile. If it creates the file, the mode is 0600.
 func Open(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

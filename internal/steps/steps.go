@@ -1,6 +1,5 @@
-// Package steps shows the progress of a long operation to a person: one line for each step, ticked when it is done,
-// with the time it took. On a terminal the current step is redrawn with what it waits for; elsewhere only changes are
-// printed.
+// Package steps shows the progress of a long operation: one line for each step, ticked when it is done, with the time
+// it took. On a terminal, the current step is redrawn with what it is waiting for; elsewhere, only changes are printed.
 package steps
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/text"
 )
 
-// Printer prints steps. The zero value is not usable; make one with New.
+// Printer prints steps. Create it with New; the zero value is not usable.
 type Printer struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -27,7 +26,7 @@ type Printer struct {
 	now      func() time.Time
 }
 
-// New returns a Printer that writes to out. Lines are redrawn only if out is a terminal.
+// New returns a Printer that writes to out. It redraws lines only if out is a terminal.
 func New(out io.Writer) *Printer {
 	p := &Printer{out: out, now: time.Now}
 	if f, ok := out.(*os.File); ok {
@@ -37,8 +36,8 @@ func New(out io.Writer) *Printer {
 	return p
 }
 
-// Run runs one step: it prints name, calls do, and prints the outcome with the time it took. do may call the function
-// it gets to say what it waits for. The error of do is returned unchanged.
+// Run runs one step: it prints name, calls do, and prints the outcome with the time it took. do may call detail to say
+// what it is waiting for. Run returns the error of do unchanged.
 func (p *Printer) Run(name string, do func(detail func(string)) error) error {
 	p.Start(name)
 	err := do(p.Detail)
@@ -50,7 +49,7 @@ func (p *Printer) Run(name string, do func(detail func(string)) error) error {
 	return nil
 }
 
-// Start begins a step. A step that was not ended is ended as done.
+// Start starts a step. If another step is in progress, Start marks it as done.
 func (p *Printer) Start(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +62,7 @@ func (p *Printer) Start(name string) {
 	}
 }
 
-// Detail says what the current step waits for. Repeating the same words prints nothing.
+// Detail says what the current step is waiting for. Repeating the same text prints nothing.
 func (p *Printer) Detail(detail string) {
 	detail = text.Clean(detail)
 	p.mu.Lock()
@@ -81,10 +80,10 @@ func (p *Printer) Detail(detail string) {
 	}
 }
 
-// Done ends the current step with a tick.
+// Done finishes the current step with a tick.
 func (p *Printer) Done() { p.finish("✓") }
 
-// Fail ends the current step with a cross.
+// Fail finishes the current step with a cross.
 func (p *Printer) Fail() { p.finish("✗") }
 
 func (p *Printer) finish(mark string) {

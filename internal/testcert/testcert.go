@@ -1,4 +1,4 @@
-// Package testcert makes certificates for tests. Their keys are new, and they end after an hour.
+// Package testcert creates certificates for tests, with new keys and an hour of validity.
 package testcert
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Pair is a certificate with its key.
+// Pair is a certificate and its key.
 type Pair struct {
 	*x509.Certificate
 	// Key is the private key.
@@ -31,8 +31,8 @@ func Authority(t testing.TB) Pair {
 	})
 }
 
-// Sign returns a new certificate that by has signed; the zero Pair: that signs itself. Its serial number is 1, and it
-// ends in an hour if the template does not say when.
+// Sign returns a new certificate signed by by; with the zero Pair it is self-signed. Its serial number is 1, and it is
+// valid for an hour unless the template says otherwise.
 func Sign(t testing.TB, by Pair, template *x509.Certificate) Pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +57,7 @@ func Sign(t testing.TB, by Pair, template *x509.Certificate) Pair {
 	return Pair{certificate, key}
 }
 
-// Server returns a new certificate of a server at an address, and the authority that has signed it.
+// Server returns a new certificate for a server at an address, and the CA that signed it.
 func Server(t testing.TB, address net.IP) (leaf, authority Pair) {
 	t.Helper()
 	authority = Authority(t)
@@ -66,12 +66,12 @@ func Server(t testing.TB, address net.IP) (leaf, authority Pair) {
 	}), authority
 }
 
-// PEM returns the certificate in PEM.
+// PEM returns the certificate in PEM form.
 func (p Pair) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Raw})
 }
 
-// TLS returns the certificate for a handshake, with those of who signed it.
+// TLS returns the certificate for a TLS handshake, followed by the certificates of its signers.
 func (p Pair) TLS(by ...Pair) tls.Certificate {
 	chain := tls.Certificate{Certificate: [][]byte{p.Raw}, PrivateKey: p.Key}
 	for _, more := range by {

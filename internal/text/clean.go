@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// hidden replaces what must not reach a terminal.
+// hidden replaces characters that must not reach a terminal.
 const hidden = unicode.ReplacementChar
 
-// Clean returns s without what changes how a terminal shows other text: control characters, except for line feeds and
-// tabs, characters that change the direction of writing, and bytes that are not UTF-8. Each is replaced by U+FFFD.
+// Clean returns s without anything that affects how a terminal shows other text. It replaces control characters except
+// line feeds and tabs, characters that change the writing direction, and invalid UTF-8 by U+FFFD.
 func Clean(s string) string { return strings.Map(clean, s) }
 
 func clean(r rune) rune {
@@ -21,19 +21,19 @@ func clean(r rune) rune {
 	case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
 		return hidden
 	}
-	return r // strings.Map and Writer give U+FFFD for what is not UTF-8
+	return r // strings.Map and Writer replace invalid UTF-8 by U+FFFD
 }
 
-// Writer returns a writer that passes on what is written to it as [Clean] does, for text of others on its way to a
-// terminal. A character may come in several writes; one that never gets complete is dropped.
+// Writer returns a writer that applies [Clean] to untrusted text for a terminal. A character may be split over several
+// writes; an incomplete character at the end is dropped.
 func Writer(to io.Writer) io.Writer { return &writer{to: to} }
 
 type writer struct {
 	to   io.Writer
-	rest []byte // the begin of a character
+	rest []byte // the start of a character
 }
 
-// Write reports all of p as written unless the writer below fails.
+// Write reports all of p as written unless the underlying writer fails.
 func (w *writer) Write(p []byte) (int, error) {
 	data := append(w.rest, p...)
 	out := make([]byte, 0, len(data))

@@ -1,4 +1,4 @@
-// Package text shortens and counts, for people who read lines.
+// Package text shortens and counts, for lines that people read.
 package text
 
 import (
@@ -15,7 +15,7 @@ func OneLine(s string, n int) string {
 	return s
 }
 
-// Count returns a number of things: "1 worker", "2 workers".
+// Count returns a number of things, such as "1 worker" or "2 workers".
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
