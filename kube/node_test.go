@@ -133,7 +133,7 @@ func TestBundle(t *testing.T) {
 	if versions.Kubernetes != version || !strings.HasPrefix(versions.Etcd, "3.") || !strings.HasPrefix(versions.CoreDNS, "v1.") {
 		t.Errorf("versions are %+v, want those of Kubernetes %s", versions, version)
 	}
-	for _, name := range []string{"cri", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"} {
+	for _, name := range []string{"coredns", "cri", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"} {
 		if !slices.Contains(versions.Applets, name) {
 			t.Errorf("there is no applet %s", name)
 		}
@@ -149,8 +149,12 @@ func TestBundle(t *testing.T) {
 		"it picks under any other name":   {"other", []string{"kubelet", "--version"}, "Kubernetes " + version, 0},
 		"the components have the version": {"kube-apiserver", []string{"--version"}, "Kubernetes " + version, 0},
 		"kubectl too":                     {"kubectl", []string{"version", "--client"}, "Client Version: " + version, 0},
-		"there is no such applet":         {"capstan-kube", []string{"kube-dns"}, "call it as one of: cp, cri, etcd", 2},
-		"there is no name at all":         {"capstan-kube", nil, "call it as one of: cp, cri, etcd", 2},
+		"CoreDNS is what kubeadm installs": {
+			"coredns", []string{"-version"}, "CoreDNS-" + strings.TrimPrefix(versions.CoreDNS, "v") + "\n", 0,
+		},
+		"no other applet has its flags": {"kubeadm", []string{"version", "--pidfile", "x"}, "unknown flag: --pidfile", 1},
+		"there is no such applet":       {"capstan-kube", []string{"kube-dns"}, "call it as one of: coredns, cp, cri, etcd", 2},
+		"there is no name at all":       {"capstan-kube", nil, "call it as one of: coredns, cp, cri, etcd", 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -102,6 +102,7 @@ func TestRealNode(t *testing.T) {
 	h := w.host("node", 11)
 	serveImages(t, h)
 	step := steps(t)
+	h.write("/etc/resolv.conf", "nameserver 10.99.0.1\n")
 	h.write("/root/init.yaml", fmt.Sprintf(realConfig, version))
 	h.kubeadm("init", "--config", "/root/init.yaml", "--skip-phases=addon")
 	waitFor(t, nodeLimit, "the Node", func() error { return nodeReady(h, "node") })
@@ -134,6 +135,11 @@ func TestRealNode(t *testing.T) {
 	step("pods did what they should")
 	running(t, h)
 	step("pods that run did too")
+	if out := h.must("kubectl", "get", "--raw", "/metrics"); !strings.Contains(out, "\nrest_client_requests_total{") {
+		t.Error("the API server's client has no metrics: does another library register its own first?")
+	}
+	nameServer(t, h)
+	step("CoreDNS answered")
 }
 
 // podList is what the tests look at.

@@ -49,6 +49,30 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+func TestAddOn(t *testing.T) {
+	cases := map[string]struct {
+		ref  string
+		want Image
+		ok   bool
+	}{
+		"as kubeadm writes it":    {"registry.k8s.io/coredns/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
+		"of a mirror":             {"mirror.example:5000/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
+		"pause":                   {"registry.k8s.io/pause:3.10.2", Image{Pause, "3.10.2"}, true},
+		"without a tag":           {"registry.k8s.io/pause", Image{}, false},
+		"by digest":               {"registry.k8s.io/pause:3.10.2@sha256:00ff", Image{}, false},
+		"another name":            {"registry.k8s.io/coredns/backup:v1.14.2", Image{}, false},
+		"a component":             {"registry.k8s.io/etcd:3.6.8-0", Image{}, false},
+		"an image of a component": {"kube-apiserver:v1.36.3", Image{}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := AddOn(c.ref); got != c.want || ok != c.ok {
+				t.Errorf("AddOn(%q) = %v, %t; want %v, %t", c.ref, got, ok, c.want, c.ok)
+			}
+		})
+	}
+}
+
 func TestBundled(t *testing.T) {
 	for ref, want := range map[string]bool{
 		"registry.k8s.io/kube-apiserver:v1.36.3":         true,

@@ -20,22 +20,21 @@ const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 type Bundles struct {
 	// Dir holds one directory for each bundle, named by its Kubernetes version: Dir/v1.36.3/capstan-kube.
 	Dir string
-	// Own is the binary that this server is part of, and OwnVersion its Kubernetes version.
-	Own, OwnVersion string
-	// Applets are the names that a bundle's binary answers to.
-	Applets []string
+	// Own is the binary that this server is part of, Contents what it has.
+	Own      string
+	Contents Contents
 }
 
 // Find returns the path of the binary for an image: the bundle of the image's version. etcd has versions of its own, and any bundle's reads
 // the data of the one before, so it comes from this server's bundle.
 func (b Bundles) Find(image component.Image) (string, error) {
-	if image.Name == "etcd" || image.Tag == b.OwnVersion {
+	if image.Name == "etcd" || image.Tag == b.Contents.Kubernetes {
 		return b.Own, nil
 	}
 	binary := filepath.Join(b.Dir, filepath.Base(image.Tag), "capstan-kube")
 	if _, err := os.Stat(binary); err != nil {
 		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use a version that is there",
-			image.Name, image.Tag, b.OwnVersion, b.Dir)
+			image.Name, image.Tag, b.Contents.Kubernetes, b.Dir)
 	}
 	return binary, nil
 }

@@ -42,7 +42,7 @@ func options(t *testing.T, dir string) Options {
 	}
 	return Options{
 		State:   filepath.Join(dir, "state"),
-		Bundles: Bundles{Dir: filepath.Join(dir, "bundles"), Own: self, OwnVersion: "v1.36.3", Applets: []string{"etcd"}},
+		Bundles: Bundles{Dir: filepath.Join(dir, "bundles"), Own: self, Contents: Contents{Kubernetes: "v1.36.3", Applets: []string{"etcd"}}},
 		Env:     map[string][]string{"etcd": {"CAPSTAN_TEST_FILE=" + filepath.Join(dir, "file")}},
 	}
 }

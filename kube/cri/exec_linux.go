@@ -127,7 +127,7 @@ func (s *Server) hostCommand(ctx context.Context, c *container, args []string) (
 		path = lookPath(args[0], env)
 	}
 	if path == "" {
-		if !slices.Contains(s.opts.Bundles.Applets, name) {
+		if !slices.Contains(s.opts.Bundles.Contents.Applets, name) {
 			return nil, status.Errorf(codes.NotFound, "command %q is not on this host", args[0])
 		}
 		binary, err := s.opts.Bundles.Find(image)

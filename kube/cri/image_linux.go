@@ -198,6 +198,9 @@ func image(ref string) *runtimeapi.Image {
 	if _, ok := component.Match(ref); ok {
 		user = 0
 	}
+	if known, ok := component.AddOn(ref); ok {
+		user = addOns[known.Name].user
+	}
 	img.Uid = &runtimeapi.Int64Value{Value: user}
 	return img
 }

@@ -40,10 +40,9 @@ var defaultEnv = map[string][]string{
 }
 
 // Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. A service manager that gave NOTIFY_SOCKET is told when the server is
-// ready. version is the Kubernetes version of the binary, applets are the
-// names that the binary answers to.
-func Main(version string, applets, args []string, stderr io.Writer) int {
-	if err := runServer(args, version, applets, stderr); err != nil {
+// ready. own is what the binary has.
+func Main(own Contents, args []string, stderr io.Writer) int {
+	if err := runServer(args, own, stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
@@ -53,7 +52,7 @@ func Main(version string, applets, args []string, stderr io.Writer) int {
 	return 0
 }
 
-func runServer(args []string, version string, applets []string, stderr io.Writer) error {
+func runServer(args []string, contents Contents, stderr io.Writer) error {
 	env := maps.Clone(defaultEnv)
 	flags := flag.NewFlagSet("cri", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -83,7 +82,7 @@ func runServer(args []string, version string, applets []string, stderr io.Writer
 	defer stop()
 	opts := Options{
 		State:   *state,
-		Bundles: Bundles{Dir: *bundles, Own: own, OwnVersion: version, Applets: applets},
+		Bundles: Bundles{Dir: *bundles, Own: own, Contents: contents},
 		Env:     env,
 		Log:     slog.New(slog.NewTextHandler(stderr, nil)),
 	}

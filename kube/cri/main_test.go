@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(componentVariable) != "":
 		runComponent()
 	case os.Getenv(serverVariable) != "":
-		os.Exit(Main("v1.36.3", []string{"etcd"}, os.Args[1:], os.Stderr))
+		os.Exit(Main(Contents{Kubernetes: "v1.36.3", Applets: []string{"etcd"}}, os.Args[1:], os.Stderr))
 	}
 	os.Exit(m.Run())
 }

@@ -57,7 +57,7 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	img, err := s.opts.Images.Status(ctx, c.ImageID)
+	img, mounts, err := s.realImage(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -69,6 +69,7 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	if err != nil {
 		return err
 	}
+	spec.Mounts = append(spec.Mounts, mounts...)
 	if spec.Groups, err = s.makeGroups(c); err != nil {
 		return err
 	}

@@ -76,7 +76,8 @@ type Server struct {
 	images     map[string]string // reference by id
 	podCIDRs   []string
 
-	net *network.Network // of real pods
+	net    *network.Network // of real pods
+	others otherBundles
 
 	supervisors sync.WaitGroup // goroutines that wait for processes
 	closing     chan struct{}

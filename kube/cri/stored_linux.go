@@ -15,10 +15,13 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// stored reports whether an image comes from the image store: all but those of components, and those that kubeadm has
+// stored reports whether an image comes from the image store: all but those of components, of add-ons, and those that kubeadm has
 // pulled for itself. annotations are the pod's, where the kubelet asks for one; kubeadm has none.
 func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
 	if s.source(ctx) == nil || ref == "" {
+		return false
+	}
+	if _, _, is := s.addOnProgram(ref); is {
 		return false
 	}
 	source, known := annotations[component.SourceAnnotation]
@@ -44,6 +47,10 @@ func (s *Server) fromImage(ctx context.Context, c *container, spec *runtimeapi.I
 		return nil
 	}
 	if _, runs := component.Runs(c.Image, sb.config.Annotations); runs {
+		return nil
+	}
+	if _, _, is := s.addOnProgram(c.Image); is {
+		c.Real = true
 		return nil
 	}
 	img, err := s.opts.Images.Status(ctx, spec.Image)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
@@ -14,6 +15,9 @@ import (
 // Main is capstan-run: args are its command line, the name it is called by included. It returns the exit code. The
 // caller has locked the main goroutine to the first thread.
 func Main(args []string) int {
+	if len(args) > 0 && filepath.Base(args[0]) == pauseName {
+		return pauseProgram()
+	}
 	if len(args) < 2 {
 		fmt.Fprintln(os.Stderr, "capstan-run: it is called by the CRI server: container DIRECTORY, exec, check")
 		return 2

@@ -14,7 +14,6 @@ import (
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric
-	"k8s.io/component-base/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -60,7 +59,10 @@ func component(command func() *cobra.Command) applet {
 }
 
 func runCRI(args []string, _, stderr io.Writer) int {
-	return cri.Main(version.Get().GitVersion, names(), args, stderr)
+	own := contents()
+	return cri.Main(cri.Contents{
+		Kubernetes: own.Kubernetes, CoreDNSTag: own.CoreDNSTag, PauseTag: own.PauseTag, Applets: own.Applets,
+	}, args, stderr)
 }
 
 func runEtcd([]string, io.Writer, io.Writer) int {

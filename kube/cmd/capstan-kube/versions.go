@@ -24,15 +24,19 @@ type versions struct {
 	Applets []string `json:"applets"`
 }
 
-func runVersions(_ []string, stdout, stderr io.Writer) int {
-	out, err := json.MarshalIndent(versions{
+func contents() versions {
+	return versions{
 		Kubernetes: version.Get().GitVersion,
 		Etcd:       etcd.Version,
 		EtcdTag:    kubeadm.DefaultEtcdVersion,
 		CoreDNSTag: kubeadm.CoreDNSVersion,
 		PauseTag:   kubeadm.PauseVersion,
 		Applets:    names(),
-	}, "", "  ")
+	}
+}
+
+func runVersions(_ []string, stdout, stderr io.Writer) int {
+	out, err := json.MarshalIndent(contents(), "", "  ")
 	if err != nil {
 		fmt.Fprintf(stderr, "%s versions: %v\n", binaryName, err)
 		return 1

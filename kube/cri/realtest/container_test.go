@@ -302,15 +302,15 @@ func TestImagesOfTheStore(t *testing.T) {
 	if err := pull("registry.example/kube-apiserver:v1.36.3", ""); err != nil {
 		t.Errorf("kubeadm's pull of a component: %v", err)
 	}
-	const pause = "registry.example/pause:3.10.2"
+	const proxy = "registry.example/kube-proxy:v1.36.3"
 	_, err := h.images.PullImage(h.ctx, &runtimeapi.PullImageRequest{
-		Image: &runtimeapi.ImageSpec{Image: pause}, SandboxConfig: &runtimeapi.PodSandboxConfig{},
+		Image: &runtimeapi.ImageSpec{Image: proxy}, SandboxConfig: &runtimeapi.PodSandboxConfig{},
 	})
-	if status.Code(err) != codes.NotFound || look(pause) != nil {
-		t.Errorf("a pod's pull of an image that kubeadm pulls, too: %v, and there is %v", err, look(pause))
+	if status.Code(err) != codes.NotFound || look(proxy) != nil {
+		t.Errorf("a pod's pull of an image that kubeadm pulls, too: %v, and there is %v", err, look(proxy))
 	}
-	if err := pull(pause, ""); err != nil || look(pause) == nil {
-		t.Errorf("kubeadm's pull of what it needs beside components: %v, and there is %v", err, look(pause))
+	if err := pull(proxy, ""); err != nil || look(proxy) == nil {
+		t.Errorf("kubeadm's pull of what it needs beside components: %v, and there is %v", err, look(proxy))
 	}
 	list, err := h.images.ListImages(h.ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil || len(list.Images) != 3 {

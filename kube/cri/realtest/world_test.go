@@ -39,10 +39,12 @@ func TestMain(m *testing.M) {
 		os.Exit(serveUntil(step))
 	}
 	if os.Getenv(serverVariable) != "" {
-		os.Exit(cri.Main("v1.36.3", []string{"etcd"}, os.Args[1:], os.Stderr))
+		own := cri.Contents{Kubernetes: "v1.36.3", Applets: []string{"etcd"}}
+		os.Exit(cri.Main(own, os.Args[1:], os.Stderr))
 	}
 	os.Exit(hosttest.Main(m, map[string]string{
 		"capstan-run": "../../cmd/capstan-run", "program": "../../run/testdata/program",
+		"bundle": "./testdata/bundle",
 	}))
 }
 
@@ -195,7 +197,7 @@ func (h *host) start(env ...string) {
 	socket := filepath.Join(h.dir, "sock")
 	h.server = exec.Command("/proc/self/exe", "--state", filepath.Join(h.dir, "state"), "--listen", "unix://"+socket,
 		"--hollow=false", "--listen-hollow=", "--listen-real=", "--images", filepath.Join(h.dir, "images.sock"),
-		"--layers", filepath.Join(h.dir, "layers"),
+		"--layers", filepath.Join(h.dir, "layers"), "--bundles", filepath.Join(h.dir, "bundles"),
 		"--groups", h.groups, "--runner", hosttest.Tool("capstan-run"))
 	h.server.Env = append(append(os.Environ(), serverVariable+"=1"), env...)
 	h.server.Stderr = os.Stderr

@@ -3,6 +3,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io/fs"
 	"net"
@@ -71,6 +72,9 @@ func do(name, value string) error {
 		return err
 	case "processes":
 		return processes()
+	case "ask":
+		server, host, _ := strings.Cut(value, ",")
+		return ask(server, host)
 	default:
 		if known, err := files(name, value); known {
 			return err
@@ -184,6 +188,18 @@ func serve(name, value string) error {
 		return server.Serve(listener)
 	}
 	return fmt.Errorf("unknown")
+}
+
+// ask prints the addresses of a name that a name server knows.
+func ask(server, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(server, "53"))
+	}}
+	addresses, err := resolver.LookupHost(ctx, name)
+	fmt.Println(strings.Join(addresses, " "))
+	return err
 }
 
 // processes prints the command lines of what /proc shows.

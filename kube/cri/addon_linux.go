@@ -1,0 +1,174 @@
+package cri
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/capstan-dev/capstan/kube/component"
+	"github.com/capstan-dev/capstan/kube/cri/images"
+	"github.com/capstan-dev/capstan/kube/run"
+)
+
+// An addOn is an image of kubeadm's add-ons whose program is in the bundle. Its containers are as real as others; only
+// the program is bound from the bundle, so that all hosts of a machine share it in memory, and no registry is asked.
+type addOn struct {
+	applet  string // of the bundle's binary; empty if the program is capstan-run
+	program string // its path in the image, whose name picks the applet
+	user    int64  // as in the published image
+	tag     func(Contents) string
+}
+
+// addOns are all add-ons, by the names of their images.
+var addOns = map[string]addOn{
+	component.CoreDNS: {"coredns", "/coredns", 65532, func(c Contents) string { return c.CoreDNSTag }},
+	component.Pause:   {"", "/pause", 65535, func(c Contents) string { return c.PauseTag }},
+}
+
+// Contents is what a bundle says about itself: "capstan-kube versions".
+type Contents struct {
+	// Kubernetes is its release, such as v1.36.3.
+	Kubernetes string `json:"kubernetes"`
+	// CoreDNSTag and PauseTag are the tags that kubeadm of this release writes into manifests.
+	CoreDNSTag string `json:"coredns-tag"`
+	PauseTag   string `json:"pause-tag"`
+	// Applets are the names that its binary answers to.
+	Applets []string `json:"applets"`
+}
+
+// has reports whether a bundle has the program of an image.
+func (a addOn) has(c Contents, tag string) bool {
+	return a.tag(c) == tag && (a.applet == "" || slices.Contains(c.Applets, a.applet))
+}
+
+// contentsLimit is how long a bundle may take to say what it has.
+const contentsLimit = 20 * time.Second
+
+// otherBundles remembers what the bundles beside the server's own have.
+type otherBundles struct {
+	mu    sync.Mutex
+	known map[string]Contents // by the path of the binary
+}
+
+// find returns the binary of the bundle in a directory that has an add-on; false if none does.
+func (o *otherBundles) find(dir string, a addOn, tag string) (string, bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	binaries, err := filepath.Glob(filepath.Join(dir, "*", "capstan-kube"))
+	if err != nil {
+		return "", false, fmt.Errorf("looking for bundles in %s: %w", dir, err)
+	}
+	var failed error
+	for _, binary := range binaries {
+		contents, known := o.known[binary]
+		if !known {
+			if contents, err = askContents(binary); err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
+			if o.known == nil {
+				o.known = map[string]Contents{}
+			}
+			o.known[binary] = contents
+		}
+		if a.has(contents, tag) {
+			return binary, true, nil
+		}
+	}
+	return "", false, failed
+}
+
+// askContents asks a bundle what it has.
+func askContents(binary string) (Contents, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), contentsLimit)
+	defer cancel()
+	var c Contents
+	out, err := exec.CommandContext(ctx, binary, "versions").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &c)
+	}
+	if err != nil {
+		return c, fmt.Errorf("asking the bundle %s what it has: %w", binary, err)
+	}
+	return c, nil
+}
+
+// addOnProgram returns the program of an image that the bundles have; false if the image comes from elsewhere.
+func (s *Server) addOnProgram(ref string) (program string, a addOn, ok bool) {
+	img, is := component.AddOn(ref)
+	if !is {
+		return "", a, false
+	}
+	a = addOns[img.Name]
+	bundle := s.opts.Bundles.Own
+	if !a.has(s.opts.Bundles.Contents, img.Tag) {
+		var err error
+		if bundle, ok, err = s.others.find(s.opts.Bundles.Dir, a, img.Tag); err != nil {
+			s.log.Warn("looking for the bundle of an add-on", "image", ref, "error", err)
+		}
+		if !ok {
+			return "", a, false
+		}
+	}
+	if a.applet == "" {
+		return s.opts.Runner, a, true
+	}
+	return bundle, a, true
+}
+
+// realImage returns the image of a container, and what is mounted into it beside the container's own mounts.
+func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []run.Mount, error) {
+	program, a, ok := s.addOnProgram(c.Image)
+	if !ok || c.ImageID != imageID(c.Image) {
+		img, err := s.opts.Images.Status(ctx, c.ImageID)
+		return img, nil, err
+	}
+	layer, err := s.addOnLayer()
+	if err != nil {
+		return nil, nil, err
+	}
+	img := &images.Image{ID: c.ImageID, Layers: []string{layer}}
+	img.Config.Config.User = fmt.Sprintf("%d:%d", a.user, a.user)
+	img.Config.Config.Entrypoint = []string{a.program}
+	return img, []run.Mount{{Source: program, Target: a.program, ReadOnly: true}}, nil
+}
+
+// addOnFiles are all that an add-on's image has beside its program.
+var addOnFiles = map[string]string{
+	"etc/passwd": "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n",
+	"etc/group":  "root:x:0:\nnonroot:x:65532:\n",
+}
+
+// addOnLayer returns the directory of the add-ons' only layer, and makes it first if need be.
+func (s *Server) addOnLayer() (string, error) {
+	layer := filepath.Join(s.store.dir, "add-on")
+	if _, err := os.Stat(layer); err == nil {
+		return layer, nil
+	}
+	next, err := os.MkdirTemp(s.store.dir, "add-on-")
+	if err != nil {
+		return "", fmt.Errorf("making the layer of add-ons: %w", err)
+	}
+	defer os.RemoveAll(next)
+	err = errors.Join(os.Chmod(next, 0o755), os.Mkdir(filepath.Join(next, "etc"), 0o755))
+	for _, name := range slices.Sorted(maps.Keys(addOnFiles)) {
+		err = cmp.Or(err, os.WriteFile(filepath.Join(next, name), []byte(addOnFiles[name]), 0o644))
+	}
+	if err == nil {
+		err = os.Rename(next, layer)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another start made it meanwhile
+		return "", fmt.Errorf("making the layer of add-ons: %w", err)
+	}
+	return layer, nil
+}

@@ -1,0 +1,26 @@
+// Command bundle is a bundle as far as tests of add-ons need one: it says what it has, and as "coredns" who it is, and
+// whether it may listen where a name server does.
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	if filepath.Base(os.Args[0]) != "coredns" {
+		fmt.Println(`{"kubernetes": "v1.35.4", "coredns-tag": "v1.14.2", "pause-tag": "3.10.2", "applets": ["coredns"]}`)
+		return
+	}
+	dir, _ := os.Getwd()
+	fmt.Println("pid", os.Getpid(), "user", os.Getuid(), os.Getgid(), "in", dir, "called", strings.Join(os.Args, " "))
+	if _, err := net.Listen("tcp", ":53"); err != nil {
+		fmt.Println(err)
+	}
+	_, err := os.Stat("/usr")
+	fmt.Println("the host's root is not here:", os.IsNotExist(err))
+	select {}
+}

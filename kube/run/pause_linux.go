@@ -1,0 +1,30 @@
+package run
+
+import (
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// pauseName is the name by which capstan-run is the program of the image "pause": it does nothing until it is stopped.
+const pauseName = "pause"
+
+// pauseProgram waits for the signal to stop. As the first process of a PID namespace it reaps what others leave behind.
+func pauseProgram() int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGCHLD)
+	signal.Ignore(unix.SIGHUP) // last: who looks at the process sees that it is ready
+	shrink()
+	for s := range signals {
+		if s != unix.SIGCHLD {
+			return 0
+		}
+		for {
+			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
+				break
+			}
+		}
+	}
+	return 0
+}
