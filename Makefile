@@ -176,6 +176,10 @@ test-next: ## build and test against a checkout of Cluster API: make test-next C
 test-field: ## capstan verify over checkouts of other providers, compared with what people judged: make test-field CHECKOUTS=DIR (not in CI)
 	@go run ./hack/field -checkouts '$(CHECKOUTS)'
 
+.PHONY: test-machines
+test-machines: build ## agents and clusters on real Debian machines with systemd (needs root, mmdebstrap and a mirror; not in CI)
+	@CAPSTAN_TEST_MACHINES=1 go test -p 1 -parallel 9 -timeout 60m -v ./test/machine/...
+
 .PHONY: test-planted
 test-planted: build ## plant a fault for each rule of the contracts and see that its test notices (takes hours): make test-planted RULES='RX CL-05'
 	@go run ./hack/faults $(RULES)

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 	"github.com/capstan-dev/capstan/internal/enrolment"
+	"github.com/capstan-dev/capstan/provider/claim"
 	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
@@ -75,6 +76,8 @@ func mayReturn(last lastToken, key string, host *infrav1.CapstanHost, now time.T
 		return refuse(enrolment.ReasonGone, "host %s was removed"+what, last.host)
 	case host.Spec.Supplier != "" || host.Annotations[KeyAnnotation] == "" || host.Annotations[KeyAnnotation] != key:
 		return refuse(enrolment.ReasonGone, "host %s is not this computer"+what, last.host)
+	case claim.Abandoned(host):
+		return refuse(enrolment.ReasonGone, "host %s was given up while it was away"+what, last.host)
 	case last.secret != infrav1.EpochSecret(host.Name, host.Spec.Epoch):
 		return refuse(enrolment.ReasonGone, "the claim that host %s had has ended while it was away"+what, last.host)
 	case now.After(last.ends.Add(awayLimit)):

@@ -170,7 +170,17 @@ func TestWhoDoesNotComeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, enrolment.ReasonGone},
-		"a claim that was given up": {func(t *testing.T, w *world, _ *config.Config, _ *string) {
+		"a host that was given up": {func(t *testing.T, w *world, _ *config.Config, _ *string) {
+			h := w.host(t, "laptop")
+			id := "capstan://" + w.namespace + "/laptop/u"
+			h.Annotations[infrav1.AbandonAnnotation] = id
+			h.Spec.Claim = &infrav1.HostClaim{Machine: "m", MachineUID: "u", Cluster: "c", Hostname: "m",
+				ProviderID: id, KubernetesVersion: "v1.36.3", Released: true}
+			if err := admin.Update(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+		}, enrolment.ReasonGone},
+		"a claim that has ended": {func(t *testing.T, w *world, _ *config.Config, _ *string) {
 			h := w.host(t, "laptop")
 			h.Spec.Claim = &infrav1.HostClaim{Machine: "m", MachineUID: "u", Cluster: "c", Hostname: "m",
 				ProviderID: "capstan://" + w.namespace + "/laptop/u", KubernetesVersion: "v1.36.3"}
