@@ -34,7 +34,7 @@ func cited(text string) []string {
 	return all
 }
 
-// Whoever reads this module alone finds what each rule says that it cites: in RULES.md, which explains no others.
+// RULES.md explains exactly the rules that this module cites, so the module can be read on its own.
 func TestRulesAreExplained(t *testing.T) {
 	text, err := os.ReadFile("RULES.md")
 	if err != nil {

@@ -66,7 +66,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// api is an API server that fails as often as it is told to.
+// api is an API server that fails a given number of times.
 type api struct {
 	client.Reader
 	client.Writer
@@ -103,7 +103,7 @@ func newWriter(t *testing.T, a *api, calls ...record.Call) *Writer {
 	return w
 }
 
-// An Event is made when the API server is there again, with a name that follows from the block.
+// An Event is created once the API server is available again, with a name derived from the block.
 func TestEventsOutliveAnAPIServer(t *testing.T) {
 	one, two := &api{failures: 2}, &api{}
 	for _, a := range []*api{one, two} {
@@ -127,12 +127,12 @@ func TestEventsOutliveAnAPIServer(t *testing.T) {
 	}
 }
 
-// What belongs to a hook is put away when the last of its blocks is over, and not before: a permission to pass it is
+// What belongs to a hook is removed when the last of its blocks is over, and not before: a permission to pass it is
 // still needed.
 func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls string // handler and answer of each: B blocked, F failed, S let through, P passed over
-		want  int    // how often something was put away
+		want  int    // how often it was removed
 	}{
 		"one handler lets it through":               {"aB aS", 1},
 		"one of two does":                           {"aB bB aS", 0},
@@ -167,7 +167,7 @@ func TestOverWhenNothingHoldsAnyMore(t *testing.T) {
 	}
 }
 
-// Of a Cluster that is gone nothing is told, and nothing is remembered.
+// For a deleted Cluster nothing is reported, and nothing is remembered.
 func TestClustersThatAreGone(t *testing.T) {
 	a := &api{missing: true}
 	w := newWriter(t, a, block(nil))
@@ -179,7 +179,7 @@ func TestClustersThatAreGone(t *testing.T) {
 	}
 }
 
-// Observing never waits, whatever is in the queue, and takes no note of what is no moment of a Cluster.
+// Observing never blocks, even with a full queue, and ignores calls of hooks other than lifecycle hooks.
 func TestObserveNeverWaits(t *testing.T) {
 	w := newWriter(t, &api{})
 	for range maxQueue + 10 {

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/certificate"
 )
 
-// A server that runs alone keeps its certificate in a directory. In a management cluster it is certificate.InSecret.
+// A server without replicas keeps its certificate in a directory. In a management cluster, use certificate.InSecret.
 func Example() {
 	directory, err := os.MkdirTemp("", "certificate-")
 	if err != nil {

@@ -57,7 +57,7 @@ func testOptions(now *time.Time) Options {
 	}
 }
 
-// trusts tells whether a caller that trusts these authorities accepts the server's certificate at that time.
+// trusts checks that a caller with these authorities accepts the server's certificate at that time.
 func trusts(t *testing.T, authorities []byte, k *Keeper, host string, at time.Time) error {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -83,7 +83,7 @@ func newKeeper(t *testing.T, store Store, o Options) *Keeper {
 	return k
 }
 
-// Years, a day at a time: a caller that took over the authorities up to a day ago always trusts what is served.
+// Years, one day at a time: a caller whose authorities are up to a day old always trusts the served certificate.
 func TestRotationLeavesNoGap(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	store := &memory{}
@@ -107,7 +107,7 @@ func TestRotationLeavesNoGap(t *testing.T) {
 		pair, _ := k.GetCertificate(nil)
 		leaves[pair.Leaf.SerialNumber.String()], authorities[pair.Leaf.Issuer.String()] = true, true
 	}
-	// A certificate lives 20 of its 30 days, an authority 200 of its 300 before the next one is made.
+	// A certificate lives for 20 of its 30 days, an authority for 200 of its 300, before the next one is made.
 	if len(leaves) < 48 || len(leaves) > 62 || len(authorities) < 4 {
 		t.Errorf("%d certificates of %d authorities", len(leaves), len(authorities))
 	}
@@ -139,7 +139,7 @@ func TestReplicasAgree(t *testing.T) {
 	if !a.Leaf.Equal(b.Leaf) || store.saves != 1 {
 		t.Errorf("two certificates, %d writes", store.saves)
 	}
-	// Somebody else renews between our reading and writing: theirs is taken.
+	// Somebody else renews between our read and our write: theirs is used.
 	now = now.Add(25 * day)
 	var once sync.Once
 	store.before = func() {
@@ -200,7 +200,7 @@ func TestOtherHostsMakeAnotherCertificate(t *testing.T) {
 	}
 }
 
-// While the store is away the last good certificate is served, and Run goes on.
+// While the store fails, the last good certificate is served and Run goes on.
 func TestRunGoesOnWhenTheStoreFails(t *testing.T) {
 	now := time.Now()
 	var clock sync.Mutex

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// apiServer starts a real one, until the test ends.
+// apiServer starts a real API server, which runs until the test ends.
 func apiServer(t *testing.T) ctrlclient.Client {
 	t.Helper()
 	kube := os.Getenv("CAPSTAN_KUBE")
@@ -56,7 +56,7 @@ func apiServer(t *testing.T) ctrlclient.Client {
 	return c
 }
 
-// Two replicas share one Secret of a real API server, in which an ExtensionConfig finds the authorities (RC-09).
+// Two replicas share one Secret of a real API server, where an ExtensionConfig finds the authorities (RC-09).
 func TestInSecret(t *testing.T) {
 	c := apiServer(t)
 	name := types.NamespacedName{Namespace: "default", Name: "extension-cert"}
@@ -81,7 +81,7 @@ func TestInSecret(t *testing.T) {
 	}
 	same()
 
-	// What others put on the Secret survives a renewal.
+	// What others add to the Secret survives a renewal.
 	secret := &corev1.Secret{}
 	if err := c.Get(t.Context(), name, secret); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestInSecret(t *testing.T) {
 	if err := store.Save(t.Context(), bundle, ""); !errors.Is(err, ErrConflict) {
 		t.Errorf("as if there were none: %v", err)
 	}
-	// A Secret that is gone is made anew.
+	// A deleted Secret is created again.
 	if err := c.Delete(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name},
 	}); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// A call ends at its timeout, and is a failure then. The extension is told how long it is waited for.
+// A call ends at its timeout and then counts as failed. The query tells the extension its timeout.
 func TestACallEndsAtItsTimeout(t *testing.T) {
 	b := newBench(t, client.Options{})
 	asked := make(chan string, 1)
@@ -37,7 +37,7 @@ func TestACallEndsAtItsTimeout(t *testing.T) {
 	}
 }
 
-// Whoever was asked in a round that did not go through is asked again in the next one: also those that have passed.
+// After a round that was held back, the next round calls all handlers again, also those that let the object through.
 func TestAllAreAskedAgain(t *testing.T) {
 	for name, first := range map[string]createFunc{
 		"one of them blocks": waits(time.Second, "no hosts"), "one of them fails": fails("no licence"),
@@ -71,7 +71,7 @@ func TestAllAreAskedAgain(t *testing.T) {
 	}
 }
 
-// rounds asks until both extensions were asked three times, then lets the second one pass, and asks until all pass.
+// rounds calls until both extensions were called three times, then lets the second one pass, and calls until all pass.
 func rounds(t *testing.T, b *bench, asked map[string]*atomic.Int32, passes *atomic.Bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -105,7 +105,7 @@ func rounds(t *testing.T, b *bench, asked map[string]*atomic.Int32, passes *atom
 	}
 }
 
-// The client does not remember a failure: it fails until the extension works, and not longer.
+// The client does not remember a failure: calls fail only as long as the extension does.
 func TestFailGoesOnUntilItPasses(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var left atomic.Int32

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// hang answers only when the caller has gone.
+// hang answers only when the caller has disconnected.
 func hang(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
@@ -37,7 +37,7 @@ func flood(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// drip sends a byte at a time with pauses, below any limit of size.
+// drip sends single bytes with pauses, so it stays below any limit of size.
 func drip(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	ticker := time.NewTicker(20 * time.Millisecond)
@@ -93,8 +93,7 @@ func status(code int, text string) http.HandlerFunc {
 	}
 }
 
-// Each of these is a failed call: an error under Fail, an empty Success under Ignore (CL-04), and in no case is
-// anything of the body used.
+// Each of these is a failed call: an error under Fail, an empty Success under Ignore (CL-04). The body is never used.
 func TestBadServers(t *testing.T) {
 	const head = `"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"BeforeClusterCreateResponse","status":"Success"`
 	for name, c := range map[string]struct {
@@ -201,7 +200,7 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// The second defect: under Ignore a retryAfterSeconds, or half a patch, survived from a body that could not be decoded.
+// The second defect: under Ignore, a retryAfterSeconds or half a patch survived from a body that could not be decoded.
 func TestDefectNothingOfABrokenAnswerSurvivesIgnore(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.raw(runtimev1.FailurePolicyIgnore, 10, body(`{"status":"Success","retryAfterSeconds":60,"message":"stop","kind":7}`))
@@ -232,7 +231,7 @@ func TestDefectAnswersOfAnotherKindAreRefused(t *testing.T) {
 	}
 }
 
-// What the handler says itself is an error whatever the policy (CL-05, CL-20).
+// A failure reported by the handler itself is an error whatever the policy (CL-05, CL-20).
 func TestAnswersThatNoPolicyExcuses(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"Failure with a message":    {`{"status":"Failure","message":"no licence"}`, "it answered Failure: no licence"},
@@ -273,8 +272,8 @@ func TestAnswersWithoutKindAreAccepted(t *testing.T) {
 	}
 }
 
-// The eleventh defect: a long retryAfterSeconds could not be shortened, because callers do not ask again before it
-// ends. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
+// The eleventh defect: a long retryAfterSeconds could not be shortened, because callers do not ask again before it is
+// over. See also TestDefectABlockingAnswerHoldsUntilSomethingChanges.
 func TestDefectLongWaitsAreCut(t *testing.T) {
 	for name, c := range map[string]struct {
 		said string
@@ -307,7 +306,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 	}
 }
 
-// The first defect: the bound on bodies held only for answers that were errors anyway.
+// The first defect: the bound on bodies applied only to answers that were errors anyway.
 func TestDefectNoMoreIsReadThanIsAllowed(t *testing.T) {
 	sent := make(chan int, 1)
 	b := newBench(t, client.Options{})
@@ -326,14 +325,14 @@ func TestDefectNoMoreIsReadThanIsAllowed(t *testing.T) {
 	if _, err := b.gate(t.Context()); err == nil || !strings.Contains(err.Error(), "body too large") {
 		t.Fatalf("error is %v", err)
 	}
-	// 20 MiB are allowed; the kernel takes some more on both ends.
+	// 20 MiB are allowed; the kernel buffers some more on both sides.
 	if total := <-sent; total > 64<<20 {
 		t.Errorf("the server could send %d MiB", total>>20)
 	}
 	t.Attr("rule", "CL-21")
 }
 
-// The third defect: under Ignore the end of the caller's own context passed for a success.
+// The third defect: under Ignore, the end of the caller's own context passed for a success.
 func TestDefectCallersContextIsAnErrorUnderIgnore(t *testing.T) {
 	entered := make(chan struct{}, 1)
 	b := newBench(t, client.Options{})
@@ -360,7 +359,7 @@ func TestDefectCallersContextIsAnErrorUnderIgnore(t *testing.T) {
 	}
 }
 
-// Twenty handlers must not take twenty times as long as one may.
+// Twenty handlers must not take twenty times as long as one.
 func TestOneDeadlineForAllHandlers(t *testing.T) {
 	b := newBench(t, client.Options{Parallel: 2, Deadline: 100 * time.Millisecond})
 	s := b.ca.Serve(t, http.HandlerFunc(hang), nil)

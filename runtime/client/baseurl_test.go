@@ -7,7 +7,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
-// Where an extension is called: at its Service, below the path, at port 443 if no other is named; or at its URL.
+// An extension is called at its Service, below the path, at port 443 by default; or at its URL.
 func TestBaseURL(t *testing.T) {
 	service := func(change func(*runtimev1.ServiceReference)) runtimev1.ClientConfig {
 		s := runtimev1.ServiceReference{Namespace: "extensions", Name: "quota"}

@@ -49,7 +49,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkFloor is a bare POST of the same bytes to the same server, with nothing looked at.
+// BenchmarkFloor is a bare POST of the same bytes to the same server, without looking at the answer.
 func BenchmarkFloor(b *testing.B) {
 	bench := newBench(b, client.Options{})
 	s := bench.ca.Serve(b, body(success), nil)

@@ -28,7 +28,7 @@ func (c mapCache) Has(key string) (runtimeclient.CallExtensionCacheEntry, bool) 
 func (c mapCache) Len() int   { return len(c) }
 func (c mapCache) DeleteAll() { clear(c) }
 
-// walking is like the function that Cluster API passes: it walks over a map.
+// walking is like the function that Cluster API passes: it iterates over a map.
 func walking(name, resourceVersion string, request runtimehooksv1.RequestObject) string {
 	key := name + "-" + resourceVersion
 	for k, v := range request.GetSettings() {
@@ -52,7 +52,7 @@ func discoverVariables(t *testing.T, b *bench, cache mapCache,
 	return response
 }
 
-// The ninth defect: the key depended on the order of a map, so equal requests were sent again.
+// The ninth defect: the key depended on the iteration order of a map, so equal requests were sent again.
 func TestDefectCacheKeyDoesNotDependOnMapOrder(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var calls atomic.Int32

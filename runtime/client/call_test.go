@@ -93,7 +93,7 @@ func TestCallAllExtensionsNamesTheFailure(t *testing.T) {
 	}
 }
 
-// The fourth defect that was seen in other clients: the order of handlers, and so the text of conditions, was random.
+// The fourth defect seen in other clients: the order of handlers, and so the text of conditions, was random.
 func TestDefectOrderIsAlwaysTheSame(t *testing.T) {
 	b := newBench(t, client.Options{})
 	for _, name := range []string{"e", "c", "a", "d", "b"} {
@@ -123,7 +123,7 @@ func TestHandlersAreCalledInParallelAndBounded(t *testing.T) {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
 			if n == 3 {
-				close(meet) // all three are in
+				close(meet) // all three have arrived
 			}
 		}
 		defer now.Add(-1)
@@ -174,7 +174,7 @@ func TestARestartedExtensionCostsNoCall(t *testing.T) {
 		if _, err := b.gate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.CloseClientConnections() // the client may find out only while it sends
+		s.CloseClientConnections() // the client may notice only while it sends
 	}
 }
 
@@ -303,7 +303,7 @@ func TestObserverIsToldOfFailures(t *testing.T) {
 	}
 }
 
-// An administrator's timeout and failure policy stand above what the extension suggests.
+// An administrator's timeout and failure policy override what the extension suggests.
 func TestAdministratorOverrides(t *testing.T) {
 	b := newBench(t, client.Options{})
 	s := b.ca.Serve(t, http.HandlerFunc(hang), nil)

@@ -25,7 +25,7 @@ func TestPauseAfter(t *testing.T) {
 	}
 }
 
-// An outage from its beginning to its end, by the clock.
+// An outage from start to finish, by the clock.
 func TestCircuit(t *testing.T) {
 	broken := errors.New("connection refused")
 	start := time.Unix(1_800_000_000, 0)
@@ -81,7 +81,7 @@ func TestCircuit(t *testing.T) {
 	}
 }
 
-// Twenty calls that were under way when the extension died are one outage, not twenty.
+// Twenty calls that were running when the extension died are one outage, not twenty.
 func TestCallsUnderWayMakeAnOutageNoLonger(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := &circuit{longest: time.Minute}
@@ -98,7 +98,7 @@ func TestCallsUnderWayMakeAnOutageNoLonger(t *testing.T) {
 	}
 }
 
-// An endpoint that flaps is asked as long as it answers now and then.
+// An endpoint that flaps is called as long as it answers now and then.
 func TestFlappingKeepsTheCircuitClosed(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	c := &circuit{longest: time.Minute}

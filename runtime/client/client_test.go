@@ -62,7 +62,7 @@ func (b *bench) observed() []record.Call {
 	return append([]record.Call(nil), b.calls...)
 }
 
-// config gives the ExtensionConfig of a server.
+// config returns the ExtensionConfig of a server.
 func (b *bench) config(name, url string) *runtimev1.ExtensionConfig {
 	return &runtimev1.ExtensionConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},
@@ -72,7 +72,7 @@ func (b *bench) config(name, url string) *runtimev1.ExtensionConfig {
 	}
 }
 
-// extension starts a server made with the SDK, discovers and registers it.
+// extension starts a server made with the SDK, and discovers and registers it.
 func (b *bench) extension(name string, change func(*runtimev1.ExtensionConfig),
 	handlers ...server.Handler) *httptest.Server {
 	b.t.Helper()
@@ -95,7 +95,8 @@ func (b *bench) extension(name string, change func(*runtimev1.ExtensionConfig),
 	return s
 }
 
-// raw starts a server that answers every call in the same way, and registers one handler of it for BeforeClusterCreate.
+// raw starts a server that answers every call in the same way, and registers one handler of it for
+// BeforeClusterCreate.
 func (b *bench) raw(policy runtimev1.FailurePolicy, timeoutSeconds int32, handler http.HandlerFunc) *httptest.Server {
 	b.t.Helper()
 	return b.rawServer(policy, timeoutSeconds, handler, nil)
@@ -148,7 +149,7 @@ func (b *bench) gate(ctx context.Context) (*runtimehooksv1.BeforeClusterCreateRe
 
 type createFunc = server.Func[runtimehooksv1.BeforeClusterCreateRequest, runtimehooksv1.BeforeClusterCreateResponse]
 
-// says gives a handler that answers Success with a message.
+// says returns a handler that answers Success with a message.
 func says(message string) createFunc {
 	return func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
 		response *runtimehooksv1.BeforeClusterCreateResponse) error {
@@ -157,7 +158,7 @@ func says(message string) createFunc {
 	}
 }
 
-// waits gives a handler that blocks.
+// waits returns a handler that blocks.
 func waits(after time.Duration, reason string) createFunc {
 	return func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
 		*runtimehooksv1.BeforeClusterCreateResponse) error {
@@ -165,7 +166,7 @@ func waits(after time.Duration, reason string) createFunc {
 	}
 }
 
-// fails gives a handler that answers Failure.
+// fails returns a handler that answers Failure.
 func fails(message string) createFunc {
 	return func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
 		*runtimehooksv1.BeforeClusterCreateResponse) error {

@@ -16,7 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// TestDial leads the client to a Service that no DNS knows. The name in the server's certificate still counts.
+// TestDial connects the client to a Service that no DNS resolves. The name in the server's certificate is still
+// checked.
 func TestDial(t *testing.T) {
 	handlers, err := server.New(server.Options{})
 	if err != nil {

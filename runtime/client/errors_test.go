@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// Texts of errors end in conditions: the same failure must give the same text, without ports and times.
+// Texts of errors end up in conditions: the same failure must produce the same text, without ports and times.
 func TestErrorsAreStable(t *testing.T) {
 	stranger := func(s *httptest.Server) {
 		s.TLS.Certificates = []tls.Certificate{testtls.NewAuthority(t).Certificate(t, nil)}
@@ -80,7 +80,7 @@ func TestErrorsAreStable(t *testing.T) {
 	}
 }
 
-// notTLS starts a server that talks something else.
+// notTLS starts a server that speaks something else.
 func notTLS(b *bench) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

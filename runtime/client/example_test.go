@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// What a management plane does, without a cluster: it discovers an extension, registers it, and calls a hook.
+// The steps of a management plane, without a cluster: discover an extension, register it, and call a hook.
 func Example() {
 	extension, err := server.New(server.Options{}, server.Handle(hook.BeforeClusterCreate, "quota",
 		func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {

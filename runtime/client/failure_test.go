@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// Each kind of failure has one meaning for the handler's failure policy, for the circuit, and for observers (CL-04,
-// CL-05, CL-20).
+// Each kind of failure has a defined effect on the handler's failure policy, the circuit and observers (CL-04, CL-05,
+// CL-20).
 func TestKindsOfFailures(t *testing.T) {
 	for kind, want := range map[kind]struct {
 		ignored bool          // by the failure policy Ignore
@@ -61,7 +61,7 @@ func TestKindsOfFailures(t *testing.T) {
 	}
 }
 
-// What callers match stays in the chain of a failure, whatever its text says.
+// Errors that callers match stay in the chain of a failure, whatever its text.
 func TestFailuresMatchTheirCauses(t *testing.T) {
 	late := &failure{text: "it gave no answer within 1s", cause: context.DeadlineExceeded}
 	left := &CallError{Err: &failure{kind: notAsked, cause: late}}

@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// holding is an extension that counts how often it is asked.
+// holding is an extension that counts its calls.
 type holding struct {
 	*bench
 	asked   atomic.Int32
-	wait    atomic.Int64 // seconds; 0 goes on, below 0 fails
+	wait    atomic.Int64 // seconds; 0 lets the object through, below 0 fails
 	url     string
 	request runtimehooksv1.BeforeClusterCreateRequest
 }
@@ -48,8 +48,8 @@ func (h *holding) ask() (*runtimehooksv1.BeforeClusterCreateResponse, error) {
 	return response, err
 }
 
-// The eleventh defect: whoever was told to wait an hour waited an hour, whatever had changed. Here the caller is told a
-// short time, gets the same answer again as long as nothing has changed, and a new one as soon as something has.
+// The eleventh defect: a caller that was told to wait an hour waited an hour, whatever had changed. Here the caller
+// gets a short wait, the same answer again as long as nothing has changed, and a new one as soon as something has.
 func TestDefectABlockingAnswerHoldsUntilSomethingChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*holding)
@@ -146,7 +146,7 @@ func TestFailuresAndSuccessesAreNotHeld(t *testing.T) {
 	}
 }
 
-// Each Cluster has its own answer, and there is an end to how many are remembered.
+// Each Cluster has its own answer, and the number of remembered ones is bounded.
 func TestHeldAnswersOfManyClusters(t *testing.T) {
 	h := newHolding(t, client.Options{})
 	for i := range 20 {

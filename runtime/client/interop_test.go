@@ -14,8 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/client"
 )
 
-// Extensions that exist are built with the server that Cluster API publishes; its answers leave out apiVersion and
-// kind.
+// Existing extensions are built with the server that Cluster API publishes; its answers omit apiVersion and kind.
 func TestExtensionsOnThePublishedServer(t *testing.T) {
 	b := newBench(t, client.Options{})
 	directory := t.TempDir()
@@ -81,7 +80,7 @@ func TestExtensionsOnThePublishedServer(t *testing.T) {
 	}
 }
 
-// freePort gives a port that was free a moment ago: the published server can't choose one.
+// freePort returns a port that was free a moment ago: the published server can't choose one itself.
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

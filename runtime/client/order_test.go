@@ -19,13 +19,13 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// If a handler fails, nobody waits for those after it in the order.
+// If a handler fails, the client does not wait for those after it in the order.
 func TestAFailureEndsTheCallsAfterIt(t *testing.T) {
 	b := newBench(t, client.Options{Parallel: 2})
 	entered := make(chan struct{})
 	b.extension("a", nil, server.Handle(hook.BeforeClusterCreate, "h",
 		func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest, *runtimehooksv1.BeforeClusterCreateResponse) error {
-			<-entered // b is under way
+			<-entered // b is running
 			return fmt.Errorf("disk is full")
 		}))
 	s := b.ca.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,14 +57,14 @@ func TestAFailureEndsTheCallsAfterIt(t *testing.T) {
 	}
 }
 
-// Whoever is the first to fail in time, the error is that of the first in the order, so that conditions do not change.
+// Whichever handler fails first, the error is that of the first one in the order, so that conditions do not change.
 func TestTheErrorIsThatOfTheFirstInTheOrder(t *testing.T) {
 	b := newBench(t, client.Options{})
 	for i, name := range []string{"a", "b", "c", "d"} {
 		b.extension(name, nil, server.Handle(hook.BeforeClusterCreate, "h",
 			func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
 				_ *runtimehooksv1.BeforeClusterCreateResponse) error {
-				select { // the later in the order, the sooner
+				select { // the later in the order, the sooner it fails
 				case <-time.After(time.Duration(3-i) * 10 * time.Millisecond):
 				case <-ctx.Done():
 				}
@@ -82,7 +82,7 @@ func TestTheErrorIsThatOfTheFirstInTheOrder(t *testing.T) {
 	}
 }
 
-// All succeed, although one is slow and one is ignored: nobody is ended.
+// All succeed, although one is slow and one is ignored: no call is canceled.
 func TestIgnoredFailuresEndNobody(t *testing.T) {
 	b := newBench(t, client.Options{})
 	broken := b.ca.Serve(t, body("junk"), nil)

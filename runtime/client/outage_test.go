@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// told collects the extensions that are said to be stale.
+// told collects the extensions that are reported as stale.
 type told struct {
 	mu    sync.Mutex
 	names []string
@@ -40,8 +40,8 @@ func (s *told) all() string {
 	return strings.Join(s.names, " ")
 }
 
-// An extension that does not work costs its callers nothing after some calls, others go on, and it is back soon after
-// it works again.
+// After some calls, a broken extension costs its callers nothing. Other extensions are unaffected, and it is used
+// again soon after it works again.
 func TestAnOutage(t *testing.T) {
 	b := newBench(t, client.Options{LongestPause: time.Second})
 	var stale told
@@ -118,7 +118,7 @@ func TestAnOutageUnderIgnore(t *testing.T) {
 	}
 }
 
-// An endpoint that flaps fails only calls that meet it when it is down.
+// An endpoint that flaps fails only calls that arrive while it is down.
 func TestAnEndpointThatFlaps(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var asked atomic.Int32
@@ -138,13 +138,13 @@ func TestAnEndpointThatFlaps(t *testing.T) {
 			t.Fatalf("it was not asked: %v", err)
 		}
 	}
-	// A call that meets a reset on a connection that was kept is sent once more, on a new one.
+	// A call that is reset on a kept connection is sent once more on a new one.
 	if works < 10 || asked.Load() < 30 || asked.Load() > 60 {
 		t.Errorf("%d of 30 calls worked, it was asked %d times", works, asked.Load())
 	}
 }
 
-// Answers are no outage, whatever they say; nor is a caller that gives up.
+// Answers are not an outage, whatever they say; nor is a caller that gives up.
 func TestWhatIsNoOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -174,7 +174,7 @@ func TestWhatIsNoOutage(t *testing.T) {
 	}
 }
 
-// A discovery that succeeds shows that the extension works: nobody waits for the end of a pause.
+// A successful discovery shows that the extension works: it ends the pause.
 func TestADiscoveryEndsAnOutage(t *testing.T) {
 	b := newBench(t, client.Options{LongestPause: time.Hour})
 	var works atomic.Bool
@@ -200,7 +200,7 @@ func TestADiscoveryEndsAnOutage(t *testing.T) {
 	}
 }
 
-// An extension that was deployed anew may have other handlers: its server answers 404 for the old ones.
+// An extension that was redeployed may have other handlers: its server answers 404 for the old ones.
 func TestAHandlerThatIsGoneIsTold(t *testing.T) {
 	b := newBench(t, client.Options{})
 	var stale told
@@ -275,7 +275,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// gather gives the metrics by name and labels; of histograms, the number of values.
+// gather returns the metrics by name and labels; for histograms, the number of values.
 func gather(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -313,7 +313,7 @@ func defineVersion(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgrade
 		schema.GroupVersion{Group: "hooks.example.org", Version: version}, "BeforePowerOff")
 }
 
-// deprecatedCatalog has the hooks of Cluster API and one of its own, whose older version is deprecated.
+// deprecatedCatalog has the hooks of Cluster API and one of its own with a deprecated older version.
 func deprecatedCatalog(t *testing.T) *hook.Catalog {
 	t.Helper()
 	catalog, err := hook.NewCatalog(append(hook.ClusterAPIHooks(), newestHook,

@@ -15,14 +15,14 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// An administrator's pass lets an object through what it covers, is used only if that is enough, and is seen by those
-// who look.
+// An administrator's pass lets an object through the handlers that it covers, is used only if that is enough, and is
+// visible to observers.
 func TestPass(t *testing.T) {
 	blocks, breaks, fine := waits(time.Minute, "no hosts"), fails("broken"), says("fine")
 	for name, c := range map[string]struct {
 		a, b    createFunc
 		pass    *client.Pass
-		err     error // of asking for a pass
+		err     error // of requesting a pass
 		lost    error // of using it
 		through bool
 		used    int
@@ -44,7 +44,7 @@ func TestPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			used := 0
-			// One after the other, so that a failure always comes before the second call.
+			// One after the other, so that a failure always precedes the second call.
 			b := newBench(t,
 				client.Options{Parallel: 1, Pass: func(_ context.Context, _ ctrlclient.Object,
 					hookName string) (*client.Pass, error) {

@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// newProxy starts a proxy that tunnels, and counts its tunnels.
+// newProxy starts a proxy that tunnels connections and counts them.
 func newProxy(t *testing.T) (*url.URL, *atomic.Int32) {
 	t.Helper()
 	count := &atomic.Int32{}
@@ -67,7 +67,7 @@ func newProxy(t *testing.T) (*url.URL, *atomic.Int32) {
 	return proxy, count
 }
 
-// Where the environment asks for a proxy, calls go through it, with the same checks.
+// If the environment configures a proxy, calls go through it, with the same checks.
 func TestCallsThroughAProxy(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	release := make(chan struct{})
@@ -143,7 +143,7 @@ func TestAProxyThatCanNotBeRead(t *testing.T) {
 	}
 }
 
-// Whatever an extension says about its handlers, what is taken over fits into the status of an ExtensionConfig.
+// Whatever an extension says about its handlers, the result fits into the status of an ExtensionConfig.
 func FuzzReadDiscovery(f *testing.F) {
 	f.Add("gate", "hooks.runtime.cluster.x-k8s.io/v1alpha1", "BeforeClusterCreate", int32(10), "Fail")
 	f.Add("Gate.", "a/b/c", "", int32(-1), "Retry")

@@ -61,7 +61,7 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// The tenth defect: the cause of a failed look-up of a namespace was dropped.
+// The tenth defect: the cause of a failed lookup of a namespace was dropped.
 func TestDefectCauseOfNamespaceLookupIsKept(t *testing.T) {
 	b := newBench(t, client.Options{Reader: &namespaceReader{}})
 	b.extension("prod", func(config *runtimev1.ExtensionConfig) {
@@ -78,7 +78,7 @@ func TestDefectCauseOfNamespaceLookupIsKept(t *testing.T) {
 	}
 }
 
-// Beside namespaces, objects can be selected by their own labels (RC-19).
+// Besides namespaces, objects can be selected by their own labels (RC-19).
 func TestObjectSelector(t *testing.T) {
 	b := newBench(t, client.Options{})
 	b.extension("all", nil, server.Handle(hook.BeforeClusterCreate, "h", says("all")))

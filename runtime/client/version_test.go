@@ -18,7 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Callers work with the newest version of a hook; an extension on an older one is called in its own (CL-16, CL-17).
+// Callers work with the newest version of a hook; an extension on an older version is called in that version (CL-16,
+// CL-17).
 func TestExtensionsOnAnOlderVersionAreCalled(t *testing.T) {
 	type (
 		request  = runtimehooksv1.BeforeClusterUpgradeRequest
@@ -60,7 +61,7 @@ func TestExtensionsOnAnOlderVersionAreCalled(t *testing.T) {
 	}
 }
 
-// The second version of a hook has a reason in its request, and a window in its response, which the first one lacks.
+// The second version of a hook adds a reason to its request and a window to its response.
 type (
 	powerRequest struct {
 		metav1.TypeMeta              `json:",inline"`
@@ -108,8 +109,8 @@ func powerCatalog(t *testing.T) (*hook.Catalog, hook.Hook[powerRequest, powerRes
 	return catalog, newest
 }
 
-// An extension on the old version gets the old request, without what it does not know, and may answer with the old
-// response: its caller gets the new one, whose new field is empty.
+// An extension on the old version gets the old request, without fields that it does not know, and may answer with the
+// old response. Its caller gets the new response, in which the new field is empty.
 func TestAnExtensionOnTheOldTypes(t *testing.T) {
 	catalog, newest := powerCatalog(t)
 	b := newBench(t, client.Options{Catalog: catalog})

@@ -63,7 +63,7 @@ func textOf(t *testing.T, r *conformance.Report) string {
 	return text.String()
 }
 
-// An extension with 10,000 handlers gets a report that ends, has a bounded size, and says what was not checked.
+// For an extension with 10,000 handlers, the report is finite, has a bounded size, and says what was not checked.
 func TestTooManyHandlers(t *testing.T) {
 	many := &crowd{handlers: 10_000}
 	report := check(t, many, "answers", "discovery-entries")
@@ -82,7 +82,8 @@ func TestTooManyHandlers(t *testing.T) {
 	}
 }
 
-// When the time for all checks is over, the report says what was not checked, in every form, and blames nobody.
+// When the time for all checks is over, every form of the report says what was not checked, without blaming the
+// extension.
 func TestTheTimeForAllChecks(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	slow := &crowd{handlers: 100, pause: 50 * time.Millisecond}
@@ -112,7 +113,7 @@ func TestTheTimeForAllChecks(t *testing.T) {
 	}
 }
 
-// Whoever ends the checks gets what they have found until then.
+// If the checks are stopped, their results so far are returned.
 func TestEndedChecksLeaveAReport(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	slow := &crowd{handlers: 100, pause: 50 * time.Millisecond}
@@ -125,7 +126,7 @@ func TestEndedChecksLeaveAReport(t *testing.T) {
 	}
 }
 
-// What one check finds is bounded, and a warning makes no failure less.
+// The findings of one check are bounded, and a warning does not soften a failure.
 func TestProblemsAreBounded(t *testing.T) {
 	item := func(uid, patch string) runtimehooksv1.GeneratePatchesResponseItem {
 		return runtimehooksv1.GeneratePatchesResponseItem{

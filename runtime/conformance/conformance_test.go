@@ -32,7 +32,7 @@ type (
 	createResponse = runtimehooksv1.BeforeClusterCreateResponse
 )
 
-// check runs checks against a handler over TLS, all if none is named.
+// check runs checks against a handler over TLS; all checks if none is named.
 func check(t *testing.T, handler http.Handler, only ...string) *conformance.Report {
 	t.Helper()
 	ca := testtls.NewAuthority(t)
@@ -45,7 +45,7 @@ func check(t *testing.T, handler http.Handler, only ...string) *conformance.Repo
 	return report
 }
 
-// verdicts gives how each check ended, the worst over all handlers.
+// verdicts returns the outcome of each check, the worst over all handlers.
 func verdicts(r *conformance.Report) map[string]conformance.Verdict {
 	order := []conformance.Verdict{conformance.Skipped, conformance.Passed, conformance.Warned, conformance.Failed}
 	worst := map[string]conformance.Verdict{}
@@ -83,7 +83,7 @@ func TestOurServerConforms(t *testing.T) {
 		t.Error(text.String())
 	}
 	for name, verdict := range verdicts(report) {
-		if verdict != conformance.Passed && name != "content" { // of hooks that have none
+		if verdict != conformance.Passed && name != "content" { // for hooks that have content
 			t.Errorf("check %s: %s", name, verdict)
 		}
 		switch name {
@@ -100,7 +100,7 @@ func TestOurServerConforms(t *testing.T) {
 	}
 }
 
-// Each check finds the mistake that it is for: the test of the tests (T-RX-01 to T-RX-09).
+// Each check finds the mistake that it is for: this tests the tests (T-RX-01 to T-RX-09).
 func TestChecksFindMistakes(t *testing.T) {
 	var calls atomic.Int64
 	discovery := func(entries string) func(http.ResponseWriter, *http.Request, http.Handler) {
@@ -226,7 +226,7 @@ func TestChecksFindMistakes(t *testing.T) {
 	}
 }
 
-// An extension that can't be reached is a report, a URL that can't be is an error (RC-05).
+// An unreachable extension yields a report, an invalid URL an error (RC-05).
 func TestTargets(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	s := ca.Serve(t, good(t), nil)
@@ -296,7 +296,7 @@ func TestChecksAreDescribed(t *testing.T) {
 	}
 }
 
-// What hooks of topology mutation and of in-place updates answer beside status and message is checked too.
+// The content of answers of topology mutation and in-place update hooks is checked too.
 func TestContentIsChecked(t *testing.T) {
 	patches := func(items ...runtimehooksv1.GeneratePatchesResponseItem) server.Handler {
 		return server.Handle(hook.GeneratePatches, "h",

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// Answers are compared with the OpenAPI document byte by byte: what Go would read all the same is found, too.
+// Answers are compared with the OpenAPI document byte by byte, which also finds what Go would accept.
 func TestAnswersAreComparedWithTheDocument(t *testing.T) {
 	const head = `"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"%sResponse","status":"Success"`
 	for name, c := range map[string]struct {

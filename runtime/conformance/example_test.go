@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Any server can be checked by its URL, whatever it is written in.
+// Any server can be checked by its URL, in whatever language it is written.
 func ExampleRun() {
 	extension, err := server.New(server.Options{},
 		server.Handle(hook.BeforeClusterCreate, "create",

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// bad wraps a good extension and spoils what it does.
+// bad wraps a good extension and breaks some of its behavior.
 func bad(next http.Handler, spoil func(w http.ResponseWriter, r *http.Request, next http.Handler)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { spoil(w, r, next) })
 }
@@ -42,7 +42,7 @@ func asPost(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(w, r)
 }
 
-// emptyBody takes any body for an empty request.
+// emptyBody treats any body as an empty request.
 func emptyBody(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return
@@ -73,7 +73,7 @@ func fail500(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(w, r)
 }
 
-// limit breaks when more calls than that are worked on at the same time.
+// limit breaks when more than that many calls run at the same time.
 type limit struct {
 	most    int64
 	running atomic.Int64
@@ -85,7 +85,7 @@ func (l *limit) spoil(w http.ResponseWriter, r *http.Request, next http.Handler)
 		http.Error(w, "too many", http.StatusServiceUnavailable)
 		return
 	}
-	if strings.Contains(r.URL.Path, "create") { // long enough for others to come
+	if strings.Contains(r.URL.Path, "create") { // long enough for others to arrive
 		select {
 		case <-time.After(300 * time.Millisecond):
 		case <-r.Context().Done():
@@ -94,7 +94,7 @@ func (l *limit) spoil(w http.ResponseWriter, r *http.Request, next http.Handler)
 	next.ServeHTTP(w, r)
 }
 
-// fragile is broken for ever by a body that is too large.
+// fragile breaks for good when it gets a body that is too large.
 type fragile struct{ broken atomic.Bool }
 
 func (f *fragile) spoil(w http.ResponseWriter, r *http.Request, next http.Handler) {

@@ -36,8 +36,8 @@ func (r *fragileResponse) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &r.BeforeClusterCreateResponse)
 }
 
-// A check that panics has failed, in the goroutine of the run or in its own. Its stack is in every form of the
-// report, and all other checks are made.
+// A check that panics has failed, whether it panics in the run's goroutine or in its own. Its stack is in every form
+// of the report, and all other checks still run.
 func TestACheckThatPanicsHasFailed(t *testing.T) {
 	gv := runtimehooksv1.GroupVersion
 	catalog, err := hook.NewCatalog(hook.Define[createRequest, fragileResponse](gv, "BeforeClusterCreate"),

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// python gives the interpreter, and skips the test on a machine without one.
+// python returns the interpreter, and skips the test on a machine without one.
 func python(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")
@@ -51,15 +51,15 @@ func document(t *testing.T) string {
 	return path
 }
 
-// A server that was written from the OpenAPI document in another language works with the client, and conforms (RX-09,
-// RX-03, RX-06, RX-11).
+// A server written from the OpenAPI document in another language works with the client, and conforms (RX-09, RX-03,
+// RX-06, RX-11).
 func TestServerInPython(t *testing.T) {
 	interpreter, ca := python(t), testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)
 	cmd := exec.Command(interpreter, "testdata/extension.py", document(t), certFile, keyFile)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	input, err := cmd.StdinPipe() // it ends with this process
+	input, err := cmd.StdinPipe() // closed when this process exits
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestServerInPython(t *testing.T) {
 	extension.Conforms(t)
 }
 
-// firstLine reads what the server says when it is ready.
+// firstLine reads what the server prints when it is ready.
 func firstLine(t *testing.T, from io.Reader) string {
 	t.Helper()
 	lines := make(chan string, 1)
@@ -114,8 +114,8 @@ func firstLine(t *testing.T, from io.Reader) string {
 	return ""
 }
 
-// A client in another language, which knows the OpenAPI document alone, calls our server: each hook with the least that
-// the document demands.
+// A client in another language that knows only the OpenAPI document calls our server, each hook with the minimum that
+// the document requires.
 func TestClientInPython(t *testing.T) {
 	interpreter, ca := python(t), testtls.NewAuthority(t)
 	extension, err := server.New(server.Options{},

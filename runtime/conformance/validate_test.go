@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// table is all that validate looks at.
+// table is everything that validate checks.
 type table struct {
 	server, handler, last []check
 	requirements          map[Requirement]requirement
@@ -26,8 +26,8 @@ var (
 	ruleID    = regexp.MustCompile(`^(RX|RC|RS|CL|LH|UH)-\d\d$`)
 )
 
-// validate reports everything that is wrong with a table. That the rules exist is tested by the module, whose RULES.md
-// explains each id that is cited.
+// validate returns everything that is wrong with a table. A test of the module checks that the rules exist: RULES.md
+// must explain each cited id.
 func validate(t table) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

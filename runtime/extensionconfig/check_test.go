@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*runtimev1.ExtensionConfig)
-		want   string // "" is good
+		want   string // "" is valid
 	}{
 		"a URL":             {func(*runtimev1.ExtensionConfig) {}, ""},
 		"a URL with a path": {url("https://example.org:8443/prefix"), ""},
@@ -92,7 +92,7 @@ func TestCheck(t *testing.T) {
 		if err != nil && (strings.Contains(err.Error(), "pass") || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%s: the text has a password or a line break: %v", name, err)
 		}
-		// Admission says the same (T-RC-08).
+		// Admission reports the same (T-RC-08).
 		_, created := (&extensionconfig.Validator{}).ValidateCreate(t.Context(), config)
 		_, updated := (&extensionconfig.Validator{}).ValidateUpdate(t.Context(), config, config)
 		if apierrors.IsInvalid(created) != (err != nil) || apierrors.IsInvalid(updated) != (err != nil) {

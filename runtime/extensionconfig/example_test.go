@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/extensionconfig"
 )
 
-// What a management plane of its own needs to have extensions registered, called and measured, and their registrations
-// checked. The client then goes into the reconcilers of Cluster API.
+// What a custom management plane needs so that extensions are registered, called and measured, and their registrations
+// checked. The client is then passed to Cluster API's reconcilers.
 func Example() {
 	setup := func(mgr ctrl.Manager) error {
 		calls, err := client.New(client.Options{Reader: mgr.GetClient(), Metrics: metrics.Registry})

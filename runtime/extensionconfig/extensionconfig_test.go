@@ -55,7 +55,7 @@ func TestLifeOfAnExtension(t *testing.T) {
 		t.Errorf("conditions of the contract before are %+v", older)
 	}
 
-	// Paused, it stays as it is, whatever becomes of the extension.
+	// Paused, it stays unchanged, whatever happens to the extension.
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
@@ -66,7 +66,7 @@ func TestLifeOfAnExtension(t *testing.T) {
 	w.condition("ext", "Paused", metav1.ConditionFalse, "")
 	w.answers("gate, more")
 
-	// Deleted, it is not called any more, paused or not.
+	// Deleted, it is no longer called, paused or not.
 	w.update("ext", func(c *runtimev1.ExtensionConfig) {
 		c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})
@@ -78,7 +78,7 @@ func TestLifeOfAnExtension(t *testing.T) {
 	t.Attr("rule", "RC-18")
 }
 
-// An extension that was deployed anew has other handlers. Nobody touches its ExtensionConfig (RC-18).
+// A redeployed extension has other handlers. Nobody touches its ExtensionConfig (RC-18).
 func TestAnExtensionThatIsDeployedAnew(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -95,7 +95,7 @@ func TestAnExtensionThatIsDeployedAnew(t *testing.T) {
 	})
 }
 
-// A new server has closed the connections of the old one, so a handler that is only added is found with the next call.
+// A new server has closed the connections of the old one, so an added handler is found at the next call.
 func TestNewHandlersAreFoundAfterARestart(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -107,7 +107,7 @@ func TestNewHandlersAreFoundAfterARestart(t *testing.T) {
 	w.answers("gate, more")
 }
 
-// A handler that is added breaks no call, so it is found at the next discovery that nobody has asked for.
+// An added handler makes no call fail, so the next periodic discovery finds it.
 func TestNewHandlersAreFoundInTime(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 200 * time.Millisecond })
@@ -118,8 +118,8 @@ func TestNewHandlersAreFoundInTime(t *testing.T) {
 	w.answers("gate, more")
 }
 
-// The CA certificate comes from a Secret. Each thing that can be wrong with it stands in the condition, and is repaired
-// without a touch of the ExtensionConfig (RC-09).
+// The CA certificate comes from a Secret. The condition shows each thing that can be wrong with it, and recovery needs
+// no change of the ExtensionConfig (RC-09).
 func TestAuthorityFromASecret(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -149,7 +149,7 @@ func TestAuthorityFromASecret(t *testing.T) {
 	w.answers("gate") // what was known before stays
 }
 
-// Whatever is wrong with one extension, its condition says what to do, its handlers of before stay, and the others
+// Whatever is wrong with one extension, its condition says what to do, its previous handlers stay, and the others
 // work.
 func TestBrokenExtensions(t *testing.T) {
 	w := newWorld(t, nil)
@@ -198,8 +198,8 @@ func TestBrokenExtensions(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// The eighth defect: one hook that is not known made the whole extension unknown. Also: who uses what will go is told
-// so (RC-22).
+// The eighth defect: one unknown hook made the whole extension unknown. Also: users of deprecated hooks are told so
+// (RC-22).
 func TestNotesInConditions(t *testing.T) {
 	define := func(version string) hook.Hook[runtimehooksv1.BeforeClusterUpgradeRequest,
 		runtimehooksv1.BeforeClusterUpgradeResponse] {
@@ -285,7 +285,7 @@ func TestStartWithExtensionsThatAreDown(t *testing.T) {
 	t.Attr("rule", "RC-16")
 }
 
-// Without a change nothing is written and nobody is asked, however long it lasts.
+// Without a change, nothing is written and no extension is called, however long it lasts.
 func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(func(r *extensionconfig.Reconciler) { r.Rediscover = 20 * time.Millisecond })
@@ -297,7 +297,7 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 			close(done)
 		}
 		handlers := []string{}
-		for name := range map[string]bool{"a": true, "b": true, "c": true, "d": true} { // in another order each time
+		for name := range map[string]bool{"a": true, "b": true, "c": true, "d": true} { // in a different order each time
 			handlers = append(handlers, `{"name":"`+name+
 				`","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"BeforeClusterCreate"}}`)
 		}
@@ -316,8 +316,8 @@ func TestNothingIsWrittenWithoutAChange(t *testing.T) {
 	}
 }
 
-// What administrators say about an extension counts when it is down, for that is when they say it; a mistake in how it
-// is reached costs nothing.
+// An administrator's overrides apply while an extension is down, because that is when they are set. A mistake in its
+// client configuration does no harm.
 func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -352,8 +352,8 @@ func TestOverridesOfAnExtensionThatIsDown(t *testing.T) {
 	w.answers("")
 }
 
-// An extension that can't be reached as it is configured fails as its policy says, also after a start: it is not left
-// out, and it is no failure of the others.
+// An extension whose configuration makes it unreachable fails as its policy says, also after a restart: it is not left
+// out, and does not count as a failure of the others.
 func TestAKnownExtensionWithABrokenAuthority(t *testing.T) {
 	for policy, fails := range map[runtimev1.FailurePolicy]bool{
 		runtimev1.FailurePolicyFail: true, runtimev1.FailurePolicyIgnore: false,

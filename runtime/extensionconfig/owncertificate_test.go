@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// An extension without cert-manager: it makes its own certificate in a Secret, the ExtensionConfig takes the
-// authorities from there, and when a new authority takes over, calls go on (RC-09).
+// An extension without cert-manager: it issues its own certificate in a Secret, and the ExtensionConfig takes the
+// authorities from there. When a new authority takes over, calls still succeed (RC-09).
 func TestOwnCertificate(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -36,7 +36,7 @@ func TestOwnCertificate(t *testing.T) {
 		return keeper
 	}
 	var current atomic.Pointer[certificate.Keeper]
-	keep(230)              // an authority that by now has lived for two thirds of its life
+	keep(230)              // an authority that has lived for two thirds of its lifetime
 	current.Store(keep(5)) // five days ago a new one was published beside it, too young to sign
 	extension, err := server.New(server.Options{}, server.Handle(hook.BeforeClusterCreate, "gate",
 		func(_ context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
@@ -73,7 +73,7 @@ func TestOwnCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// another name makes another certificate, which the new authority signs by now
+	// another name requires another certificate, which the new authority now signs
 	current.Store(keep(0, "another.example.org"))
 	after, err := current.Load().GetCertificate(nil)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/registry"
 )
 
-// discovers serves Discovery alone, with these handlers.
+// discovers serves only Discovery, with these handlers.
 func discovers(handlers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -29,8 +29,8 @@ func handler(name, more string) string {
 		`"hook":"BeforeClusterCreate"}%s}`, name, more)
 }
 
-// The status in the API server has what Discovery said: the timeout of each handler, or the default, and its failure
-// policy. What an administrator sets instead is in use, and stands in a condition with the handlers that it is for.
+// The status in the API server has what Discovery returned: each handler's timeout, or the default, and its failure
+// policy. An administrator's overrides are in effect, and a condition names the handlers that they are for.
 func TestStatusHasTimeoutsAndPolicies(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start(nil)
@@ -73,8 +73,8 @@ func TestStatusHasTimeoutsAndPolicies(t *testing.T) {
 	}
 }
 
-// The timeout that counts is the administrator's: the handler as it is called has it, and the status keeps what the
-// extension said, so that it comes back when the annotation goes.
+// The administrator's timeout is in effect: the handler is called with it. The status keeps the extension's timeout,
+// which applies again when the annotation is removed.
 func TestTimeoutInUse(t *testing.T) {
 	config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext"}}
 	config.Status.Handlers = []runtimev1.ExtensionHandler{{
@@ -96,7 +96,7 @@ func TestTimeoutInUse(t *testing.T) {
 	t.Attr("rule", "CL-03")
 }
 
-// What the schema of the API server refuses by itself, whoever asks it.
+// What the API server's schema rejects by itself, whoever the caller is.
 func TestTheAPIServerRefuses(t *testing.T) {
 	w := newWorld(t, nil)
 	service := func(change func(*runtimev1.ServiceReference)) func(*runtimev1.ExtensionConfig) {
@@ -136,7 +136,8 @@ func TestTheAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// A URL is not the way to a Service of the management cluster: whoever applies it is told what to write instead.
+// A Service of the management cluster should not be configured by URL: the person who applies it is told what to write
+// instead.
 func TestAdmissionWarnsOfAServiceByItsURL(t *testing.T) {
 	for url, warned := range map[string]bool{
 		"https://quota.extensions.svc":               true,

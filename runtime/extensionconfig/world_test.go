@@ -38,7 +38,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/internal/testtls"
 )
 
-// limit bounds every wait; the machine may have other things to do.
+// limit bounds every wait; the machine may be busy.
 const limit = 90 * time.Second
 
 // api is the API server of all tests of this package.
@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
 	flag.Parse()
 	if fuzz := flag.Lookup("test.fuzz"); fuzz != nil && fuzz.Value.String() != "" {
-		// Each worker would start an API server, whose pipes the fuzzing waits for in the end.
+		// Each fuzzing worker would start an API server, whose pipes would keep the fuzzing from finishing.
 		fmt.Fprintln(os.Stderr, "fuzzing: the tests with a real API server are skipped")
 		return m.Run()
 	}
@@ -76,7 +76,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// bundle gives the binary whose applets are etcd and kube-apiserver, "" if it is not there: this module can be tested
+// bundle returns the binary whose applets are etcd and kube-apiserver, "" if it is missing: this module can be tested
 // without the repository.
 func bundle() string {
 	if kube := os.Getenv("CAPSTAN_KUBE"); kube != "" {
@@ -161,7 +161,7 @@ func newWorld(t *testing.T, catalog *hook.Catalog) *world {
 	return w
 }
 
-// start starts the controller, until the test ends.
+// start starts the controller, which runs until the test ends.
 func (w *world) start(change func(*extensionconfig.Reconciler)) {
 	w.t.Helper()
 	mgr, err := ctrl.NewManager(api, ctrl.Options{
@@ -188,7 +188,7 @@ func (w *world) start(change func(*extensionconfig.Reconciler)) {
 	if change != nil {
 		change(r)
 	}
-	skip, priorities := true, false // the priority queue of controller-runtime 0.24 can lock up at its end
+	skip, priorities := true, false // the priority queue of controller-runtime 0.24 can deadlock when it stops
 	if err := r.SetupWithManager(mgr, controller.Options{
 		SkipNameValidation: &skip, UsePriorityQueue: &priorities,
 	}); err != nil {
@@ -206,7 +206,7 @@ func (w *world) start(change func(*extensionconfig.Reconciler)) {
 	})
 }
 
-// eventually waits until there is no error any more.
+// eventually waits until check returns no error.
 func (w *world) eventually(what string, check func() error) {
 	w.t.Helper()
 	deadline := time.After(limit)
@@ -233,7 +233,8 @@ func (w *world) get(name string) *runtimev1.ExtensionConfig {
 	return config
 }
 
-// condition waits until a condition has this status and this text in its message; "absent" waits until it is not there.
+// condition waits until a condition has this status and its message contains this text; "absent" waits until there is
+// none.
 func (w *world) condition(name, condition string, status metav1.ConditionStatus, text string) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("condition %s of %s", condition, name), func() error {
@@ -272,7 +273,7 @@ func (w *world) update(name string, change func(*runtimev1.ExtensionConfig)) {
 	})
 }
 
-// deployed is an extension that can be deployed anew: its handlers are exchanged while it runs.
+// deployed is an extension that can be redeployed: its handlers are replaced while it runs.
 type deployed struct {
 	handlers atomic.Pointer[map[string]string] // hook by name of the handler
 	asked    atomic.Int32
@@ -325,7 +326,7 @@ func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const gate = "gate=hooks.runtime.cluster.x-k8s.io/v1alpha1/BeforeClusterCreate"
 
-// call calls all handlers of BeforeClusterCreate and gives their messages.
+// call calls all handlers of BeforeClusterCreate and returns their messages.
 func (w *world) call() (string, error) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "u1"}}
 	response := &runtimehooksv1.BeforeClusterCreateResponse{}
@@ -334,7 +335,7 @@ func (w *world) call() (string, error) {
 	return response.Message, err
 }
 
-// answers waits until calls give these messages.
+// answers waits until calls return these messages.
 func (w *world) answers(want string) {
 	w.t.Helper()
 	w.eventually("calls", func() error {

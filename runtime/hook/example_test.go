@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// A provider defines a hook of its own, and a catalog that holds it beside those of Cluster API.
+// A provider defines its own hook, and a catalog that holds it beside those of Cluster API.
 func ExampleDefine() {
 	group := schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}
 	beforePowerOff := hook.Define[ping, pong](group, "BeforePowerOff")
@@ -26,7 +26,7 @@ func ExampleDefine() {
 	// /hooks.example.org/v1/beforepoweroff/save-state
 }
 
-// An extension on an older version of a hook is still called: the catalog knows the way there and back.
+// An extension on an older version of a hook is still called: the catalog converts in both directions.
 func ExampleServes() {
 	newest := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v2"}, "BeforePowerOff")
 	older := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
@@ -39,8 +39,8 @@ func ExampleServes() {
 	// Output: <nil>
 }
 
-// A version whose end was announced stays callable for as long as rule 4 asks for; documents, conditions and metrics
-// tell who still uses it.
+// A deprecated version stays callable for as long as rule 4 requires; documents, conditions and metrics show who still
+// uses it.
 func ExampleAbout() {
 	newest := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
 	older := hook.Define[ping, pong](schema.GroupVersion{Group: "hooks.example.org", Version: "v1beta1"}, "BeforePowerOff")

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Facts that break rules 3 and 4, or that don't fit together, are errors (RS-05, RS-06).
+// Facts that break rules 3 and 4, or that are inconsistent, are errors (RS-05, RS-06).
 func TestFactsAreChecked(t *testing.T) {
 	define := func(version string) hook.Hook[ping, pong] {
 		return hook.Define[ping, pong](schema.GroupVersion{Group: group, Version: version}, "First")
@@ -20,7 +20,7 @@ func TestFactsAreChecked(t *testing.T) {
 	up := func(*pong, *pong) error { return nil }
 	for name, c := range map[string]struct {
 		newest, older string
-		facts         hook.Facts // of the older
+		facts         hook.Facts // of the older version
 		want          string     // "" for no error
 	}{
 		"a stable version after three releases": {"v2", "v1",
@@ -78,7 +78,7 @@ func TestFactsAreChecked(t *testing.T) {
 	}
 }
 
-// What Cluster API says about its hooks is in our catalog, and since when they exist.
+// Our catalog has what Cluster API says about its hooks, and since when they exist.
 func TestClusterAPIFacts(t *testing.T) {
 	published := runtimecatalog.New()
 	if err := runtimehooksv1.AddToCatalog(published); err != nil {
@@ -118,7 +118,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// Two versions of a hook live at once; callers work with the newest (RS-08, RS-17).
+// Two versions of a hook exist at once; callers work with the newest (RS-08, RS-17).
 func TestVersions(t *testing.T) {
 	newest, older := hook.Define[ping, pong](v2, "First"), hook.Define[ping, pong](v1, "First")
 	catalog, err := hook.NewCatalog(newest, hook.Serves(newest, older, func(*ping, *ping) error { return nil },
@@ -135,7 +135,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// What it means to block is said of each hook that can, in its own words, and of no other.
+// Each blocking hook says in its description what blocking means for it, and no other hook does.
 func TestBlockingIsDescribedPerHook(t *testing.T) {
 	blocking := 0
 	for _, d := range hook.ClusterAPI().All() {

@@ -76,7 +76,7 @@ func TestLookupByPublishedFunction(t *testing.T) {
 	}
 }
 
-// Hooks of an own group. First and Second share their types.
+// Hooks of our own group. First and Second share their types.
 
 type ping struct {
 	metav1.TypeMeta              `json:",inline"`
@@ -103,7 +103,7 @@ var (
 	v2    = schema.GroupVersion{Group: group, Version: "v2"}
 )
 
-// The fifth defect: hooks with the same types became one without a word.
+// The fifth defect: hooks with the same types silently became one.
 func TestDefectHooksThatShareTypesStayApart(t *testing.T) {
 	catalog, err := hook.NewCatalog(hook.Of(v1, First), hook.Of(v1, Second))
 	if err != nil {

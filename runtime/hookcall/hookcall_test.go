@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// Handlers whose turn does not come are in the answers, as failures that say so.
+// Handlers that are not called in time are in the answers, as failures that say so.
 func TestTheTimeForAllCalls(t *testing.T) {
 	slow := func(ctx context.Context, _ *runtimehooksv1.BeforeClusterCreateRequest,
 		_ *runtimehooksv1.BeforeClusterCreateResponse,

@@ -25,7 +25,7 @@ type (
 	createResponse = runtimehooksv1.BeforeClusterCreateResponse
 )
 
-// An extension under test is called as in a management cluster: with settings, by all its handlers, or one (RC-21).
+// An extension under test is called as in a management cluster: with settings, and all its handlers or one (RC-21).
 func TestCalls(t *testing.T) {
 	handle := func(name string) server.Handler {
 		return server.Handle(hook.BeforeClusterCreate, name,
@@ -58,7 +58,7 @@ func TestCalls(t *testing.T) {
 	extension.Conforms(t)
 }
 
-// A provider tests hooks of its own in the same way.
+// A provider tests its own hooks in the same way.
 func TestOwnHooks(t *testing.T) {
 	beforePowerOff := hook.Define[createRequest, createResponse](
 		schema.GroupVersion{Group: "hooks.example.org", Version: "v1"}, "BeforePowerOff")
@@ -77,7 +77,7 @@ func TestOwnHooks(t *testing.T) {
 	}
 }
 
-// What fails a test of an extension fails it, with the report.
+// If a check fails, Conforms fails the test and logs the report.
 func TestConformsFails(t *testing.T) {
 	var calls atomic.Int64
 	extension := hooktest.Start(t, server.Handle(hook.BeforeClusterCreate, "moody",
@@ -93,7 +93,7 @@ func TestConformsFails(t *testing.T) {
 	}
 }
 
-// recorder stands for a test that fails.
+// recorder records the failure of a test.
 type recorder struct {
 	testing.TB
 	text string

@@ -16,12 +16,12 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// An updater that keeps Machines available says so where it takes something over, and says nothing otherwise.
+// An updater that keeps Machines available says so when it makes a change in place, and otherwise says nothing.
 func TestAvailability(t *testing.T) {
 	for name, c := range map[string]struct {
 		keeps   bool
 		version string
-		want    string // "" if the answer must not speak of it
+		want    string // "" if the answer must not mention it
 	}{
 		"it keeps them":       {true, "v1.36.3", `"affectsAvailability":false`},
 		"it does not":         {false, "v1.36.3", ""},
@@ -63,7 +63,7 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-// Callers of v1.14 get the patches all the same, and the answer conforms.
+// Callers of v1.14 still get the patches, and the answer conforms.
 func TestAvailabilityBeforeV115(t *testing.T) {
 	e := hooktest.Start(t, inplace.Updater{
 		Takes: []inplace.Rule{inplace.Fields(inplace.Machine, "version")}, Update: update, KeepsAvailable: true,

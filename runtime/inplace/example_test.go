@@ -11,16 +11,16 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// written stands for the machines, with the files that they have.
+// written represents the machines, with the files that they have.
 var written = map[string]bool{}
 
-// Files of a running machine are written anew; other changes replace it.
+// Files of a running machine are written again; other changes replace it.
 func Example() {
 	updater := inplace.Updater{
 		Takes: []inplace.Rule{
 			inplace.Fields(inplace.KubeadmConfig, "files"),
 			inplace.Take(inplace.KubeadmConfig, func(_ context.Context, current, desired *bootstrapv1.KubeadmConfigSpec) error {
-				if len(desired.Users) >= len(current.Users) { // accounts are added, and never taken away
+				if len(desired.Users) >= len(current.Users) { // accounts may be added, but not removed
 					current.Users = desired.Users
 				}
 				return nil

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var sampleMachine = inplace.Kind{Group: "infrastructure.cluster.x-k8s.io", Name: "SampleMachine"}
 
-// machineSpec knows some fields of the infrastructure's spec.
+// machineSpec has some fields of the infrastructure's spec.
 type machineSpec struct {
 	Memory int      `json:"memory,omitempty"`
 	Disks  []disk   `json:"disks,omitempty"`
@@ -108,7 +108,7 @@ func ask(t *testing.T, e *hooktest.Extension,
 		string(ofMachine.BootstrapConfigPatch.Patch), err
 }
 
-// specAfter gives the spec of a document after a patch.
+// specAfter returns the spec of a document after a patch.
 func specAfter(t *testing.T, document []byte, p runtimehooksv1.Patch, path ...string) string {
 	t.Helper()
 	if p.IsDefined() {
@@ -133,7 +133,7 @@ func specAfter(t *testing.T, document []byte, p runtimehooksv1.Patch, path ...st
 
 func update(context.Context, inplace.Desired) error { return nil }
 
-// Of what is wanted, the patches hold what rules take over, and nothing else (UH-07).
+// The patches contain the desired changes that rules allow, and nothing else (UH-07).
 func TestCanUpdate(t *testing.T) {
 	grow := inplace.Take(sampleMachine, func(_ context.Context, current, desired *machineSpec) error {
 		if desired.Memory > current.Memory {
@@ -263,7 +263,7 @@ func TestPartsThatAreNotThere(t *testing.T) {
 	}
 }
 
-// UpdateMachine gets what is desired, typed, and says when to be asked again (UH-07).
+// UpdateMachine gets the desired state, typed, and says when to be called again (UH-07).
 func TestUpdate(t *testing.T) {
 	sizes := map[string]int{}
 	e := hooktest.StartWith(t, inplace.Updater{

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzParseExtensions: a file has ExtensionConfigs or an error, never neither, and has the same twice.
+// FuzzParseExtensions: a file yields ExtensionConfigs or an error, never neither, and the same result each time.
 func FuzzParseExtensions(f *testing.F) {
 	f.Add("kind: ExtensionConfig\nmetadata: {name: one}\n---\nkind: List\nitems: [{metadata: {name: two}}]\n")
 	f.Add(`{"kind":"List","items":[{"status":{"handlers":[{"name":"a","timeoutSeconds":1}]}}]}`)

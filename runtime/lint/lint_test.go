@@ -28,7 +28,7 @@ type Response struct {
 func BeforePowerOff(*Request, *Response) {}
 `
 
-// rack is a field more.
+// rack is an additional field.
 const rack = "\tRack string `json:\"rack,omitempty\"`\n"
 
 // module writes a module with one package of hooks to a directory.

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/openapi"
 )
 
-// The document says all that is needed to write an extension in another language.
+// The document contains everything needed to write an extension in another language.
 func ExampleOf() {
 	document, err := openapi.Of(hook.ClusterAPI(), openapi.Options{Version: "v1.14"})
 	if err != nil {

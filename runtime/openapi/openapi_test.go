@@ -32,7 +32,7 @@ func clusterAPI(t *testing.T) *openapi.Document {
 	return document
 }
 
-// One document for all hooks, which others can read (RS-09, RS-16), with the schemas of both bodies (RS-10).
+// One document for all hooks, which other tools can read (RS-09, RS-16), with the schemas of both bodies (RS-10).
 func TestEveryHookIsInTheDocument(t *testing.T) {
 	text, err := openapi.JSON(hook.ClusterAPI(), openapi.Options{Version: "v1.14", Server: "/extensions"})
 	if err != nil {
@@ -43,7 +43,7 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 		t.Errorf("the same catalog gives another text, %v", err)
 	}
 	t.Attr("rule", "RS-16")
-	read := &spec3.OpenAPI{} // the library that Kubernetes reads such documents with
+	read := &spec3.OpenAPI{} // the library with which Kubernetes reads such documents
 	if err := json.Unmarshal(text, read); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestEveryHookIsInTheDocument(t *testing.T) {
 	}
 }
 
-// No reference leads nowhere.
+// Every reference can be resolved.
 func TestReferences(t *testing.T) {
 	document := clusterAPI(t)
 	var walk func(path string, s *openapi.Schema)
@@ -99,7 +99,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// Requests as Cluster API sends them, and answers, fit the document (RX-03).
+// Requests as Cluster API sends them, and answers, match the document (RX-03).
 func TestSamplesFitTheDocument(t *testing.T) {
 	document := clusterAPI(t)
 	for _, d := range hook.ClusterAPI().All() {
@@ -136,7 +136,7 @@ func TestSamplesFitTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever does not fit is found, with its place (RX-03).
+// Whatever does not match is found, with its path (RX-03).
 func TestMisfits(t *testing.T) {
 	document := clusterAPI(t)
 	for name, c := range map[string]struct {
@@ -261,7 +261,7 @@ func TestOwnHooks(t *testing.T) {
 	}
 }
 
-// The committed texts are those of the release that we are built with: run go generate otherwise (RS-16).
+// The committed texts are those of the release that we are built with; otherwise run go generate (RS-16).
 func TestTextsAreUpToDate(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	if err != nil {

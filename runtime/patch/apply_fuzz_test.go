@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// FuzzApply: a patch of anybody gives a JSON document within the limits, or an error, in little time, the same each
-// time. What can be applied can be counted, and is within the limits that are counted.
+// FuzzApply: any patch quickly yields a JSON document within the limits, or an error, and the same each time. What can
+// be applied can be counted, and the counts are within the limits.
 func FuzzApply(f *testing.F) {
 	f.Add(`{"a":[1],"b":{}}`, `[{"op":"copy","from":"/a","path":"/b/c"},{"op":"move","from":"/a","path":"/d"}]`, true)
 	f.Add(`{"a":"x"}`, `{"a":null,"b":{"c":[1]}}`, false)
@@ -45,7 +45,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// normal brings JSON into one form.
+// normal brings JSON into canonical form.
 func normal(data []byte) []byte {
 	var value any
 	if json.Unmarshal(data, &value) != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/patch"
 )
 
-// Of what is wanted, an extension that updates Machines in place takes over what it can do.
+// An extension that updates Machines in place answers with those desired changes that it can make.
 func ExampleOnly() {
 	current := []byte(`{"spec":{"memory":1024,"image":"a"}}`)
 	desired := []byte(`{"spec":{"memory":2048,"image":"b"}}`)

@@ -9,7 +9,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// bomb is a JSON patch whose copies double a value again and again.
+// bomb is a JSON patch whose copies double a value repeatedly.
 func bomb(copies int) []byte {
 	operations := []string{`{"op":"add","path":"/spec","value":{"a":{"x":"` + strings.Repeat("x", 100) + `"}}}`}
 	for i := range copies {

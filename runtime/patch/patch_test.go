@@ -44,7 +44,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// Only what an extension can do is in its answer (UH-07).
+// The answer contains only what an extension can do (UH-07).
 func TestOnly(t *testing.T) {
 	before := []byte(`{"spec":{"memory":1,"cpus":1,"disk":{"size":1,"type":"a"}},"metadata":{"name":"x"}}`)
 	after := []byte(`{"spec":{"memory":2,"cpus":2,"disk":{"size":2}},"metadata":{"name":"y"}}`)
@@ -81,7 +81,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// Whatever differs, the patch leads from one to the other, and is the same again.
+// For any two documents, the patch turns one into the other, and is the same each time.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":null}],"c":"d"}`), []byte(`{"a":[{"b":2},3],"e":{}}`))
 	f.Add([]byte(`{"l":[1,2,3,4]}`), []byte(`{"l":[2,4,6]}`))
@@ -94,7 +94,7 @@ func FuzzDiff(f *testing.F) {
 		}
 		p, err := patch.Diff(before, after)
 		if err != nil {
-			t.Skip() // says that it can't, instead of giving a patch that leads elsewhere
+			t.Skip() // it reports an error instead of returning a wrong patch
 		}
 		if again, _ := patch.Diff(before, after); !reflect.DeepEqual(p, again) {
 			t.Fatalf("%s, then %s", p.Patch, again.Patch)

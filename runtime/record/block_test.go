@@ -62,7 +62,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// A block begins once and ends once, however often it is asked about.
+// A block begins once and ends once, however many calls there are.
 func TestChanges(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 	tracker := NewTracker([]Call{

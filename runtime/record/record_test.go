@@ -111,7 +111,7 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 }
 
-// A crash leaves half a line; it must cost no other line.
+// A crash leaves half a line; it must not lose any other line.
 func TestTornLineIsSkipped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hooks.jsonl")
 	line, err := json.Marshal(sample(1))
@@ -214,7 +214,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// A rotation that failed between its two steps must not stop the journal for ever.
+// A rotation that failed between its two steps must not stop the journal for good.
 func TestRotationIsTriedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hooks.jsonl")
 	j := open(t, path, 300)
@@ -232,7 +232,7 @@ func TestRotationIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A full disk is an error of that call only, and once there is room the journal goes on with whole lines.
+// A full disk is an error only for that call, and once there is room the journal continues with complete lines.
 func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this system has no /dev/full")
@@ -258,7 +258,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Reading takes any file.
+// Reading accepts any file.
 func FuzzRead(f *testing.F) {
 	line, err := json.Marshal(sample(1))
 	if err != nil {
@@ -276,7 +276,7 @@ func FuzzRead(f *testing.F) {
 		if err := j.Append(sample(1)); err != nil {
 			t.Fatal(err)
 		}
-		// Opening ends a last line that was not ended, which may be whole.
+		// Opening terminates an unterminated last line, which may be complete.
 		if after := len(read(t, path)); after != before+1 && after != before+2 {
 			t.Fatalf("%d calls before, %d after one was appended", before, after)
 		}

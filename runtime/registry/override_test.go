@@ -201,7 +201,7 @@ func FuzzReadOverrides(f *testing.F) {
 	})
 }
 
-// An extension has no means to say that it depends on another one: neither a field nor an annotation is read for that.
+// An extension can't declare that it depends on another one: no field and no annotation is read for that.
 func TestExtensionsDeclareNoDependencies(t *testing.T) {
 	var fields []string
 	for field := range reflect.TypeFor[runtimev1.ExtensionConfigSpec]().Fields() {

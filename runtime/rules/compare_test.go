@@ -42,7 +42,7 @@ func first() *schema.Document {
 	return d
 }
 
-// What breaks extensions is found, what does not is left alone.
+// Changes that break extensions are found, others are ignored.
 func TestCompare(t *testing.T) {
 	text := schema.Type{Kind: schema.String}
 	for name, c := range map[string]struct {
@@ -265,11 +265,11 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// read keeps the releases that tests have read, by version.
+// read caches the releases that tests have read, by version.
 var read = map[string]*schema.Document{}
 
-// release reads the hooks of a published release. A machine that does not have it and can't get it does not run the
-// test.
+// release reads the hooks of a published release. It skips the test on a machine that neither has the release nor can
+// download it.
 func release(t *testing.T, version string) *schema.Document {
 	t.Helper()
 	if d, ok := read[version]; ok {
@@ -345,7 +345,7 @@ func TestTheBreakInV112IsFound(t *testing.T) {
 	}
 }
 
-// A release breaks nobody who is on it already (RC-23).
+// Upgrading to the same release breaks nothing (RC-23).
 func TestPreflightOfTheSameRelease(t *testing.T) {
 	d := first()
 	config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
@@ -357,7 +357,7 @@ func TestPreflightOfTheSameRelease(t *testing.T) {
 		t.Errorf("impacts are %+v", impacts)
 	}
 	t.Attr("rule", "RC-23")
-	// An alpha version that goes by the rules still ends what the handler does.
+	// Even when an alpha version is removed by the rules, the handler stops working.
 	older, newer := schema.New(), schema.New()
 	older.Types, newer.Types = d.Types, d.Types
 	older.Hooks["hooks.example.org/v1alpha1/First"], newer.Hooks["hooks.example.org/v1alpha2/First"] =

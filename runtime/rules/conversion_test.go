@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/rules"
 )
 
-// The newest version is like BeforeClusterUpgrade, the older one like BeforeClusterCreate, which knows less.
+// The newest version is like BeforeClusterUpgrade, the older one like BeforeClusterCreate, which has fewer fields.
 type (
 	newRequest  = runtimehooksv1.BeforeClusterUpgradeRequest
 	newResponse = runtimehooksv1.BeforeClusterUpgradeResponse
@@ -103,7 +103,7 @@ func moody() func(*oldResponse, *newResponse) error {
 	}
 }
 
-// FuzzConversions is how an author of hooks tries rule 2.
+// FuzzConversions shows how an author of hooks tests rule 2.
 func FuzzConversions(f *testing.F) {
 	c := catalog(f, down, up)
 	f.Add(int64(1))

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// A test of a provider compares its catalog with what was promised: a lock file, or the state before a change.
+// A provider's test compares its catalog with what was promised: a lock file, or the state before a change.
 func ExampleCompare() {
 	promised, err := schema.Reflect(hook.ClusterAPI()) // usually rules.ReadLock("hooks.lock.json")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// The release of Cluster API that we are built with breaks none of the extensions that the one before worked with. When
-// this fails after an upgrade of the module, tell users what breaks, and take the change over:
+// The release of Cluster API that we are built with breaks none of the extensions that worked with the previous one.
+// If this fails after an upgrade of the module, tell users what breaks, and accept the change with:
 //
 //	capstan hook lint sigs.k8s.io/cluster-api/api@VERSION runtime/hooks/v1alpha1 --lock runtime/rules/testdata/clusterapi.lock.json --update
 func TestClusterAPIKeepsItsPromises(t *testing.T) {

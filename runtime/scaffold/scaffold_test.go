@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/scaffold"
 )
 
-// write makes a project that uses this working tree's Runtime SDK.
+// write creates a project that uses this working tree's Runtime SDK.
 func write(t *testing.T) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "quota")
@@ -34,7 +34,8 @@ func write(t *testing.T) string {
 	return directory
 }
 
-// A new project builds, passes its own tests, and is formatted. Nothing is fetched: what the Runtime SDK needs is here.
+// A new project builds, passes its own tests, and is formatted. Nothing is downloaded: the Runtime SDK's dependencies
+// are here.
 func TestANewProjectPassesItsTests(t *testing.T) {
 	directory := write(t)
 	sums, err := os.ReadFile("../go.sum")
@@ -58,7 +59,7 @@ func TestANewProjectPassesItsTests(t *testing.T) {
 	}
 }
 
-// What is deployed follows the contract.
+// The deployment follows the contract.
 func TestDeployment(t *testing.T) {
 	objects := map[string]*unstructured.Unstructured{}
 	directory := write(t)

@@ -36,7 +36,7 @@ func hooksDirectory(t *testing.T) string {
 	return filepath.Dir(directory)
 }
 
-// Hooks are below a directory runtime, each version in a directory of its own, which has its group version and types.
+// Hooks are below a directory runtime, with a directory for each version that has its group version and types.
 func TestHooksHaveADirectoryForEachVersion(t *testing.T) {
 	directory := hooksDirectory(t)
 	if !strings.HasSuffix(filepath.ToSlash(directory), "/runtime/hooks") {
@@ -74,7 +74,7 @@ func TestHooksHaveADirectoryForEachVersion(t *testing.T) {
 	t.Attr("rule", "RS-12")
 }
 
-// directoryOf returns the directory of the one version that is published.
+// directoryOf returns the directory of the only published version.
 func directoryOf(t *testing.T, hooks string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(hooks, "v*"))
@@ -84,8 +84,8 @@ func directoryOf(t *testing.T, hooks string) string {
 	return all[0]
 }
 
-// Requests and responses are plain Go types: each field has a JSON tag, each type a marker and a generated copy; ours
-// have a conversion as soon as there are two versions, which hook.NewCatalog asks for.
+// Requests and responses are plain Go types: each field has a JSON tag, each type a marker and a generated deep copy.
+// Ours need a conversion as soon as there are two versions, which hook.NewCatalog enforces.
 func TestTypesArePlainGo(t *testing.T) {
 	directory := directoryOf(t, hooksDirectory(t))
 	files, err := filepath.Glob(filepath.Join(directory, "*_types.go"))

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/schema"
 )
 
-// ping and pong have what types of hooks can have.
+// ping and pong have everything that types of hooks can have.
 type ping struct {
 	metav1.TypeMeta              `json:",inline"`
 	runtimehooksv1.CommonRequest `json:",inline"`
@@ -89,8 +89,8 @@ func TestReflect(t *testing.T) {
 	}
 }
 
-// Both ways to describe the release that we are built with must agree, but for what only the source tells. Cluster API
-// has a folder with a group version for each version of its hooks, and plain types in it.
+// Both ways to describe the release that we are built with must agree, except for what only the source has. Cluster
+// API has a directory with a group version for each version of its hooks, and plain types in it.
 func TestSourceAgreesWithReflection(t *testing.T) {
 	const module = "sigs.k8s.io/cluster-api/api"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -148,7 +148,7 @@ func TestSourceAgreesWithReflection(t *testing.T) {
 	}
 }
 
-// shape is a type without what only the source tells.
+// shape is a type without what only the source has.
 func shape(t *schema.Type) string {
 	text := string(t.Kind) + t.Ref + t.Format
 	if t.Items != nil {
@@ -160,7 +160,7 @@ func shape(t *schema.Type) string {
 	return text
 }
 
-// version gives the version of a module that we are built with.
+// version returns the version of a module that we are built with.
 func version(t *testing.T, module string) string {
 	t.Helper()
 	mod, err := os.ReadFile("../go.mod")
@@ -176,7 +176,7 @@ func version(t *testing.T, module string) string {
 	return ""
 }
 
-// Hooks of an own group are found where they are defined, and types in packages beside.
+// A provider's own hooks are found where they are defined, and so are their types in neighboring packages.
 func TestSourceOfAProvider(t *testing.T) {
 	directory := t.TempDir()
 	for name, text := range map[string]string{

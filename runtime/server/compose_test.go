@@ -30,7 +30,7 @@ func fails(text string) server.Func[createRequest, createResponse] {
 	return func(context.Context, *createRequest, *createResponse) error { return errors.New(text) }
 }
 
-// What is joined must not depend on who was first, and no wait may be lost (CL-11, RX-27).
+// The joined result must not depend on which part was first, and no wait may be lost (CL-11, RX-27).
 func TestComposedAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		handle server.Func[createRequest, createResponse]
@@ -96,7 +96,7 @@ func TestASequenceFillsOneAnswer(t *testing.T) {
 	}
 }
 
-// A part has a request of its own, so that parts can't race for it.
+// Each part has its own request, so that parts can't race for it.
 func TestPartsShareNothing(t *testing.T) {
 	part := func(_ context.Context, request *createRequest, _ *createResponse) error {
 		request.Cluster.Labels["a"] += "b"

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Two checks of one handler run at the same time; both reasons are told, and the shorter wait counts.
+// Two checks of one handler run at the same time; both reasons are reported, and the shorter wait is used.
 func ExampleParallel() {
 	quota := func(context.Context, *runtimehooksv1.BeforeClusterCreateRequest,
 		*runtimehooksv1.BeforeClusterCreateResponse) error {
@@ -38,7 +38,7 @@ func ExampleParallel() {
 	// {"kind":"BeforeClusterCreateResponse","apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","status":"Success","message":"the quota is used up, nobody has approved it","retryAfterSeconds":10}
 }
 
-// Settings of the ExtensionConfig come as the author's type.
+// Settings of the ExtensionConfig arrive as the author's type.
 func ExampleHandleSettings() {
 	type settings struct {
 		Approvers []string      `setting:"approvers,required"`

@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// A server answers Discovery and each of its hooks over TLS, and nothing without TLS. Its author writes the hooks
-// alone.
+// A server answers Discovery and each of its hooks over TLS, and nothing without TLS. Its author writes only the
+// hooks.
 func TestHooksAreServedOverHTTPS(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// Calls are counted by hook, version, handler and how they ended (RS-18).
+// Calls are counted by hook, version, handler and outcome (RS-18).
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	mode := ""
@@ -95,7 +95,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// While a server lingers, it says that it is not ready and answers all the same.
+// While a server lingers, it reports that it is not ready but still answers calls.
 func TestServeDrainsFirst(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)
@@ -121,7 +121,7 @@ func TestServeDrainsFirst(t *testing.T) {
 	}
 }
 
-// The document is served beside the hooks, to GET alone (RS-09).
+// The document is served beside the hooks, only to GET requests (RS-09).
 func TestOpenAPIIsServed(t *testing.T) {
 	s, err := server.New(server.Options{Catalog: hook.ClusterAPI(), Prefix: "/extensions"},
 		gate(func(context.Context, *createRequest, *createResponse) error { return nil }))
@@ -173,7 +173,7 @@ func updates(context.Context, *runtimehooksv1.UpdateMachineRequest, *runtimehook
 	return nil
 }
 
-// Hooks share a server with whatever else a component serves (RX-10, RX-39, RX-08).
+// Hooks can share a server with other handlers of a component (RX-10, RX-39, RX-08).
 func TestHooksShareAServer(t *testing.T) {
 	s, err := server.New(server.Options{Prefix: "/extensions"},
 		gate(func(context.Context, *createRequest, *createResponse) error { return nil }),

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// running is a server that serves.
+// running is a server that is serving.
 type running struct {
 	url string
 	log *lockedBuffer
@@ -70,7 +70,7 @@ func start(t *testing.T, options server.TLS, handler http.Handler) running {
 	}
 }
 
-// connect makes one call on a new connection, and gives the certificate that was shown.
+// connect makes one call on a new connection, and returns the server's certificate.
 func connect(url string, ca *testtls.Authority, own ...tls.Certificate) (*x509.Certificate, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.PEM)
@@ -88,7 +88,7 @@ func connect(url string, ca *testtls.Authority, own ...tls.Certificate) (*x509.C
 	return answer.TLS.PeerCertificates[0], nil
 }
 
-// Files as cert-manager's Secrets have them when they are mounted are served, and followed (RX-34).
+// Files laid out as in a mounted Secret of cert-manager are served, and followed when they change (RX-34).
 func TestCertificateIsReadAgain(t *testing.T) {
 	ca, directory := testtls.NewAuthority(t), t.TempDir()
 	certFile, keyFile := ca.Write(t, directory, nil)
@@ -97,7 +97,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Half of a renewal: the last good pair stays, and the log tells.
+	// Half of a renewal: the last good pair stays in use, and the log says so.
 	if err := os.WriteFile(certFile, []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestCallsInWorkEndBeforeServe(t *testing.T) {
 	}
 }
 
-// A body that drips must not keep its turn longer than the call may take.
+// A slow body must not keep its slot longer than the call may take.
 func TestSlowBodiesAreCut(t *testing.T) {
 	ca := testtls.NewAuthority(t)
 	certFile, keyFile := ca.Write(t, t.TempDir(), nil)

@@ -301,7 +301,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		for range 100 {
 			counts[<-codes]++
 		}
-		// 2 run, 16 wait for their turn, the others are turned away at once.
+		// 2 run, 16 wait, the others are rejected at once.
 		if most != 2 || counts[200] != 18 || counts[503] != 82 {
 			t.Errorf("at most %d at the same time, answers %v", most, counts)
 		}
@@ -345,7 +345,7 @@ func TestEachCallIsLogged(t *testing.T) {
 	}
 }
 
-// Whatever comes, the server answers with JSON of the right kind, or with a status of HTTP.
+// For any input, the server answers with JSON of the right kind, or with an HTTP error status.
 func FuzzServer(f *testing.F) {
 	s, err := server.New(server.Options{}, server.Handle(hook.BeforeClusterCreate, "gate",
 		func(context.Context, *createRequest, *createResponse) error { return nil }))

@@ -24,7 +24,7 @@ type settings struct {
 	Name      string        `setting:"name"`
 }
 
-// Settings come as the author's type (RC-21).
+// Settings arrive as the author's type (RC-21).
 func TestSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		values map[string]string

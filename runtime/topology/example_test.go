@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/topology"
 )
 
-// A template is changed as a value of its Go type; the patch has only what changed.
+// A template is changed as a value of its Go type; the patch contains only the change.
 func ExampleGeneratePatches() {
 	zone := topology.Define[string]("zone")
 	generate := topology.GeneratePatches(topology.Mutate(topology.Kind("example.org", "MachineTemplate"),

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machineTemplate knows a part of what templates have.
+// machineTemplate has some of the fields of real templates.
 type machineTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -78,8 +78,8 @@ func variable(name, value string) runtimehooksv1.Variable {
 	return runtimehooksv1.Variable{Name: name, Value: apiextensionsv1.JSON{Raw: []byte(value)}}
 }
 
-// Patches are matched by uid, are minimal, the same again, and there are none that change nothing (UH-01, UH-03). They
-// go through the real server and client.
+// Patches are matched by uid, minimal and reproducible, and there are none that change nothing (UH-01, UH-03). They go
+// through the real server and client.
 func TestGeneratePatches(t *testing.T) {
 	extension := hooktest.Start(t, server.Handle(hook.GeneratePatches, "patches", topology.GeneratePatches(
 		topology.Mutate(machine, setMemory),
@@ -124,7 +124,7 @@ func TestGeneratePatches(t *testing.T) {
 	extension.Conforms(t)
 }
 
-// What patches must not change is an error of the extension, not dropped without a word (UH-02).
+// A change that patches must not make is an error of the extension; it is not silently dropped (UH-02).
 func TestPatchesAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		item   runtimehooksv1.GeneratePatchesRequestItem
@@ -185,7 +185,7 @@ func TestPatchesAreChecked(t *testing.T) {
 	}
 }
 
-// A topology is refused with everything that is wrong in it (UH-04).
+// A topology is rejected with everything that is wrong in it (UH-04).
 func TestValidateTopology(t *testing.T) {
 	extension := hooktest.Start(t, server.Handle(hook.ValidateTopology, "validate", topology.ValidateTopology(
 		topology.Validate(machine, func(_ context.Context, template *machineTemplate, input topology.Input) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/trace"
 )
 
-// A call that is served is a span below the caller's, and the handler works below it.
+// A served call is a child span of the caller's, and the handler's spans are its children.
 func TestServing(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

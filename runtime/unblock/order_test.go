@@ -15,7 +15,7 @@ func TestCounts(t *testing.T) {
 		hook       string
 		until      time.Duration
 		generation int64
-		want       string // in why it does not count; empty: it does
+		want       string // part of the reason why it is not valid; empty: it is valid
 	}{
 		"it is for this": {"BeforeClusterUpgrade", time.Minute, 3, ""},
 		"another hook": {"BeforeClusterDelete", time.Minute, 3,

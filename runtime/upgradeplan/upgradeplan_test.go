@@ -25,7 +25,7 @@ var many = []string{"v1.36.3", "v1.30.2", "v1.31.9", "v1.31.10", "v1.32.0", "v1.
 func TestCompute(t *testing.T) {
 	for name, c := range map[string]struct {
 		controlPlane, workers, target string
-		wantControlPlane, wantWorkers string // with blanks between versions
+		wantControlPlane, wantWorkers string // versions separated by spaces
 		fails                         string
 	}{
 		"the next minor": {

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// same holds this package against encoding/json.
+// same compares this package with encoding/json.
 func same(t *testing.T, object any) {
 	t.Helper()
 	want, wantErr := json.Marshal(object)
@@ -52,7 +52,7 @@ func TestEveryHookIsEncodedAsEver(t *testing.T) {
 					filler(int64(seed)).Fill(request)
 					filler(int64(seed)).Fill(response)
 				}
-				// What can't be encoded at all, such as JSON that is none, is not the question here.
+				// What can't be encoded at all, such as invalid raw JSON, does not matter here.
 				if _, err := json.Marshal(request); err == nil {
 					same(t, request)
 				}
@@ -179,7 +179,7 @@ func TestOnlyPointers(t *testing.T) {
 }
 
 func TestManyAtOnceFindTheSameEncoder(t *testing.T) {
-	type fresh struct { // nobody has seen it before
+	type fresh struct { // not yet known to the package
 		Tree []tree
 		Next *fresh
 	}

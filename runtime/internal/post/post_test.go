@@ -43,7 +43,7 @@ func newClient(t *testing.T, ca *testtls.Authority, address string, change func(
 	return c
 }
 
-// serve starts a server with net/http, and gives a client of it.
+// serve starts a server with net/http, and returns a client for it.
 func serve(t *testing.T, handler http.HandlerFunc, change func(*Options)) (*Client, *httptest.Server) {
 	t.Helper()
 	ca := testtls.NewAuthority(t)
@@ -51,8 +51,8 @@ func serve(t *testing.T, handler http.HandlerFunc, change func(*Options)) (*Clie
 	return newClient(t, ca, s.Listener.Addr().String(), change), s
 }
 
-// script starts a server that reads requests and answers each with the next of these bytes as they are. After the last
-// one it closes.
+// script starts a server that reads requests and answers each with the next of these raw answers. After the last one
+// it closes the connection.
 func script(t *testing.T, answers ...string) *Client {
 	t.Helper()
 	ca := testtls.NewAuthority(t)
@@ -194,7 +194,7 @@ func TestAServerThatRefusesBeforeItHasReadAll(t *testing.T) {
 		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}, nil)
 	answer, err := do(t, c, strings.Repeat("x", 19<<20))
-	// What came first, the answer or the reset, is the network's to say; a hang it is not.
+	// Whether the answer or the reset arrives first depends on the network, but the exchange must not hang.
 	if err == nil && answer.Status != http.StatusRequestEntityTooLarge {
 		t.Errorf("got %+v", answer)
 	}
@@ -220,7 +220,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// An exchange can be ended at any moment, and nothing is left of it.
+// An exchange can be ended at any moment, and leaves nothing behind.
 func TestEnd(t *testing.T) {
 	entered := make(chan struct{}, 100)
 	c, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -242,7 +242,7 @@ func TestEnd(t *testing.T) {
 		go func() {
 			<-entered
 			during.End()
-			during.End() // twice is no harm
+			during.End() // calling it twice does no harm
 		}()
 		if err := exchange(during); !errors.Is(err, ErrEnded) {
 			t.Errorf("ended in the middle: %v", err)
@@ -316,7 +316,7 @@ func TestARetiredClientKeepsNothing(t *testing.T) {
 	}
 }
 
-// loop is a connection that says what it is told to.
+// loop is a connection that replays given bytes.
 type loop struct {
 	net.Conn
 	said *bytes.Reader
@@ -327,7 +327,7 @@ func (l loop) Write(p []byte) (int, error) { return len(p), nil }
 func (l loop) Close() error                { return nil }
 func (l loop) SetDeadline(time.Time) error { return nil }
 
-// Whatever a server says, the answer is bounded, and a body that is handed on is whole.
+// Whatever a server sends, the answer is bounded, and a returned body is complete.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n0\r\n\r\n"))

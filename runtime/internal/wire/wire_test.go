@@ -97,7 +97,7 @@ func TestUpgradeClusterLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is one JSON object of the right kind, and encodes again to something that decodes to the same.
+// Whatever is accepted is one JSON object of the right kind, and decodes to the same object after encoding it again.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"status":"Success","retryAfterSeconds":5,"message":"m"}`, `{"apiVersion":"a/b/c"}`, `{"kind":"X"}`, `{}{}`,
@@ -128,7 +128,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Upgrading never breaks a body that the decoder takes, and what it gives is JSON.
+// Upgrading never breaks a body that the decoder accepts, and its result is JSON.
 func FuzzUpgradeCluster(f *testing.F) {
 	f.Add([]byte(`{"cluster":{"apiVersion":"cluster.x-k8s.io/v1beta1","spec":{"topology":{"class":"x","version":"v1"}}}}`))
 	f.Add(
