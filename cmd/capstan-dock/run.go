@@ -60,6 +60,9 @@ func run(args []string, out, errOut io.Writer) int {
 		return runInside(rest, errOut)
 	case initCommand:
 		return initd.Run()
+	case outside.AwaitCommand:
+		fmt.Fprintln(errOut, outside.AwaitIDs(rest))
+		return 1
 	case inside.EnterCommand:
 		fmt.Fprintln(errOut, inside.EnterGroups())
 		return 1

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,6 +48,31 @@ func In(mapping string) bool {
 		}
 	}
 	return false
+}
+
+// Same returns a mapping of the ids from 0 to [Size] to the same ones in a user namespace, given its uid_map or gid_map;
+// nil if it has not all of them. The kernel wants one line for each of its own.
+func Same(mapping string) []syscall.SysProcIDMap {
+	var all []syscall.SysProcIDMap
+	sum := 0
+	for line := range strings.Lines(mapping) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			continue
+		}
+		begin, err1 := strconv.Atoi(fields[0])
+		count, err2 := strconv.Atoi(fields[2])
+		if err1 != nil || err2 != nil || begin >= Size {
+			continue
+		}
+		count = min(count, Size-begin)
+		sum += count
+		all = append(all, syscall.SysProcIDMap{ContainerID: begin, HostID: begin, Size: count})
+	}
+	if sum != Size {
+		return nil
+	}
+	return all
 }
 
 // Range is a reserved range of [Size] ids. It is free again when it is released and when its process ends.

@@ -20,20 +20,23 @@ const HoldCommand = "hold"
 // ids are the user and group ids of a host.
 type ids struct {
 	size    int
-	reserve *idrange.Range // nil for an ordinary user, who has one id
+	reserve *idrange.Range // nil for an ordinary user
+	// Of the dock, for an ordinary user with subordinate ids; each maps ids to the same ones.
+	users, groups []syscall.SysProcIDMap
 	// namespace is a user namespace with these ids, to mount the host's root with; nil where ids outside are the same.
 	namespace *os.File
 }
 
 // newIDs reserves the ids of a host: 65,536 that nobody else has where the dock has all ids of the machine, as root has
-// outside of containers; elsewhere the one that the dock has.
+// outside of containers. Elsewhere hosts have those of the dock: 65,536 of an ordinary user with subordinate ids, or
+// one.
 func (e *engine) newIDs() (*ids, error) {
 	all, err := hasAllIDs()
 	if err != nil {
 		return nil, err
 	}
 	if !all {
-		return &ids{size: 1}, nil
+		return e.dockIDs()
 	}
 	r, err := idrange.Pool{}.Reserve()
 	if err != nil {
@@ -44,6 +47,28 @@ func (e *engine) newIDs() (*ids, error) {
 		r.Release()
 		return nil, err
 	}
+	return i, nil
+}
+
+// dockIDs are the dock's own.
+func (e *engine) dockIDs() (*ids, error) {
+	i := &ids{size: 1}
+	if !e.Rootless {
+		return i, nil // root in a container: its other ids are those of others there
+	}
+	for path, own := range map[string]*[]syscall.SysProcIDMap{
+		"/proc/self/uid_map": &i.users, "/proc/self/gid_map": &i.groups,
+	} {
+		mapping, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("looking which ids there are: %w", err)
+		}
+		if *own = idrange.Same(string(mapping)); *own == nil {
+			i.users, i.groups = nil, nil
+			return i, nil
+		}
+	}
+	i.size = idrange.Size
 	return i, nil
 }
 
@@ -69,12 +94,16 @@ func (i *ids) attributes(flags uintptr) *syscall.SysProcAttr {
 		first = i.reserve.First
 	}
 	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: first, Size: i.size}}
+	users, groups := mapping, mapping
+	if i.users != nil {
+		users, groups = i.users, i.groups
+	}
 	return &syscall.SysProcAttr{
 		Cloneflags:  flags | syscall.CLONE_NEWUSER,
-		UidMappings: mapping, GidMappings: mapping,
-		GidMappingsEnableSetgroups: i.reserve != nil, // an ordinary user may not
-		// Our own id is none of the namespace's.
-		Credential: &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: i.reserve == nil},
+		UidMappings: users, GidMappings: groups,
+		GidMappingsEnableSetgroups: i.size > 1, // who has one id may not
+		// Our own id may be none of the namespace's.
+		Credential: &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: i.size == 1},
 	}
 }
 

@@ -70,13 +70,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer outer.Close()
-	cmd := exec.Command("/proc/self/exe", c.Inside...)
-	cmd.Args[0] = "capstan-dock"
-	cmd.Dir, cmd.Env = "/", environ.Child()
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.ExtraFiles = []*os.File{inner, held}
-	cmd.SysProcAttr = attributes()
-	err = cmd.Start()
+	cmd, err := startInside(c, []*os.File{inner, held})
 	inner.Close()
 	if err != nil {
 		return explain(err)
@@ -107,6 +101,32 @@ func Run(ctx context.Context, c Config) error {
 	outer.Close()
 	<-served
 	return err
+}
+
+// startInside starts PID 1 inside, with an ordinary user's subordinate ids. Whether they can be had is found by trying:
+// without them the dock has one id.
+func startInside(c Config, files []*os.File) (*exec.Cmd, error) {
+	command := func() *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe", c.Inside...)
+		cmd.Args[0] = "capstan-dock"
+		cmd.Dir, cmd.Env = "/", environ.Child()
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.ExtraFiles = files
+		cmd.SysProcAttr = attributes()
+		return cmd
+	}
+	if Rootless() && os.Geteuid() != 0 {
+		ids, err := findSubordinate()
+		if err == nil {
+			cmd := command()
+			if err = startWithIDs(cmd, "/proc/self/exe", ids); err == nil {
+				return cmd, nil
+			}
+		}
+		c.Log.Printf("hosts have one id: %v", err)
+	}
+	cmd := command()
+	return cmd, cmd.Start()
 }
 
 func await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
