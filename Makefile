@@ -72,6 +72,7 @@ generate: manifests bin/tools/controller-gen ## make generated files again (deep
 	@go run ./hack/apidocs config/crd/bases docs/reference/api.md
 	@go run ./hack/metricdocs docs/reference/metrics.md
 	@go run ./hack/statusdocs . docs/reference
+	@UPDATE=1 go test -count=1 -run '^TestTheReferenceIsThatOfTheCommands$$' ./cmd/capstan > /dev/null
 	@go run ./hack/release -docs docs/flavors.md
 	@go run ./hack/field -page > docs/field.md
 	@go run ./hack/checkdocs docs/checks
