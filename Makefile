@@ -230,6 +230,8 @@ bench: build ## measure: plane, clusters, scaling, memory; where the time goes
 	@go test -count=1 -run '^$$' -bench BenchmarkClaim ./provider/machine
 	@echo "→ loading an image of 100 MB, against tar -x of its layer: at most 2 times as long"
 	@go test -count=1 -run '^$$' -bench BenchmarkLoad -benchtime 3x ./image/store
+	@echo "→ starting a container, and the memory of its supervisor: at most 4096 KiB"
+	@cd kube && GOWORK=off go test -count=1 -run '^$$' -bench 'Container|Memory' -benchtime 20x ./run
 	@echo "→ calls of hooks, against bare POSTs and the client that Cluster API uses itself"
 	@go run ./hack/peer ./runtime/internal/speed -count=1 -v
 

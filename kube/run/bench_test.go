@@ -26,6 +26,32 @@ func BenchmarkContainerStart(b *testing.B) {
 	}
 }
 
+// BenchmarkSupervisorMemory reports what one container costs beside its program, while ten run: the share of each
+// supervisor in the memory that it has, that of its program file included.
+func BenchmarkSupervisorMemory(b *testing.B) {
+	const boxes = 10
+	w := newWorld(b)
+	for b.Loop() {
+		var running []*box
+		for range boxes {
+			running = append(running, w.start(w.spec("wait")))
+		}
+		share := 0
+		w.waitFor("supervisors to give memory back", func() bool {
+			share = 0
+			for _, c := range running {
+				share += smaps(b, c.cmd.Process.Pid)["Pss:"]
+			}
+			return share <= boxes*maxResident
+		}, func() string { return strconv.Itoa(share/boxes) + " KiB each" })
+		b.ReportMetric(float64(share)/boxes, "KiB/container")
+		for _, c := range running {
+			unix.Kill(c.report.PID, unix.SIGKILL)
+			c.wait()
+		}
+	}
+}
+
 // maxResident is what a supervisor may take in KiB, in memory of its own and in that of its program file, which all
 // share.
 const maxResident = 4096
@@ -47,22 +73,22 @@ func TestTheSupervisorIsSmall(t *testing.T) {
 // memoryOf returns the resident memory of a process, and what nobody shares of it, in KiB.
 func memoryOf(t testing.TB, pid int) (resident, own int) {
 	t.Helper()
+	m := smaps(t, pid)
+	return m["Rss:"], m["Private_Clean:"] + m["Private_Dirty:"]
+}
+
+// smaps returns the sums of a process's memory in KiB, by the kernel's names.
+func smaps(t testing.TB, pid int) map[string]int {
+	t.Helper()
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
 	if err != nil {
 		t.Fatal(err)
 	}
+	sums := map[string]int{}
 	for line := range strings.Lines(string(data)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		n, _ := strconv.Atoi(f[1]) // the kernel writes numbers
-		switch f[0] {
-		case "Rss:":
-			resident = n
-		case "Private_Clean:", "Private_Dirty:":
-			own += n
+		if f := strings.Fields(line); len(f) == 3 && f[2] == "kB" {
+			sums[f[0]], _ = strconv.Atoi(f[1]) // the kernel writes numbers
 		}
 	}
-	return resident, own
+	return sums
 }
