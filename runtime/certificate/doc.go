@@ -14,4 +14,6 @@
 //
 // Renewal causes no interruption. A certificate is renewed after two thirds of its lifetime. A new authority is
 // published beside the old one for [Options.Overlap] before it signs anything, so that callers know it in time.
+//
+// Ids such as RC-09 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package certificate

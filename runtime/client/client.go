@@ -41,6 +41,8 @@
 //
 // Errors of calls are of type [*CallError]. Because they end up in conditions, their texts are stable: the same
 // failure produces the same text, without times and port numbers.
+//
+// Ids such as CL-11 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package client
 
 import (

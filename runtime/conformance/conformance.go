@@ -11,6 +11,8 @@
 //
 // Requests are made by package sample, for a Cluster "sample" in namespace "default" that should not exist. If a
 // handler has side effects, the checks cause them.
+//
+// Ids such as RX-05 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package conformance
 
 import (

@@ -30,4 +30,6 @@
 // Before any hook is called, the controller asks all extensions concurrently for their handlers. An extension that
 // does not answer is registered with its previous handlers. If it has never answered, the startup waits for it, but
 // only for [Reconciler.Patience]: one broken extension must not stop the management cluster.
+//
+// Ids such as RC-09 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package extensionconfig

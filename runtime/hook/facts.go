@@ -22,7 +22,7 @@ type Facts struct {
 
 	// Introduced is the first release that has this version.
 	Introduced Release
-	// Deprecated is the release that announced the deprecation. Default: not deprecated.
+	// Deprecated is the release that deprecated this version. Default: not deprecated.
 	Deprecated Release
 	// DeprecatedOn is the date of that release. Rule 4 counts its months from it. Default: unknown.
 	DeprecatedOn time.Time
@@ -35,7 +35,7 @@ type Facts struct {
 	Singleton bool
 }
 
-// IsDeprecated reports whether the version was announced as deprecated.
+// IsDeprecated reports whether the version is deprecated.
 func (f Facts) IsDeprecated() bool { return f.Deprecated != "" }
 
 // Advice returns one sentence on what users of a deprecated version should do. It is empty for other versions.
@@ -112,7 +112,7 @@ func StabilityOf(version string) Stability {
 	return Stable
 }
 
-// Support is how long a deprecated version must stay: the longer of both bounds (RS-06).
+// Support is how long a deprecated version must stay: until both periods are over (RS-06).
 type Support struct {
 	// Releases is how many releases must still have the version after the one that deprecated it.
 	Releases int
@@ -149,7 +149,8 @@ func (a about) register(b *builder) error {
 	return nil
 }
 
-// checkFacts checks that the facts are consistent, and that rules 3 and 4 hold as far as releases are concerned.
+// checkFacts checks that the facts are consistent, and that they follow rule 3 and the part of rule 4 that counts
+// releases.
 func (b *builder) checkFacts() []error {
 	var errs []error
 	for _, id := range sortedIDs(b.catalog.facts) {

@@ -13,11 +13,12 @@ import (
 
 // Misfit is a place where a body does not match the document.
 type Misfit struct {
-	// Path to the value, for example "handlers[0].name". If empty, the body itself.
+	// Path to the value, for example "handlers[0].name"; empty for the body itself.
 	Path string
-	// Problem says what is wrong there.
+	// Problem says what is wrong with the value.
 	Problem string
-	// Undescribed reports whether the value has no description. OpenAPI allows such values, and callers do not see them.
+	// Undescribed reports whether the document does not describe the value at all. OpenAPI allows such values; callers
+	// ignore them.
 	Undescribed bool
 	// Missing reports whether the value is required and absent.
 	Missing bool

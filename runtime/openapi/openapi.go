@@ -5,6 +5,8 @@
 //
 // The schemas are derived from the Go types of the catalog (RS-16). For Cluster API's types, the document also
 // contains what only their source has: descriptions, required fields, enumerations.
+//
+// Ids such as RS-09 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package openapi
 
 import (
@@ -249,7 +251,7 @@ func (w writer) schema(t *schema.Type) *Schema {
 		if t.Description == "" {
 			return w.ref(t.Ref)
 		}
-		return &Schema{AllOf: []*Schema{w.ref(t.Ref)}, Description: t.Description} // beside $ref, OpenAPI 3.0 allows nothing
+		return &Schema{AllOf: []*Schema{w.ref(t.Ref)}, Description: t.Description} // $ref takes no siblings
 	}
 	s := &Schema{Description: t.Description, Format: t.Format, Enum: t.Enum}
 	switch t.Kind {

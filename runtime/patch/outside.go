@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// SameOutside reports whether two documents are equal outside of some paths, each given as names with dots. Empty
-// objects count as absent, because that difference is only one of form. Use it to check that a patch changes only what
-// it may (UH-02).
+// SameOutside reports whether two documents are equal except at or below some paths, such as "spec.template". It
+// treats empty objects as absent. Use it to check that a patch changes only what it may (UH-02).
 func SameOutside(before, after []byte, paths ...string) (bool, error) {
 	from, err := decode(before)
 	if err != nil {

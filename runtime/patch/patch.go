@@ -2,6 +2,8 @@
 // JSON patch (RFC 6902): the two forms in which hooks of Cluster API answer.
 //
 // The same documents produce the same patch.
+//
+// Ids such as UH-07 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package patch
 
 import (
@@ -20,9 +22,9 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
 
-// Diff returns the shortest patch that turns before into after: a merge patch or a JSON patch, and the merge patch if
-// both have the same length. If nothing differs, the patch is undefined (see [runtimehooksv1.Patch.IsDefined]). Diff
-// applies each patch once before it returns it.
+// Diff returns the shorter of the merge patch and the JSON patch that turn before into after. If both are equally
+// long, it returns the merge patch. If nothing differs, it returns an undefined patch (see
+// [runtimehooksv1.Patch.IsDefined]). Diff verifies a patch by applying it before it returns the patch.
 func Diff(before, after []byte) (runtimehooksv1.Patch, error) {
 	from, err := decode(before)
 	if err != nil {
@@ -85,8 +87,8 @@ func verify(before []byte, want any, p runtimehooksv1.Patch) error {
 	return nil
 }
 
-// Apply returns a document after a patch. It rejects a patch that exceeds a limit ([MaxOperations], [MaxCopies],
-// [MaxDocument]) before the patch costs more.
+// Apply returns a document after a patch. It rejects a patch that exceeds [MaxOperations], [MaxCopies] or
+// [MaxDocument].
 func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	switch p.PatchType {
 	case runtimehooksv1.JSONMergePatchType:
@@ -112,9 +114,9 @@ func Apply(document []byte, p runtimehooksv1.Patch) ([]byte, error) {
 	return nil, fmt.Errorf("the patch type %q does not exist: it must be JSONPatch or JSONMergePatch", p.PatchType)
 }
 
-// Only is [Diff] restricted to differences at or below some paths, each given as names with dots: the rest of the
-// document stays unchanged. An extension answers CanUpdateMachine with it: of the desired changes, those that it can
-// make in place (UH-07).
+// Only is [Diff] for the differences at or below some paths, such as "spec.memory"; the patch leaves the rest of the
+// document unchanged. With it an extension answers CanUpdateMachine: it passes the paths that it can change in place
+// (UH-07).
 func Only(before, after []byte, paths ...string) (runtimehooksv1.Patch, error) {
 	split := make([][]string, 0, len(paths))
 	for _, path := range paths {

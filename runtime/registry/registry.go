@@ -5,6 +5,8 @@
 //
 // The order of handlers is always the same: by ExtensionConfig, then by handler name. The messages of their answers
 // are joined in that order and end up in conditions, where a changing order would look like a change.
+//
+// Ids such as CL-15 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package registry
 
 import (

@@ -7,4 +7,6 @@
 // catalog that is linked into a test.
 //
 // The command capstan hook lint is built on this package.
+//
+// Ids such as RS-06 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package rules

@@ -43,7 +43,7 @@ func Sequence[Req, Resp any, PResp hook.Response[Resp]](parts ...Func[Req, Resp]
 }
 
 // Parallel combines several functions into one, which calls them concurrently, each with a copy of the request and a
-// response of its own. It returns when all have returned. Its result does not depend on which was first:
+// response of its own. It returns when all have returned. Its result does not depend on which returned first:
 //
 //   - if some fail, it fails with their errors in the order of the parts,
 //   - otherwise, if some wait, it waits for the shortest of their times (as callers do, CL-11) with all of their

@@ -12,6 +12,8 @@
 // Each request is bounded: in size, in time and in how many run at once. If a handler panics or does not return in
 // time, only its own call fails, with an HTTP error status; callers apply the handler's failure policy to that. A
 // handler's result, and what is wrong with a request, come as a response with HTTP status 200 (RX-44).
+//
+// Ids such as RX-23 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package server
 
 import (

@@ -18,4 +18,6 @@
 // Handlers follow the contract without the author's help: they answer with one patch for each template that changed
 // and none for others, change only what patches may change (UH-02), and give the same answer for the same request
 // (UH-03).
+//
+// Ids such as UH-02 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package topology

@@ -66,7 +66,7 @@ func transfer(raw []byte, before, after any) ([]byte, error) {
 	return changed, nil
 }
 
-// checkLists checks that the Go type has lost nothing from lists that are replaced.
+// checkLists fails if a list that is replaced has fields that the Go type does not have: they would be lost.
 func checkLists(raw, typed, difference []byte) error {
 	var have, know, change any
 	if err := errors.Join(json.Unmarshal(raw, &have), json.Unmarshal(typed, &know),

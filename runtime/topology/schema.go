@@ -15,7 +15,7 @@ import (
 // Schema derives the schema of a variable from a Go type, from its fields and their tags:
 //
 //	type Memory struct {
-//		// The name is that of encoding/json; a field that is not left out when empty is required.
+//		// Names follow encoding/json. A field without omitempty or omitzero is required.
 //		Size  int64  `json:"size" schema:"minimum=256,maximum=65536" description:"in MiB"`
 //		Class string `json:"class,omitempty" schema:"enum=slow|fast,default=slow"`
 //	}

@@ -11,8 +11,8 @@ import (
 )
 
 // Serving returns a [server.Options.Trace] that makes spans with this provider. A span is a child of the caller's,
-// whose context arrives in the header "traceparent". Its status is Error for everything that callers count as a failed
-// call or a failure.
+// whose context arrives in the header "traceparent". Its status is Error unless the handler answers with success or
+// blocks.
 func Serving(provider oteltrace.TracerProvider) server.Tracer {
 	tracer := provider.Tracer(Name)
 	return func(ctx context.Context, call server.Call) (context.Context, func(string)) {

@@ -10,4 +10,6 @@
 //	}))
 //
 // A ClusterClass names the handler in spec.upgrade.external.generateUpgradePlanExtension.
+//
+// Ids such as UH-06 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package upgradeplan
