@@ -22,8 +22,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/creack/pty"
-
-	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
 // maxBytes bounds what a recording holds.
@@ -66,7 +64,7 @@ func run(out, title string, idle time.Duration, argv []string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	return atomicfile.Write(out, data, 0o644)
+	return os.WriteFile(out, data, 0o644)
 }
 
 // record runs a command, copies what it prints to shown, and returns the recording. A command that fails is an error.
