@@ -55,7 +55,9 @@ func (o *options) suite(ctx context.Context, report string) (err error) {
 		defer cancel()
 		err = errors.Join(err, client.Shutdown(last))
 	}()
-	host, err := client.EnsureHost(ctx, dock.HostSpec{Name: "critest"})
+	// The kubelet would tell the server the range of its Node; the server keeps it in this file.
+	ranges := dock.File{Path: serverState + "/network", Mode: 0o600, Data: []byte("10.244.0.0/24\n")}
+	host, err := client.EnsureHost(ctx, dock.HostSpec{Name: "critest", Files: []dock.File{ranges}})
 	if err != nil {
 		return err
 	}
