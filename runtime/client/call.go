@@ -64,9 +64,10 @@ func (c *Client) callAll(ctx context.Context, descriptor *hook.Descriptor, objec
 	return joined, nil
 }
 
-// CallExtension calls the handler with this unique name. On success, its answer replaces the whole response. An answer
-// with status Failure does too, and comes with an error; any other error leaves the response unchanged. With the
-// option WithCaching, successful answers that do not block are cached and returned again for an equal request.
+// CallExtension calls the handler with this unique name. On success, its answer replaces the whole response. If its
+// answer has status Failure, CallExtension replaces the response too, but returns an error. Any other error leaves the
+// response unchanged. With the option WithCaching, successful answers that do not block are cached and returned again
+// for an equal request.
 func (c *Client) CallExtension(ctx context.Context, runtimeHook runtimecatalog.Hook, forObject ctrlclient.Object,
 	name string,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,

@@ -71,8 +71,8 @@ import (
 const (
 	// DefaultDeadline bounds the total time of all calls of one hook.
 	DefaultDeadline = 60 * time.Second
-	// DefaultParallel is how many handlers of one hook are called at the same time. Calls mostly wait for the network, so
-	// there may be more of them than processors.
+	// DefaultParallel is how many handlers of one hook are called at the same time. Extensions mostly wait for other
+	// systems, so there may be more calls than processors.
 	DefaultParallel = 32
 	// DefaultMaxRetryAfter is the longest wait that a handler can ask for.
 	DefaultMaxRetryAfter = 5 * time.Minute
@@ -104,7 +104,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Pass is called when handlers hold an object back in [Client.CallAllExtensions], by blocking or by failing. It
-	// reports whether an administrator lets the object through nevertheless. Package unblock has an implementation that
+	// returns a pass if an administrator lets the object through nevertheless. Package unblock has an implementation that
 	// reads an annotation. Default: nothing is let through.
 	Pass PassFunc
 
@@ -234,9 +234,9 @@ func (c *Client) Circuits() map[string]CircuitState { return c.endpoints.states(
 func (c *Client) Close() { c.endpoints.closeIdle() }
 
 // GetAllExtensions returns the names of the handlers of a hook that are called for this object, in their stable order.
-// It calls no handler. It costs a lookup in memory, and one read of the Namespace if an extension of the hook has a
-// namespaceSelector, because reconcilers use it before almost every call. Appending to the slice is safe; changing its
-// elements is not.
+// It calls no handler. Reconcilers use it before almost every call, so it is cheap: it costs a lookup in memory, and
+// one read of the Namespace if an extension of the hook has a namespaceSelector. Appending to the slice is safe;
+// changing its elements is not.
 func (c *Client) GetAllExtensions(ctx context.Context, runtimeHook runtimecatalog.Hook,
 	forObject ctrlclient.Object) ([]string, error) {
 	descriptor, err := c.options.Catalog.Lookup(runtimeHook)

@@ -44,7 +44,7 @@ type poster interface {
 	Do(ctx context.Context, call *post.Call, deadline time.Time, request post.Request) (post.Answer, error)
 	// CloseIdle closes idle connections.
 	CloseIdle()
-	// Retire closes all connections, those in use when their calls have ended.
+	// Retire closes idle connections now, and the others when their calls have ended.
 	Retire()
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// kind is the kind of a failure. The table consequences says what follows from it.
+// kind is the kind of a failure. The table consequences lists the effects of each kind.
 type kind int
 
 const (

@@ -162,8 +162,8 @@ func fingerprintOf(q *question) (sum [sha256.Size]byte) {
 
 var resourceVersionField = []byte(`"resourceVersion":"`)
 
-// writeWithoutResourceVersions skips the values of all fields of that name. Inside a string value, the quotes of the
-// field's name would be escaped.
+// writeWithoutResourceVersions skips the values of all fields of that name. It can't match inside a string value,
+// because quotes are escaped there.
 func writeWithoutResourceVersions(digest hash.Hash, body []byte) {
 	for {
 		before, after, found := bytes.Cut(body, resourceVersionField)

@@ -15,7 +15,7 @@ type PassFunc func(ctx context.Context, object ctrlclient.Object, hook string) (
 
 // Pass lets an object through a hook whose handlers hold it back.
 type Pass struct {
-	// Extension is the name of the ExtensionConfig whose handlers are overridden; if empty, those of all.
+	// Extension is the name of the ExtensionConfig whose handlers are overridden. If empty, all handlers are.
 	Extension string
 	// By says who lets the object through, and why.
 	By string

@@ -2,8 +2,8 @@
 // and compared.
 //
 // There are two ways to make a [Document]. [Reflect] uses the Go types of a catalog that is linked into the process.
-// [Source.Read] reads Go source, so it can compare releases that can't be linked into one process. Source also knows
-// what reflection can't see: comments, and the markers for required fields and enumerations.
+// [Source.Read] reads Go source, which makes it possible to compare releases that can't be linked into one process.
+// Source also knows what reflection can't see: comments, and the markers for required fields and enumerations.
 //
 // Both describe what encoding/json makes of a type, not its Go structure: embedded structs are flattened, and types
 // with their own encoding are described as they declare themselves.
@@ -17,9 +17,9 @@ import (
 
 // Document describes hooks.
 type Document struct {
-	// Hooks maps "group/version/Name", see hook.ID, to hooks.
+	// Hooks are keyed by "group/version/Name", see hook.ID.
 	Hooks map[string]*Hook `json:"hooks"`
-	// Types maps an import path, a dot and a name to named structs.
+	// Types are the named structs, keyed by import path, a dot, and name.
 	Types map[string]*Type `json:"types"`
 }
 
@@ -83,7 +83,7 @@ type Field struct {
 // New returns an empty document.
 func New() *Document { return &Document{Hooks: map[string]*Hook{}, Types: map[string]*Type{}} }
 
-// Resolve follows references to a type that is not a reference. It returns Any if a referenced type is not in the
+// Resolve follows references until it reaches a described type. It returns Any if a referenced type is not in the
 // document.
 func (d *Document) Resolve(t *Type) *Type {
 	for range 100 { // a hand-written document may contain cycles

@@ -3,8 +3,8 @@
 //
 // It works out how to encode a type once. It writes structs, strings, numbers, lists and maps of strings, of which
 // requests mostly consist, without allocations. It leaves all other types, for example those with their own encoding,
-// to encoding/json, so it can encode everything that encoding/json can. One test compares both for every hook of
-// Cluster API, a fuzz test for unusual strings.
+// to encoding/json, so it can encode everything that encoding/json can. One test compares the two encoders for every
+// hook of Cluster API; a fuzz test compares them for unusual strings.
 package encode
 
 import (

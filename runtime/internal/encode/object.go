@@ -14,7 +14,7 @@ type field struct {
 	omitZero  func(reflect.Value) bool
 }
 
-// object returns the encoder of a struct; that of encoding/json for unusual structs.
+// object returns the encoder of a struct. It falls back to encoding/json for unusual structs.
 func object(t reflect.Type) encoder {
 	fields, ok := fieldsOf(t, nil, nil)
 	names := map[string]bool{}
