@@ -70,8 +70,8 @@ func (s *sides) callOff(ctx context.Context, h HandOver) (offers int, err error)
 	})
 }
 
-// offered reports whether there is something to call off: the host has an offer, or there is a Secret of an offer of
-// this target whose creation or call-off was interrupted.
+// offered reports whether there is something to call off: the host has an offer, or a Secret with an offer of this
+// target is left over, because making the offer or calling it off was interrupted.
 func (s *sides) offered(ctx context.Context, host *infrav1.CapstanHost) (bool, error) {
 	if host.Annotations[infrav1.OfferAnnotation] != "" {
 		return true, nil
@@ -124,8 +124,8 @@ func (s *sides) callOffHost(ctx context.Context, host *infrav1.CapstanHost) erro
 	return nil
 }
 
-// clear removes what an offer created in the target. It keeps what belongs to a host that has arrived there, and what
-// others have taken over.
+// clear removes what an offer created in the target, but nothing of a host that has arrived there, and nothing that
+// others created.
 func (s *sides) clear(ctx context.Context, host *infrav1.CapstanHost) error {
 	switch err := s.to.Get(ctx, client.ObjectKeyFromObject(host), &infrav1.CapstanHost{}); {
 	case err == nil:

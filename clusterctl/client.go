@@ -56,7 +56,7 @@ type Options struct {
 	Version string
 }
 
-// Client is upstream's client, extended by what the management cluster has built in.
+// Client is upstream's client. It also knows which providers are built into the management cluster.
 type Client struct {
 	upstream.Client
 	// Kubeconfig is passed to upstream's options. Its Path is empty without a management cluster.
@@ -66,10 +66,10 @@ type Client struct {
 	own       ownRepositories
 	binaries  map[string]string
 	allow     func(ctx context.Context, binaries map[string]string) (done func(), err error)
-	// named is the management cluster as commands shown to the user name it. It is empty for this machine's plane.
+	// named identifies the management cluster in commands that the user sees. It is empty for this machine's plane.
 	named upstream.Kubeconfig
-	// ports are the ports assigned to processes whose components this client has read, by provider label. One command
-	// reads all components before it installs any.
+	// ports are the ports that this client has assigned to processes, by provider label. They are recorded here because
+	// one command reads all components before it installs any.
 	ports map[string][]int
 }
 

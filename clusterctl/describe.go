@@ -19,7 +19,7 @@ import (
 // namesOfGroup is how many objects of a group its message names.
 const namesOfGroup = 3
 
-// bad are the conditions that matter when true; all others matter when they are not.
+// bad are the conditions that report a problem when they are true; all others report one when they are not.
 var bad = []string{
 	clusterv1.PausedCondition, clusterv1.DeletingCondition, clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition,
 	clusterv1.ScalingDownCondition,

@@ -37,7 +37,8 @@ const (
 	acceptPause = 200 * time.Millisecond
 )
 
-// HandOver says whose agents to hand over, and to which management cluster, the target.
+// HandOver describes a hand-over: the namespace of the hosts, and the management cluster that takes over their agents,
+// the target.
 type HandOver struct {
 	// Namespace is the namespace of the hosts. Required.
 	Namespace string
@@ -168,8 +169,8 @@ func (h HandOver) reach(settings *rest.Config) (server string, ca []byte, err er
 	return server, ca, nil
 }
 
-// wants reports whether the agent of a host gets an offer. It does not if there is nothing to move, if somebody has
-// vouched for the agent, or if the agent may already have changed sides.
+// wants reports whether the agent of a host gets an offer. There is no offer if nothing moves, if somebody has vouched
+// for the agent, or if the agent may already have changed sides.
 func wants(host *infrav1.CapstanHost) bool {
 	vouched := handover.HandedOver(host) && host.Offer() == ""
 	return host.Spec.Claim != nil && host.Spec.Supplier == "" && !vouched && !handover.Leaving(host)

@@ -31,7 +31,7 @@ func Version(text string) string {
 	return text
 }
 
-// identity is what clusterctl identifies a provider by.
+// identity identifies a provider, as in clusterctl.
 type identity struct {
 	name string
 	kind clusterctlv1.ProviderType

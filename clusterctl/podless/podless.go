@@ -4,7 +4,7 @@
 // [Rewrite] is a pure function except for the keys that it generates. It returns the objects to install:
 //
 //	Deployment                          stays, annotated with the binary; ports and flags are those of the process
-//	Services                            are removed
+//	Services                            stay, but point to the ports of the process
 //	clientConfig.service of webhooks,   becomes a URL on 127.0.0.1
 //	conversions and ExtensionConfigs
 //	Certificates                        become Secrets; their CA goes where cert-manager would inject it

@@ -17,7 +17,7 @@ const (
 	injectFromSecret      = "cert-manager.io/inject-ca-from-secret"
 )
 
-// redirect points whatever calls a Service to the process instead.
+// redirect replaces references to a Service in an object by the address of the process.
 func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	var errs []error
 	switch o.GetKind() {
@@ -37,7 +37,7 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 			errs = append(errs, r.lead(o, hook, p, true),
 				unstructured.SetNestedMap(o.Object, hook, "spec", "conversion", "webhook"))
 		}
-	case "ExtensionConfig": // its authority comes from a Secret that an annotation names, and its controller reads
+	case "ExtensionConfig": // its controller reads the CA from a Secret named by an annotation
 		if spec, ok, _ := unstructured.NestedMap(o.Object, "spec"); ok {
 			errs = append(errs, r.lead(o, spec, p, false), unstructured.SetNestedMap(o.Object, spec, "spec"))
 		}
@@ -50,8 +50,8 @@ func (r *rewriter) redirect(o *unstructured.Unstructured, p *program) error {
 	return errors.Join(errs...)
 }
 
-// lead replaces the Service in parent's clientConfig by a URL and injects the CA, without which clients must not call
-// it.
+// lead replaces the Service in parent's clientConfig by a URL and injects the CA. It fails if there is no CA and
+// needsAuthority is true.
 func (r *rewriter) lead(o *unstructured.Unstructured, parent map[string]any, p *program, needsAuthority bool) error {
 	config, _ := parent["clientConfig"].(map[string]any)
 	service, ok := config["service"].(map[string]any)

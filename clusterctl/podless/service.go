@@ -7,7 +7,7 @@ import (
 )
 
 // infer finds the webhook port of a program that none of its components call: an extension whose ExtensionConfig is
-// created later. If the program mounts a certificate, that is the port behind a Service.
+// created later. If the program mounts a certificate, infer uses the port behind one of its Services.
 func (p *program) infer(services []*unstructured.Unstructured, secrets map[string]bool) {
 	if p.hooks != 0 || p.certificates(secrets) == "" {
 		return

@@ -27,7 +27,7 @@ type World struct {
 	Hosts    []infrav1.CapstanHost
 	Clusters []clusterv1.Cluster
 	Machines []clusterv1.Machine
-	// Deployments and ControlPlane are what surges during an upgrade.
+	// Deployments and ControlPlane are the objects whose surge counts during an upgrade.
 	Deployments  []clusterv1.MachineDeployment
 	ControlPlane *unstructured.Unstructured
 	// AddOns are ConfigMaps with the add-on label.
