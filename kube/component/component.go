@@ -56,22 +56,23 @@ func Runs(ref string, annotations map[string]string) (Image, bool) {
 
 // Names of the images of add-ons that AddOn knows.
 const (
-	CoreDNS = "coredns"
-	Pause   = "pause"
+	CoreDNS   = "coredns"
+	KubeProxy = "kube-proxy"
+	Pause     = "pause"
 )
 
 // AddOn reports whether ref is the image of an add-on, whichever registry and path it comes from. One that is asked for
 // by its digest is not: it has to be those bytes.
 func AddOn(ref string) (Image, bool) {
 	base, tag := split(ref)
-	if base != CoreDNS && base != Pause || tag == "" || strings.Contains(ref, "@") {
+	if base != CoreDNS && base != KubeProxy && base != Pause || tag == "" || strings.Contains(ref, "@") {
 		return Image{}, false
 	}
 	return Image{Name: base, Tag: tag}, true
 }
 
 // others are images that kubeadm pulls beside those of components.
-var others = []string{Pause, "kube-proxy", CoreDNS}
+var others = []string{Pause, KubeProxy, CoreDNS}
 
 // Bundled reports whether an image is one that kubeadm pulls before it starts anything. No registry is asked for these:
 // components come from the bundle, and what pods have in their place is found when there are pods.

@@ -57,6 +57,7 @@ func TestAddOn(t *testing.T) {
 	}{
 		"as kubeadm writes it":    {"registry.k8s.io/coredns/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
 		"of a mirror":             {"mirror.example:5000/coredns:v1.14.2", Image{CoreDNS, "v1.14.2"}, true},
+		"kube-proxy":              {"registry.k8s.io/kube-proxy:v1.36.3", Image{KubeProxy, "v1.36.3"}, true},
 		"pause":                   {"registry.k8s.io/pause:3.10.2", Image{Pause, "3.10.2"}, true},
 		"without a tag":           {"registry.k8s.io/pause", Image{}, false},
 		"by digest":               {"registry.k8s.io/pause:3.10.2@sha256:00ff", Image{}, false},

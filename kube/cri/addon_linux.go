@@ -27,12 +27,17 @@ type addOn struct {
 	program string // its path in the image, whose name picks the applet
 	user    int64  // as in the published image
 	tag     func(Contents) string
+	beside  map[string]string // further programs, by their names beside the bundle's binary: their paths in the image
 }
 
 // addOns are all add-ons, by the names of their images.
 var addOns = map[string]addOn{
-	component.CoreDNS: {"coredns", "/coredns", 65532, func(c Contents) string { return c.CoreDNSTag }},
-	component.Pause:   {"", "/pause", 65535, func(c Contents) string { return c.PauseTag }},
+	component.CoreDNS: {"coredns", "/coredns", 65532, func(c Contents) string { return c.CoreDNSTag }, nil},
+	component.KubeProxy: {
+		"kube-proxy", "/usr/local/bin/kube-proxy", 0, func(c Contents) string { return c.Kubernetes },
+		map[string]string{"capstan-nft": "/usr/local/bin/nft"},
+	},
+	component.Pause: {"", "/pause", 65535, func(c Contents) string { return c.PauseTag }, nil},
 }
 
 // Contents is what a bundle says about itself: "capstan-kube versions".
@@ -140,7 +145,22 @@ func (s *Server) realImage(ctx context.Context, c *container) (*images.Image, []
 	img := &images.Image{ID: c.ImageID, Layers: []string{layer}}
 	img.Config.Config.User = fmt.Sprintf("%d:%d", a.user, a.user)
 	img.Config.Config.Entrypoint = []string{a.program}
-	return img, []run.Mount{{Source: program, Target: a.program, ReadOnly: true}}, nil
+	mounts := []run.Mount{{Source: program, Target: a.program, ReadOnly: true}}
+	for name, target := range a.beside {
+		mounts = append(mounts, run.Mount{
+			Source: filepath.Join(filepath.Dir(program), name), Target: target, ReadOnly: true,
+		})
+	}
+	return img, mounts, nil
+}
+
+// there leaves out mounts of what the host lacks. kube-proxy's pod has /lib/modules, which other runtimes make; a host
+// may have it from a machine that has none, and the bundle's kube-proxy loads no modules.
+func there(mounts []run.Mount) []run.Mount {
+	return slices.DeleteFunc(mounts, func(m run.Mount) bool {
+		_, err := os.Stat(m.Source)
+		return filepath.IsAbs(m.Source) && errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // addOnFiles are all that an add-on's image has beside its program.

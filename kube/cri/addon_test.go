@@ -13,7 +13,7 @@ import (
 func TestAnAddOnIsFoundInAnotherBundle(t *testing.T) {
 	dir := t.TempDir()
 	bundles := map[string]string{
-		"v1.35.4": `{"kubernetes": "v1.35.4", "coredns-tag": "v1.13.1", "pause-tag": "3.10.1", "applets": ["coredns"]}`,
+		"v1.35.4": `{"kubernetes": "v1.35.4", "coredns-tag": "v1.13.1", "pause-tag": "3.10.1", "applets": ["coredns", "kube-proxy"]}`,
 		"v1.33.0": `{"kubernetes": "v1.33.0", "coredns-tag": "v1.12.0", "applets": ["etcd"]}`,
 		"damaged": `{`,
 	}
@@ -33,6 +33,7 @@ func TestAnAddOnIsFoundInAnotherBundle(t *testing.T) {
 		"one that is there":                   {component.CoreDNS, "v1.13.1", "v1.35.4", false},
 		"a bundle of before has the tag only": {component.CoreDNS, "v1.12.0", "", true},
 		"one that nobody has":                 {component.CoreDNS, "v1.0.0", "", true},
+		"kube-proxy of another release":       {component.KubeProxy, "v1.35.4", "v1.35.4", false},
 		"pause needs no applet":               {component.Pause, "3.10.1", "v1.35.4", false},
 	}
 	for name, c := range cases {

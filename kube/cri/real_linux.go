@@ -69,7 +69,9 @@ func (s *Server) startReal(c *container, sb *sandbox, log *logfile.Log) (err err
 	if err != nil {
 		return err
 	}
-	spec.Mounts = append(spec.Mounts, mounts...)
+	if mounts != nil {
+		spec.Mounts = append(there(spec.Mounts), mounts...)
+	}
 	if spec.Groups, err = s.makeGroups(c); err != nil {
 		return err
 	}

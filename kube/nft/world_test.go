@@ -110,7 +110,16 @@ func (c *cluster) each(f func(p *nftables.Proxier)) {
 	}
 }
 
+// pod makes a pod that answers at port 8080.
 func (n *node) pod(name string) *pod {
+	n.cluster.t.Helper()
+	p := n.quiet(name)
+	p.Serve(8080, name)
+	return p
+}
+
+// quiet makes a pod that does nothing.
+func (n *node) quiet(name string) *pod {
 	t := n.cluster.t
 	t.Helper()
 	p := &pod{Space: nettest.New(t), node: n, name: name}
@@ -118,7 +127,6 @@ func (n *node) pod(name string) *pod {
 		p.addresses, err = n.net.Add(fmt.Sprintf("%x", name+"..........."), p.Path(), nil)
 		return err
 	})
-	p.Serve(8080, name)
 	return p
 }
 

@@ -79,7 +79,9 @@ func hostDevices() ([]Device, error) {
 	}
 	var devices []Device
 	for _, entry := range entries {
-		if entry.Type()&os.ModeDevice != 0 && entry.Name() != "ptmx" && entry.Name() != "console" {
+		// Not entry.Type: a local host has devices mounted on files, and that is what the file is.
+		info, err := entry.Info()
+		if err == nil && info.Mode()&os.ModeDevice != 0 && entry.Name() != "ptmx" && entry.Name() != "console" {
 			path := filepath.Join("/dev", entry.Name())
 			devices = append(devices, Device{path, path})
 		}

@@ -30,6 +30,7 @@ ln -s pts/ptmx dev/ptmx
 hostname "$name"
 echo "$name" > etc/hostname
 printf '127.0.0.1 localhost\n%s %s\n' "$address" "$name" > etc/hosts
+echo "nameserver $gateway" > etc/resolv.conf
 cp /etc/os-release etc/ 2>/dev/null || :
 [ -s etc/machine-id ] || tr -d - < /proc/sys/kernel/random/uuid > etc/machine-id
 printf 'root:x:0:0:root:/root:/bin/sh\n' > etc/passwd

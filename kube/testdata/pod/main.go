@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -72,6 +73,8 @@ func do(name, value string) error {
 		return err
 	case "processes":
 		return processes()
+	case "get":
+		return get(value)
 	case "ask":
 		server, host, _ := strings.Cut(value, ",")
 		return ask(server, host)
@@ -177,6 +180,11 @@ func serve(name, value string) error {
 			if _, err := os.Stat(file); file != "" && err != nil {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
+			if r.URL.Path == "/hostname" {
+				host, _ := os.Hostname()
+				fmt.Fprintln(w, host)
+				return
+			}
 			if r.URL.Path == "/hook" {
 				os.WriteFile(r.URL.Query().Get("file"), []byte("hook\n"), 0o600)
 			}
@@ -199,6 +207,18 @@ func ask(server, name string) error {
 	}}
 	addresses, err := resolver.LookupHost(ctx, name)
 	fmt.Println(strings.Join(addresses, " "))
+	return err
+}
+
+// get prints what is at a URL.
+func get(url string) error {
+	client := http.Client{Timeout: 5 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(os.Stdout, answer.Body)
 	return err
 }
 

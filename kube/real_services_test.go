@@ -1,0 +1,157 @@
+//go:build linux
+
+package kube_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// serviceConfig is realConfig with a token for another Node. The range of Services is not kubeadm's, which has the
+// addresses of the test's hosts: kube-proxy drops what is for addresses of that range that no Service has.
+const serviceConfig = `
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+bootstrapTokens: [{token: ` + token + `}]
+nodeRegistration: {criSocket: "unix:///run/capstan/real.sock", taints: []}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: %s
+networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.112.0.0/16}
+`
+
+// TestServicesByName makes a cluster of two Nodes as kubeadm does by itself, and fetches a web server through Services by
+// name: kube-proxy and CoreDNS are those of the bundle, in real pods.
+func TestServicesByName(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes two nodes")
+	}
+	bundles, version := bundle(t)
+	w := newWorld(t, bundles)
+	one, two := w.host("one", 31), w.host("two", 32)
+	serveImages(t, one)
+	serveImages(t, two)
+	step := steps(t)
+	defer func() {
+		if t.Failed() {
+			out, _ := one.try("kubectl", "get", "pods,services,endpointslices", "-A", "-o", "wide")
+			logs, _ := one.try("kubectl", "logs", "-n", "kube-system", "-l", "k8s-app in (kube-proxy, kube-dns)", "--prefix")
+			t.Logf("%s\n%s", out, logs)
+		}
+	}()
+	one.write("/root/init.yaml", fmt.Sprintf(serviceConfig, version))
+	one.kubeadm("init", "--config", "/root/init.yaml")
+	join(t, two, one, "--cri-socket", "unix:///run/capstan/real.sock")
+	step("both Nodes are Ready")
+	rolledOut(one, "kube-system", "daemonset/kube-proxy", "deployment/coredns")
+	step("kube-proxy and CoreDNS are there")
+	text, err := os.ReadFile("testdata/real/services.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.write("/root/services.yaml", string(text))
+	one.must("kubectl", "apply", "-f", "/root/services.yaml")
+	rolledOut(one, "default", "daemonset/web", "daemonset/client")
+	web, clients := byNode(t, one, "web"), byNode(t, one, "client")
+	all := []string{web["one"], web["two"]}
+	slices.Sort(all)
+	step("web servers and clients are there")
+
+	// Rules follow the Endpoints, and names the Services, within moments.
+	for node, client := range clients {
+		hear(t, one, client, "http://web.default.svc.cluster.local/hostname", all)
+		hear(t, one, client, "http://web/hostname", all)
+		hear(t, one, client, "http://headless:8080/hostname", all)
+		hear(t, one, client, "http://near/hostname", []string{web[node]})
+	}
+	hear(t, one, web["one"], "http://web/hostname", all) // itself, too
+	first, err := fetch(one, clients["two"], "http://sticky/hostname")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hear(t, one, clients["two"], "http://sticky/hostname", []string{first})
+	if _, err := fetch(one, clients["one"], "http://gone/"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("a Service without pods: %v, want the connection refused", err)
+	}
+	for _, asked := range []*host{one, two} {
+		for _, asks := range []*host{one, two} {
+			url := "http://" + asked.address + ":30080/hostname"
+			waitFor(t, podLimit, url, func() error { return oneOf(all)(asks.get(url)) })
+		}
+	}
+	step("Services answer by name")
+	one.must("kubectl", "delete", "pod", "-n", "kube-system", "-l", "k8s-app=kube-proxy", "--wait=false")
+	hear(t, one, clients["two"], "http://web/hostname", all)
+	rolledOut(one, "kube-system", "daemonset/kube-proxy")
+	one.must("kubectl", "delete", "pod", web["two"])
+	rolledOut(one, "default", "daemonset/web")
+	web = byNode(t, one, "web")
+	all = []string{web["one"], web["two"]}
+	slices.Sort(all)
+	hear(t, one, clients["one"], "http://web/hostname", all)
+	step("and when kube-proxy and pods were replaced")
+}
+
+// rolledOut waits until workloads are there.
+func rolledOut(h *host, namespace string, names ...string) {
+	h.w.t.Helper()
+	for _, name := range names {
+		h.must("kubectl", "rollout", "status", "-n", namespace, name, "--timeout=120s")
+	}
+}
+
+// byNode returns the names of an app's pods that run, by the names of their Nodes.
+func byNode(t *testing.T, h *host, app string) map[string]string {
+	t.Helper()
+	pods := map[string]string{}
+	out := h.must("kubectl", "get", "pods", "-l", "app="+app, "-o",
+		`jsonpath={range .items[?(@.status.phase=="Running")]}{.spec.nodeName} {.metadata.name}{"\n"}{end}`)
+	for line := range strings.Lines(out) {
+		node, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		pods[node] = name
+	}
+	if len(pods) != 2 {
+		t.Fatalf("pods of %s are on %v, want two Nodes", app, pods)
+	}
+	return pods
+}
+
+// fetch returns what a pod gets from a URL.
+func fetch(h *host, pod, url string) (string, error) {
+	out, err := h.try("kubectl", "exec", pod, "--", "/pod", "get="+url)
+	return strings.TrimSpace(out), err
+}
+
+// oneOf reports an error where the answer is none of these.
+func oneOf(want []string) func(got string, err error) error {
+	return func(got string, err error) error {
+		if got = strings.TrimSpace(got); err == nil && !slices.Contains(want, got) {
+			err = fmt.Errorf("got %q, want one of %q", got, want)
+		}
+		return err
+	}
+}
+
+// hear asks until it has heard all that are wanted, some times more, and nobody else.
+func hear(t *testing.T, h *host, pod, url string, want []string) {
+	t.Helper()
+	const atLeast, atMost = 4, 40
+	waitFor(t, podLimit, url+" from "+pod, func() error {
+		heard := map[string]bool{}
+		for i := range atMost {
+			got, err := fetch(h, pod, url)
+			if err := oneOf(want)(got, err); err != nil {
+				return err
+			}
+			if heard[got] = true; i >= atLeast && len(heard) == len(want) {
+				return nil
+			}
+		}
+		return errors.New("not all answered")
+	})
+}
