@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl/podless"
 )
 
-// program writes the head of a program for an architecture.
+// program returns the header of a program for an architecture.
 func program(t *testing.T, machine elf.Machine, mode os.FileMode) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -57,7 +57,7 @@ func TestParseBinaries(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		given []string
-		want  string // the names that have a binary, or a part of the message
+		want  string // the names that have a binary, or part of the message
 		fails bool
 	}{
 		"none":                               {nil, "", false},
@@ -116,7 +116,7 @@ func TestAnotherProgramOfAnInstalledProvider(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		all  []appsv1.Deployment
-		want string // none: it may be installed once more
+		want string // none: it may be installed again
 	}{
 		"the same program": {
 			[]appsv1.Deployment{runs("addon-x", "/opt/x"), runs("infrastructure-docker", "/opt/capd")}, "",

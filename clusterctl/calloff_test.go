@@ -18,10 +18,10 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestCallOffCleansUp: wherever making an offer or calling it off has ended, calling it off once more leaves nothing
-// of it on either side.
+// TestCallOffCleansUp: wherever an offer or a call-off is interrupted, another call-off leaves nothing behind on either
+// side.
 func TestCallOffCleansUp(t *testing.T) {
-	left := new(int) // writes until one fails
+	left := new(int) // number of writes that still succeed
 	s := &sides{from: &failing{apiServer(t), left}, to: &failing{apiServer(t), left}, target: "there"}
 	host := &infrav1.CapstanHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "h1"},
@@ -43,7 +43,7 @@ func TestCallOffCleansUp(t *testing.T) {
 	offer := func() error { return s.offer(t.Context(), host, "https://there", []byte("ca")) }
 	callOff := func() error { _, err := s.callOff(t.Context(), h); return err }
 
-	// rounds ends an offer at each write of an operation in turn, and returns how many there are.
+	// rounds interrupts an offer at each write of an operation in turn, and returns how many writes there are.
 	rounds := func(operation string, prepare, run func() error) (n int) {
 		for ; ; n++ {
 			never()
@@ -81,7 +81,7 @@ func TestCallOffCleansUp(t *testing.T) {
 	}
 }
 
-// rest is what there is of an offer.
+// rest returns what is left of an offer.
 func (s *sides) rest(t *testing.T, host *infrav1.CapstanHost) (names []string) {
 	t.Helper()
 	has := func(c client.Client, o client.Object, name string) {
@@ -102,7 +102,7 @@ func (s *sides) rest(t *testing.T, host *infrav1.CapstanHost) (names []string) {
 	return names
 }
 
-// apiServer starts one that knows our kinds, and returns an administrator's client.
+// apiServer starts an API server with our kinds, and returns an administrator's client.
 func apiServer(t *testing.T) client.Client {
 	t.Helper()
 	ours, err := apiserver.Capstan()
@@ -131,13 +131,13 @@ func apiServer(t *testing.T) client.Client {
 
 var errFailing = errors.New("the power went out")
 
-// failing is a client whose writes fail when there are none left.
+// failing is a client whose writes fail once left is used up.
 type failing struct {
 	client.Client
 	left *int
 }
 
-// do runs a write, if there is one left.
+// do makes a write if any are left.
 func (f *failing) do(write func() error) error {
 	if *f.left == 0 {
 		return errFailing

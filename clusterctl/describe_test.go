@@ -31,7 +31,7 @@ func machine(name string, conditions ...metav1.Condition) *clusterv1.Machine {
 	return m
 }
 
-// example is a cluster with a control plane, of which one machine is ready, and three workers that are all the same.
+// example is a cluster with a control plane, one of whose machines is ready, and three identical workers.
 func example(o tree.ObjectTreeOptions) *tree.ObjectTree {
 	n := func(i int32) *int32 { return &i }
 	cluster := &clusterv1.Cluster{}
@@ -101,7 +101,7 @@ Cluster/blue                               5/5       1          1      5
 			if err := describe.WriteWide(&got, Tree(example(c.options)), now); err != nil {
 				t.Fatal(err)
 			}
-			// Columns are as wide as what is in them: only the words are compared.
+			// The width of columns depends on their content, so compare only the words.
 			words := func(s string) string {
 				lines := strings.Split(strings.TrimSpace(s), "\n")
 				for i := range lines {
@@ -116,7 +116,7 @@ Cluster/blue                               5/5       1          1      5
 	}
 }
 
-// TestConditionsThatAreShown: "all" shows also what is as it should be.
+// TestConditionsThatAreShown: "all" also shows conditions that are as expected.
 func TestConditionsThatAreShown(t *testing.T) {
 	for filter, want := range map[string]int{"": 0, "all": 2, "Cluster": 2, "Cluster+": 1, "Machine": 0} {
 		o := example(tree.ObjectTreeOptions{ShowOtherConditions: filter})

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/handover"
 )
 
-// claimed is a host with a machine, after some changes.
+// claimed returns a host with a machine, after some changes.
 func claimed(changes ...func(*infrav1.CapstanHost)) infrav1.CapstanHost {
 	h := infrav1.CapstanHost{}
 	h.Name, h.UID, h.Spec.Claim = "a", types.UID("uid"), &infrav1.HostClaim{ProviderID: "p"}
@@ -42,13 +42,13 @@ func marked(h *infrav1.CapstanHost) {
 	h.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
 }
 
-// remarked: the provider takes note of what the agent says.
+// remarked updates the host as the provider does after a report of the agent.
 func remarked(h *infrav1.CapstanHost) { handover.Mark(h) }
 
 func free(h *infrav1.CapstanHost) { h.Spec.Claim = nil; handover.Mark(h) }
 func dock(h *infrav1.CapstanHost) { h.Spec.Supplier = infrav1.SupplierDock }
 
-// TestWhoGetsAnOffer: claimed hosts that are not local.
+// TestWhoGetsAnOffer: claimed hosts get an offer, unless they are local.
 func TestWhoGetsAnOffer(t *testing.T) {
 	secret := map[string][]byte{
 		infrav1.OfferIDKey: []byte("uid/1"), infrav1.OfferTargetKey: []byte("t"), infrav1.OfferServerKey: []byte("s"),

@@ -9,7 +9,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestHostsThatKeepAMoveFromStarting names those that are not handed over, and local ones.
+// TestHostsThatKeepAMoveFromStarting: local hosts, and hosts whose agents are not handed over, block a move.
 func TestHostsThatKeepAMoveFromStarting(t *testing.T) {
 	host := func(name, supplier string, claimed bool, handedOver string) infrav1.CapstanHost {
 		h := infrav1.CapstanHost{}

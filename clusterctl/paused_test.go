@@ -59,7 +59,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestNoNamespace: an empty one would stand for all.
+// TestNoNamespace: an empty namespace would mean all.
 func TestNoNamespace(t *testing.T) {
 	c := &Client{}
 	_, calledOff := c.CallOff(t.Context(), HandOver{})

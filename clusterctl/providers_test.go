@@ -11,7 +11,7 @@ import (
 	upstream "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
 )
 
-// noting is upstream's client; it notes what it is told to do.
+// noting is an upstream client that records its calls.
 type noting struct {
 	upstream.Client
 	fails error
@@ -33,7 +33,7 @@ func (n *noting) Delete(_ context.Context, o upstream.DeleteOptions) error {
 	return n.fails
 }
 
-// plane returns the client of an embedded plane with the provider capstan, and what is told to upstream's.
+// plane returns the client of an embedded plane with the provider capstan, and the recorded calls to upstream.
 func plane(fails error) (*Client, *noting) {
 	told := &noting{fails: fails}
 	part := Provider{Name: "capstan", Type: clusterctlv1.InfrastructureProviderType, Version: "v1.0.0", Embedded: true}
@@ -45,7 +45,7 @@ const (
 	choose = "either name providers"
 )
 
-// failsWith reports whether err has the text in it; an empty text stands for no error.
+// failsWith reports whether err contains the text. An empty text means no error.
 func failsWith(err error, text string) bool {
 	if err == nil {
 		return text == ""
@@ -88,7 +88,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestAllow: nothing is installed without leave to run programs, and the leave ends with the installation.
+// TestAllow: nothing is installed without permission to run the programs, and the permission ends with the
+// installation.
 func TestAllow(t *testing.T) {
 	for name, refused := range map[string]error{"allowed": nil, "refused": errors.New("somebody else is at it")} {
 		t.Run(name, func(t *testing.T) {

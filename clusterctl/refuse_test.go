@@ -24,7 +24,7 @@ func object(apiVersion, kind, name string) unstructured.Unstructured {
 func TestFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects []unstructured.Unstructured
-		want    []string // parts of the message; none: it fits
+		want    []string // parts of the message; none: it can run
 	}{
 		"definitions and roles": {
 			[]unstructured.Unstructured{object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "a"),
@@ -66,7 +66,7 @@ func TestWhatIsAPartOfThePlane(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		request  Request
-		install  bool // it may be asked for
+		install  bool // it may be installed
 		conflict bool
 	}{
 		"its name":           {infrastructure("capstan"), true, true},
@@ -110,7 +110,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestOwnRepositories: a plane has its providers at its versions, and elsewhere there are Capstan's templates.
+// TestOwnRepositories: a plane has its providers at its versions; elsewhere there are only Capstan's templates.
 func TestOwnRepositories(t *testing.T) {
 	core := identity{"cluster-api", clusterctlv1.CoreProviderType}
 	const elsewhere = "providers: [{name: capstan, type: InfrastructureProvider, url: " +
@@ -159,7 +159,7 @@ func TestOwnRepositories(t *testing.T) {
 	}
 }
 
-// settings is clusterctl's configuration with this text.
+// settings returns a clusterctl configuration with this text.
 func settings(t *testing.T, text string) config.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "clusterctl.yaml")
@@ -173,7 +173,7 @@ func settings(t *testing.T, text string) config.Client {
 	return c
 }
 
-// A program for what the plane does itself would be ignored: it is refused.
+// A program for a built-in provider would be ignored, so it is refused.
 func TestNoProgramForAPartOfThePlane(t *testing.T) {
 	plane := &Client{
 		Installed: []Provider{

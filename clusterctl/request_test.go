@@ -35,7 +35,7 @@ func TestEveryTypeHasAFlag(t *testing.T) {
 func TestRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		request Request
-		only    string // empty: there is not one
+		only    string // empty: there is more than one
 		names   []string
 		fails   bool
 	}{
@@ -59,7 +59,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestOptionsNameEveryProvider: what is requested of a type is in upstream's options of that type, whichever they are.
+// TestOptionsNameEveryProvider: upstream's options contain the requested providers of every type.
 func TestOptionsNameEveryProvider(t *testing.T) {
 	request := Request{}
 	for _, kind := range Types {

@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestOpenAPlaneThatDoesNotAnswer: the advice is for the plane of this machine only.
+// TestOpenAPlaneThatDoesNotAnswer: only this machine's plane gets the advice.
 func TestOpenAPlaneThatDoesNotAnswer(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	path := filepath.Join(t.TempDir(), "kubeconfig")

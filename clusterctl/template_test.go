@@ -46,7 +46,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// variables is a template that has some.
+// variables is a template with variables.
 type variables struct {
 	upstream.Template
 	all map[string]*string
@@ -76,12 +76,12 @@ func TestReadToConvert(t *testing.T) {
 	}
 }
 
-// endless has no end.
+// endless is a reader without an end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// unreadable can't be read.
+// unreadable is a reader that fails.
 type unreadable struct{}
 
 func (unreadable) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }

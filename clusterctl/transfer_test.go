@@ -44,7 +44,7 @@ func TestIsDirectory(t *testing.T) {
 	}
 }
 
-// TestSaveAndRestoreNeedADirectory: nothing is asked and nothing is paused before.
+// TestSaveAndRestoreNeedADirectory: without one, nothing is requested and nothing is paused.
 func TestSaveAndRestoreNeedADirectory(t *testing.T) {
 	c, none := &Client{}, filepath.Join(t.TempDir(), "none")
 	if err := c.SaveClusters(t.Context(), "blue", none); err == nil {

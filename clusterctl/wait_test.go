@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// TestEndedWait: a wait that somebody stops, or that fails, is not called one that took five minutes.
+// TestEndedWait: a wait that was cancelled or failed is not reported as one that took five minutes.
 func TestEndedWait(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -23,7 +23,7 @@ func TestEndedWait(t *testing.T) {
 		err    error
 		waited time.Duration
 		limit  time.Duration
-		want   string // "" is nothing
+		want   string // "" means no error
 		not    string
 	}{
 		"it went well": {t.Context(), nil, time.Second, 0, "", "x"},

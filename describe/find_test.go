@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// TestFind: an unknown name is answered with those that exist.
+// TestFind: the error for an unknown name lists the names that exist.
 func TestFind(t *testing.T) {
 	green := blueCluster("")
 	green.Name = "green"

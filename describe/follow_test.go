@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/record"
 )
 
-// TestFollow: each call is shown once, and what it blocks or lets go on right after it, also when the journal has
-// forgotten old calls.
+// TestFollow: each call is shown once, followed by what it blocks or unblocks, even after the journal has dropped old
+// calls.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call := func(hook, handler string, answer record.Answer) record.Call {

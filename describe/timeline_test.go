@@ -25,7 +25,7 @@ func TestWayOut(t *testing.T) {
 	}
 }
 
-// TestBlockedNow: a cluster that is gone waits for nothing, and nobody waits for a handler that is not asked any more.
+// TestBlockedNow: nothing blocks a cluster that is gone, and a handler that is no longer called blocks nothing.
 func TestBlockedNow(t *testing.T) {
 	cluster := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}}
 	extension := func(name string, handlers ...string) runtimev1.ExtensionConfig {

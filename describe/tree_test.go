@@ -75,7 +75,7 @@ Cluster/demo                      False    NotAvailable   workers
 	}
 }
 
-// normal folds runs of spaces, except at the start of a line: the test is about content and branches, not column
+// normal collapses runs of spaces except at the start of a line: the test is about content and branches, not column
 // widths.
 func normal(s string) string {
 	lines := strings.Split(s, "\n")

@@ -20,7 +20,8 @@ import (
 
 var blue = client.ObjectKey{Namespace: "team", Name: "blue"}
 
-// blueCluster is a cluster of one machine that is as far as this step; empty: up, if its machine is.
+// blueCluster returns a cluster of one machine that has reached this step. An empty step means that it is up, if its
+// machine is.
 func blueCluster(step Step) *clusterv1.Cluster {
 	c := topology.Request{Name: blue.Name, Namespace: blue.Namespace, Version: "v1.36.3", ControlPlane: 1}.Cluster()
 	if step == StepHooks {
@@ -49,7 +50,7 @@ func blueMachine() *clusterv1.Machine {
 	return m
 }
 
-// TestWait: progress is reported from step to step, and servers that fail for a while are borne.
+// TestWait: progress is reported step by step, and temporary failures of the server are tolerated.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := world(t, func(c client.Client, get int) error {
@@ -115,7 +116,7 @@ func TestWaitDeleted(t *testing.T) {
 		Type: clusterv1.ClusterDeletingCondition, Status: metav1.ConditionTrue, Message: "* 1 Machine",
 	}}
 	for name, c := range map[string]struct {
-		gone int // the question before which it is gone
+		gone int // the request from which on it is gone
 		want string
 	}{
 		"it goes":          {3, ""},
@@ -144,7 +145,7 @@ func TestWaitDeleted(t *testing.T) {
 	}
 }
 
-// TestWatch: a tree is written when it is new, and the end is written.
+// TestWatch: a tree is written whenever it changes, and the end is reported.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -173,7 +174,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestRead: each object of the cluster is found, and nothing of another one.
+// TestRead: it finds each object of the cluster and nothing of another one.
 func TestRead(t *testing.T) {
 	host := func(name, cluster string) *infrav1.CapstanHost {
 		h := &infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: name}}

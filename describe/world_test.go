@@ -18,8 +18,8 @@ import (
 
 var errServer = errors.New("the server does not answer")
 
-// world is an API server with objects. before is called with the number of each Get, and may change what there is, or
-// let it fail.
+// world is an API server with objects. It calls before with the number of each Get; before may change the objects or
+// return an error.
 func world(t *testing.T, before func(c client.Client, get int) error, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestPacked unpacks an archive: programs stand beside each other, bundles where the programs look for them, and it is
-// the same when it is made again.
+// TestPacked unpacks an archive: programs are in one directory, bundles are where the programs look for them, and a
+// second build produces the same bytes.
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	var programs []program

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// componentFiles are all components files, with the label of the provider and the kinds without a namespace.
+// componentFiles are all components files, with the label of the provider and the cluster-scoped kinds.
 var componentFiles = map[string]string{
 	InfrastructureComponents: Infrastructure, OwnCertificatesComponents: Infrastructure,
 	RuntimeExtensionComponents: RuntimeExtension,
@@ -39,7 +39,7 @@ func eachComponents(t *testing.T, test func(t *testing.T, label string, text []b
 	}
 }
 
-// TestComponentsHaveOneNamespace: all is in it and carries the label of the provider.
+// TestComponentsHaveOneNamespace: all objects are in it and have the label of the provider.
 func TestComponentsHaveOneNamespace(t *testing.T) {
 	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
 		namespaces, made := map[string]bool{}, 0
@@ -78,7 +78,7 @@ func TestComponentsHaveOneNamespace(t *testing.T) {
 	})
 }
 
-// subjects returns whom a binding is for; nobody if the object is another one.
+// subjects returns the subjects of a binding, and none for another object.
 func subjects(t *testing.T, o *unstructured.Unstructured) []rbacv1.Subject {
 	t.Helper()
 	if !strings.HasSuffix(o.GetKind(), "RoleBinding") {
@@ -147,7 +147,7 @@ func TestComponentsAreClosed(t *testing.T) {
 	})
 }
 
-// services finds the names of Services in an object, wherever a clientConfig is.
+// services finds the names of Services in all clientConfigs of an object.
 func services(t *testing.T, o *unstructured.Unstructured) (names []string) {
 	t.Helper()
 	data, err := json.Marshal(o.Object)
@@ -169,7 +169,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	return typed
 }
 
-// TestDeployments looks at what runs the controllers and the extension.
+// TestDeployments checks the Deployments of the controllers and the extension.
 func TestDeployments(t *testing.T) {
 	eachComponents(t, func(t *testing.T, _ string, _ []byte, all []*unstructured.Unstructured) {
 		found := 0
@@ -231,8 +231,8 @@ func deployment(t *testing.T, d appsv1.Deployment) {
 	t.Attr("rule", "RX-36")
 }
 
-// TestExtensionOutlivesANode looks for what lets one replica of the extension answer while the other's Node is drained,
-// or its Pod replaced.
+// TestExtensionOutlivesANode checks that one replica of the extension answers while the other's Node is drained or its
+// Pod is replaced.
 func TestExtensionOutlivesANode(t *testing.T) {
 	var d appsv1.Deployment
 	var budget policyv1.PodDisruptionBudget
@@ -264,7 +264,7 @@ func TestExtensionOutlivesANode(t *testing.T) {
 	}
 }
 
-// TestImageNames can be read by who runs containers, and are canonical with a prefix.
+// TestImageNames: container runtimes accept the names, and with a prefix they are canonical.
 func TestImageNames(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"":                             "localhost/capstan-manager:v0.1.0",
@@ -290,7 +290,7 @@ func TestImageNames(t *testing.T) {
 	}
 }
 
-// TestRolesHaveNoWildcards in rules or resources (least privilege).
+// TestRolesHaveNoWildcards checks rules and resources (least privilege).
 func TestRolesHaveNoWildcards(t *testing.T) {
 	eachComponents(t, func(t *testing.T, label string, _ []byte, all []*unstructured.Unstructured) {
 		aggregated := false
@@ -312,7 +312,7 @@ func TestRolesHaveNoWildcards(t *testing.T) {
 	})
 }
 
-// TestOwnCertificatesNeedNoCertManager: nothing of it is left in that file.
+// TestOwnCertificatesNeedNoCertManager: the file contains nothing of cert-manager.
 func TestOwnCertificatesNeedNoCertManager(t *testing.T) {
 	text := string(repository(t, options).in(Infrastructure, options.Version)[OwnCertificatesComponents])
 	if strings.Contains(text, "cert-manager") {

@@ -27,7 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// TestDist looks at a release that was made, in the folder that CAPSTAN_TEST_DIST names: make test-release.
+// TestDist checks a release built into the directory that CAPSTAN_TEST_DIST names: make test-release.
 func TestDist(t *testing.T) {
 	dist := os.Getenv("CAPSTAN_TEST_DIST")
 	if dist == "" {
@@ -54,7 +54,7 @@ func TestDist(t *testing.T) {
 	})
 }
 
-// checkSums: each file is in the list, with its sum.
+// checkSums checks that each file is in the list, with its checksum.
 func checkSums(t *testing.T, dist string) {
 	text, err := os.Open(filepath.Join(dist, "SHA256SUMS"))
 	if err != nil {
@@ -101,7 +101,7 @@ func checkSums(t *testing.T, dist string) {
 	}
 }
 
-// checkBill: the bill of materials can be read, and names what is in the programs.
+// checkBill checks that the bill of materials is readable and lists what the programs contain.
 func checkBill(t *testing.T, file, version string) {
 	text, err := os.Open(file)
 	if err != nil {
@@ -132,8 +132,8 @@ func checkBill(t *testing.T, file, version string) {
 	}
 }
 
-// checkImage: the image is valid and not root's, and its programs run with nothing around them but what is in it, as
-// its user.
+// checkImage checks that the image is valid and does not run as root, and runs its programs as the image's user with
+// only the image's content around them.
 func checkImage(t *testing.T, file, name string, run [][]string) {
 	archive, err := os.ReadFile(file)
 	if err != nil {
@@ -197,7 +197,7 @@ func rootOf(t *testing.T, one v1.Image) string {
 	root := t.TempDir()
 	unpack(t, content, root)
 	for dir := root; dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil { // the user of the image has to get there
+		if err := os.Chmod(dir, 0o755); err != nil { // the image's user needs access
 			t.Fatal(err)
 		}
 	}
@@ -235,7 +235,7 @@ func write(to string, content io.Reader, mode os.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// checkArchive unpacks the archive for people in an empty folder and makes a cluster from there.
+// checkArchive unpacks the binary archive in an empty directory and creates a cluster from there.
 func checkArchive(t *testing.T, file, folder string) {
 	packed, err := os.Open(file)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/openapi"
 )
 
-// TestHooksDocument reads the OpenAPI document of a release: each hook of the catalog has a path, with a body for the
-// request and one for the answer that the document describes.
+// TestHooksDocument reads the OpenAPI document of a release. It describes a path for each hook of the catalog, with a
+// request body and a response body.
 func TestHooksDocument(t *testing.T) {
 	text := repository(t, options).in(RuntimeExtension, options.Version)["runtime-sdk-openapi.yaml"]
 	var document openapi.Document

@@ -20,7 +20,7 @@ import (
 
 var date = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// untar unpacks an archive into a folder of its own.
+// untar unpacks an archive into a new directory.
 func untar(t *testing.T, data []byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,8 +44,8 @@ func untar(t *testing.T, data []byte) string {
 	}
 }
 
-// TestImage reads an image back: valid, for each architecture, not root, the binary as its entrypoint, and the same
-// bytes when made again.
+// TestImage reads an image back: it is valid for each architecture, does not run as root, has the binary as its
+// entrypoint, and a second build produces the same bytes.
 func TestImage(t *testing.T) {
 	binaries := map[string][]program{}
 	for _, arch := range Architectures {
@@ -107,7 +107,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestArchitectures: a release to try out is for one of them, and for none that there isn't.
+// TestArchitectures: a trial release can be for one architecture, but not for an unknown one.
 func TestArchitectures(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "binary")
 	if err := os.WriteFile(file, []byte("a binary"), 0o600); err != nil {
@@ -166,7 +166,7 @@ func contents(t *testing.T, one v1.Image) string {
 	}
 }
 
-// TestBill makes the bill of materials of a program, the one that makes releases.
+// TestBill creates the bill of materials of the program that builds releases.
 func TestBill(t *testing.T) {
 	self := filepath.Join(t.TempDir(), "release")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", self, "../hack/release")
@@ -200,7 +200,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// TestSums are read by sha256sum.
+// TestSums: sha256sum accepts the file.
 func TestSums(t *testing.T) {
 	want := "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n" +
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  b/c\n"

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
-// TestPageIsUpToDate compares docs/flavors.md with the files that it describes, and looks in it for each of them.
+// TestPageIsUpToDate compares docs/flavors.md with the files that it describes and checks that it mentions each of
+// them.
 func TestPageIsUpToDate(t *testing.T) {
 	want, err := Page("..")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestNobodyMayRegisterExtensions: no role of a release gives the right to write ExtensionConfigs. It stays with the
-// administrators of the management cluster, who vet each extension.
+// TestNobodyMayRegisterExtensions: no role in a release may write ExtensionConfigs. Only the administrators of the
+// management cluster may, who vet each extension.
 func TestNobodyMayRegisterExtensions(t *testing.T) {
 	eachComponents(t, func(t *testing.T, _ string, _ []byte, all []*unstructured.Unstructured) {
 		roles := 0

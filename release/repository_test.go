@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// options of the release that the tests look at.
+// options are those of the release under test.
 var options = Options{Version: "v0.1.0", Source: ".."}
 
-// made are the files of each release that a test has asked for: making them takes a while.
+// made caches the files of each release that a test has requested, because rendering takes a while.
 var made sync.Map
 
 func repository(t *testing.T, o Options) Files {
@@ -45,7 +45,7 @@ func (f Files) in(label, version string) Files {
 	return found
 }
 
-// objects reads the documents of a file with the defaults of its variables in their places.
+// objects reads the documents of a file with variables replaced by their defaults.
 func objects(t *testing.T, text []byte) (all []*unstructured.Unstructured) {
 	t.Helper()
 	withDefaults := regexp.MustCompile(`\$\{(\w+)(?::=([^}]*))?\}`).ReplaceAllFunc(text, func(v []byte) []byte {
@@ -67,7 +67,7 @@ func objects(t *testing.T, text []byte) (all []*unstructured.Unstructured) {
 	return all
 }
 
-// TestRepository looks at the files and their names.
+// TestRepository checks the files and their names.
 func TestRepository(t *testing.T) {
 	files := repository(t, options)
 	want := map[string][]string{
@@ -91,13 +91,13 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// providers are ours, by label, with the type that clusterctl's configuration names.
+// providers are our providers by label, with the type in clusterctl's configuration.
 var providers = map[string]clusterctlv1.ProviderType{
 	Infrastructure:   clusterctlv1.InfrastructureProviderType,
 	RuntimeExtension: clusterctlv1.RuntimeExtensionProviderType,
 }
 
-// TestRepositoryHasWhatClusterctlReads asks for each file by the place and name where clusterctl looks for it.
+// TestRepositoryHasWhatClusterctlReads looks up each file by the path that clusterctl uses.
 func TestRepositoryHasWhatClusterctlReads(t *testing.T) {
 	for _, v := range []string{"v0.1.0", "v0.1.1"} {
 		files := repository(t, Options{Version: v, Source: ".."})
@@ -145,7 +145,8 @@ func TestRepositoryHasWhatClusterctlReads(t *testing.T) {
 	}
 }
 
-// TestAssetsOfOneRelease: a hosted release has one list of names for both providers: no name stands for two contents.
+// TestAssetsOfOneRelease: a hosted release has one list of names for both providers, so a name must not have two
+// contents.
 func TestAssetsOfOneRelease(t *testing.T) {
 	assets := map[string][]byte{}
 	for name, text := range repository(t, options) {
@@ -165,7 +166,7 @@ func TestAssetsOfOneRelease(t *testing.T) {
 	t.Attr("rule", "CT-16")
 }
 
-// TestNamesOfProviders compares our names and labels with what clusterctl takes, and with its own list.
+// TestNamesOfProviders compares our names and labels with what clusterctl accepts, and with its own list.
 func TestNamesOfProviders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "clusterctl.yaml")
 	if err := os.WriteFile(file, []byte("providers: []\n"), 0o600); err != nil {
@@ -205,7 +206,7 @@ func TestNamesOfProviders(t *testing.T) {
 	}
 }
 
-// TestRepositoryIsReproducible makes it twice, the second time from a source tree at another path.
+// TestRepositoryIsReproducible renders it twice, the second time from a source tree at another path.
 func TestRepositoryIsReproducible(t *testing.T) {
 	absolute, err := filepath.Abs("..")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// raw reads the documents of a template as they stand in its file: a variable is the text of its name. What the
-// tests here see, clusterctl has not touched.
+// raw reads the documents of a template as they are in the file: a variable is the text of its name. clusterctl has not
+// processed what these tests see.
 func raw(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
 	quoted := regexp.MustCompile(`"?\$\{(\w+)(?::=[^}]*)?\}"?`).ReplaceAll(text, []byte("$$$1"))
@@ -34,7 +34,7 @@ func templateFiles(t *testing.T, prefix string) Files {
 	return found
 }
 
-// names returns "KIND/NAME" of all objects.
+// names returns KIND/NAME of all objects.
 func names(all []*unstructured.Unstructured) map[string]bool {
 	has := map[string]bool{}
 	for _, o := range all {
@@ -43,10 +43,10 @@ func names(all []*unstructured.Unstructured) map[string]bool {
 	return has
 }
 
-// mention is what one object says about another.
+// mention is a reference from one object to another.
 type mention struct{ what, namespace string }
 
-// references finds all references with kind and name in a value.
+// references finds all references in a value that have a kind and a name.
 func references(value any) (found []mention) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -67,7 +67,7 @@ func references(value any) (found []mention) {
 	return found
 }
 
-// TestTemplateFiles looks at the files of cluster templates as they are published.
+// TestTemplateFiles checks the published files of cluster templates.
 func TestTemplateFiles(t *testing.T) {
 	files := templateFiles(t, templatePrefix)
 	t.Attr("rule", "CT-61")
@@ -145,7 +145,7 @@ func TestTemplateFilesStandBesideComponents(t *testing.T) {
 	t.Attr("rule", "CT-77")
 }
 
-// TestTemplatesUseTheCommonVariables: what the flags of generate cluster set stands in the fields that it is for.
+// TestTemplatesUseTheCommonVariables: the values of generate cluster's flags end up in the right fields.
 func TestTemplatesUseTheCommonVariables(t *testing.T) {
 	for name, text := range templateFiles(t, templatePrefix) {
 		seen := map[string]int{}
@@ -191,7 +191,7 @@ func TestTemplatesUseTheCommonVariables(t *testing.T) {
 	}
 }
 
-// TestClassFiles looks at the files of ClusterClasses as they are published.
+// TestClassFiles checks the published files of ClusterClasses.
 func TestClassFiles(t *testing.T) {
 	files := templateFiles(t, classPrefix)
 	t.Attr("rule", "CT-05")

@@ -11,7 +11,7 @@ import (
 )
 
 // filled returns the objects of a template with these values of variables, and defaults for the others, as clusterctl
-// makes them.
+// would.
 func filled(t *testing.T, template []byte, values map[string]string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := yamlprocessor.NewSimpleProcessor().Process(template, func(name string) (string, error) {
@@ -26,7 +26,7 @@ func filled(t *testing.T, template []byte, values map[string]string) []*unstruct
 	return objects(t, text)
 }
 
-// TestValuesThatLookLikeOthers: names and zones are text, whatever YAML would take them for.
+// TestValuesThatLookLikeOthers: names and zones stay strings, even if YAML would read them as another type.
 func TestValuesThatLookLikeOthers(t *testing.T) {
 	text := []string{"name", "clusterName", "host", "failureDomain", "namespace"}
 	var check func(file string, value any)
@@ -70,8 +70,8 @@ func TestValuesThatLookLikeOthers(t *testing.T) {
 	}
 }
 
-// TestPortOfAVirtualAddress: kube-vip forwards nothing, so what is called at the address is the port of an API server;
-// behind a load balancer it is the balancer's port.
+// TestPortOfAVirtualAddress: kube-vip forwards nothing, so clients of its address use the port of an API server. Behind
+// a load balancer they use the balancer's port.
 func TestPortOfAVirtualAddress(t *testing.T) {
 	files := repository(t, options).in(Infrastructure, options.Version)
 	for file, own := range map[string]bool{

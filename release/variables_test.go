@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
-// TestVariables of all files are documented; those of components are prefixed and have a default; all are in the
-// plain form.
+// TestVariables: the variables of all files are documented and in the simple form; those of components have a prefix
+// and a default.
 func TestVariables(t *testing.T) {
 	common := []string{"CLUSTER_NAME", "KUBERNETES_VERSION", "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"}
 	any, plain := regexp.MustCompile(`\$\{[^}]*\}`), regexp.MustCompile(`^\$\{([A-Z][A-Z0-9_]*)(:=[^{}$]+)?\}$`)

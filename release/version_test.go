@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestVersions are those that can be released: semantic ones of a series in metadata.yaml.
+// TestVersions: only semantic versions of a series in metadata.yaml can be released.
 func TestVersions(t *testing.T) {
 	good := string(Metadata)
 	const none = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"
@@ -47,7 +47,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A release names no series that is newer: clusterctl would look for the latest release there, and find none.
+// A release lists no newer series: clusterctl would look there for the latest release and find none.
 func TestNoReleaseNamesNewerSeries(t *testing.T) {
 	for version, want := range map[string]string{"v0.0.7": "0.0", "v0.1.3": "0.0 0.1", "v0.2.0-rc.1": "0.0 0.1 0.2"} {
 		text, err := upTo(Metadata, version)
@@ -68,7 +68,7 @@ func TestNoReleaseNamesNewerSeries(t *testing.T) {
 	}
 }
 
-// TestPublishedMetadata reads metadata.yaml of releases as they are published.
+// TestPublishedMetadata reads metadata.yaml as releases publish it.
 func TestPublishedMetadata(t *testing.T) {
 	for _, v := range []string{"v0.0.9", "v0.1.0", "v0.2.0-rc.1"} {
 		of, err := version.ParseSemantic(v)
@@ -111,7 +111,7 @@ func TestPublishedMetadata(t *testing.T) {
 	}
 }
 
-// TestContractIsThatOfTheLabels compares metadata with definitions in releases of both contracts.
+// TestContractIsThatOfTheLabels compares metadata with definitions, in releases of both contracts.
 func TestContractIsThatOfTheLabels(t *testing.T) {
 	for version, want := range map[string]string{"v0.0.1": "v1beta1", "v0.1.0": "v1beta2"} {
 		files := repository(t, Options{Version: version, Source: ".."}).in(Infrastructure, version)

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// localHosts are hosts of the plane in a namespace.
+// localHosts returns hosts of the plane in a namespace.
 func localHosts(namespace string, from, to int) (hosts []client.Object) {
 	for i := from; i <= to; i++ {
 		h := &infrav1.CapstanHost{}
@@ -33,7 +33,7 @@ func shared(name string) client.Object {
 	return class
 }
 
-// TestFindClass: the Cluster's own namespace comes first, then the one where the plane has its class.
+// TestFindClass: the Cluster's own namespace takes precedence over the one with the plane's class.
 func TestFindClass(t *testing.T) {
 	c := server(t, 0, shared("local"), shared("other"))
 	for name, r := range map[string]struct {
@@ -87,7 +87,7 @@ func withoutClasses(t *testing.T) client.Client {
 	return c
 }
 
-// TestCheckCountsTheBudget: local hosts come from other namespaces, hosts that enrolled there do not.
+// TestCheckCountsTheBudget: local hosts can come from other namespaces, enrolled hosts cannot.
 func TestCheckCountsTheBudget(t *testing.T) {
 	objects := slices.Concat(localHosts("default", 1, 2), localHosts("green", 3, 3), []client.Object{shared("local")})
 	for _, key := range []client.ObjectKey{{Namespace: "default", Name: "rack"}, {Namespace: "own", Name: "rack"}} {
@@ -121,7 +121,7 @@ func TestCheckCountsTheBudget(t *testing.T) {
 	}
 }
 
-// TestCheckOfATenant: who may not list what all namespaces have sees his own.
+// TestCheckOfATenant: a user who may not list all namespaces sees only their own.
 func TestCheckOfATenant(t *testing.T) {
 	c := interceptor.NewClient(server(t, 1).(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {

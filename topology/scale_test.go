@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// n is a number of machines.
+// n returns a pointer to a number of machines.
 func n(i int32) *int32 { return &i }
 
 func TestResize(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// server is an API server with the class "local" and so many hosts.
+// server returns an API server with the class "local" and this many hosts.
 func server(t *testing.T, hosts int, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -14,7 +14,7 @@ import (
 	utilyaml "sigs.k8s.io/cluster-api/util/yaml"
 )
 
-// components reads the provider in testdata, with changes.
+// components reads the provider in testdata and changes it.
 func components(t *testing.T, replace ...string) []unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("testdata/provider.yaml")
@@ -129,7 +129,7 @@ func TestRewrite(t *testing.T) {
 	verify(t, secret)
 }
 
-// verify checks that the authority in a Secret is that of the certificate there, on 127.0.0.1.
+// verify checks that the CA in a Secret signed the certificate there, for 127.0.0.1.
 func verify(t *testing.T, secret unstructured.Unstructured) {
 	t.Helper()
 	file := func(name string) []byte {

@@ -32,7 +32,7 @@ func TestWrite(t *testing.T) {
 func TestWriteLeavesTheFileOnFailure(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := os.MkdirAll(filepath.Join(path, "below"), 0o700); err != nil { // a folder cannot be replaced by a file
+	if err := os.MkdirAll(filepath.Join(path, "below"), 0o700); err != nil { // a file cannot replace a directory
 		t.Fatal(err)
 	}
 	err := Write(path, []byte("new"), 0o600)

@@ -71,7 +71,7 @@ func TestTheSameFilesMakeTheSameBundle(t *testing.T) {
 	}
 }
 
-// Wherever a bundle is cut or changed, it is refused and nothing of it is left.
+// A bundle that is truncated or changed anywhere is refused, and nothing of it is left.
 func TestADamagedBundleIsRefused(t *testing.T) {
 	data, _ := sample(t)
 	parent := t.TempDir()
@@ -87,17 +87,17 @@ func TestADamagedBundleIsRefused(t *testing.T) {
 	for at := range data {
 		refused("cut", at, data[:at])
 	}
-	for at := 10; at < len(data); at++ { // the header of gzip has a time and an operating system, which say nothing
+	for at := 10; at < len(data); at++ { // skip the time and operating system in the gzip header
 		damaged := bytes.Clone(data)
 		damaged[at] ^= 0x40
 		if bytes.Equal(unpacked(damaged), unpacked(data)) {
-			continue // bits that say nothing
+			continue // irrelevant bits
 		}
 		refused("changed", at, damaged)
 	}
 }
 
-// unpacked returns what gzip makes of data; nil if it is damaged.
+// unpacked returns the decompressed data, or nil if it is damaged.
 func unpacked(data []byte) []byte {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -110,7 +110,7 @@ func unpacked(data []byte) []byte {
 	return all
 }
 
-// entry is a file of an archive that somebody made by hand.
+// entry is a file in a handmade archive.
 type entry struct {
 	header tar.Header
 	data   string

@@ -42,7 +42,7 @@ func server(name string, ip string) *x509.Certificate {
 		IPAddresses: []net.IP{net.ParseIP(ip)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 }
 
-// TestClientConfig shakes hands with servers, and looks whether a byte of the client arrives.
+// TestClientConfig shakes hands with servers and checks whether any byte of the client arrives.
 func TestClientConfig(t *testing.T) {
 	ours, theirs := testcert.Authority(t), testcert.Authority(t)
 	good := testcert.Sign(t, ours, server("plane.example", "192.0.2.1"))
@@ -50,7 +50,7 @@ func TestClientConfig(t *testing.T) {
 	expired.NotAfter = time.Now().Add(-time.Minute)
 	for name, c := range map[string]struct {
 		leaf testcert.Pair
-		sent []testcert.Pair // besides the leaf
+		sent []testcert.Pair // in addition to the leaf
 		host string
 		pin  string
 		ok   bool
@@ -96,7 +96,7 @@ func TestClientConfig(t *testing.T) {
 	}
 }
 
-// talk lets a client send "secret", and returns what arrives.
+// talk lets a client send "secret" and returns what arrives.
 func talk(t *testing.T, server, client *tls.Config) (arrived string, err error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

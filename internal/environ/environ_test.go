@@ -16,7 +16,7 @@ func TestPick(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := pick(c.all)
-			if !slices.Equal(got, c.want) || got == nil { // nil would be everything
+			if !slices.Equal(got, c.want) || got == nil { // nil would mean everything
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -56,7 +56,7 @@ func TestParse(t *testing.T) {
 
 func TestWith(t *testing.T) {
 	cases := map[string]struct {
-		defaults, changes, want gates.Set // want: of those that it names
+		defaults, changes, want gates.Set // want: only the gates it names
 		err                     string
 	}{
 		"a plane opens what upstream's end-to-end tests open": {gates.Plane(), nil, gates.Set{

@@ -69,7 +69,8 @@ func TestBundles(t *testing.T) {
 	}
 }
 
-// TestProgramsThatEverybodyMayWriteAreNotRun: neither a program nor a bundle, if they or their directory are open.
+// TestProgramsThatEverybodyMayWriteAreNotRun: neither a program nor a bundle is run if it or its directory is writable
+// for everybody.
 func TestProgramsThatEverybodyMayWriteAreNotRun(t *testing.T) {
 	const version = "v1.36.3"
 	for name, c := range map[string]struct {

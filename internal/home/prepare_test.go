@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// file makes a file, or a directory if it ends in a slash, with exactly these permissions.
+// file creates a file, or a directory if the name ends in a slash, with exactly these permissions.
 func file(t *testing.T, path string, perm fs.FileMode) {
 	t.Helper()
 	var err error
@@ -28,7 +28,7 @@ func file(t *testing.T, path string, perm fs.FileMode) {
 func TestPrepare(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, home string)
-		note bool   // whether the user is told
+		note bool   // whether a note is returned
 		err  string // part of the error; empty if there is none
 	}{
 		"a home that is missing is made": {make: func(*testing.T, string) {}},
@@ -93,7 +93,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// Keys that others may read are closed, whatever the home's own mode.
+// Keys that others may read become private, whatever the home's own mode.
 func TestPrepareClosesSecrets(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	for _, dir := range []string{"/", "/clusters/", "/plane/", "/plane/pki/", "/plane/encryption/", "/plane/audit/"} {
@@ -114,7 +114,7 @@ func TestPrepareClosesSecrets(t *testing.T) {
 	}
 }
 
-// A home of somebody else is refused also by root, which could use it.
+// Root also refuses another user's home, although it could use it.
 func TestPrepareRefusesAHomeOfOthers(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home")
 	want := "belongs to user 12345"

@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FuzzClient: what is made of a tenant's kubeconfig sends requests to one server by TLS, and does nothing else: it runs
-// no program, reads no file, goes through no proxy, speaks in nobody's name and trusts not just anybody. Written
-// and read again it leads to the same server.
+// FuzzClient: a client for a tenant's kubeconfig only sends requests to one server by TLS. It runs no program, reads no
+// file, uses no proxy, impersonates nobody and verifies the server. Written and read again, the kubeconfig leads to the
+// same server.
 func FuzzClient(f *testing.F) {
 	const head = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":` +
 		`{"cluster":"c","user":"u"}}],"clusters":[{"name":"c","cluster":`

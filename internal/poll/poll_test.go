@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestUntil: what is over is over, also if it went wrong; other failures are borne for a while.
+// TestUntil: a final result ends the wait, even if it is an error; other failures are tolerated for a while.
 func TestUntil(t *testing.T) {
 	wrong := errors.New("wrong")
 	for name, c := range map[string]struct {

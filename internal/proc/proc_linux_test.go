@@ -77,7 +77,7 @@ func TestListKnowsThePrograms(t *testing.T) {
 			t.Error("the list has this process itself")
 		}
 		if p.PID == cmd.Process.Pid {
-			// 0 is the right answer for a session that began outside this PID namespace, as in a container.
+			// 0 is correct for a session that was created outside this PID namespace, as in a container.
 			session, err := unix.Getsid(p.PID)
 			if err != nil {
 				t.Fatal(err)
@@ -91,8 +91,8 @@ func TestListKnowsThePrograms(t *testing.T) {
 	t.Error("the child is not in the list")
 }
 
-// In a local host of an unprivileged user /proc may be that of the machine: only processes of the own namespace count,
-// by their ids there.
+// In a local host of an unprivileged user, /proc may be the machine's. Only processes of the own namespace count, by
+// their ids there.
 func TestAnOuterProcIsSeenThrough(t *testing.T) {
 	if os.Getenv("INNER") == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")

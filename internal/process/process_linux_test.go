@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// The test binary plays the child: CHILD picks what it does.
+// The test binary plays the child; CHILD selects its role.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CHILD") {
 	case "":
@@ -81,7 +81,7 @@ func child(what, file string) Process {
 	}
 }
 
-// gone waits until the kernel does not know pid any more, or knows it as a zombie that others must collect.
+// gone waits until the kernel no longer knows pid, or knows it as a zombie that its parent must reap.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

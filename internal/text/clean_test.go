@@ -26,7 +26,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestWriter: however the bytes are cut, the same text arrives.
+// TestWriter: however the bytes are split, the same text arrives.
 func TestWriter(t *testing.T) {
 	for in, want := range cleaned {
 		for size := 1; size <= len(in); size++ {
