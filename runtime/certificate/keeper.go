@@ -179,5 +179,5 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return k.current.Load().pair, nil
 }
 
-// Authorities returns the authorities that callers should trust in PEM form, as in an ExtensionConfig's caBundle.
+// Authorities returns, in PEM form, the authorities that callers should trust: the caBundle of an ExtensionConfig.
 func (k *Keeper) Authorities() []byte { return k.current.Load().authorities }

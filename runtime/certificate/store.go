@@ -29,8 +29,8 @@ type Store interface {
 }
 
 // InSecret keeps the bundle in a Secret, where an ExtensionConfig finds the authorities, see [Annotation]. The client
-// must be allowed to get, create and update the Secret, and its scheme must include Secrets. It must not read from a
-// cache.
+// must be allowed to get, create and update the Secret, and its scheme must include Secrets. The client must not read
+// from a cache.
 func InSecret(client ctrlclient.Client, name types.NamespacedName) Store {
 	return &secretStore{client: client, name: name}
 }

@@ -34,7 +34,7 @@ type Left struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// String returns it in one line.
+// String returns the description in one line.
 func (l *Left) String() string {
 	if l.Handlers == 0 {
 		return l.Why

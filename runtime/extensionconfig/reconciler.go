@@ -107,8 +107,8 @@ func isPaused(config *runtimev1.ExtensionConfig) bool {
 }
 
 // discover brings an ExtensionConfig up to date and registers it. It always returns the ExtensionConfig with its new
-// status; if something failed, with its previous handlers. The administrator's overrides apply to these too, because
-// that is when they are needed: while an extension is down.
+// status. If something failed, the status keeps the previous handlers. The administrator's overrides apply to these
+// too: they are needed most while an extension is down.
 func (r *Reconciler) discover(ctx context.Context,
 	config *runtimev1.ExtensionConfig) (*runtimev1.ExtensionConfig, error) {
 	found, err := r.ask(ctx, config)

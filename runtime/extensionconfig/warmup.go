@@ -26,8 +26,8 @@ type warmUp struct{ *Reconciler }
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (warmUp) NeedLeaderElection() bool { return true }
 
-// Start asks all extensions for their handlers and makes the client ready. It gives up only when ctx is done, because
-// listing ExtensionConfigs may work later.
+// Start asks all extensions for their handlers and makes the client ready. It retries until ctx is done, because what
+// fails now, such as listing ExtensionConfigs, may work later.
 func (w warmUp) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)
 	patience := time.Now().Add(w.Patience)

@@ -125,7 +125,7 @@ type Options struct {
 }
 
 // Run calls the handlers of a hook in turn, by name, with one request for this Cluster, and returns their answers. A
-// failed call also gives an answer. The error is a [*NoHandlerError] if there is no handler to call.
+// failed call also yields an answer. The error is a [*NoHandlerError] if there is no handler to call.
 func Run(ctx context.Context, descriptor *hook.Descriptor, cluster *clusterv1.Cluster, o Options) ([]Answer, error) {
 	object, err := sample.Request(descriptor, cluster)
 	if err != nil {

@@ -15,8 +15,8 @@
 //	extension, err := server.New(server.Options{}, updater.Handlers("files")...)
 //
 // The handlers compute the patches: a patch contains only desired changes and stays within the spec. A management
-// cluster can have only one extension for these hooks; Cluster API refuses to update Machines if it finds two for the
-// same one.
+// cluster can have only one extension for each of these hooks; Cluster API refuses to update Machines if it finds two
+// for the same hook.
 //
 // Ids such as UH-07 are rules of the Runtime SDK's contract; RULES.md in the module's root explains them.
 package inplace

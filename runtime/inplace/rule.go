@@ -25,7 +25,8 @@ type Kind struct {
 
 // Kinds that every management cluster has.
 var (
-	// Machine is the spec of Machines and of the Machine template in a MachineSet, which has version and failure domain.
+	// Machine is the spec of Machines, and of the Machine template in a MachineSet. It has the version and the failure
+	// domain.
 	Machine = Kind{"cluster.x-k8s.io", "Machine"}
 	// KubeadmConfig is the bootstrap configuration of kubeadm.
 	KubeadmConfig = Kind{"bootstrap.cluster.x-k8s.io", "KubeadmConfig"}
@@ -49,7 +50,7 @@ type Rule struct {
 	paths func(ctx context.Context, current, desired []byte) ([][]string, error)
 }
 
-// Fields allows any change of these fields, each a path of names with dots below the spec, such as "files" or
+// Fields allows any change of these fields. Each is a dotted path below the spec, such as "files" or
 // "clusterConfiguration.apiServer.extraArgs".
 func Fields(kind Kind, fields ...string) Rule {
 	r := Rule{kind: kind}

@@ -18,8 +18,8 @@ type Releases struct {
 	Day time.Time
 }
 
-// Compare returns the changes between two releases that the rules forbid or that extensions should know. Findings have
-// a stable order, breaks first.
+// Compare returns the changes between two releases that the rules forbid, or that authors of extensions should know
+// about. Findings have a stable order, breaks first.
 func Compare(before, now *schema.Document, releases Releases) []Finding {
 	c := comparison{before: before, now: now, seen: map[pair][]Finding{}}
 	var all []Finding

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/hook"
 )
 
-// Conversions tests all conversions of a catalog with random requests and responses, and returns which break rule 2.
-// The same seed produces the same test. Every conversion must meet these conditions (RS-03, RS-04):
+// Conversions tests all conversions of a catalog with random requests and responses. The error names those that break
+// rule 2. The same seed produces the same test. Every conversion must meet these conditions (RS-03, RS-04):
 //
 //   - it never fails and never panics, even for an empty object;
 //   - it does not change its input, and returns the same result for the same input;

@@ -142,7 +142,7 @@ func (conn *connection) close() { _ = conn.raw.Close() }
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func putBuffer(buffer *[]byte) {
-	if cap(*buffer) <= 1<<20 { // larger ones are seldom, and not worth to be held
+	if cap(*buffer) <= 1<<20 { // larger ones are rare and not worth keeping
 		buffers.Put(buffer)
 	}
 }
@@ -201,7 +201,7 @@ func (conn *connection) read(limit int64) (answer Answer, reusable bool, err err
 	conn.left = 1 << 62 // from here on the body has its own bound
 	answer.Status = response.StatusCode
 	if answer.Status != http.StatusOK {
-		// The body of an error is not read to its end; the connection is closed instead, which an error is worth.
+		// The body of an error is not read to its end. Closing the connection instead is cheap enough for an error.
 		answer.Body, _ = io.ReadAll(io.LimitReader(response.Body, MaxQuoted+1))
 		return answer, false, nil
 	}
