@@ -1,4 +1,4 @@
-// Command statusdocs writes the references of conditions and of Events, from the Go docs of their constants and the
+// Command statusdocs writes references of conditions, Events and settings of the agent, from their Go docs and the
 // calls that record them.
 //
 //	go run ./hack/statusdocs . docs/reference

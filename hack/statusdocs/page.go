@@ -11,6 +11,7 @@ import (
 var pages = map[string]func(root string) (string, error){
 	"conditions.md": conditionsPage,
 	"events.md":     eventsPage,
+	"agent.md":      agentPage,
 }
 
 // group is what one part of a page shows: constants of some files.
