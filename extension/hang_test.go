@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// kubeconfigOf gives a kubeconfig for a server.
+// kubeconfigOf returns a kubeconfig for a server.
 func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 	t.Helper()
 	data, err := clientcmd.Write(clientcmdapi.Config{
@@ -38,9 +38,9 @@ func kubeconfigOf(t *testing.T, server *httptest.Server) []byte {
 	return data
 }
 
-// A workload cluster whose API server takes requests and never answers holds its own Cluster only: each hook gets an
-// answer, with the reason, before the caller gives up. An answer that comes too late would count against the extension,
-// and callers would leave it alone for all clusters.
+// A workload cluster whose API server accepts requests and never answers holds only its own Cluster. Each hook gets an
+// answer, with the reason, before the caller's timeout. A late answer would count against the extension, and callers
+// would stop calling it for all clusters.
 func TestAWorkloadClusterThatHangs(t *testing.T) {
 	end := make(chan struct{})
 	hangs := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))

@@ -115,7 +115,7 @@ func (r Request) classes(ctx context.Context, c client.Reader) (string, error) {
 	return "classes that exist: " + strings.Join(names, ", "), nil
 }
 
-// passes is how long a unit of the budget may be in transit between two namespaces.
+// passes limits how long Check waits for local hosts that are moving between two namespaces and are counted in neither.
 const passes = time.Second
 
 // canHave counts the hosts that a namespace can have.
@@ -137,7 +137,7 @@ func (h canHave) sum() string {
 }
 
 // hosts counts the hosts that the request can have. Local hosts can come from other namespaces, other hosts cannot. A
-// namespace with enrolled hosts gets no local hosts from elsewhere.
+// namespace with enrolled hosts gets no local hosts from elsewhere, unless it is [SharedNamespace].
 func (r Request) hosts(ctx context.Context, c client.Reader) (canHave, error) {
 	var can canHave
 	list := &infrav1.CapstanHostList{}

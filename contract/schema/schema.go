@@ -101,7 +101,7 @@ func copied(value map[string]any) (map[string]any, error) {
 	return object, utiljson.Unmarshal(data, &object)
 }
 
-// inDetail finds the path in an error about the whole object, whose message may name a field.
+// inDetail finds the path of a field in the message of an error that is reported for the whole object.
 var inDetail = regexp.MustCompile(`(?s)^(?:"([\w.\[\]-]+)" must .*|.* in (\w[\w.-]*[.\[][\w.\[\]-]+)|.*)$`)
 
 // problemOf converts an error of the API server. The second result is false if the error concerns an unset variable.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTheSameUnderAnotherName: writing out a namespace, or leaving one out, changes nothing about what is there, and it
-// is removed when nobody wants it any more.
+// TestTheSameUnderAnotherName: writing out a namespace, or omitting it, does not change the object, which is removed
+// once it is no longer wanted.
 func TestTheSameUnderAnotherName(t *testing.T) {
 	const in, without = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again, namespace: default}\n",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\n"
@@ -69,7 +69,7 @@ func TestTheSameUnderAnotherName(t *testing.T) {
 	}
 }
 
-// slow has time for a number of writes; then the time is over.
+// slow allows a number of writes before the deadline passes.
 type slow struct {
 	client.Client
 	writes int
@@ -83,8 +83,8 @@ func (s *slow) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...
 	return s.Client.Apply(ctx, o, opts...)
 }
 
-// TestLittleTime: each call gets further, also when there is never time for all of it; and what has no time to be
-// compared is no error.
+// TestLittleTime: each call makes progress, even if the time never suffices for everything. Objects that could not be
+// compared in time are not an error.
 func TestLittleTime(t *testing.T) {
 	w := cluster(t)
 	documents := []string{namespace}
@@ -114,14 +114,14 @@ func TestLittleTime(t *testing.T) {
 	if result, err := apply(objects); err != nil || result.Unseen == 0 || result.Unseen+result.Applied != len(objects) {
 		t.Errorf("when all is applied: %+v, %v", result, err)
 	}
-	// What is new comes before what is only looked at.
+	// New objects come before those that are only compared.
 	more := choose(t, source("shop", "", "", "", append(documents, config("zz-new"))...))
 	if _, err := apply(more); err != nil || get(t, w, "zz-new") == nil {
 		t.Errorf("something new: %v", err)
 	}
 }
 
-// refusing refuses writes of one object until another one has its content, as a webhook does whose Deployment was
+// refusing refuses writes of one object until another has its wanted content, like a webhook whose Deployment is
 // broken.
 type refusing struct {
 	client.Client
@@ -139,7 +139,7 @@ func (r refusing) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts 
 	return r.Client.Apply(ctx, o, opts...)
 }
 
-// TestWhatIsNewNeedsWhatHasDrifted: something new that is refused does not keep what has drifted from being put right.
+// TestWhatIsNewNeedsWhatHasDrifted: a new object that is refused does not prevent the repair of drift.
 func TestWhatIsNewNeedsWhatHasDrifted(t *testing.T) {
 	w := cluster(t)
 	before := choose(t, source("shop", "", "", "", namespace, config("gate")))

@@ -104,8 +104,8 @@ spec:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
 
-// A definition and an object of it, a namespace and what is in it, all in one go, the wrong way round; then nothing
-// more to do.
+// A definition and an object of its kind, a namespace and its content, in one call and in reverse order. The second
+// call has nothing to do.
 func TestApplyInOrder(t *testing.T) {
 	c := cluster(t)
 	objects := choose(t, source("shop", "", "", "", thing, config("x"), things, namespace))
@@ -228,8 +228,8 @@ func TestPruneTakesOnlyWhatWasApplied(t *testing.T) {
 
 func TestDrift(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*corev1.ConfigMap) // nil: delete it
-		again  bool                    // make it again after that
+		change func(*corev1.ConfigMap) // nil deletes it
+		again  bool                    // recreate it after that
 		want   string
 	}{
 		"a field of ours": {func(cm *corev1.ConfigMap) { cm.Data["colour"] = "blue" }, false,
@@ -281,7 +281,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// Another content is no drift.
+// Changed content is not drift.
 func TestAChangeOfTheAddOnIsNoDrift(t *testing.T) {
 	w := cluster(t)
 	mustApply(t, w, choose(t, source("shop", "", "", "", namespace, config("c"))))
@@ -294,7 +294,7 @@ func TestAChangeOfTheAddOnIsNoDrift(t *testing.T) {
 	}
 }
 
-// failing lets a number of writes pass and fails all others: a process that dies.
+// failing allows a number of writes and fails all others, like a process that dies.
 type failing struct {
 	client.Client
 	left int
@@ -335,8 +335,8 @@ func (f *failing) Delete(ctx context.Context, o client.Object, opts ...client.De
 	return f.Client.Delete(ctx, o, opts...)
 }
 
-// The process dies after each write in turn. Doing it again leads to the end all the same, and nothing that was applied
-// is forgotten.
+// The process dies after each write in turn. Repeating the call always completes, and nothing that was applied is
+// forgotten.
 func TestDyingAtAnyMoment(t *testing.T) {
 	w := cluster(t)
 	shop := source("shop", "", "", "", namespace)
@@ -361,7 +361,7 @@ func TestDyingAtAnyMoment(t *testing.T) {
 	t.Error("it fails after twelve writes")
 }
 
-// A definition that never comes up is waited for no longer than the caller waits.
+// A definition that is never established is waited for no longer than the caller waits.
 func TestADefinitionThatIsNotServed(t *testing.T) {
 	w := cluster(t)
 	// the kind is taken
@@ -390,7 +390,7 @@ func TestAnInventoryThatCanNotBeRead(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: InventoryNamespace, Name: InventoryName},
 		Data:       map[string]string{inventoryKey: "{"},
 	}
-	_ = w.Delete(t.Context(), broken.DeepCopy()) // of a test before
+	_ = w.Delete(t.Context(), broken.DeepCopy()) // left by an earlier test
 	if err := w.Create(t.Context(), broken); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestChoose(t *testing.T) {
 	for name, c := range map[string]struct {
 		sources []corev1.ConfigMap
 		version string
-		want    string // objects in their order, or the error
+		want    string // the objects in order, or the error
 	}{
 		"none": {nil, "v1.36.3", ""},
 		"namespaces and definitions come first": {[]corev1.ConfigMap{
@@ -117,7 +117,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// What an API server wrote is not applied, and does not change the content.
+// Fields that an API server wrote are not applied and do not change the hash.
 func TestWhatAnAPIServerWroteIsLeftOut(t *testing.T) {
 	plain, err := Choose([]corev1.ConfigMap{source("a", "", "", "", config("x"))}, nil, "v1.36.3")
 	if err != nil {

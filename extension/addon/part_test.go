@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// journal keeps the Events that are made.
+// journal records the Events created.
 type journal struct {
 	client.Writer
 	mu     sync.Mutex
@@ -33,8 +33,8 @@ func (j *journal) Create(_ context.Context, object client.Object, _ ...client.Cr
 	return nil
 }
 
-// Each hook of the part works in the workload cluster: a new one gets its add-ons, drift is reported before an upgrade
-// and put right after it, and what can't be applied holds the Cluster.
+// Each hook of the part works in the workload cluster: a new cluster gets its add-ons, drift is reported before an
+// upgrade and corrected after it, and add-ons that cannot be applied hold the Cluster.
 func TestPart(t *testing.T) {
 	there := cluster(t)
 	mine := sample.Cluster()

@@ -26,10 +26,10 @@ func tool(t *testing.T) Tool {
 	return Tool{Path: path}
 }
 
-// snapshotOf runs an etcd, puts these keys into it, and gives a snapshot of it with what it holds.
+// snapshotOf runs an etcd, stores these keys in it, and returns a snapshot and the content.
 func snapshotOf(t *testing.T, keys ...string) (file string, contents Contents, m Manifest) {
 	t.Helper()
-	// Short: the paths of sockets are.
+	// The paths of sockets must be short.
 	directory, err := os.MkdirTemp("", "backup-")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,8 @@ func snapshotOf(t *testing.T, keys ...string) (file string, contents Contents, m
 	return file, contents, m
 }
 
-// A snapshot of a real etcd is restored into another, which holds the same; it is kept, found, fetched and removed.
+// A snapshot of a real etcd is restored into another, which has the same content. The backup is stored, found, fetched
+// and removed.
 func TestSnapshotIsVerifiedAndKept(t *testing.T) {
 	file, want, m := snapshotOf(t, "a", "b", "c")
 	scratch := t.TempDir()
@@ -125,7 +126,7 @@ func TestDamagedSnapshotIsFound(t *testing.T) {
 	}
 }
 
-// What is restored into a cluster has a revision that no client of the old cluster has seen.
+// The restored data has a revision that no client of the old cluster has seen.
 func TestRestoredRevisionIsHigher(t *testing.T) {
 	file, old, _ := snapshotOf(t, "a")
 	directory, err := os.MkdirTemp("", "backup-")

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// Upgrades wait for a backup and deletions do not, unless labels or settings say otherwise; the cluster in these cases
-// has nothing to back up, or the process no place to keep it.
+// Upgrades wait for a backup and deletions do not, unless labels or settings say otherwise. In these cases the cluster
+// has nothing to back up, or the process has no place for backups.
 func TestWhatWaitsForABackup(t *testing.T) {
 	const nothing, noPlace = "no backup is taken: the cluster has no control plane yet",
 		"there is no place to keep backups"
@@ -24,7 +24,7 @@ func TestWhatWaitsForABackup(t *testing.T) {
 		place    bool
 		settings map[string]string
 		label    string // enabled, disabled; empty: none
-		upgrade  string // the message, or the error; empty: it passes in silence
+		upgrade  string // the message or the error; empty: it passes without a message
 		deletion string
 	}{
 		"by default":          {true, nil, "", nothing, ""},

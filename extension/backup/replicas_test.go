@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas that are asked for the same backup at once take one, by a Lease of a real API server; when the one that
-// has the turn fails, the other takes it.
+// Two replicas called for the same backup at once take only one, by a Lease of a real API server. If the replica that
+// has the turn fails, the other takes over.
 func TestReplicasTakeOneBackup(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {
@@ -90,7 +90,7 @@ func TestReplicasTakeOneBackup(t *testing.T) {
 	}
 }
 
-// A replica that waits for its turn ends with its context.
+// A replica that waits for its turn stops when its context is done.
 func TestWaitingForATurnEnds(t *testing.T) {
 	turn := turn{done: make(chan struct{})}
 	if err := turn.wait(); err == nil || !strings.Contains(err.Error(), "took too long") {

@@ -39,7 +39,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// TestAStepThatIsHeld: what is backed up again and again while something holds it takes nothing from what went before.
+// TestAStepThatIsHeld: repeated backups for a blocked step do not push out the backups of earlier steps.
 func TestAStepThatIsHeld(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	backup := func(uid, reason string, hours int) Manifest {

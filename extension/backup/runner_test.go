@@ -25,10 +25,10 @@ import (
 	"github.com/capstan-dev/capstan/extension/workload"
 )
 
-// noReader is never asked: takes are the tests' own.
+// noReader is never used: the tests replace take.
 type noReader struct{ client.Reader }
 
-// world is a runner whose takes do what a test says.
+// world is a runner whose take function is the test's.
 type world struct {
 	*runner
 	policy Policy
@@ -89,7 +89,7 @@ func blue() *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue", UID: "1"}}
 }
 
-// Ensure returns what the hook says: a message, or the error that holds it.
+// ensure returns the answer to the hook: a message, or the error that blocks it.
 func (w *world) Ensure(ctx context.Context, cluster *clusterv1.Cluster, reason string, policy Policy) (string, error) {
 	answer, err := w.ensure(ctx, cluster, reason, policy)
 	if err == nil && answer.Reason == "" {
@@ -149,7 +149,7 @@ func TestItBlocksWhileABackupRuns(t *testing.T) {
 	}
 }
 
-// What waits for a backup waits until there is one, or goes on after three tries, as the policy says.
+// What waits for a backup waits until there is one, or goes on after three attempts, depending on the policy.
 func TestFailures(t *testing.T) {
 	w := newWorld(t, Options{}, func(context.Context) error { return errors.New("no route to host") })
 	at := time.Now()
@@ -184,7 +184,8 @@ func TestATryIsBounded(t *testing.T) {
 	}
 }
 
-// While backups of other clusters are taken one waits for its turn, and that is not its own time.
+// A backup waits its turn while those of other clusters are taken, and this wait does not count towards its own
+// timeout.
 func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
 	release := make(chan struct{})
 	var begun atomic.Int32
@@ -229,8 +230,8 @@ func TestWaitingForOthersIsNoTimeOfATry(t *testing.T) {
 	}
 }
 
-// A cluster of kubeadm that lacks an authority has lost something: it must not be upgraded as if there were nothing to
-// save.
+// A kubeadm cluster that lacks an authority has lost something, so it must not be upgraded as if there were nothing to
+// back up.
 func TestAnAuthorityIsMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
@@ -267,8 +268,8 @@ func (c controlPlane) Get(_ context.Context, _ client.ObjectKey, into client.Obj
 		"controlPlaneInitialized")
 }
 
-// A control plane that never came up has nothing to save, although Cluster API has made its Secrets: its cluster can be
-// deleted.
+// A control plane that was never initialized has nothing to back up, although Cluster API has created its Secrets, so
+// its cluster can be deleted.
 func TestAControlPlaneThatNeverCameUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		reader controlPlane
@@ -319,7 +320,7 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// Without an etcd to verify with nothing is taken, and what waits is told what to do.
+// Without an etcd to verify with, no backup is taken, and whatever waits for one is told what to do.
 func TestNoTool(t *testing.T) {
 	if _, err := Take(t.Context(), Job{}); err == nil || !strings.Contains(err.Error(), "--bundle") {
 		t.Errorf("error %v", err)

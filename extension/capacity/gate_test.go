@@ -25,7 +25,8 @@ func ask(t *testing.T, g *gate, cluster clusterv1.Cluster) string {
 	return said(t)(g.create(t.Context(), &cluster))
 }
 
-// said returns the message of an answer, with "passes: " or "wait ..." before it. What holds a Cluster has a reason.
+// said returns the message of an answer, preceded by "passes: " or "wait ...". An answer that holds a Cluster has a
+// reason.
 func said(t *testing.T) func(part.Answer, error) string {
 	return func(answer part.Answer, err error) string {
 		t.Helper()
@@ -204,7 +205,7 @@ func TestThePromiseOfTheMemoryEnds(t *testing.T) {
 	}
 }
 
-// Many at once, on an inventory for some: exactly as many pass as have room.
+// Many Clusters at once, with hosts for some of them: exactly as many pass as fit.
 func TestManyAtOnce(t *testing.T) {
 	w := parttest.NewWorld(10)
 	for i := range 8 {

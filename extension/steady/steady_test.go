@@ -26,7 +26,7 @@ func (s says) Get(context.Context, client.ObjectKey, client.Object, ...client.Ge
 
 func (s says) List(context.Context, client.ObjectList, ...client.ListOption) error { return s.err }
 
-// The words of an error are always the same, its cause can still be matched, and the log has all of it.
+// The text of an error is constant, its cause can still be matched, and the log has the complete error.
 func TestReader(t *testing.T) {
 	resource := schema.GroupResource{Resource: "secrets"}
 	for name, c := range map[string]struct {

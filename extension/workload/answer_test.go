@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestAnAnswerWithoutEndIsCutOff: who owns a workload cluster answers what he likes, and the client's library reads all
-// of it into memory.
+// TestAnAnswerWithoutEndIsCutOff: the owner of a workload cluster controls its answers, and client-go reads them
+// completely into memory.
 func TestAnAnswerWithoutEndIsCutOff(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

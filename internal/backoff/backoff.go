@@ -23,7 +23,7 @@ type Backoff struct {
 	First time.Duration
 	// Max limits a pause, but no pause is shorter than First. Default: [DefaultMax].
 	Max time.Duration
-	// Free is the number of failures, after the first one, whose pause is also First. Pauses grow after that.
+	// Free is how many failures after the first also wait only for First. Pauses grow after that.
 	Free int
 	// Healthy is how long a run must have lasted for its failure to count as the first one: see [Backoff.After].
 	// Default: Max.
