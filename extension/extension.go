@@ -69,7 +69,7 @@ type Options struct {
 	Backups string
 	// Replicas lets several processes take turns with backups. Default: this process is the only one.
 	Replicas *backup.Replicas
-	// Now tells the time, for maintenance windows. Default: time.Now.
+	// Now returns the time, for maintenance windows. Default: time.Now.
 	Now func() time.Time
 }
 

@@ -126,8 +126,8 @@ func largeBackup(t *testing.T, place Place, credentials Credentials) {
 	t.Logf("2 GiB: kept in %s, fetched in %s", kept.Sub(began).Round(time.Second), time.Since(kept).Round(time.Second))
 }
 
-// startStore builds and starts one on loopback, with https. Buckets are the folders in the directory that it returns;
-// "backups" is there.
+// startStore builds a store and starts it on loopback, with https. Its buckets are the subdirectories of the returned
+// directory, which contains "backups".
 func startStore(t *testing.T) (objects string, place Place, credentials Credentials) {
 	t.Helper()
 	directory := t.TempDir()

@@ -111,7 +111,7 @@ func newBucket(t *testing.T, prefix string) (*s3, *Bucket, Place, Credentials) {
 	return s, b, place, credentials
 }
 
-// A bucket does what a disk does: it keeps, finds, gives and removes backups, each whole or not at all.
+// A bucket works like a disk: it stores, finds, fetches and removes backups, each completely or not at all.
 func TestBucket(t *testing.T) {
 	for name, prefix := range map[string]string{"with a prefix": "capstan/site-1", "without": ""} {
 		t.Run(name, func(t *testing.T) {

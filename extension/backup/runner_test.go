@@ -67,7 +67,7 @@ func newWorld(t *testing.T, options Options, take func(context.Context) error) *
 	return w
 }
 
-// defaults gives the policy of settings that say nothing.
+// defaults returns the policy of empty settings.
 func defaults(t *testing.T) Policy {
 	t.Helper()
 	table, err := setting.NewTable(Settings()...)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// checkSignature is the store's side of AWS Signature Version 4, written from its description and not with the library
-// that signs. It gives the code of what is wrong.
+// checkSignature is the store's side of AWS Signature Version 4, written from its description and without the library
+// that signs. It returns the code of what is wrong.
 func checkSignature(r *http.Request, accessKey, secret, region string, now time.Time) (code string) {
 	fields, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !is {

@@ -235,8 +235,8 @@ func TestWhatWasLetThroughKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Law: whatever the order in which waiting clusters ask, and whoever asks again, the hosts that are let through never
-// exceed those that are there, nobody who fits alone starves for ever, and the same question gives the same answer.
+// Law: in whatever order waiting clusters ask, and however often, the hosts of the clusters let through never exceed
+// the existing ones, no cluster that fits alone starves, and the same question has the same answer.
 func TestLaws(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	zones := []string{"", "zone-a", "zone-b", "zone-c"}

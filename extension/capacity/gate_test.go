@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/extension/part/parttest"
 )
 
-// ask calls the gate as Cluster API does. It gives the message, with "passes: " or "waits: " before it.
+// ask calls the gate as Cluster API does. It returns the message, preceded by "passes: " or "waits: ".
 func ask(t *testing.T, g *gate, cluster clusterv1.Cluster) string {
 	t.Helper()
 	return said(t)(g.create(t.Context(), &cluster))

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// endless has another page of three objects for ever, and notes what it was asked.
+// endless always has another page of three objects, and records the requests.
 type endless struct {
 	client.Reader
 	pages int // after these there is no more; 0: for ever

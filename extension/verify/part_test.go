@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-dev/capstan/runtime/sample"
 )
 
-// addOnsAreOn stands for the part of add-ons, which is on.
+// addOnsAreOn replaces the part for add-ons, and is switched on.
 var addOnsAreOn = part.Part{Name: addon.Name}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

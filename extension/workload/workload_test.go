@@ -121,7 +121,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle gives the same text each time, without the port that happened to be used.
+// A connection that breaks half way always produces the same text, without the local port.
 func TestTheSameFailureHasTheSameText(t *testing.T) {
 	breaks := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
