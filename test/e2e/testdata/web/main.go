@@ -1,0 +1,40 @@
+// Command web is what runs in pods of end-to-end tests: "web serve" answers with its host's name at port 80, "web get
+// URL" prints what is there, "web wait" does nothing.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "web:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "serve":
+		return http.ListenAndServe(":80", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			host, _ := os.Hostname()
+			fmt.Fprintln(w, host)
+		}))
+	case len(args) == 2 && args[0] == "get":
+		answer, err := (&http.Client{Timeout: 10 * time.Second}).Get(args[1])
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		_, err = io.Copy(os.Stdout, io.LimitReader(answer.Body, 1<<20))
+		return err
+	case len(args) == 1 && args[0] == "wait":
+		time.Sleep(time.Hour)
+		return nil
+	}
+	return fmt.Errorf("unknown arguments %q", args)
+}
