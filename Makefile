@@ -148,6 +148,12 @@ test: generate lint build kube-previous bin/tools/gotestsum ## all tests: unit, 
 	@go run ./hack/coverage -out bin/reports/rules.tsv bin/reports/unit.json bin/reports/heavy.json
 	@echo "All tests passed. Next: make demo"
 
+KILLS ?= 200
+
+.PHONY: test-pod-kills
+test-pod-kills: kube ## kill what runs real pods on a local host at random points, 200 times (takes an hour): make test-pod-kills KILLS=20
+	@cd kube && GOWORK=off CAPSTAN_BUNDLES='$(CURDIR)/bin/bundles' CAPSTAN_TEST_KILLS='$(KILLS)' go test -count=1 -timeout 4h -v -run TestPodsSurviveKills .
+
 .PHONY: test-upgrade
 test-upgrade: build kube-previous ## upgrade clusters while hooks block in all ways and everything fails (takes long)
 	@CAPSTAN_TEST_LONG=1 go test -count=1 -timeout 60m -v -run 'TestUpgrade|TestHooksOfAnUpgrade|TestExtensionsFailInALife' ./test/e2e

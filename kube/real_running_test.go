@@ -69,26 +69,30 @@ func rebooted(t *testing.T, h *host) {
 				return fmt.Errorf("%s is said to run on", name)
 			}
 		}
-		if running := programs(t, h); running != len(now) {
-			return fmt.Errorf("%d programs of images run in %d containers that are Ready: %v", running, len(now), now)
+		if running, err := programs(h); err != nil || running != len(now) {
+			return fmt.Errorf("%d programs of images run in %d containers that are Ready: %v, %v", running, len(now), now, err)
 		}
 		return nil
 	})
 }
 
 // programs counts the processes of the image's program on a host.
-func programs(t *testing.T, h *host) int {
-	t.Helper()
-	out := h.must("/bin/sh", "-c", "for p in /proc/[0-9]*; do readlink $p/exe; done; true")
-	return strings.Count("\n"+out, "\n/pod\n")
+func programs(h *host) (count int, err error) {
+	out, err := h.try("/bin/sh", "-c", "for p in /proc/[0-9]*; do readlink $p/exe; done; true")
+	for line := range strings.Lines(out) {
+		if line == "/pod\n" {
+			count++
+		}
+	}
+	return count, err
 }
 
 // deleted removes all pods and looks for what they leave.
 func deleted(t *testing.T, h *host) {
 	h.must("kubectl", "delete", "pods,jobs", "--all", "--timeout=60s")
 	waitFor(t, podLimit, "nothing to be left", func() error {
-		if n := programs(t, h); n != 0 {
-			return fmt.Errorf("%d programs run", n)
+		if n, err := programs(h); err != nil || n != 0 {
+			return fmt.Errorf("%d programs run: %v", n, err)
 		}
 		mounts := h.must("cat", "/proc/self/mountinfo")
 		for line := range strings.Lines(mounts) {

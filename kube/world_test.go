@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
 // world is a network namespace with a bridge, to which hosts are connected. Nothing outside of it sees any of it.
@@ -87,10 +89,20 @@ func newWorld(t *testing.T, bundles string) *world {
 	return w
 }
 
-// getVariable makes the test binary print what is at a URL, for use inside of a host.
-const getVariable = "CAPSTAN_TEST_GET"
+// getVariable makes the test binary print what is at a URL, dumpVariable what its network namespace has, for use inside
+// of a host.
+const getVariable, dumpVariable = "CAPSTAN_TEST_GET", "CAPSTAN_TEST_DUMP"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(dumpVariable) != "" {
+		lines, err := nettest.Lines()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(strings.Join(lines, "\n"))
+		os.Exit(0)
+	}
 	url := os.Getenv(getVariable)
 	if url == "" {
 		os.Exit(m.Run())
@@ -108,17 +120,20 @@ func TestMain(m *testing.M) {
 }
 
 // get returns what is at a URL in the host's network.
-func (h *host) get(url string) (string, error) {
+func (h *host) get(url string) (string, error) { return h.self(getVariable + "=" + url) }
+
+// self runs the test binary in the host's network, with a variable that says what it does, and returns its output.
+func (h *host) self(variable string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	line := enter(h.pid, "--net", self)
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = []string{getVariable + "=" + url}
+	cmd.Env = []string{variable}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("getting %s: %w: %s", url, err, out)
+		return "", fmt.Errorf("%s on %s: %w: %s", variable, h.name, err, out)
 	}
 	return string(out), nil
 }

@@ -15,8 +15,17 @@ import (
 func (s *Space) Dump() string {
 	s.t.Helper()
 	var lines []string
+	s.Do(func() (err error) {
+		lines, err = Lines()
+		return err
+	})
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Lines returns the sorted lines of Dump for the network namespace of the calling thread.
+func Lines() (lines []string, err error) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	s.Do(func() error {
+	list := func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -69,7 +78,8 @@ func (s *Space) Dump() string {
 			add("packet rules %s", t.Name)
 		}
 		return err
-	})
+	}
+	err = list()
 	slices.Sort(lines)
-	return strings.Join(lines, "\n") + "\n"
+	return lines, err
 }
