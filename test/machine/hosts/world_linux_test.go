@@ -136,7 +136,7 @@ func (w *world) field(kind, name, path string) string {
 // wait waits for a condition, which is asked once in a while.
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(waitLimit); !condition(); time.Sleep(250 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); !condition(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", waitLimit, what)
 		}
