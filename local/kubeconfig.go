@@ -3,8 +3,12 @@ package local
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,9 +22,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
-// ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster on local hosts into the
-// home directory, and returns its path. Its server is a relay on loopback, because the cluster's own address is
-// reachable only inside the dock. c is a client of the plane.
+// ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster into the home directory,
+// and returns its path. The server of a cluster on local hosts is a relay on loopback, because the cluster's own address
+// is reachable only inside the dock; that of others is their endpoint. c is a client of the plane.
 func ClusterKubeconfig(
 	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
 ) (path string, err error) {
@@ -38,15 +42,17 @@ func ClusterKubeconfig(
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
 	}
-	if !dock.IsBalancer(endpoint.Host) && !dock.IsHost(endpoint.Host) {
+	relay := net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
+	switch {
+	case dock.IsBalancer(endpoint.Host) || dock.IsHost(endpoint.Host):
+		relay, err = dock.Connect(string(dir)).EnsureRelay(ctx, RelayName(cluster.Namespace, name), relay)
+		if err != nil {
+			return "", hint.Errorf("run: capstan up", "opening a way to cluster %s: %w", name, err)
+		}
+	case !otherComputer(endpoint.Host):
 		return "", hint.Errorf("read it with: capstan kubectl get secret "+name+"-kubeconfig",
-			"the endpoint of cluster %s, %s port %d, is not in the dock, so no way from this machine leads there",
+			"the endpoint of cluster %s, %s port %d, is not in the dock, and not the address of another computer",
 			name, endpoint.Host, endpoint.Port)
-	}
-	docked, target := dock.Connect(string(dir)), fmt.Sprintf("%s:%d", endpoint.Host, endpoint.Port)
-	relay, err := docked.EnsureRelay(ctx, RelayName(cluster.Namespace, name), target)
-	if err != nil {
-		return "", hint.Errorf("run: capstan up", "opening a way to cluster %s: %w", name, err)
 	}
 	data, err := throughRelay(secret.Data["value"], relay, endpoint.Host)
 	if err != nil {
@@ -60,6 +66,18 @@ func ClusterKubeconfig(
 		return "", fmt.Errorf("writing the kubeconfig of cluster %s: %w", name, err)
 	}
 	return path, nil
+}
+
+// otherComputer reports whether an endpoint is the address of a computer that is neither this one nor in a dock: of an
+// owned host. A tenant chooses endpoints, so none leads to what listens here. Pure.
+func otherComputer(host string) bool {
+	at, err := netip.ParseAddr(host)
+	if err != nil || at.Zone() != "" || !at.Unmap().IsGlobalUnicast() {
+		return false
+	}
+	return !slices.ContainsFunc(dock.Ranges(), func(text string) bool {
+		return netip.MustParsePrefix(text).Contains(at.Unmap())
+	})
 }
 
 // throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not

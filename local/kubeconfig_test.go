@@ -99,3 +99,16 @@ func TestClusterKubeconfigNeedsACluster(t *testing.T) {
 		})
 	}
 }
+
+// The endpoint of a cluster on owned hosts is the address of another computer, and the way to it needs no relay.
+func TestOtherComputer(t *testing.T) {
+	for host, want := range map[string]bool{
+		"192.0.2.11": true, "2001:db8::7": true, "127.0.0.1": false, "::ffff:127.0.0.1": false, "10.231.0.1": false,
+		"10.231.255.254": false, "169.254.169.254": false, "0.0.0.0": false, "224.0.0.1": false, "localhost": false,
+		"fe80::1%eth0": false, "": false,
+	} {
+		if got := otherComputer(host); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
+}

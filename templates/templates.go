@@ -9,6 +9,14 @@ import "embed"
 //go:embed clusterclass-capstan-local.yaml
 var Local []byte
 
+// Owned is the ClusterClass for owned hosts, as Local is for local ones.
+//
+//go:embed clusterclass-capstan-owned.yaml
+var Owned []byte
+
+// OwnedClass is the name of the ClusterClass in Owned.
+const OwnedClass = "capstan-owned"
+
 // LocalClass is the name of the ClusterClass in Local.
 const LocalClass = "capstan-local"
 

@@ -22,6 +22,11 @@ func Create(ctx context.Context, c client.Client, r Request) error {
 	if err := r.Check(ctx, c); err != nil {
 		return err
 	}
+	if r.ControlPlaneHost != "" {
+		if r, err = r.takeEndpoint(ctx, c); err != nil {
+			return err
+		}
+	}
 	err = c.Create(ctx, r.Cluster())
 	if apierrors.IsAlreadyExists(err) {
 		return hint.Errorf("choose another name, or: capstan cluster describe "+r.Name,

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -28,6 +29,11 @@ type Request struct {
 	ControlPlane, Workers int32
 	// Pods is PodsReal or PodsHollow. Default: what the class sets.
 	Pods string
+	// ControlPlaneHost is the owned host whose address is the cluster's endpoint; empty: the class provides one.
+	ControlPlaneHost string
+
+	// endpoint is the address of that host.
+	endpoint string
 }
 
 // The values of a ClusterClass's variable pods.
@@ -58,6 +64,10 @@ func (r Request) Validate() error {
 	if r.Workers < 0 {
 		return hint.Errorf("use 0 or more", "--workers %d is negative", r.Workers)
 	}
+	if r.ControlPlaneHost != "" && r.ControlPlane > 1 {
+		return hint.Errorf("use --control-plane 1, or apply a Cluster with an endpoint of your own: docs/owned-hosts.md",
+			"a cluster whose endpoint is the address of one host has one control plane machine")
+	}
 	return nil
 }
 
@@ -86,7 +96,25 @@ func (r Request) Cluster() *clusterv1.Cluster {
 			Name: "pods", Value: apiextensionsv1.JSON{Raw: []byte(strconv.Quote(r.Pods))},
 		}}
 	}
+	if r.endpoint != "" {
+		cluster.Spec.Topology.Variables = append(cluster.Spec.Topology.Variables,
+			clusterv1.ClusterVariable{Name: "endpoint", Value: variable(map[string]any{"host": r.endpoint, "port": 6443})},
+			clusterv1.ClusterVariable{Name: "controlPlaneHosts", Value: variable(map[string]string{
+				EndpointLabel: r.endpointMark(),
+			})},
+			clusterv1.ClusterVariable{Name: "podNetwork", Value: variable("capstan")},
+			clusterv1.ClusterVariable{Name: "workerHosts", Value: variable(map[string]string{enrolledLabel: "true"})})
+	}
 	return cluster
+}
+
+// variable returns the value of a variable. Pure.
+func variable(value any) apiextensionsv1.JSON {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // maps of texts and numbers can be encoded
+	}
+	return apiextensionsv1.JSON{Raw: text}
 }
 
 // classRef refers to the class. It omits the namespace if it is the Cluster's own.

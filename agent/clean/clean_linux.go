@@ -203,6 +203,9 @@ func (c *Cleaner) deleteFolders(context.Context) error {
 	for _, folder := range c.folders() {
 		errs = append(errs, deleteFolder(folder))
 	}
+	if len(c.Journal.Notes(bootstrap.KeyBundle)) > 0 {
+		_ = os.Remove("/etc/cni") // which the runtime made; it stays if something is in it
+	}
 	return errors.Join(errs...)
 }
 

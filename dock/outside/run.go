@@ -81,6 +81,7 @@ func Run(ctx context.Context, c Config) error {
 		defer close(kept)
 		keepImages(imagesCtx, c)
 	}()
+	go keepWayOut(imagesCtx, c)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

@@ -128,6 +128,16 @@ func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infr
 	return there, same, nil
 }
 
+// EnrolledLabel is on all hosts that have enrolled, so that clusters can choose them.
+const EnrolledLabel = "infrastructure.capstan.dev/enrolled"
+
+// labels returns those of a new host. Pure.
+func labels(wanted map[string]string) map[string]string {
+	all := map[string]string{EnrolledLabel: "true"}
+	maps.Copy(all, wanted)
+	return all
+}
+
 // Known reports whether a host has enrolled with a key.
 func (h *Hosts) Known(ctx context.Context, key string) (bool, error) {
 	all := &infrav1.CapstanHostList{}
@@ -152,7 +162,7 @@ func (h *Hosts) settle(
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace:   c.Namespace,
 				Name:        who.host,
-				Labels:      maps.Clone(c.Labels),
+				Labels:      labels(c.Labels),
 				Annotations: marks,
 			},
 			Spec: infrav1.CapstanHostSpec{Zone: c.Zone},

@@ -102,6 +102,11 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(s.home.Plane(), 0o700); err != nil {
 		return fmt.Errorf("making the plane's directory: %w", err)
 	}
+	if s.Listen.Everybody() {
+		if err := wayOut(ctx, s.home); err != nil {
+			return err
+		}
+	}
 	journal, err := record.Open(s.home.Hooks(), 0)
 	if err != nil {
 		return err
@@ -164,6 +169,9 @@ func (s *server) seed(info plane.Info) ([][]byte, error) {
 	documents := [][]byte{about}
 	if s.gates.On(feature.ClusterTopology) {
 		documents = append(documents, templates.Local)
+		if s.Listen.Everybody() {
+			documents = append(documents, templates.Owned)
+		}
 	}
 	if !s.gates.On(feature.RuntimeSDK) {
 		return documents, nil

@@ -1,0 +1,166 @@
+//go:build linux
+
+package outside
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// WayOut is the socket, in the dock's directory, by which the plane reaches API servers of clusters that are not in the
+// dock: an HTTP proxy that knows CONNECT and nothing else.
+const WayOut = "out.sock"
+
+const (
+	// wayOutConnections is how many connections there may be at the same time.
+	wayOutConnections = 512
+	// wayOutDial bounds how long a computer may take to answer.
+	wayOutDial = 10 * time.Second
+)
+
+// keepWayOut serves the way out until ctx ends.
+func keepWayOut(ctx context.Context, c Config) {
+	path := filepath.Join(c.Dir, WayOut)
+	_ = os.Remove(path) // that of a dock which was killed
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600) // and nobody else enters the directory
+	}
+	if err != nil {
+		c.Log.Printf("the way out of the dock: %v", err)
+		return
+	}
+	w := &wayOut{slots: make(chan struct{}, wayOutConnections), machine: net.InterfaceAddrs, carried: map[net.Conn]bool{}}
+	server := &http.Server{
+		Handler: w, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10,
+		ErrorLog: c.Log,
+	}
+	stop := context.AfterFunc(ctx, func() {
+		server.Close()
+		w.end()
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		c.Log.Printf("the way out of the dock: %v", err)
+	}
+}
+
+// wayOut is the proxy.
+type wayOut struct {
+	slots   chan struct{}
+	machine func() ([]net.Addr, error)
+	// open reports whether an address is one to lead to; nil: another computer's.
+	open func(netip.Addr) bool
+
+	mu      sync.Mutex
+	carried map[net.Conn]bool
+	ended   bool
+}
+
+// ServeHTTP carries one connection.
+func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		http.Error(out, "only CONNECT", http.StatusMethodNotAllowed)
+		return
+	}
+	to, err := netip.ParseAddrPort(r.Host)
+	if err != nil {
+		http.Error(out, "the way out of the dock leads to addresses, not to names", http.StatusBadRequest)
+		return
+	}
+	if !w.allowed(to.Addr()) {
+		http.Error(out, "the way out of the dock leads to other computers only", http.StatusForbidden)
+		return
+	}
+	select {
+	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
+	default:
+		http.Error(out, "too many connections", http.StatusServiceUnavailable)
+		return
+	}
+	dialer := net.Dialer{Timeout: wayOutDial}
+	far, err := dialer.Dial("tcp", to.String()) // with a limit of its own: who asks may have said all already
+	if err != nil {
+		http.Error(out, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer far.Close()
+	out.WriteHeader(http.StatusOK)
+	near, buffered, err := http.NewResponseController(out).Hijack()
+	if err != nil {
+		return
+	}
+	defer near.Close()
+	if !w.carry(near, far) {
+		return
+	}
+	defer w.drop(near, far)
+	go func() {
+		_, _ = io.Copy(far, buffered.Reader) // with what was read already
+		closeWrite(far)
+	}()
+	_, _ = io.Copy(near, far)
+}
+
+// allowed reports whether an address is another computer's: what listens on this machine is not for clusters.
+func (w *wayOut) allowed(to netip.Addr) bool {
+	if w.open != nil {
+		return w.open(to)
+	}
+	to = to.Unmap()
+	if !to.IsGlobalUnicast() || to.Zone() != "" {
+		return false
+	}
+	own, err := w.machine()
+	if err != nil {
+		return false
+	}
+	for _, a := range own {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Unmap() == to {
+			return false
+		}
+	}
+	return true
+}
+
+// carry remembers connections, so that they end with the dock; false if it has ended.
+func (w *wayOut) carry(conns ...net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range conns {
+		w.carried[c] = true
+	}
+	return !w.ended
+}
+
+func (w *wayOut) drop(conns ...net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range conns {
+		delete(w.carried, c)
+	}
+}
+
+func (w *wayOut) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	for c := range w.carried {
+		c.Close()
+	}
+}
+
+func closeWrite(c net.Conn) {
+	if half, is := c.(interface{ CloseWrite() error }); is {
+		_ = half.CloseWrite()
+	}
+}

@@ -1,0 +1,183 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capstan-dev/capstan/templates"
+	"github.com/capstan-dev/capstan/test/leftovers"
+	"github.com/capstan-dev/capstan/test/machine"
+)
+
+// BundleVariable names the environment variable with the bundle that hosts get.
+const BundleVariable = "CAPSTAN_TEST_BUNDLE"
+
+const planeAddress = "192.0.2.1"
+
+func TestMain(m *testing.M) { os.Exit(machine.Main(m)) }
+
+// world is the laptop and the computers.
+type world struct {
+	*testing.T
+	began    time.Time
+	capstan  string
+	home     string
+	machines []*machine.Machine
+}
+
+// TestRun makes a cluster of three computers that know nothing of Kubernetes.
+func TestRun(t *testing.T) {
+	if os.Getenv(machine.Wanted) == "" {
+		t.Skip("starts machines: make test-machines")
+	}
+	w := newWorld(t)
+	dir := filepath.Dir(w.home)
+	w.step("machines booted")
+	w.run("bundle", "import", os.Getenv(BundleVariable))
+	w.step("bundle imported")
+	w.run("up", "--hosts", "1", "--listen", planeAddress, "--timeout", "5m")
+	w.step("plane up")
+	line := strings.TrimSpace(w.run("host", "token", "create", "--uses", "3"))
+	for _, m := range w.machines {
+		w.on(m, line)
+	}
+	w.until("hosts are Available", func() (bool, string) {
+		return w.available()
+	})
+	w.step("hosts Available")
+	w.class(dir)
+	w.run("cluster", "create", "rack", "--control-plane-host", "rack1-01", "--class", className, "--workers", "2",
+		"--timeout", "9m")
+	w.step("Nodes Ready")
+	w.pods()
+	w.run("cluster", "delete", "rack", "--timeout", "5m")
+	w.step("cluster deleted")
+	w.until("hosts are free and clean", func() (bool, string) {
+		return w.available()
+	})
+	w.step("hosts Available again")
+}
+
+// className is the class of this test.
+const className = "capstan-machine"
+
+// class makes a class like capstan-owned whose kubeadm starts where the kernel has control groups of version 1 only:
+// that is a setting of these machines, not of the class that everybody has.
+func (w *world) class(dir string) {
+	w.Helper()
+	text := string(templates.Owned)
+	for from, to := range map[string]string{
+		"capstan-owned":       className,
+		"nodeRegistration:\n": "nodeRegistration:\n@ignorePreflightErrors: [SystemVerification]\n",
+	} {
+		text = strings.ReplaceAll(text, from, to)
+	}
+	lines := strings.Split(text, "\n")
+	for n, line := range lines { // as far in as what follows it
+		if rest, is := strings.CutPrefix(line, "@"); is {
+			next := lines[n+1]
+			lines[n] = next[:len(next)-len(strings.TrimLeft(next, " "))] + rest
+		}
+	}
+	path := filepath.Join(dir, "class.yaml")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	w.run("kubectl", "apply", "-f", path)
+}
+
+// available reports whether all machines are hosts that are free.
+func (w *world) available() (bool, string) {
+	text, free := w.run("host", "list"), 0
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "rack1-") && strings.Contains(line, "Available") {
+			free++
+		}
+	}
+	return free == 3, text
+}
+
+// newWorld starts three machines, and makes a place for the plane.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	capstan, err := filepath.Abs("../../../bin/capstan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{capstan, os.Getenv(BundleVariable)} {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("run make build and make bundle, and set %s: %v", BundleVariable, err)
+		}
+	}
+	root, err := machine.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lan, err := machine.NewLAN(planeAddress, 24, "192.0.2.254")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "capstan-run-") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, began: time.Now(), capstan: capstan, home: filepath.Join(dir, "home")}
+	t.Cleanup(func() { w.end(dir) })
+	for n := 1; n <= 3; n++ {
+		name, address := fmt.Sprintf("rack1-%02d", n), fmt.Sprintf("192.0.2.%d", 10+n)
+		m, err := machine.Start(t.Context(), lan, root, dir, name, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.machines = append(w.machines, m)
+		// Namespaces inside of namespaces: the kernel lets nobody lower the score there.
+		w.on(m, `mkdir -p /etc/containerd/conf.d && cat > /etc/containerd/conf.d/machine.toml <<'END'
+version = 3
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+END
+mkdir -p /etc/capstan/kubeadm.d && cat > /etc/capstan/kubeadm.d/machine.yaml <<'END'
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+END`)
+	}
+	return w
+}
+
+// end stops everything; nothing may be left.
+func (w *world) end(dir string) {
+	if w.Failed() {
+		w.explain()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	if out, err := w.command(ctx, "down", "--delete").CombinedOutput(); err != nil {
+		w.Errorf("capstan down: %v\n%s", err, out)
+	}
+	for _, m := range w.machines {
+		if err := m.Remove(); err != nil {
+			w.Error(err)
+		}
+	}
+	for _, left := range leftovers.Of(w.home) {
+		w.Errorf("left behind: %s", left)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		w.Error(err)
+	}
+}
+
+// pods looks at what a user wants of a cluster.
+func (w *world) pods() {
+	w.until("all pods of the system run", func() (bool, string) {
+		text := w.kubectl("get", "pods", "-A", "--no-headers")
+		return !strings.Contains(text, "0/1") && strings.Contains(text, "coredns"), text
+	})
+	w.step("CoreDNS Ready")
+}

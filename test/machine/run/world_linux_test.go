@@ -1,0 +1,93 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/capstan-dev/capstan/test/machine"
+)
+
+// patience bounds the wait for what takes seconds on a machine that has nothing else to do.
+const patience = 5 * time.Minute
+
+// step says how long it took to come here.
+func (w *world) step(name string) {
+	w.Logf("%6.1fs  %s", time.Since(w.began).Seconds(), name)
+}
+
+func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, w.capstan, args...)
+	cmd.Env = append(os.Environ(), "CAPSTAN_HOME="+w.home)
+	return cmd
+}
+
+// run runs capstan and returns what it prints to stdout.
+func (w *world) run(args ...string) string {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := w.command(ctx, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		w.Fatalf("capstan %s: %v\n%s%s", strings.Join(args, " "), err, &out, &errOut)
+	}
+	return out.String()
+}
+
+// kubectl runs kubectl for the cluster.
+func (w *world) kubectl(args ...string) string {
+	w.Helper()
+	return w.run(append([]string{"kubectl", "--cluster", "rack"}, args...)...)
+}
+
+// on runs a line on a machine.
+func (w *world) on(m *machine.Machine, line string) string {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	out, err := m.Run(ctx, line)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return out
+}
+
+// until waits for a condition, which also says how it is.
+func (w *world) until(what string, condition func() (bool, string)) {
+	w.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
+		done, now := condition()
+		if done {
+			return
+		}
+		if time.Now().After(end) {
+			w.Fatalf("not within %s: %s; it is:\n%s", patience, what, now)
+		}
+	}
+}
+
+// explain prints what a reader of a failure needs.
+func (w *world) explain() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, args := range [][]string{
+		{"host", "list"}, {"cluster", "describe", "rack"}, {"kubectl", "get", "machines,capstanmachines", "-o", "wide"},
+		{"kubectl", "--cluster", "rack", "get", "nodes,pods", "-A", "-o", "wide"},
+	} {
+		out, _ := w.command(ctx, args...).CombinedOutput()
+		w.Logf("capstan %s:\n%s", strings.Join(args, " "), out)
+	}
+	log, _ := os.ReadFile(filepath.Join(w.home, "plane", "logs", "plane.log"))
+	w.Logf("the plane's log ends:\n%s", log[max(0, len(log)-3000):])
+	for _, m := range w.machines {
+		out, _ := m.Run(ctx, "tail -n 25 /var/log/capstan/*.log; journalctl --no-pager -n 15 -u capstan-agent -u containerd; "+
+			"journalctl --no-pager -n 15 -u kubelet; systemctl --failed --no-legend")
+		w.Logf("%s:\n%s", m.Name, out)
+	}
+}

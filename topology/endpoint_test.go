@@ -1,0 +1,72 @@
+package topology
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
+)
+
+func TestACreatedClusterHasTheAddressOfItsControlPlaneHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*infrav1.CapstanHost)
+		host   string
+		err    string
+	}{
+		"a free host":             {func(*infrav1.CapstanHost) {}, "rack1-01", ""},
+		"one that does not exist": {func(*infrav1.CapstanHost) {}, "rack1-02", `no host "rack1-02"`},
+		"one with a machine": {
+			func(h *infrav1.CapstanHost) { h.Spec.Claim = &infrav1.HostClaim{} }, "rack1-01", "has a machine",
+		},
+		"one that was never online": {
+			func(h *infrav1.CapstanHost) { h.Status.Agent = nil }, "rack1-01", "has not said its address",
+		},
+		"one without an address": {
+			func(h *infrav1.CapstanHost) { h.Status.Agent.Address = "" }, "rack1-01", "has not said its address",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := &infrav1.CapstanHost{}
+			host.Namespace, host.Name, host.Status.Agent = "team", "rack1-01", &infrav1.AgentReport{Address: "192.0.2.11"}
+			c.change(host)
+			r := demo
+			r.ControlPlaneHost = c.host
+			s := server(t, 2, host)
+			err := Create(t.Context(), s, r)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %v, want %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, v := range stored(t, s).Spec.Topology.Variables {
+				got[v.Name] = string(v.Value.Raw)
+			}
+			if got["endpoint"] != `{"host":"192.0.2.11","port":6443}` || got["podNetwork"] != `"capstan"` ||
+				got["workerHosts"] != `{"`+enrolledLabel+`":"true"}` {
+				t.Errorf("its variables are %v", got)
+			}
+			if err := s.Get(t.Context(), client.ObjectKeyFromObject(host), host); err != nil {
+				t.Fatal(err)
+			}
+			mark := host.Labels[EndpointLabel]
+			if mark == "" || got["controlPlaneHosts"] != `{"`+EndpointLabel+`":"`+mark+`"}` {
+				t.Errorf("the host has %v, the cluster wants %s", host.Labels, got["controlPlaneHosts"])
+			}
+		})
+	}
+}
+
+func TestTheAddressOfOneHostIsForOneControlPlane(t *testing.T) {
+	r := demo
+	r.ControlPlaneHost, r.ControlPlane = "rack1-01", 3
+	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "one control plane machine") {
+		t.Errorf("got %v", err)
+	}
+}
