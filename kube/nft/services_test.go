@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/proxy/nftables"
 
 	"github.com/capstan-dev/capstan/kube/internal/hosttest"
 	"github.com/capstan-dev/capstan/kube/network/nettest"
-	"golang.org/x/sys/unix"
 )
 
 func at(address string, port uint16) netip.AddrPort {
