@@ -23,7 +23,8 @@ func TestBootstrapAndRelease(t *testing.T) {
 		agent := h.start(t, "")
 		h.api.Wait(t, "the facts", func(r *v1beta2.AgentReport) bool { return r.BootID != "" })
 		r := h.api.Host.Status.Agent
-		if r.Address != testhost.Address || r.OperatingSystem != "Test host" || !slices.Equal(r.KubernetesVersions, []string{"v1.36.3"}) || r.Processors < 1 || r.MemoryMiB < 1 {
+		if r.Address != testhost.Address || r.OperatingSystem != "Test host" ||
+			!slices.Equal(r.KubernetesVersions, []string{"v1.36.3"}) || r.Processors < 1 || r.MemoryMiB < 1 {
 			t.Errorf("facts: %+v", r)
 		}
 		for range 2 {
@@ -52,7 +53,8 @@ func TestBootstrapAndRelease(t *testing.T) {
 
 // bootstrapSteps are all steps of testData; commands can also be hit while they run.
 var bootstrapSteps = []string{
-	"bundle", "hostname", "runtime", "bootcmd 1/1", "write_files", "write_files again", "users", "runcmd 1/3", "runcmd 2/3", "runcmd 3/3",
+	"bundle", "hostname", "runtime", "bootcmd 1/1", "write_files", "write_files again", "users", "runcmd 1/3",
+	"runcmd 2/3", "runcmd 3/3",
 }
 
 func TestABootstrapThatIsKilledAnywhereConverges(t *testing.T) {
@@ -112,7 +114,8 @@ func TestACleaningThatIsKilledAnywhereConverges(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		for _, point := range []string{
-			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes", "cleaned unmount", "cleaned wipe-disks",
+			"cleaned end-commands", "cleaned kubeadm-reset", "cleaned stop-services", "cleaned end-processes", "cleaned unmount",
+			"cleaned wipe-disks",
 			"cleaned restore-files", "cleaned delete-folders", "cleaned delete-users", "cleaned network", "stripped", "proved",
 		} {
 			id := h.claimIt(testData)
@@ -136,8 +139,11 @@ func TestAReleaseInTheMiddleOfABootstrap(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		agent := h.start(t, "")
-		id := h.claimIt("#cloud-config\nwrite_files:\n- {path: /etc/kubernetes/x, content: x}\nruncmd:\n- setsid sleep 600 & sleep 600\n")
-		h.api.Wait(t, "the command", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1" })
+		id := h.claimIt("#cloud-config\nwrite_files:\n- {path: /etc/kubernetes/x, content: x}\nruncmd:\n" +
+			"- setsid sleep 600 & sleep 600\n")
+		h.api.Wait(t, "the command", func(r *v1beta2.AgentReport) bool {
+			return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1"
+		})
 		h.releaseIt(t, id)
 		checkClean(t)
 		if left := running(t, "sleep"); len(left) > 0 {
@@ -174,7 +180,8 @@ func TestAfterARebootNothingIsRunAgain(t *testing.T) {
 func TestARebootInTheMiddleConverges(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
-		for _, point := range []string{"finished write_files", "before runcmd 2/3", "running runcmd 2/3", "ran runcmd 2/3", "started runcmd 3/3"} {
+		for _, point := range []string{"finished write_files", "before runcmd 2/3", "running runcmd 2/3", "ran runcmd 2/3",
+			"started runcmd 3/3"} {
 			id := h.claimIt(testData)
 			killed(t, h.start(t, point))
 			// Programs end, and /run is empty; what was edited there before kubeadm ran is lost, as it would be with cloud-init.
@@ -214,16 +221,22 @@ func TestFailures(t *testing.T) {
 		agent := h.start(t, "")
 		cases := []struct{ name, data, step, message string }{
 			{"not cloud-config", "{}", "bootstrap data", "must start with #cloud-config"},
-			{"an unknown variable", "## template: jinja\n#cloud-config\nruncmd: ['{{ ds.meta_data.nothing }}']\n", "bootstrap data", "variable ds.meta_data.nothing is unknown"},
+			{"an unknown variable", "## template: jinja\n#cloud-config\nruncmd: ['{{ ds.meta_data.nothing }}']\n",
+				"bootstrap data", "variable ds.meta_data.nothing is unknown"},
 			{"disks", "#cloud-config\ndisk_setup: {/dev/sdb: {layout: true}}\n", "disk_setup", "a local host has no disks"},
-			{"an owner", "#cloud-config\nwrite_files: [{path: /x, owner: hunter2}]\n", "write_files", "file 1 of 1: its owner doesn't exist"},
-			{"kubeadm", "#cloud-config\nruncmd:\n- kubeadm init hunter2 && echo > /run/cluster-api/bootstrap-success.complete\n- touch /run/after\n", "runcmd 1/2", "kubeadm init ended with exit status 1"},
-			{"the last command", "#cloud-config\nruncmd:\n- true\n- echo hunter2; exit 5\n", "runcmd 2/2", "the last command ended with exit status 5"},
+			{"an owner", "#cloud-config\nwrite_files: [{path: /x, owner: hunter2}]\n", "write_files",
+				"file 1 of 1: its owner doesn't exist"},
+			{"kubeadm",
+				"#cloud-config\nruncmd:\n- kubeadm init hunter2 && echo > /run/cluster-api/bootstrap-success.complete\n" +
+					"- touch /run/after\n", "runcmd 1/2", "kubeadm init ended with exit status 1"},
+			{"the last command", "#cloud-config\nruncmd:\n- true\n- echo hunter2; exit 5\n", "runcmd 2/2",
+				"the last command ended with exit status 5"},
 		}
 		for _, c := range cases {
 			id := h.claimIt(c.data)
 			got := h.waitBootstrap(t, id, v1beta2.BootstrapFailed)
-			if got.Step != c.step || !strings.Contains(got.Message, c.message) || !strings.Contains(got.Message, bootstrap.LogPath) || strings.Contains(got.Message, "hunter2") {
+			if got.Step != c.step || !strings.Contains(got.Message, c.message) ||
+				!strings.Contains(got.Message, bootstrap.LogPath) || strings.Contains(got.Message, "hunter2") {
 				t.Errorf("%s: %+v", c.name, got)
 			}
 			forget(t, "/var/log/broken")
@@ -245,7 +258,8 @@ func TestAVersionThatIsNotThere(t *testing.T) {
 		h.api.Host.Spec.Claim.KubernetesVersion = "v1.30.0"
 		agent := h.start(t, "")
 		got := h.waitBootstrap(t, "capstan://default/h1/00000001", v1beta2.BootstrapFailed)
-		if got.Step != "bundle" || !strings.Contains(got.Message, "no bundle of Kubernetes v1.30.0 in "+bundles+"; it has v1.36.3") {
+		if got.Step != "bundle" || !strings.Contains(got.Message,
+			"no bundle of Kubernetes v1.30.0 in "+bundles+"; it has v1.36.3") {
 			t.Errorf("report %+v", got)
 		}
 		stop(t, agent)
@@ -261,7 +275,8 @@ func TestAServerThatFailsAndATokenThatIsGone(t *testing.T) {
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		h.api.Change(func() { clear(h.api.Tokens) }) // all are withdrawn
 		h.api.CloseClientConnections()
-		if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil { // and the host enrolled anew
+		// and the host enrolled anew
+		if err := os.WriteFile(h.config, []byte(h.api.AgentConfig("/var/lib/capstan")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		h.releaseIt(t, id)
@@ -277,9 +292,14 @@ func TestASecretOfAnotherClaimIsNotUsed(t *testing.T) {
 		h := newTestHost(t)
 		id := h.claimIt("#cloud-config\n")
 		right := h.api.Secret
-		h.api.Secret = map[string][]byte{"value": []byte("#cloud-config\nruncmd: [touch /run/wrong]\n"), "metadata": []byte(`{"provider_id":"capstan://default/h1/99999999"}`)}
+		h.api.Secret = map[string][]byte{
+			"value":    []byte("#cloud-config\nruncmd: [touch /run/wrong]\n"),
+			"metadata": []byte(`{"provider_id":"capstan://default/h1/99999999"}`),
+		}
 		agent := h.start(t, "")
-		h.api.Wait(t, "the first look", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "bootstrap data" })
+		h.api.Wait(t, "the first look", func(r *v1beta2.AgentReport) bool {
+			return r.Bootstrap != nil && r.Bootstrap.Step == "bootstrap data"
+		})
 		h.api.Change(func() { h.api.Secret = right })
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
 		if _, err := os.Stat("/run/wrong"); err == nil {
@@ -295,7 +315,9 @@ func TestASuppliedHostIsNotCleaned(t *testing.T) {
 		h.api.Host.Spec.Supplier = "dock"
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\nruncmd: [setsid sleep 600 & sleep 600]\n")
-		h.api.Wait(t, "the command", func(r *v1beta2.AgentReport) bool { return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1" })
+		h.api.Wait(t, "the command", func(r *v1beta2.AgentReport) bool {
+			return r.Bootstrap != nil && r.Bootstrap.Step == "runcmd 1/1"
+		})
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if len(running(t, "sleep")) == 0 {
@@ -325,7 +347,8 @@ func TestLeftoversAreReportedAndTriedAgain(t *testing.T) {
 		}
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.api.Wait(t, "what is left", func(r *v1beta2.AgentReport) bool {
-			return r.Cleaning != nil && r.Cleaning.Done && slices.Contains(r.Cleaning.Leftovers, "mount /var/lib/kubelet/pods/a/volume") &&
+			return r.Cleaning != nil && r.Cleaning.Done &&
+				slices.Contains(r.Cleaning.Leftovers, "mount /var/lib/kubelet/pods/a/volume") &&
 				slices.Contains(r.Cleaning.Leftovers, "path /var/lib/kubelet")
 		})
 		keep.Close()

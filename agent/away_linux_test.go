@@ -246,8 +246,8 @@ func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	})
 }
 
-// TestAPlaneThatWasRestoredElsewhere: the host is enrolled again, with the plane at another address. Its machine runs on
-// untouched, and it works there as before.
+// TestAPlaneThatWasRestoredElsewhere: the host is enrolled again, with the plane at another address. Its machine runs
+// on untouched, and it works there as before.
 func TestAPlaneThatWasRestoredElsewhere(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)

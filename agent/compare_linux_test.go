@@ -135,8 +135,9 @@ func TestABaselineThatIsExchanged(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newOwnedHost(t)
 		for name, c := range map[string]struct{ command, want string }{
-			"exchanged": {"echo other > $(echo /var/lib/capstan/journal/*/baseline.gz)", "the baseline of the host was exchanged"},
-			"deleted":   {"rm /var/lib/capstan/journal/*/baseline.gz", "the baseline of the host is gone"},
+			"exchanged": {"echo other > $(echo /var/lib/capstan/journal/*/baseline.gz)",
+				"the baseline of the host was exchanged"},
+			"deleted": {"rm /var/lib/capstan/journal/*/baseline.gz", "the baseline of the host is gone"},
 		} {
 			agent := h.start(t, "")
 			id, _ := h.compareIt(t, "#cloud-config\nruncmd:\n- "+c.command+"\n")

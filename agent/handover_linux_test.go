@@ -19,7 +19,8 @@ import (
 func (h *host) waitOffer(t *testing.T, id, refusal string) {
 	t.Helper()
 	h.api.Wait(t, "word about offer "+id+" "+refusal, func(r *v1beta2.AgentReport) bool {
-		return r.HandOver != nil && r.HandOver.Offer == id && r.HandOver.Accepted == (refusal == "") && strings.Contains(r.HandOver.Message, refusal)
+		return r.HandOver != nil && r.HandOver.Offer == id && r.HandOver.Accepted == (refusal == "") &&
+			strings.Contains(r.HandOver.Message, refusal)
 	})
 }
 
@@ -28,7 +29,8 @@ func (h *host) arrive(target *testapi.Server) {
 	spec, annotations := *h.api.Host.Spec.DeepCopy(), h.api.Host.Annotations
 	target.Change(func() {
 		target.Host.UID = "uid-there-" + target.Host.UID
-		target.Host.Spec, target.Host.Annotations, target.Host.Status, target.Deleted = spec, annotations, v1beta2.CapstanHostStatus{}, false
+		target.Host.Spec, target.Host.Annotations, target.Host.Status, target.Deleted =
+			spec, annotations, v1beta2.CapstanHostStatus{}, false
 	})
 }
 
@@ -65,7 +67,8 @@ func unharmed(t *testing.T, id string) {
 func waitThere(t *testing.T, target *testapi.Server, id string) {
 	t.Helper()
 	target.Wait(t, "the agent in the target", func(r *v1beta2.AgentReport) bool {
-		return r.BootID != "" && r.Bootstrap != nil && r.Bootstrap.ProviderID == id && r.Bootstrap.Phase == v1beta2.BootstrapSucceeded && r.Cleaning == nil
+		return r.BootID != "" && r.Bootstrap != nil && r.Bootstrap.ProviderID == id &&
+			r.Bootstrap.Phase == v1beta2.BootstrapSucceeded && r.Cleaning == nil
 	})
 }
 
@@ -145,7 +148,9 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		}
 		// Targets that have the host of another machine, or answer what is no API server's answer.
 		there.Change(func() {
-			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{ProviderID: "capstan://default/h1/99999999", Released: true}
+			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{
+				ProviderID: "capstan://default/h1/99999999", Released: true,
+			}
 		})
 		h.waitOffer(t, h.api.MakeOffer(there, "claimed", nil), "99999999")
 		there.Change(func() { there.Odd = true })
@@ -158,7 +163,9 @@ func TestNobodyTakesAHostThatIsNotHis(t *testing.T) {
 		// A good offer, after which the target lies: it has the host, for another machine, and wants it cleaned.
 		h.waitOffer(t, h.api.MakeOffer(there, "good", nil), "")
 		there.Change(func() {
-			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{ProviderID: "capstan://default/h1/99999999", Released: true}
+			there.Deleted, there.Host.Spec.Claim = false, &v1beta2.HostClaim{
+				ProviderID: "capstan://default/h1/99999999", Released: true,
+			}
 		})
 		h.leave(true)
 		there.WaitLooks(t, 2)

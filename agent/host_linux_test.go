@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 	case "kubeadm":
 		fatal(syscall.Exec("/bin/sh", append([]string{"sh", "/opt/kubeadm.sh"}, os.Args[1:]...), os.Environ()))
 	case "kubelet":
-		listen("tcp", "127.0.0.1:10250", func() { fatal(unix.Mount("volume", "/var/lib/kubelet/pods/a/volume", "tmpfs", 0, "")) })
+		listen("tcp", "127.0.0.1:10250", func() {
+			fatal(unix.Mount("volume", "/var/lib/kubelet/pods/a/volume", "tmpfs", 0, ""))
+		})
 	case "capstan-kube":
 		if slices.Contains(os.Args, "cri") {
 			listen("unix", "/run/containerd/containerd.sock", nil)
@@ -327,7 +329,8 @@ func checkMachine(t *testing.T, id string) {
 func checkClean(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{
-		"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api", "/usr/local/bin/kubelet", "/usr/local/bin/kubeadm", bootstrap.LogPath, "/home/bob",
+		"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm", "/run/cluster-api", "/usr/local/bin/kubelet",
+		"/usr/local/bin/kubeadm", bootstrap.LogPath, "/home/bob",
 	} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left", path)

@@ -34,7 +34,8 @@ func damage(t *testing.T, path, text string) {
 	}
 }
 
-// waitDamaged waits until a damaged journal is reported as left, and deletes it as somebody would who has looked at the host.
+// waitDamaged waits until a damaged journal is reported as left, and deletes it as somebody would who has looked at the
+// host.
 func (h *host) waitDamaged(t *testing.T, id string) {
 	t.Helper()
 	aside := ""
@@ -80,7 +81,8 @@ func TestADamagedJournalOfAnotherClaim(t *testing.T) {
 		damage(t, journalOf(t, first), `"event":"open"`)
 		agent = h.start(t, "")
 		second := h.claimIt(testData)
-		if got := h.waitBootstrap(t, second, v1beta2.BootstrapFailed); !strings.Contains(got.Message, "the host still carries the machine of an unknown claim") {
+		if got := h.waitBootstrap(t, second, v1beta2.BootstrapFailed); !strings.Contains(got.Message,
+			"the host still carries the machine of an unknown claim") {
 			t.Errorf("report %+v", got)
 		}
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
@@ -97,7 +99,9 @@ func TestABootstrapWhoseJournalIsDamagedOrFullFails(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newTestHost(t)
 		for message, spoil := range map[string]func(id string){
-			"the journal is damaged at byte": func(id string) { damage(t, journalOf(t, id), `"event":"finish","step":"bundle"`) },
+			"the journal is damaged at byte": func(id string) {
+				damage(t, journalOf(t, id), `"event":"finish","step":"bundle"`)
+			},
 			"the journal is full": func(id string) {
 				j, err := journal.Open("/var/lib/capstan/journal", id)
 				if err != nil {
@@ -118,7 +122,8 @@ func TestABootstrapWhoseJournalIsDamagedOrFullFails(t *testing.T) {
 			killed(t, h.start(t, "finished write_files"))
 			spoil(id)
 			agent := h.start(t, "")
-			if got := h.waitBootstrap(t, id, v1beta2.BootstrapFailed); got.Step != "journal" || !strings.Contains(got.Message, message) {
+			if got := h.waitBootstrap(t, id, v1beta2.BootstrapFailed); got.Step != "journal" ||
+				!strings.Contains(got.Message, message) {
 				t.Errorf("report %+v", got)
 			}
 			h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
@@ -138,7 +143,8 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		h := newTestHost(t)
 		blocked := func() {
 			t.Helper()
-			if err := os.WriteFile("/var/lib/capstan/journal", nil, 0o600); err != nil { // where the folder of all journals is to be
+			// where the folder of all journals is to be
+			if err := os.WriteFile("/var/lib/capstan/journal", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -149,7 +155,8 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		agent := h.start(t, "")
 		id := h.claimIt("#cloud-config\n")
 		h.api.Wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
-			return r.Bootstrap != nil && r.Bootstrap.Phase == v1beta2.BootstrapRunning && strings.Contains(r.Bootstrap.Message, "opening the journal")
+			return r.Bootstrap != nil && r.Bootstrap.Phase == v1beta2.BootstrapRunning &&
+				strings.Contains(r.Bootstrap.Message, "opening the journal")
 		})
 		forget(t, "/var/lib/capstan/journal")
 		h.waitBootstrap(t, id, v1beta2.BootstrapSucceeded)
@@ -161,7 +168,8 @@ func TestAJournalThatCantBeOpenedIsReported(t *testing.T) {
 		agent = h.start(t, "")
 		h.api.Change(func() { h.api.Host.Spec.Claim.Released = true })
 		h.api.Wait(t, "the reason", func(r *v1beta2.AgentReport) bool {
-			return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 1 && strings.Contains(r.Cleaning.Leftovers[0], "opening the journal")
+			return r.Cleaning != nil && r.Cleaning.Done && len(r.Cleaning.Leftovers) == 1 &&
+				strings.Contains(r.Cleaning.Leftovers[0], "opening the journal")
 		})
 		forget(t, "/var/lib/capstan/journal")
 		h.waitClean(t, id)

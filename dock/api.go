@@ -10,8 +10,8 @@ import (
 type HostSpec struct {
 	// Name is a DNS label of at most 63 bytes, and the first host name.
 	Name string `json:"name"`
-	// Files are written before the host starts, or at once if it runs, also over existing ones; each is replaced as a whole. They belong to root.
-	// What is below a mount of the running host, as in /run, it does not see.
+	// Files are written before the host starts, or at once if it runs, also over existing ones; each is replaced as a
+	// whole. They belong to root. What is below a mount of the running host, as in /run, it does not see.
 	Files []File `json:"files,omitempty"`
 	// Env (NAME=VALUE) is added to the environment of every service of the host. It takes effect at the next start.
 	Env []string `json:"env,omitempty"`

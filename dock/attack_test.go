@@ -85,8 +85,8 @@ func TestRootInAHostIsNotRootOfTheMachine(t *testing.T) {
 	}
 }
 
-// TestHostsHaveTheirIDs: as root no two hosts share an id; an ordinary user has one id for all, or subordinate ones that
-// all hosts have. Files keep their owners when a host is started again.
+// TestHostsHaveTheirIDs: as root no two hosts share an id; an ordinary user has one id for all, or subordinate ones
+// that all hosts have. Files keep their owners when a host is started again.
 func TestHostsHaveTheirIDs(t *testing.T) {
 	c := start(t, t.TempDir())
 	seen := map[string]string{}

@@ -33,7 +33,9 @@ def serve(c):
     c.close()
 while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 `
-	if _, err := c.EnsureUnit(short(t), dock.Unit{Name: "server", Argv: []string{"/usr/bin/env", "python3", "-c", server}, Env: []string{"PATH=" + os.Getenv("PATH")}}); err != nil {
+	if _, err := c.EnsureUnit(short(t), dock.Unit{
+		Name: "server", Argv: []string{"/usr/bin/env", "python3", "-c", server}, Env: []string{"PATH=" + os.Getenv("PATH")},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	relay, err := c.EnsureRelay(short(t), "plane", dock.Gateway+":7000")
@@ -54,7 +56,9 @@ while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).s
 		eventually(t, addr+" answers", func() bool { return talk(addr) == nil })
 	}
 	h := ensure(t, c, dock.HostSpec{Name: "host-1"})
-	must(t, h, fmt.Sprintf(`python3 -c "import socket; c = socket.create_connection(('%s', %d), 5); c.sendall(b'x'); assert c.recv(9) == b'got x'"`, lb.Address, lb.Port))
+	must(t, h,
+		fmt.Sprintf(
+			`python3 -c "import socket; c = socket.create_connection(('%s', %d), 5); c.sendall(b'x'); assert c.recv(9) == b'got x'"`, lb.Address, lb.Port))
 
 	open, err := net.DialTimeout("tcp", lb.Relay, 5*time.Second)
 	if err != nil {
@@ -118,7 +122,8 @@ func TestAPortThatWasTakenMeanwhileIsAnErrorThatNamesIt(t *testing.T) {
 	c = start(t, home)
 	_, err = c.EnsureRelay(short(t), "plane", dock.Gateway+":7000")
 	_, port, _ := net.SplitHostPort(addr)
-	if dock.CodeOf(err) != dock.CodePortTaken || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
+	if dock.CodeOf(err) != dock.CodePortTaken || !strings.Contains(err.Error(), port) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) {
 		t.Errorf("error is %v", err)
 	}
 	if s, err := c.Status(short(t)); err != nil || s.Relays[0].Error == "" || s.Relays[0].Local != addr {

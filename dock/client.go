@@ -27,7 +27,8 @@ type Client struct {
 	http *http.Client
 }
 
-// Connect gives a client for the dock in home, which need not run yet: calls say ErrNotRunning then. Close it when it is not used any more.
+// Connect gives a client for the dock in home, which need not run yet: calls say ErrNotRunning then. Close it when it
+// is not used any more.
 func Connect(home string) *Client {
 	return &Client{home: home, http: &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
@@ -38,7 +39,8 @@ func Connect(home string) *Client {
 // Close lets go of what the client holds.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// dial goes through /proc/self/fd: the path of a unix socket may have 107 bytes only, and home directories are longer at times.
+// dial goes through /proc/self/fd: the path of a unix socket may have 107 bytes only, and home directories are longer
+// at times.
 func dial(ctx context.Context, home string) (net.Conn, error) {
 	dir, err := os.Open(Dir(home))
 	if err != nil {
@@ -54,8 +56,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return ask[Status](ctx, c, "GET", "status", nil)
 }
 
-// Shutdown stops all units and hosts in good order, and then the dock itself; it returns when that has ended. What should run is still
-// recorded: the next Start brings it back.
+// Shutdown stops all units and hosts in good order, and then the dock itself; it returns when that has ended. What
+// should run is still recorded: the next Start brings it back.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if err := tell(ctx, c, "POST", "shutdown", nil); err != nil && !errors.Is(err, errBrokeOff) {
 		return err
@@ -63,8 +65,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return waitUnlocked(ctx, c.home)
 }
 
-// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it does. A host that runs goes on, and gets the files
-// that have changed.
+// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it does. A host that runs
+// goes on, and gets the files that have changed.
 func (c *Client) EnsureHost(ctx context.Context, spec HostSpec) (Host, error) {
 	return ask[Host](ctx, c, "PUT", "hosts/"+url.PathEscape(spec.Name), spec)
 }
@@ -84,8 +86,8 @@ func (c *Client) host(ctx context.Context, name, verb string) error {
 	return tell(ctx, c, "POST", "hosts/"+url.PathEscape(name)+"/"+verb, nil)
 }
 
-// DeleteHost ends all processes of a host, and removes its link and its root directory. A host that doesn't exist is no error.
-// When it returns without an error, nothing of the host is left.
+// DeleteHost ends all processes of a host, and removes its link and its root directory. A host that doesn't exist is no
+// error. When it returns without an error, nothing of the host is left.
 func (c *Client) DeleteHost(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "hosts/"+url.PathEscape(name), nil)
 }
@@ -101,7 +103,8 @@ func (c *Client) EnsureBalancer(ctx context.Context, name string) (Balancer, err
 	return ask[Balancer](ctx, c, "PUT", "balancers/"+url.PathEscape(name), nil)
 }
 
-// SetBackends replaces the backends ("ADDRESS:PORT") of a balancer. Connections to backends that are no longer named are closed.
+// SetBackends replaces the backends ("ADDRESS:PORT") of a balancer. Connections to backends that are no longer named
+// are closed.
 func (c *Client) SetBackends(ctx context.Context, name string, backends []string) error {
 	return tell(ctx, c, "PUT", "balancers/"+url.PathEscape(name)+"/backends", backends)
 }
@@ -117,8 +120,9 @@ func (c *Client) ListBalancers(ctx context.Context) ([]Balancer, error) {
 	return s.Balancers, err
 }
 
-// EnsureRelay makes a relay to target ("ADDRESS:PORT" in the dock) if it is missing, and gives its end on the machine, "127.0.0.1:PORT". The port
-// is chosen once; if another process has taken it since, that is an error with CodePortTaken: kubeconfigs that name it would be wrong.
+// EnsureRelay makes a relay to target ("ADDRESS:PORT" in the dock) if it is missing, and gives its end on the machine,
+// "127.0.0.1:PORT". The port is chosen once; if another process has taken it since, that is an error with
+// CodePortTaken: kubeconfigs that name it would be wrong.
 func (c *Client) EnsureRelay(ctx context.Context, name, target string) (string, error) {
 	r, err := ask[Relay](ctx, c, "PUT", "relays/"+url.PathEscape(name), target)
 	return r.Local, err
@@ -136,14 +140,14 @@ func (c *Client) DeleteRelay(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "relays/"+url.PathEscape(name), nil)
 }
 
-// EnsureUnit starts a unit, or restarts it if it runs with another specification. When it returns, the process was started; whether
-// it works is for the caller to find out.
+// EnsureUnit starts a unit, or restarts it if it runs with another specification. When it returns, the process was
+// started; whether it works is for the caller to find out.
 func (c *Client) EnsureUnit(ctx context.Context, u Unit) (UnitStatus, error) {
 	return ask[UnitStatus](ctx, c, "PUT", "units/"+url.PathEscape(u.Name), u)
 }
 
-// StopUnit ends a unit (SIGTERM, then SIGKILL after its grace period) with all that it started, and forgets it. A unit that doesn't
-// exist is no error.
+// StopUnit ends a unit (SIGTERM, then SIGKILL after its grace period) with all that it started, and forgets it. A unit
+// that doesn't exist is no error.
 func (c *Client) StopUnit(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "units/"+url.PathEscape(name), nil)
 }
@@ -165,7 +169,8 @@ var errBrokeOff = fmt.Errorf("%w any more: it ended before it had answered", Err
 
 // brokeOff says whether the other end of the socket vanished. Pure.
 func brokeOff(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // ask makes one call; its error is an *Error if the dock refuses.

@@ -34,7 +34,9 @@ func furnish(t *testing.T, c *dock.Client) (host dock.Host, lb dock.Balancer, re
 	if relay, err = c.EnsureRelay(short(t), "plane", dock.Gateway+":7000"); err != nil {
 		t.Fatal(err)
 	}
-	if unit, err = c.EnsureUnit(short(t), dock.Unit{Name: "plane", Argv: []string{"/bin/sh", "-c", "setsid sleep 1000 & exec sleep 1001"}}); err != nil {
+	if unit, err = c.EnsureUnit(short(t), dock.Unit{
+		Name: "plane", Argv: []string{"/bin/sh", "-c", "setsid sleep 1000 & exec sleep 1001"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return host, lb, relay, unit
@@ -106,7 +108,10 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 			c = start(t, home)
 			eventually(t, "the host runs again", func() bool { return hostOf(t, c, "host-1").State == dock.HostRunning })
 			again := hostOf(t, c, "host-1")
-			eventually(t, "its service runs again", func() bool { _, code := in(t, again, "systemctl is-active sleepd"); return code == 0 })
+			eventually(t, "its service runs again", func() bool {
+				_, code := in(t, again, "systemctl is-active sleepd")
+				return code == 0
+			})
 			s, err := c.Status(short(t))
 			if err != nil {
 				t.Fatal(err)
@@ -127,8 +132,8 @@ func TestNothingSurvivesAKillAndStartBringsAllBack(t *testing.T) {
 	}
 }
 
-// A dock that dies between the note that a host should run and the writing of its files must not start it without them: its agent would have
-// no configuration.
+// A dock that dies between the note that a host should run and the writing of its files must not start it without them:
+// its agent would have no configuration.
 func TestAHostThatWasNotMadeWaitsForItsFiles(t *testing.T) {
 	home := t.TempDir()
 	c := start(t, home)
@@ -211,7 +216,9 @@ func TestStartDuringTheEndOfAnother(t *testing.T) {
 }
 
 func TestADockThatIsKilledWhileItAnswersIsNotRunning(t *testing.T) {
-	for name, answer := range map[string]string{"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"} {
+	for name, answer := range map[string]string{
+		"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{",
+	} {
 		home := t.TempDir()
 		if err := os.MkdirAll(dock.Dir(home), 0o700); err != nil {
 			t.Fatal(err)
@@ -233,7 +240,8 @@ func TestADockThatIsKilledWhileItAnswersIsNotRunning(t *testing.T) {
 			}
 		}()
 		c := dock.Connect(home)
-		if _, err := c.Status(short(t)); !errors.Is(err, dock.ErrNotRunning) || !strings.Contains(err.Error(), "before it had answered") {
+		if _, err := c.Status(short(t)); !errors.Is(err, dock.ErrNotRunning) ||
+			!strings.Contains(err.Error(), "before it had answered") {
 			t.Errorf("%s: error is %v", name, err)
 		}
 		c.Close()

@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 			err = os.WriteFile(filepath.Join(dir, "capstan-dock"), data, 0o755)
 		}
 	} else if err == nil {
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, "capstan-dock"), "github.com/capstan-dev/capstan/cmd/capstan-dock")
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, "capstan-dock"),
+			"github.com/capstan-dev/capstan/cmd/capstan-dock")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		build.Stderr = os.Stderr
 		err = build.Run()
@@ -59,7 +60,8 @@ func processes() []string {
 	var out []string
 	all, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, exe := range all {
-		if target, err := os.Readlink(exe); err == nil && strings.HasPrefix(target, filepath.Join(bin, "capstan-dock")) && bin != "" {
+		if target, err := os.Readlink(exe); err == nil && strings.HasPrefix(target, filepath.Join(bin, "capstan-dock")) &&
+			bin != "" {
 			out = append(out, exe)
 		}
 	}
@@ -162,7 +164,8 @@ func hostOf(t testing.TB, c *dock.Client, name string) dock.Host {
 // in runs a shell command in a host.
 func in(t testing.TB, h dock.Host, script string) (out string, code int) {
 	t.Helper()
-	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"}
+	args := []string{"--target", strconv.Itoa(h.PID), "--user", "--mount", "--uts", "--ipc", "--net", "--pid",
+		"--root", "--wd"}
 	if os.Geteuid() != 0 {
 		args = append([]string{"--preserve-credentials"}, args...) // who has one id only has it already
 	}

@@ -40,7 +40,8 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// BinDirError says that the dock which runs was started from another folder of binaries than the one that is asked for now.
+// BinDirError says that the dock which runs was started from another folder of binaries than the one that is asked for
+// now.
 type BinDirError struct {
 	Has, Want string
 }

@@ -16,7 +16,10 @@ import (
 
 func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	c := start(t, t.TempDir())
-	h := ensure(t, c, dock.HostSpec{Name: "host-1", Files: append(sleepd, dock.File{Path: "/etc/capstan/agent.yaml", Data: []byte("x")}), Env: []string{"GREETING=hello"}})
+	h := ensure(t, c, dock.HostSpec{
+		Name: "host-1", Files: append(sleepd, dock.File{Path: "/etc/capstan/agent.yaml", Data: []byte("x")}),
+		Env: []string{"GREETING=hello"},
+	})
 	for script, want := range map[string]string{
 		"hostname":                                         "host-1",
 		"cat /proc/1/comm":                                 "capstan-init",
@@ -42,7 +45,8 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	}
 	// Services, as kubeadm and users drive them.
 	must(t, h, "systemctl enable --now sleepd")
-	if got := strings.TrimSpace(must(t, h, "systemctl is-active sleepd; systemctl is-enabled sleepd")); got != "active\nenabled" {
+	if got := strings.TrimSpace(must(t, h, "systemctl is-active sleepd; systemctl is-enabled sleepd")); got !=
+		"active\nenabled" {
 		t.Errorf("sleepd is %q", got)
 	}
 	eventually(t, "the service has the host's environment", func() bool {
@@ -51,7 +55,8 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	})
 	// A host name that is set stays.
 	must(t, h, "hostnamectl set-hostname renamed")
-	if got := strings.TrimSpace(must(t, h, "hostname; getent hosts renamed | cut -d' ' -f1")); got != "renamed\n"+h.Address {
+	if got := strings.TrimSpace(must(t, h, "hostname; getent hosts renamed | cut -d' ' -f1")); got != "renamed\n"+
+		h.Address {
 		t.Errorf("after the renaming: %q", got)
 	}
 	id := must(t, h, "cat /etc/machine-id; touch /tmp/x /run/y /var/lib/z")
@@ -70,7 +75,8 @@ func TestAHostIsAnOrdinaryHost(t *testing.T) {
 	if got := must(t, again, "cat /proc/sys/kernel/random/boot_id"); got == boot {
 		t.Errorf("the boot id is still %q", got)
 	}
-	if got := strings.TrimSpace(must(t, again, "hostname; ls /tmp /run/y 2>/dev/null | wc -w; ls /var/lib/z")); got != "renamed\n1\n/var/lib/z" {
+	if got := strings.TrimSpace(must(t, again, "hostname; ls /tmp /run/y 2>/dev/null | wc -w; ls /var/lib/z")); got !=
+		"renamed\n1\n/var/lib/z" {
 		t.Errorf("after a reboot: %q", got)
 	}
 	eventually(t, "the enabled service runs", func() bool {
@@ -93,7 +99,9 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 	if again.PID != h.PID {
 		t.Errorf("it was started again: %+v, was %+v", again, h)
 	}
-	if got := must(t, h, "cat /etc/capstan/agent.yaml; stat -c ' %a %u %g' /etc/capstan/agent.yaml; ls /etc/capstan"); got != "new 600 0 0\nagent.yaml\n" {
+	if got := must(t, h,
+		"cat /etc/capstan/agent.yaml; stat -c ' %a %u %g' /etc/capstan/agent.yaml; ls /etc/capstan"); got !=
+		"new 600 0 0\nagent.yaml\n" {
 		t.Errorf("the host sees %q", got)
 	}
 	// Also one that a dock started which knew of no files.
@@ -108,7 +116,9 @@ func TestFilesReachAHostThatRuns(t *testing.T) {
 	}
 	// What can't be written is told, and keeps nothing from running.
 	must(t, h, "mkdir /etc/full; touch /etc/full/x")
-	_, err := c.EnsureHost(short(t), dock.HostSpec{Name: "host-1", Files: []dock.File{{Path: "/etc/full", Data: []byte("x")}}})
+	_, err := c.EnsureHost(short(t), dock.HostSpec{
+		Name: "host-1", Files: []dock.File{{Path: "/etc/full", Data: []byte("x")}},
+	})
 	if now := hostOf(t, c, "host-1"); err == nil || now.PID != h.PID || now.State != dock.HostRunning {
 		t.Errorf("a file in place of a directory: %v; the host is %+v", err, now)
 	}
@@ -146,7 +156,8 @@ func TestHostsReachEachOtherAndNothingElse(t *testing.T) {
 	for i := range 3 {
 		hosts = append(hosts, ensure(t, c, dock.HostSpec{Name: fmt.Sprintf("host-%d", i), Files: []dock.File{{
 			Path: "/etc/systemd/system/answer.service", Mode: 0o644,
-			Data: []byte("[Service]\nExecStart=/usr/bin/python3 -m http.server --bind 0.0.0.0 8080\nWorkingDirectory=/etc/capstan\n[Install]\nWantedBy=multi-user.target\n"),
+			Data: []byte("[Service]\nExecStart=/usr/bin/python3 -m http.server --bind 0.0.0.0 8080\n" +
+				"WorkingDirectory=/etc/capstan\n[Install]\nWantedBy=multi-user.target\n"),
 		}}}))
 	}
 	if _, code := in(t, hosts[1], "command -v python3"); code != 0 {
@@ -159,7 +170,9 @@ func TestHostsReachEachOtherAndNothingElse(t *testing.T) {
 		return strings.TrimSpace(out) == "200"
 	})
 	// The machine itself has no route into the dock, and its own addresses are not to be had from within.
-	if out, code := in(t, hosts[0], `python3 -c "import socket; socket.create_connection(('192.0.2.1', 80), 2)"`); code == 0 || !strings.Contains(out, "unreachable") {
+	if out, code := in(t, hosts[0],
+		`python3 -c "import socket; socket.create_connection(('192.0.2.1', 80), 2)"`); code == 0 ||
+		!strings.Contains(out, "unreachable") {
 		t.Errorf("the world outside: exit %d, %s", code, out)
 	}
 }
@@ -213,7 +226,8 @@ func TestStopAndStart(t *testing.T) {
 	if now := hostOf(t, c, "host-1"); now.State != dock.HostRunning || now.Address != h.Address {
 		t.Errorf("it is %+v", now)
 	}
-	for _, call := range []error{c.StopHost(short(t), "nosuch"), c.StartHost(short(t), "nosuch"), c.RebootHost(short(t), "nosuch")} {
+	for _, call := range []error{c.StopHost(short(t), "nosuch"), c.StartHost(short(t), "nosuch"),
+		c.RebootHost(short(t), "nosuch")} {
 		if dock.CodeOf(call) != dock.CodeNotFound {
 			t.Errorf("a host that does not exist: %v", call)
 		}
@@ -231,7 +245,10 @@ func TestAKilledHostComesBack(t *testing.T) {
 			return now.State == dock.HostRunning && now.PID != h.PID && now.Restarts == i
 		})
 		h = hostOf(t, c, "host-1")
-		eventually(t, "its service runs again", func() bool { _, code := in(t, h, "systemctl is-active sleepd"); return code == 0 })
+		eventually(t, "its service runs again", func() bool {
+			_, code := in(t, h, "systemctl is-active sleepd")
+			return code == 0
+		})
 	}
 }
 
@@ -283,7 +300,8 @@ func TestManyCallsForOneHostMakeOneHost(t *testing.T) {
 		all.Go(func() {
 			if i%2 == 0 {
 				c.DeleteHost(short(t), "host-1")
-			} else if _, err := c.EnsureHost(short(t), dock.HostSpec{Name: "host-1"}); err != nil && dock.CodeOf(err) != dock.CodeFailed {
+			} else if _, err := c.EnsureHost(short(t), dock.HostSpec{Name: "host-1"}); err != nil &&
+				dock.CodeOf(err) != dock.CodeFailed {
 				t.Errorf("call %d: %v", i, err)
 			}
 		})

@@ -58,7 +58,8 @@ func ReadLimits(home string) (Limits, error) {
 	return l, nil
 }
 
-// InotifyInstances is how many of them this user may hold: what the machine allows, or less in a container's user namespace.
+// InotifyInstances is how many of them this user may hold: what the machine allows, or less in a container's user
+// namespace.
 func InotifyInstances() (int, error) {
 	least := -1
 	for _, path := range []string{"/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"} {

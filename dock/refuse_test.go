@@ -75,13 +75,16 @@ func TestAFullDisk(t *testing.T) {
 	if _, err := c.EnsureRelay(short(t), "r", "10.231.0.1:1"); dock.CodeOf(err) != dock.CodeNoSpace {
 		t.Errorf("a relay on a full disk: %v", err)
 	}
-	if _, err := c.EnsureUnit(short(t), dock.Unit{Name: "u", Argv: []string{"/bin/true"}}); dock.CodeOf(err) != dock.CodeNoSpace {
+	if _, err := c.EnsureUnit(short(t), dock.Unit{
+		Name: "u", Argv: []string{"/bin/true"},
+	}); dock.CodeOf(err) != dock.CodeNoSpace {
 		t.Errorf("a unit on a full disk: %v", err)
 	}
 	if now, _ := os.ReadFile(filepath.Join(home, "dock/state.json")); string(now) != string(state) || !json.Valid(now) {
 		t.Errorf("the state has changed to %s", now)
 	}
-	if s, err := c.Status(short(t)); err != nil || len(s.Hosts) != 1 || len(s.Balancers)+len(s.Relays)+len(s.Units) != 0 || s.Hosts[0].State != dock.HostRunning {
+	if s, err := c.Status(short(t)); err != nil || len(s.Hosts) != 1 || len(s.Balancers)+len(s.Relays)+len(s.Units) != 0 ||
+		s.Hosts[0].State != dock.HostRunning {
 		t.Errorf("status is %+v, %v", s, err)
 	}
 	// Deleting must work even so.
@@ -136,7 +139,8 @@ func TestADockWithOtherBinariesIsNotTakenForOurs(t *testing.T) {
 	other := options(home)
 	other.BinDir, other.Binary = t.TempDir(), filepath.Join(bin, "capstan-dock")
 	var refused *dock.BinDirError
-	if _, err := dock.Start(short(t), other); !errors.As(err, &refused) || refused.Has != bin || refused.Want != other.BinDir {
+	if _, err := dock.Start(short(t), other); !errors.As(err, &refused) || refused.Has != bin ||
+		refused.Want != other.BinDir {
 		t.Errorf("error is %v", err)
 	}
 	if err := dock.Accept(short(t), other); !errors.As(err, &refused) || refused.Has != bin {
@@ -188,14 +192,16 @@ func TestWhatTheKernelForbidsIsFoundOutBeforeAnythingIsMade(t *testing.T) {
 		home := filepath.Join(t.TempDir(), "home")
 		o := options(home)
 		o.Binary = filepath.Join(t.TempDir(), "capstan-dock")
-		script := fmt.Sprintf("#!/bin/sh\nexec unshare --user --map-root-user sh -c 'echo 0 > /proc/sys/user/%s; exec %s %s \"$@\"' sh \"$@\"\n",
+		script := fmt.Sprintf("#!/bin/sh\nexec unshare --user --map-root-user sh -c 'echo 0 > /proc/sys/user/%s; exec %s "+
+			"%s \"$@\"' sh \"$@\"\n",
 			setting, take, filepath.Join(bin, "capstan-dock"))
 		if err := os.WriteFile(o.Binary, []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		_, err := dock.Start(short(t), o)
 		var p *dock.Problem
-		if !errors.As(err, &p) || p.Setting != "user."+setting || p.Have != "0" || !strings.Contains(err.Error(), "sudo sysctl -w user."+setting+"=") {
+		if !errors.As(err, &p) || p.Setting != "user."+setting || p.Have != "0" ||
+			!strings.Contains(err.Error(), "sudo sysctl -w user."+setting+"=") {
 			t.Errorf("%s: error is %v", setting, err)
 		}
 		if _, err := os.Lstat(home); !errors.Is(err, os.ErrNotExist) {

@@ -24,15 +24,16 @@ import (
 type Options struct {
 	// Home is the home directory of Capstan, absolute. The dock's part is HOME/dock.
 	Home string
-	// BinDir is the folder with Capstan's binaries, absolute; hosts see it as /opt/capstan/bin, and its folder "bundles" as /opt/capstan/bundles.
+	// BinDir is the folder with Capstan's binaries, absolute; hosts see it as /opt/capstan/bin, and its folder "bundles"
+	// as /opt/capstan/bundles.
 	BinDir string
 	// Binary is capstan-dock; "" means BinDir/capstan-dock.
 	Binary string
 
 	// MinFree is how many bytes must be free on the disk of Home; 0 means LeastDisk.
 	MinFree uint64
-	// InotifyInstances is how many of them must be free for this user; 0 means 48: enough for the plane, a control plane and two workers. A control plane
-	// takes 18, a worker 5.
+	// InotifyInstances is how many of them must be free for this user; 0 means 48: enough for the plane, a control plane
+	// and two workers. A control plane takes 18, a worker 5.
 	InotifyInstances int
 }
 
@@ -47,7 +48,8 @@ const exitLocked = 75
 
 func (o Options) check() (Options, error) {
 	if !filepath.IsAbs(o.Home) || !filepath.IsAbs(o.BinDir) {
-		return o, fmt.Errorf("starting the dock: home directory %q and folder of binaries %q must be absolute paths", o.Home, o.BinDir)
+		return o, fmt.Errorf("starting the dock: home directory %q and folder of binaries %q must be absolute paths",
+			o.Home, o.BinDir)
 	}
 	if o.Binary == "" {
 		o.Binary = filepath.Join(o.BinDir, "capstan-dock")
@@ -59,15 +61,17 @@ func (o Options) check() (Options, error) {
 		o.InotifyInstances = 48
 	}
 	if _, err := os.Stat(o.Binary); err != nil {
-		return o, fmt.Errorf("starting the dock: %w: build it with `make build`, or install all binaries into one folder", err)
+		return o, fmt.Errorf("starting the dock: %w: build it with `make build`, or install all binaries into one folder",
+			err)
 	}
 	return o, nil
 }
 
-// Start makes sure that a dock runs in the background, and returns a client for it when it answers. If one runs already, it is left as it is, and only one is
-// made if several ask at the same time; one with binaries of another folder is an error that wraps a *BinDirError. What the machine lacks is found out before
-// anything is made: the error then wraps a *Problem for each thing. If the dock ends while it starts, the error tells the last lines of HOME/dock/dock.log.
-// Hosts that should run are started in the background; see Status.
+// Start makes sure that a dock runs in the background, and returns a client for it when it answers. If one runs
+// already, it is left as it is, and only one is made if several ask at the same time; one with binaries of another
+// folder is an error that wraps a *BinDirError. What the machine lacks is found out before anything is made: the error
+// then wraps a *Problem for each thing. If the dock ends while it starts, the error tells the last lines of
+// HOME/dock/dock.log. Hosts that should run are started in the background; see Status.
 func Start(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.check()
 	if err != nil {
@@ -92,7 +96,8 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		}
 		// Another is starting, or on its way to end.
 		if backoff.Sleep(ctx, pause) != nil {
-			return nil, fmt.Errorf("starting the dock: another process holds %s, but no dock answers: %w", filepath.Join(Dir(o.Home), "lock"), ctx.Err())
+			return nil, fmt.Errorf("starting the dock: another process holds %s, but no dock answers: %w",
+				filepath.Join(Dir(o.Home), "lock"), ctx.Err())
 		}
 		if s, err := client.Status(ctx); err == nil {
 			return o.accept(client, s)
@@ -100,8 +105,8 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	}
 }
 
-// Accept returns an error that wraps a *BinDirError if a dock runs with the binaries of another directory, which [Start]
-// would refuse. It makes nothing.
+// Accept returns an error that wraps a *BinDirError if a dock runs with the binaries of another directory, which
+// [Start] would refuse. It makes nothing.
 func Accept(ctx context.Context, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -243,7 +248,8 @@ func waitUnlocked(ctx context.Context, home string) error {
 			return fmt.Errorf("waiting for the end of the dock: %w", err)
 		}
 		if backoff.Sleep(ctx, pause) != nil {
-			return fmt.Errorf("waiting for the end of the dock: %w; its log is %s", ctx.Err(), filepath.Join(Dir(home), "dock.log"))
+			return fmt.Errorf("waiting for the end of the dock: %w; its log is %s", ctx.Err(),
+				filepath.Join(Dir(home), "dock.log"))
 		}
 	}
 }

@@ -19,21 +19,26 @@ func TestUnits(t *testing.T) {
 	log := filepath.Join(home, "logs/plane.log")
 	child := strconv.Itoa(1000000 + os.Getpid()) // seconds to sleep, and by that known
 	spec := dock.Unit{
-		Name: "plane", Argv: []string{"/bin/sh", "-c", `echo "$GREETING from $PWD"; setsid sleep ` + child + ` & exec sleep ` + child}, Env: []string{"GREETING=hello"},
+		Name: "plane", Argv: []string{"/bin/sh", "-c",
+			`echo "$GREETING from $PWD"; setsid sleep ` + child + ` & exec sleep ` + child}, Env: []string{"GREETING=hello"},
 		Dir: "/usr", LogFile: log, Grace: time.Second,
 	}
 	u, err := c.EnsureUnit(short(t), spec)
 	if err != nil || !u.Running || u.PID == 0 {
 		t.Fatalf("got %+v, %v", u, err)
 	}
-	eventually(t, "its output is in the log", func() bool { data, _ := os.ReadFile(log); return string(data) == "hello from /usr\n" })
+	eventually(t, "its output is in the log", func() bool {
+		data, _ := os.ReadFile(log)
+		return string(data) == "hello from /usr\n"
+	})
 	if same, err := c.EnsureUnit(short(t), spec); err != nil || same.PID != u.PID {
 		t.Errorf("the same again: %+v, %v", same, err)
 	}
 	kill(t, u.PID)
 	eventually(t, "it is started again", func() bool {
 		s, err := c.Status(short(t))
-		return err == nil && s.Units[0].Running && s.Units[0].PID != u.PID && s.Units[0].Restarts == 1 && strings.Contains(s.Units[0].LastExit, "killed")
+		return err == nil && s.Units[0].Running && s.Units[0].PID != u.PID && s.Units[0].Restarts == 1 &&
+			strings.Contains(s.Units[0].LastExit, "killed")
 	})
 	eventually(t, "it runs once, with one child", func() bool { return count("sleep\x00"+child) == 2 })
 	spec.Env = []string{"GREETING=good morning"}
@@ -51,7 +56,9 @@ func TestUnits(t *testing.T) {
 	if units, err := c.ListUnits(short(t)); err != nil || len(units) != 0 {
 		t.Errorf("units are %+v, %v", units, err)
 	}
-	if _, err := c.EnsureUnit(short(t), dock.Unit{Name: "x", Argv: []string{"sleep"}}); dock.CodeOf(err) != dock.CodeInvalid {
+	if _, err := c.EnsureUnit(short(t), dock.Unit{
+		Name: "x", Argv: []string{"sleep"},
+	}); dock.CodeOf(err) != dock.CodeInvalid {
 		t.Errorf("a relative program: %v", err)
 	}
 	bad, err := c.EnsureUnit(short(t), dock.Unit{Name: "x", Argv: []string{"/no/such/program"}})

@@ -60,7 +60,8 @@ func podsReady(h *host, n int, args ...string) error {
 	return nil
 }
 
-// initConfig is kubeadm's configuration, with the settings that make a controller manager act soon: it waits for its turn by default.
+// initConfig is kubeadm's configuration, with the settings that make a controller manager act soon: it waits for its
+// turn by default.
 const initConfig = `
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -130,10 +131,12 @@ func TestBundle(t *testing.T) {
 	if err := json.Unmarshal(out, &versions); err != nil {
 		t.Fatal(err)
 	}
-	if versions.Kubernetes != version || !strings.HasPrefix(versions.Etcd, "3.") || !strings.HasPrefix(versions.CoreDNS, "v1.") {
+	if versions.Kubernetes != version || !strings.HasPrefix(versions.Etcd, "3.") ||
+		!strings.HasPrefix(versions.CoreDNS, "v1.") {
 		t.Errorf("versions are %+v, want those of Kubernetes %s", versions, version)
 	}
-	for _, name := range []string{"coredns", "cri", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"} {
+	for _, name := range []string{"coredns", "cri", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
+		"kubeadm", "kubectl", "kubelet"} {
 		if !slices.Contains(versions.Applets, name) {
 			t.Errorf("there is no applet %s", name)
 		}
@@ -153,8 +156,9 @@ func TestBundle(t *testing.T) {
 			"coredns", []string{"-version"}, "CoreDNS-" + strings.TrimPrefix(versions.CoreDNS, "v") + "\n", 0,
 		},
 		"no other applet has its flags": {"kubeadm", []string{"version", "--pidfile", "x"}, "unknown flag: --pidfile", 1},
-		"there is no such applet":       {"capstan-kube", []string{"kube-dns"}, "call it as one of: coredns, cp, cri, etcd", 2},
-		"there is no name at all":       {"capstan-kube", nil, "call it as one of: coredns, cp, cri, etcd", 2},
+		"there is no such applet": {"capstan-kube", []string{"kube-dns"},
+			"call it as one of: coredns, cp, cri, etcd", 2},
+		"there is no name at all": {"capstan-kube", nil, "call it as one of: coredns, cp, cri, etcd", 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +186,8 @@ func TestNodes(t *testing.T) {
 	second := w.host("second", 12)
 	join(t, second, first)
 	step("second node is Ready")
-	waitFor(t, nodeLimit, "all pods of kube-system", func() error { return podsReady(first, systemPods, "-n", "kube-system") })
+	waitFor(t, nodeLimit, "all pods of kube-system",
+		func() error { return podsReady(first, systemPods, "-n", "kube-system") })
 	step("all pods of kube-system are Ready")
 
 	t.Run("a worker is small", func(t *testing.T) {
@@ -212,7 +217,8 @@ func TestNodes(t *testing.T) {
 		}
 	})
 	t.Run("nodes say that they are hollow", func(t *testing.T) {
-		if out := first.must("kubectl", "get", "nodes", "-l", "capstan.dev/hollow=true", "-o", "name"); strings.Count(out, "node/") != 2 {
+		if out := first.must("kubectl", "get", "nodes", "-l", "capstan.dev/hollow=true", "-o", "name"); strings.Count(out,
+			"node/") != 2 {
 			t.Errorf("nodes with the label: %q, want both", out)
 		}
 	})
@@ -222,7 +228,8 @@ func TestNodes(t *testing.T) {
 		if !strings.Contains(out, "This container is hollow") {
 			t.Errorf("its log is %q", out)
 		}
-		if _, err := first.try("kubectl", "exec", "-n", "kube-system", "daemonset/kube-proxy", "--", "true"); err == nil || !strings.Contains(err.Error(), "is hollow") {
+		if _, err := first.try("kubectl", "exec", "-n", "kube-system", "daemonset/kube-proxy", "--", "true"); err == nil ||
+			!strings.Contains(err.Error(), "is hollow") {
 			t.Errorf("exec: %v, want it refused because the container is hollow", err)
 		}
 	})
@@ -288,10 +295,12 @@ func TestNodes(t *testing.T) {
 
 // lookIntoEtcd reads etcd's log, executes a command in its container and talks to it through a forwarded port.
 func lookIntoEtcd(t *testing.T, first *host) {
-	if out := first.must("kubectl", "logs", "-n", "kube-system", "etcd-first"); !strings.Contains(out, "ready to serve client requests") {
+	if out := first.must("kubectl", "logs", "-n", "kube-system", "etcd-first"); !strings.Contains(out,
+		"ready to serve client requests") {
 		t.Errorf("etcd's log is %q", out)
 	}
-	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "etcd", "--version"); !strings.Contains(out, "etcd Version: 3.") {
+	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "etcd",
+		"--version"); !strings.Contains(out, "etcd Version: 3.") {
 		t.Errorf("etcd says %q", out)
 	}
 	out, err := first.try("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "sh", "-c", "exit 5")
@@ -390,7 +399,8 @@ func runWorkloads(t *testing.T, first, worker *host) {
 func leftovers(t *testing.T, h *host) string {
 	t.Helper()
 	var counts []string
-	for _, pattern := range []string{"var/lib/kubelet/pods/*", "var/lib/capstan/cri/sandboxes/*", "var/lib/capstan/cri/containers/*", "var/log/pods/*"} {
+	for _, pattern := range []string{"var/lib/kubelet/pods/*", "var/lib/capstan/cri/sandboxes/*",
+		"var/lib/capstan/cri/containers/*", "var/log/pods/*"} {
 		found, err := filepath.Glob(filepath.Join(h.root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -433,7 +443,8 @@ func TestControlPlanes(t *testing.T) {
 		}
 	}
 	// Without its member removed the other two would go on, but no further failure would be survived.
-	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
+	if out := first.must("kubectl", "exec", "-n", "kube-system", "etcd-first", "--", "kubectl", "--kubeconfig",
+		"/etc/kubernetes/admin.conf", "get", "--raw", "/readyz"); out != "ok" {
 		t.Errorf("the API server says %q", out)
 	}
 }

@@ -19,7 +19,8 @@ func nameServer(t *testing.T, h *host) {
 		"KUBERNETES_SERVICE_HOST="+h.address, "KUBERNETES_SERVICE_PORT=6443")
 	h.must("kubectl", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=90s")
 	waitFor(t, podLimit, "the name of the API server's Service", func() error {
-		out, err := h.try("kubectl", "-n", "kube-system", "get", "endpointslices", "-l", "kubernetes.io/service-name=kube-dns",
+		out, err := h.try("kubectl", "-n", "kube-system", "get", "endpointslices", "-l",
+			"kubernetes.io/service-name=kube-dns",
 			"-o", `jsonpath={range .items[*].endpoints[?(@.conditions.ready==true)]}{.addresses[0]} {end}`)
 		if err != nil {
 			return err

@@ -25,8 +25,8 @@ kubernetesVersion: %s
 networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.112.0.0/16}
 `
 
-// TestServicesByName makes a cluster of two Nodes as kubeadm does by itself, and fetches a web server through Services by
-// name: kube-proxy and CoreDNS are those of the bundle, in real pods.
+// TestServicesByName makes a cluster of two Nodes as kubeadm does by itself, and fetches a web server through Services
+// by name: kube-proxy and CoreDNS are those of the bundle, in real pods.
 func TestServicesByName(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes two nodes")

@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/capstan-dev/capstan/kube/network/nettest"
 )
 
 // world is a network namespace with a bridge, to which hosts are connected. Nothing outside of it sees any of it.
@@ -89,55 +85,6 @@ func newWorld(t *testing.T, bundles string) *world {
 	return w
 }
 
-// getVariable makes the test binary print what is at a URL, dumpVariable what its network namespace has, for use inside
-// of a host.
-const getVariable, dumpVariable = "CAPSTAN_TEST_GET", "CAPSTAN_TEST_DUMP"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(dumpVariable) != "" {
-		lines, err := nettest.Lines()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		fmt.Println(strings.Join(lines, "\n"))
-		os.Exit(0)
-	}
-	url := os.Getenv(getVariable)
-	if url == "" {
-		os.Exit(m.Run())
-	}
-	client := http.Client{Timeout: 5 * time.Second}
-	resp, err := client.Get(url)
-	if err == nil {
-		_, err = io.Copy(os.Stdout, resp.Body)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// get returns what is at a URL in the host's network.
-func (h *host) get(url string) (string, error) { return h.self(getVariable + "=" + url) }
-
-// self runs the test binary in the host's network, with a variable that says what it does, and returns its output.
-func (h *host) self(variable string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	line := enter(h.pid, "--net", self)
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = []string{variable}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s on %s: %w: %s", variable, h.name, err, out)
-	}
-	return string(out), nil
-}
-
 // startChild starts a process that ends with the test, and with the test's process.
 func (w *world) startChild(cmd *exec.Cmd) int {
 	w.t.Helper()
@@ -192,7 +139,8 @@ func (h *host) boot() {
 		h.w.t.Fatal(err)
 	}
 	os.Remove(filepath.Join(h.root, "run", "containerd", "containerd.sock")) // of the run before
-	line := enter(h.w.pid, "--net --mount", "unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork", "--kill-child",
+	line := enter(h.w.pid, "--net --mount", "unshare", "--net", "--mount", "--uts", "--pid", "--ipc", "--fork",
+		"--kill-child",
 		"/bin/sh", filepath.Join(scripts, "host.sh"), h.root, h.name, h.address, gateway, h.w.bundles)
 	h.unshare = exec.Command(line[0], line[1:]...)
 	unshare := h.w.startChild(h.unshare)
@@ -205,7 +153,8 @@ func (h *host) boot() {
 		return err
 	})
 	port := "v" + h.name
-	h.w.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "address", h.mac(), "netns", strconv.Itoa(h.pid))
+	h.w.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "address", h.mac(), "netns",
+		strconv.Itoa(h.pid))
 	h.w.run("ip", "link", "set", port, "master", "br0", "up")
 	waitFor(h.w.t, hostLimit, h.name+" to be up", func() error {
 		_, err := os.Stat(filepath.Join(h.root, "run", "containerd", "containerd.sock"))
@@ -239,7 +188,8 @@ func (h *host) reboot() {
 func (h *host) command(ctx context.Context, args ...string) *exec.Cmd {
 	line := enter(h.pid, "--net --mount --uts --pid --ipc --root --wd", args...)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "KUBECONFIG=/etc/kubernetes/admin.conf"}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+		"KUBECONFIG=/etc/kubernetes/admin.conf"}
 	return cmd
 }
 
@@ -251,7 +201,8 @@ func (h *host) try(args ...string) (string, error) {
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %s: %w\n%s%s", h.name, strings.Join(args, " "), err, out.String(), errOut.String())
+		return out.String(), fmt.Errorf("%s: %s: %w\n%s%s", h.name, strings.Join(args, " "), err, out.String(),
+			errOut.String())
 	}
 	return out.String(), nil
 }
@@ -305,7 +256,8 @@ func (h *host) kubeadm(args ...string) {
 // keepLogs copies the logs of a host to CAPSTAN_TEST_LOGS, if that is set.
 func (h *host) keepLogs() {
 	if dir := os.Getenv("CAPSTAN_TEST_LOGS"); dir != "" {
-		if err := os.CopyFS(filepath.Join(dir, h.name), os.DirFS(filepath.Join(h.root, "var", "log"))); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.CopyFS(filepath.Join(dir, h.name), os.DirFS(filepath.Join(h.root, "var", "log"))); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			h.w.t.Logf("keeping logs: %v", err)
 		}
 	}
@@ -327,7 +279,8 @@ func waitFor(t *testing.T, limit time.Duration, what string, check func() error)
 	}
 }
 
-// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names one that is built already.
+// bundle builds the bundle under test and returns the directory of bundles. CAPSTAN_BUNDLES names one that is built
+// already.
 func bundle(t *testing.T) (dir, version string) {
 	t.Helper()
 	data, err := os.ReadFile("DEFAULT_VERSION")

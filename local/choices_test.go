@@ -23,7 +23,8 @@ func TestChoose(t *testing.T) {
 		{"the first choice", choices{Hosts: 5, FeatureGates: closed}, choices{Hosts: 5, FeatureGates: closed}},
 		{"no choice keeps both", choices{}, choices{Hosts: 5, FeatureGates: closed}},
 		{"other hosts keep the gates", choices{Hosts: 6}, choices{Hosts: 6, FeatureGates: closed}},
-		{"other gates keep the hosts, and replace the gates", choices{FeatureGates: pools}, choices{Hosts: 6, FeatureGates: pools}},
+		{"other gates keep the hosts, and replace the gates", choices{FeatureGates: pools},
+			choices{Hosts: 6, FeatureGates: pools}},
 		{"no gates go back to those of a plane", choices{FeatureGates: gates.Set{}}, choices{Hosts: 6}},
 		{"that is kept, too", choices{}, choices{Hosts: 6}},
 	} {

@@ -55,7 +55,8 @@ func TestBootstrapLogStaysBelowTheHost(t *testing.T) {
 			return errors.Join(err, os.Symlink(to, log))
 		},
 		"a link in place of a directory": func(log string) error {
-			return errors.Join(os.Remove(filepath.Dir(log)), os.Rename(secret, filepath.Join(filepath.Dir(secret), "bootstrap.log")),
+			return errors.Join(os.Remove(filepath.Dir(log)),
+				os.Rename(secret, filepath.Join(filepath.Dir(secret), "bootstrap.log")),
 				os.Symlink(filepath.Dir(secret), filepath.Dir(log)))
 		},
 		"a pipe":      func(log string) error { return syscall.Mkfifo(log, 0o600) },

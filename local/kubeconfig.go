@@ -23,8 +23,8 @@ import (
 )
 
 // ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster into the home directory,
-// and returns its path. The server of a cluster on local hosts is a relay on loopback, because the cluster's own address
-// is reachable only inside the dock; that of others is their endpoint. c is a client of the plane.
+// and returns its path. The server of a cluster on local hosts is a relay on loopback, because the cluster's own
+// address is reachable only inside the dock; that of others is their endpoint. c is a client of the plane.
 func ClusterKubeconfig(
 	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
 ) (path string, err error) {
@@ -81,8 +81,8 @@ func otherComputer(host string) bool {
 }
 
 // throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not
-// for the relay. The text comes from a Secret of a tenant, and programs of this user read what becomes of it: nothing in
-// it may make them run a program, read a file or use a proxy.
+// for the relay. The text comes from a Secret of a tenant, and programs of this user read what becomes of it: nothing
+// in it may make them run a program, read a file or use a proxy.
 func throughRelay(text []byte, relay, host string) ([]byte, error) {
 	config, err := kubeconfig.Read(text)
 	if err != nil {

@@ -47,7 +47,8 @@ func TestAKubeconfigOfATenantRunsNothing(t *testing.T) {
 		}
 	}
 	// What no context leads to is left out.
-	text := strings.Replace(tenantsKubeconfig, `"users":[`, `"users":[{"name":"other","user":{"exec":{"command":"/bin/sh"}}},`, 1)
+	text := strings.Replace(tenantsKubeconfig, `"users":[`,
+		`"users":[{"name":"other","user":{"exec":{"command":"/bin/sh"}}},`, 1)
 	data, err := throughRelay([]byte(text), "127.0.0.1:41000", "10.231.16.1")
 	if err != nil || strings.Contains(string(data), "/bin/sh") {
 		t.Errorf("error %v, kubeconfig %s", err, data)

@@ -30,7 +30,8 @@ func TestShares(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	if _, err := Shares(t.Context(), fake.NewClientBuilder().Build()); err == nil || hint.Of(err) != "run: capstan status" {
+	if _, err := Shares(t.Context(), fake.NewClientBuilder().Build()); err == nil ||
+		hint.Of(err) != "run: capstan status" {
 		t.Errorf("error %v, with the hint %q", err, hint.Of(err))
 	}
 }

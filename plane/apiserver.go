@@ -10,11 +10,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// admissionOff are admission plugins that are on by default and judge Pods, volumes, Ingresses and the like, which nothing runs in a management plane.
-// Each would watch types that are never used.
+// admissionOff are admission plugins that are on by default and judge Pods, volumes, Ingresses and the like, which
+// nothing runs in a management plane. Each would watch types that are never used.
 var admissionOff = []string{
-	"DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger", "PersistentVolumeClaimResize", "PodSecurity",
-	"PodTopologyLabels", "Priority", "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
+	"DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "LimitRanger", "PersistentVolumeClaimResize",
+	"PodSecurity",
+	"PodTopologyLabels", "Priority", "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection",
+	"TaintNodesByCondition",
 }
 
 // apiServer returns the plane's API server.
@@ -49,7 +51,8 @@ func (p *plane) apiServer() process.Process {
 	proc := p.child("apiserver", "kube-apiserver", args...)
 	// Its heap is mostly schemas and caches: half the garbage costs a little time and saves a third of its memory.
 	proc.Env = append(proc.Env, "GOGC=50")
-	// It would wait for the watches of agents, which end with it. It has no state of its own, and our own clients have ended before.
+	// It would wait for the watches of agents, which end with it. It has no state of its own, and our own clients have
+	// ended before.
 	proc.Grace = time.Second
 	proc.Probe = probe(p.Server+"/livez/ping", keys.CA, keys.Admin)
 	return proc

@@ -78,6 +78,7 @@ func (p *plane) runtimeClient(ctx context.Context, mgr ctrl.Manager) (runtimecli
 // providers adds the controller that runs other providers as processes of the plane.
 func (p *plane) providers(_ context.Context, mgr ctrl.Manager, _ controllers.Deps) error {
 	return providers.Setup(mgr, providers.Options{
-		Dir: p.Dir, Logs: p.Logs, Server: p.Server, CA: p.PKI.CA.Cert, Env: childEnv(os.Environ()), Files: []*os.File{p.lock}, Grace: childGrace,
+		Dir: p.Dir, Logs: p.Logs, Server: p.Server, CA: p.PKI.CA.Cert, Env: childEnv(os.Environ()), Files: []*os.File{p.lock},
+		Grace: childGrace,
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/process"
 )
 
-// kubeControllers are those controllers of kube-controller-manager that an API without nodes needs: deletion of dependents and of
-// namespaces, service accounts, and roles that are put together from others by label.
+// kubeControllers are those controllers of kube-controller-manager that an API without nodes needs: deletion of
+// dependents and of namespaces, service accounts, and roles that are put together from others by label.
 var kubeControllers = []string{
 	"garbage-collector-controller",
 	"namespace-controller",

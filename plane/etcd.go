@@ -64,7 +64,9 @@ func probe(url string, ca, client pki.Pair) func(context.Context) error {
 		}
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(ca.Cert)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}}
+		transport := &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12},
+		}
 		defer transport.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()

@@ -27,7 +27,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/progress"
 )
 
-// patience bounds every wait of these tests. It is long because the machine may be busy, not because anything takes so long.
+// patience bounds every wait of these tests. It is long because the machine may be busy, not because anything takes so
+// long.
 const patience = 1 * time.Minute
 
 // running is a plane in a process of its own.
@@ -182,7 +183,8 @@ func (r *running) config() *rest.Config {
 func (r *running) client() client.Client {
 	r.t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, clusterv1beta1.AddToScheme, runtimev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme,
+		clusterv1beta1.AddToScheme, runtimev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			r.t.Fatal(err)
 		}

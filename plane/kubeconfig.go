@@ -25,8 +25,8 @@ const (
 	kcmKubeconfig       = "controller-manager.kubeconfig"
 )
 
-// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's folder, where a plane must have been started once;
-// server is the URL by which the user reaches the API server, such as https://127.0.0.1:40123.
+// UserKubeconfig returns the kubeconfig of the plane's administrator. dir is the plane's folder, where a plane must
+// have been started once; server is the URL by which the user reaches the API server, such as https://127.0.0.1:40123.
 func UserKubeconfig(dir, server string) ([]byte, error) {
 	keys, err := pki.Load(pki.Folder{Path: filepath.Join(dir, pkiDir)})
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 // lockWait bounds how long a start waits for the end of the plane before.
 const lockWait = 30 * time.Second
 
-// lock takes the lock of the plane in folder dir. The lock belongs to the open file, which every child inherits: it is free again when the
-// plane and all its children are gone, even if they were killed. So no two etcds ever use one folder.
+// lock takes the lock of the plane in folder dir. The lock belongs to the open file, which every child inherits: it is
+// free again when the plane and all its children are gone, even if they were killed. So no two etcds ever use one
+// folder.
 func lock(ctx context.Context, dir string, limit time.Duration) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -36,7 +37,8 @@ func lock(ctx context.Context, dir string, limit time.Duration) (*os.File, error
 		}
 		if backoff.Sleep(ctx, 20*time.Millisecond) != nil {
 			file.Close()
-			return nil, fmt.Errorf("another plane, or a process that it left, still uses %s; end it first (it holds %s)", dir, path)
+			return nil, fmt.Errorf("another plane, or a process that it left, still uses %s; end it first (it holds %s)", dir,
+				path)
 		}
 	}
 }

@@ -30,7 +30,8 @@ func TestLockIsHeldByChildrenToo(t *testing.T) {
 	defer end()
 	first.Close() // as when the plane was killed
 
-	if _, err := lock(t.Context(), dir, 50*time.Millisecond); err == nil || !strings.Contains(err.Error(), "end it first") {
+	if _, err := lock(t.Context(), dir, 50*time.Millisecond); err == nil ||
+		!strings.Contains(err.Error(), "end it first") {
 		t.Fatalf("while a child lives: %v", err)
 	}
 	end()

@@ -22,8 +22,8 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// Ports are where the parts of a plane listen. Zero chooses a free port, which is kept in the plane's folder and taken again at the next
-// start if it is still free, so that nothing that was written with it has to change.
+// Ports are where the parts of a plane listen. Zero chooses a free port, which is kept in the plane's folder and taken
+// again at the next start if it is still free, so that nothing that was written with it has to change.
 type Ports struct {
 	// APIServer listens on Options.Bind, all others on 127.0.0.1.
 	APIServer int `json:"apiServer"`
@@ -42,9 +42,11 @@ type Options struct {
 	Dir string
 	// Kube is the path of capstan-kube, the bundle of etcd, kube-apiserver and kube-controller-manager. Required.
 	Kube string
-	// Bind is the address that the API server listens at; default 127.0.0.1. 0.0.0.0 is for a network that is the dock's own.
+	// Bind is the address that the API server listens at; default 127.0.0.1. 0.0.0.0 is for a network that is the dock's
+	// own.
 	Bind string
-	// Hosts are names and addresses by which the API server is reached, besides localhost, 127.0.0.1 and those of the service "kubernetes".
+	// Hosts are names and addresses by which the API server is reached, besides localhost, 127.0.0.1 and those of the
+	// service "kubernetes".
 	Hosts []string
 	// Ports are where everything listens; zero values choose.
 	Ports Ports
@@ -55,8 +57,8 @@ type Options struct {
 	Audit string
 	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
 	Version string
-	// Contract is the only version of Cluster API's provider contract that Capstan's definitions are labelled with in a new plane, such as
-	// v1beta1; empty labels them with all that they serve, of which Cluster API takes the newest.
+	// Contract is the only version of Cluster API's provider contract that Capstan's definitions are labelled with in a
+	// new plane, such as v1beta1; empty labels them with all that they serve, of which Cluster API takes the newest.
 	Contract string
 	// Reached is called when the rewriting of Secrets has reached one of the points that Points lists. For tests, which
 	// kill the plane there. May be nil.
@@ -82,10 +84,11 @@ type Options struct {
 	RuntimeClient func(ctx context.Context, mgr ctrl.Manager, info Info) (runtimeclient.Client, error)
 	// Setup adds controllers to the manager. The webhooks of Capstan's provider are there already.
 	Setup []controllers.Setup
-	// Children returns more processes that live as long as the plane. They are started when the API server serves all definitions.
-	// Their Env, Log and Files are filled in when empty. May be nil.
+	// Children returns more processes that live as long as the plane. They are started when the API server serves all
+	// definitions. Their Env, Log and Files are filled in when empty. May be nil.
 	Children func(Info) []process.Process
-	// Seed returns YAML documents with objects that the plane starts with; those without a namespace go into "default". May be nil.
+	// Seed returns YAML documents with objects that the plane starts with; those without a namespace go into "default".
+	// May be nil.
 	Seed func(Info) ([][]byte, error)
 
 	// gates are all of them, once complete has been called.

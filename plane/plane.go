@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package plane is the embedded management plane: etcd, kube-apiserver and kube-controller-manager as child processes, and all controllers and
-// webhooks of Cluster API and Capstan in this process.
+// Package plane is the embedded management plane: etcd, kube-apiserver and kube-controller-manager as child processes,
+// and all controllers and webhooks of Cluster API and Capstan in this process.
 //
 // [Run] starts it and blocks. Everything that lasts is in one folder:
 //
@@ -17,8 +17,8 @@
 //	status.json, ready.json  how far it is: package progress
 //	lock                     held while the plane or a child of it lives
 //
-// Parts start in the order of their needs, as early as they can, and end in the opposite order. A child that dies is started again; the
-// manager survives that. If the plane is killed, its children die with it.
+// Parts start in the order of their needs, as early as they can, and end in the opposite order. A child that dies is
+// started again; the manager survives that. If the plane is killed, its children die with it.
 package plane
 
 import (
@@ -60,8 +60,8 @@ type plane struct {
 // used tells that this process has run a plane.
 var used atomic.Bool
 
-// Run starts a plane, blocks until ctx ends, and ends it. It returns nil if the plane worked until then. It works once in a process, because
-// Cluster API keeps feature gates and metrics in global variables.
+// Run starts a plane, blocks until ctx ends, and ends it. It returns nil if the plane worked until then. It works once
+// in a process, because Cluster API keeps feature gates and metrics in global variables.
 func Run(ctx context.Context, opts Options) (err error) {
 	if err := opts.complete(); err != nil {
 		return err
@@ -162,7 +162,8 @@ func (p *plane) keys() (err error) {
 		return err
 	}
 	p.Server = "https://" + loopback(p.Ports.APIServer)
-	p.ManagerKubeconfig, p.ExtensionKubeconfig = filepath.Join(p.Dir, managerKubeconfig), filepath.Join(p.Dir, extensionKubeconfig)
+	p.ManagerKubeconfig, p.ExtensionKubeconfig = filepath.Join(p.Dir, managerKubeconfig),
+		filepath.Join(p.Dir, extensionKubeconfig)
 	if err := errors.Join(writeKubeconfigs(p.Info), p.writeAuditPolicy()); err != nil {
 		return err
 	}
@@ -249,7 +250,8 @@ func (p *plane) define(ctx context.Context, d definitions) error {
 	if err := p.reportEmbedded(ctx, d, false); err != nil {
 		return err
 	}
-	end(fmt.Sprintf("%d of %d objects written", written[0]+written[1]+written[2], len(d.crds)+len(d.others)+len(d.inventory)))
+	end(fmt.Sprintf("%d of %d objects written", written[0]+written[1]+written[2],
+		len(d.crds)+len(d.others)+len(d.inventory)))
 	return nil
 }
 
@@ -342,7 +344,8 @@ func (p *plane) wait(ctx context.Context, channels ...<-chan struct{}) error {
 	return nil
 }
 
-// keep starts a child, keeps it, and records the phase of its start. The channel is closed when the child is ready for the first time.
+// keep starts a child, keeps it, and records the phase of its start. The channel is closed when the child is ready for
+// the first time.
 func (p *plane) keep(phase string, child process.Process) <-chan struct{} {
 	ready := make(chan struct{})
 	end := p.progress.Phase(phase)

@@ -30,7 +30,8 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// TestPlane is the life of a plane: a first start, use, killed children, a second start, a power cut, a third start, and the end.
+// TestPlane is the life of a plane: a first start, use, killed children, a second start, a power cut, a third start,
+// and the end.
 func TestPlane(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -60,7 +61,8 @@ func TestPlane(t *testing.T) {
 
 	second := start(t, dir)
 	t.Run("a second start keeps everything and writes nothing", func(t *testing.T) {
-		if after := read(t, dir, "pki/ca.crt", "pki/apiserver.crt", "pki/service-accounts.key", "ports.json"); after != before {
+		if after := read(t, dir, "pki/ca.crt", "pki/apiserver.crt", "pki/service-accounts.key",
+			"ports.json"); after != before {
 			t.Error("keys or ports changed")
 		}
 		for _, phase := range second.state().Phases {
@@ -69,7 +71,8 @@ func TestPlane(t *testing.T) {
 			}
 		}
 		// The client of before still works: same port, same authority.
-		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: templates.LocalClass}, &clusterv1.ClusterClass{}); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: templates.LocalClass},
+			&clusterv1.ClusterClass{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -79,13 +82,15 @@ func TestPlane(t *testing.T) {
 	third := start(t, dir) // at once: it has to wait for the children of the killed one
 	t.Run("after a power cut the children are gone and the data is there", func(t *testing.T) {
 		for _, pid := range children {
-			if err := syscall.Kill(pid, 0); err == nil && !slices.Contains([]int{third.pid("etcd"), third.pid("apiserver"), third.pid("controller-manager")}, pid) {
+			if err := syscall.Kill(pid, 0); err == nil &&
+				!slices.Contains([]int{third.pid("etcd"), third.pid("apiserver"), third.pid("controller-manager")}, pid) {
 				if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); !strings.Contains(string(stat), ") Z ") {
 					t.Errorf("process %d of the killed plane runs", pid)
 				}
 			}
 		}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: templates.LocalClass}, &clusterv1.ClusterClass{}); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: templates.LocalClass},
+			&clusterv1.ClusterClass{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -115,7 +120,8 @@ func checkPhases(t *testing.T, state progress.State) {
 		t.Logf("%-20s %6d ms after %6d ms  %s", phase.Name, phase.Duration, phase.Start, phase.Detail)
 	}
 	slices.Sort(names)
-	want := []string{progress.PhaseKeys, progress.PhaseEtcd, progress.PhaseAPIServer, progress.PhaseCRDs, progress.PhaseControllerManager,
+	want := []string{progress.PhaseKeys, progress.PhaseEtcd, progress.PhaseAPIServer, progress.PhaseCRDs,
+		progress.PhaseControllerManager,
 		progress.PhaseManager, progress.PhaseSeed}
 	slices.Sort(want)
 	if !slices.Equal(names, want) {
@@ -131,7 +137,8 @@ func checkPhases(t *testing.T, state progress.State) {
 	}
 }
 
-// checkWebhooks calls every webhook at the URL that its configuration says: the plane serves all of them, and only known certificates.
+// checkWebhooks calls every webhook at the URL that its configuration says: the plane serves all of them, and only
+// known certificates.
 func checkWebhooks(t *testing.T, ctx context.Context, c client.Client) {
 	var mutating admissionv1.MutatingWebhookConfigurationList
 	var validating admissionv1.ValidatingWebhookConfigurationList
@@ -155,7 +162,9 @@ func checkWebhooks(t *testing.T, ctx context.Context, c client.Client) {
 	for _, config := range configs {
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(config.CABundle)
-		caller := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+		caller := http.Client{
+			Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}},
+		}
 		url := ptr.Deref(config.URL, "")
 		resp, err := caller.Post(url, "application/json", strings.NewReader("{}"))
 		if err != nil {
@@ -180,7 +189,9 @@ func topology(name, version string) *clusterv1.Cluster {
 			Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{
 				{Class: "default-worker", Name: "workers", Replicas: ptr.To[int32](2), Metadata: clusterv1.ObjectMeta{
 					// Else no worker is made before the control plane works, which never happens here.
-					Annotations: map[string]string{clusterv1.MachineSetSkipPreflightChecksAnnotation: string(clusterv1.MachineSetPreflightCheckAll)},
+					Annotations: map[string]string{
+						clusterv1.MachineSetSkipPreflightChecksAnnotation: string(clusterv1.MachineSetPreflightCheckAll),
+					},
 				}},
 			}},
 		}},
@@ -203,7 +214,9 @@ func checkAdmission(t *testing.T, ctx context.Context, c client.Client) {
 
 func checkConversion(t *testing.T, ctx context.Context, c client.Client) {
 	old := &clusterv1beta1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", Annotations: map[string]string{clusterv1.PausedAnnotation: ""}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "old", Annotations: map[string]string{clusterv1.PausedAnnotation: ""},
+		},
 		Spec: clusterv1beta1.ClusterSpec{
 			Paused: true,
 			InfrastructureRef: &corev1.ObjectReference{
@@ -219,7 +232,8 @@ func checkConversion(t *testing.T, ctx context.Context, c client.Client) {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(old), fresh); err != nil {
 		t.Fatal(err)
 	}
-	if ref := fresh.Spec.InfrastructureRef; ref.APIGroup != "infrastructure.capstan.dev" || ref.Kind != "CapstanCluster" || !ptr.Deref(fresh.Spec.Paused, false) {
+	if ref := fresh.Spec.InfrastructureRef; ref.APIGroup != "infrastructure.capstan.dev" || ref.Kind != "CapstanCluster" ||
+		!ptr.Deref(fresh.Spec.Paused, false) {
 		t.Errorf("v1beta1 became %+v", fresh.Spec)
 	}
 	again := &clusterv1beta1.Cluster{}
@@ -232,7 +246,8 @@ func checkConversion(t *testing.T, ctx context.Context, c client.Client) {
 	}
 }
 
-// checkTopology creates a cluster whose infrastructure nobody provides, and sees that every controller up to there does its work exactly once.
+// checkTopology creates a cluster whose infrastructure nobody provides, and sees that every controller up to there does
+// its work exactly once.
 func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 	cluster := topology("demo", "v1.36.3")
 	if err := c.Create(ctx, cluster); err != nil {
@@ -258,7 +273,8 @@ func checkTopology(t *testing.T, ctx context.Context, c client.Client) {
 			parts := strings.Split(kind, "/")
 			list.SetAPIVersion(parts[0] + "/" + parts[1])
 			list.SetKind(parts[2] + "List")
-			if err := c.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{clusterv1.ClusterNameLabel: "demo"}); err != nil {
+			if err := c.List(ctx, list, client.InNamespace("default"),
+				client.MatchingLabels{clusterv1.ClusterNameLabel: "demo"}); err != nil {
 				return nil, err
 			}
 			got[kind] = len(list.Items)
@@ -358,7 +374,8 @@ func checkRecovery(t *testing.T, ctx context.Context, r *running, c client.Clien
 	}
 	eventually(t, name+" to be started again", func() error {
 		for _, component := range r.state().Components {
-			if component.Name == name && component.Up && component.Pid != pid && component.Restarts > 0 && component.LastExit != "" {
+			if component.Name == name && component.Up && component.Pid != pid && component.Restarts > 0 &&
+				component.LastExit != "" {
 				return nil
 			}
 		}
@@ -396,7 +413,8 @@ func TestPlaneSaysWhatIsWrong(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(dir, "etcd", "member", "snap"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "etcd", "member", "snap", "db"), []byte(strings.Repeat("x", 1<<16)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "etcd", "member", "snap", "db"), []byte(strings.Repeat("x", 1<<16)),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, "etcd stopped by itself during its start"},

@@ -28,8 +28,8 @@ func ReadPorts(dir string) (ports Ports, err error) {
 	return ports, nil
 }
 
-// choosePorts returns ports without zeros: given ones as they are, others as the last time if they are free, or new ones. A given port that
-// somebody else listens at is an error that names it.
+// choosePorts returns ports without zeros: given ones as they are, others as the last time if they are free, or new
+// ones. A given port that somebody else listens at is an error that names it.
 func choosePorts(dir, bind string, want Ports) (Ports, error) {
 	var last Ports
 	path := filepath.Join(dir, portsFile)

@@ -24,8 +24,9 @@ import (
 	"github.com/capstan-dev/capstan/plane/manifests"
 )
 
-// seed applies the objects in documents and returns how many were written. An object that was applied with the same content before is left
-// as it is, so what a user changed in it stays until a new version of Capstan brings another one.
+// seed applies the objects in documents and returns how many were written. An object that was applied with the same
+// content before is left as it is, so what a user changed in it stays until a new version of Capstan brings another
+// one.
 func seed(ctx context.Context, c client.Client, documents [][]byte) (written int, err error) {
 	objects, err := parseSeed(documents)
 	if err != nil {
@@ -43,7 +44,8 @@ func seed(ctx context.Context, c client.Client, documents [][]byte) (written int
 	return written, nil
 }
 
-// seedOne applies one object. Webhooks and definitions may need a moment: what fails for a reason that passes is tried again until ctx ends.
+// seedOne applies one object. Webhooks and definitions may need a moment: what fails for a reason that passes is tried
+// again until ctx ends.
 func seedOne(ctx context.Context, c client.Client, object *unstructured.Unstructured) (wrote bool, err error) {
 	namespaced, err := c.IsObjectNamespaced(object)
 	if err != nil {
@@ -71,7 +73,8 @@ func seedOne(ctx context.Context, c client.Client, object *unstructured.Unstruct
 	}
 }
 
-func applySeed(ctx context.Context, c client.Client, object *unstructured.Unstructured, hash string) (wrote bool, err error) {
+func applySeed(ctx context.Context, c client.Client, object *unstructured.Unstructured,
+	hash string) (wrote bool, err error) {
 	have := &unstructured.Unstructured{}
 	have.SetGroupVersionKind(object.GroupVersionKind())
 	err = c.Get(ctx, client.ObjectKeyFromObject(object), have)
@@ -88,7 +91,8 @@ func applySeed(ctx context.Context, c client.Client, object *unstructured.Unstru
 	}
 	annotations[manifests.HashAnnotation] = hash
 	desired.SetAnnotations(annotations)
-	return true, c.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(apply.FieldManager), client.ForceOwnership)
+	return true, c.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(apply.FieldManager),
+		client.ForceOwnership)
 }
 
 // parseSeed reads YAML documents.

@@ -15,10 +15,15 @@ func TestParseSeed(t *testing.T) {
 		kinds     string
 		want      string
 	}{
-		"several documents in several files": {documents: []string{"---\n{apiVersion: v1, kind: A, metadata: {name: a}}\n---\n# nothing\n---\n{apiVersion: v1, kind: B, metadata: {name: b}}\n", "{apiVersion: v1, kind: C, metadata: {name: c}}"}, kinds: "A B C"},
-		"nothing":                            {documents: []string{"", "---\n"}},
-		"an object without a name":           {documents: []string{"{apiVersion: v1, kind: A}"}, want: "no apiVersion, kind or name"},
-		"no YAML":                            {documents: []string{"{"}, want: "reading the objects"},
+		"several documents in several files": {
+			documents: []string{
+				"---\n{apiVersion: v1, kind: A, metadata: {name: a}}\n---\n# nothing\n---\n" +
+					"{apiVersion: v1, kind: B, metadata: {name: b}}\n", "{apiVersion: v1, kind: C, metadata: {name: c}}",
+			}, kinds: "A B C",
+		},
+		"nothing":                  {documents: []string{"", "---\n"}},
+		"an object without a name": {documents: []string{"{apiVersion: v1, kind: A}"}, want: "no apiVersion, kind or name"},
+		"no YAML":                  {documents: []string{"{"}, want: "reading the objects"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

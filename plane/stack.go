@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// stack runs parts that depend on those started before them. It ends them in the opposite order, each only when the ones above it are gone.
+// stack runs parts that depend on those started before them. It ends them in the opposite order, each only when the
+// ones above it are gone.
 type stack struct {
 	parts []part
 	// failed gets the first part that ended although nobody asked it to.
@@ -23,8 +24,8 @@ type part struct {
 
 func newStack() *stack { return &stack{failed: make(chan error, 1)} }
 
-// start runs a part until it ends by itself or the stack is ended. The part's context is not that of its starter: it outlives it, until its
-// turn to end comes.
+// start runs a part until it ends by itself or the stack is ended. The part's context is not that of its starter: it
+// outlives it, until its turn to end comes.
 func (s *stack) start(name string, run func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := part{name: name, cancel: cancel, done: make(chan error, 1)}

@@ -17,8 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/config/crd"
 )
 
-// TestUpgrade lets a plane start over what an older release left, which knew v1beta1 only: its definition and an object. The plane has to start
-// although nobody can convert the object before the plane's own webhooks work, and then stores the object in today's version.
+// TestUpgrade lets a plane start over what an older release left, which knew v1beta1 only: its definition and an
+// object. The plane has to start although nobody can convert the object before the plane's own webhooks work, and then
+// stores the object in today's version.
 func TestUpgrade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	ctx := bounded(t)
@@ -53,7 +54,9 @@ func TestUpgrade(t *testing.T) {
 		}
 		return nil
 	})
-	for version, path := range map[string][]string{"v1beta1": {"spec", "failureDomain"}, "v1beta2": {"status", "failureDomain"}} {
+	for version, path := range map[string][]string{
+		"v1beta1": {"spec", "failureDomain"}, "v1beta2": {"status", "failureDomain"},
+	} {
 		is := &unstructured.Unstructured{}
 		is.SetAPIVersion("infrastructure.capstan.dev/" + version)
 		is.SetKind("CapstanMachine")

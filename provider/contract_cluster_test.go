@@ -85,7 +85,8 @@ func TestClusterIsProvisioned(t *testing.T) {
 	w := newWorld(t, join(hosts(4, ""), demo(infrav1.LoadBalancerLocal))...)
 	w.settle()
 	c := w.capstanCluster("demo-infra")
-	if c.Spec.ControlPlaneEndpoint != (clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}) || len(c.Status.FailureDomains) != 3 {
+	if c.Spec.ControlPlaneEndpoint != (clusterv1.APIEndpoint{Host: "10.231.16.1", Port: 6443}) ||
+		len(c.Status.FailureDomains) != 3 {
 		t.Errorf("endpoint %v, failure domains %v", c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains)
 	}
 	t.Attr("rule", "IC-49 v1beta2")
@@ -104,7 +105,8 @@ func TestControlPlaneMachineLeavesTheBalancerFirst(t *testing.T) { // T-IM-15: I
 	w.must(w.api.Delete(t.Context(), w.machine("cp")))
 	w.settle()
 	log := w.changes()
-	left, destroyed := slices.Index(log, "set backends []"), slices.IndexFunc(log, func(c string) bool { return strings.HasPrefix(c, "destroy ") })
+	left, destroyed := slices.Index(log, "set backends []"),
+		slices.IndexFunc(log, func(c string) bool { return strings.HasPrefix(c, "destroy ") })
 	if left < 0 || destroyed < 0 || left > destroyed {
 		t.Errorf("the machine must leave the balancer before its host goes: %v", log)
 	}

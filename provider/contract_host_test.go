@@ -144,16 +144,21 @@ func TestHostThatIsNeverCleanIsGivenUp(t *testing.T) {
 	w.readyIs(m, "False Deleting")
 	provider := w.host(name).Spec.Claim.ProviderID
 	remedy := infrav1.AbandonAnnotation + "=" + provider
-	if c := conditions.Get(m, infrav1.ReadyCondition); !strings.Contains(c.Message, "is offline") || !strings.Contains(c.Message, remedy) {
+	if c := conditions.Get(m, infrav1.ReadyCondition); !strings.Contains(c.Message, "is offline") ||
+		!strings.Contains(c.Message, remedy) {
 		t.Errorf("the message is %q, and does not say %q", c.Message, remedy)
 	}
 	for _, value := range []string{"", "true", provider + "0"} {
-		edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: value} })
+		edit(w, w.host(name), func(h *infrav1.CapstanHost) {
+			h.Annotations = map[string]string{infrav1.AbandonAnnotation: value}
+		})
 		w.settle()
 		w.readyIs(w.machine("w1"), "False Deleting")
 	}
 
-	edit(w, w.host(name), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider} })
+	edit(w, w.host(name), func(h *infrav1.CapstanHost) {
+		h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider}
+	})
 	w.settle()
 	if w.exists("w1", &infrav1.CapstanMachine{}) {
 		t.Error("the machine waits for the host that was given up")
@@ -180,7 +185,8 @@ func TestHostThatIsGivenUpCanBeDeleted(t *testing.T) {
 		h.Annotations = map[string]string{infrav1.AbandonAnnotation: h.Spec.Claim.ProviderID}
 	})
 	w.settle()
-	if w.exists("w1", &infrav1.CapstanMachine{}) || w.exists(name, &infrav1.CapstanHost{}) || w.exists(infrav1.IdentityPrefix+name, &corev1.ServiceAccount{}) {
+	if w.exists("w1", &infrav1.CapstanMachine{}) || w.exists(name, &infrav1.CapstanHost{}) ||
+		w.exists(infrav1.IdentityPrefix+name, &corev1.ServiceAccount{}) {
 		t.Error("something is left of a host that was given up and deleted, or of its machine")
 	}
 }

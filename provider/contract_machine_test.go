@@ -17,7 +17,8 @@ import (
 
 // oneWorker returns a world with one machine, which is a worker, and whatever is edited.
 func oneWorker(t *testing.T, edits ...machineEdit) *world {
-	return newWorld(t, join(hosts(2, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal), member("w1", false, edits...))...)
+	return newWorld(t, join(hosts(2, infrav1.SupplierDock), demo(infrav1.LoadBalancerLocal),
+		member("w1", false, edits...))...)
 }
 
 // touchesNoHost fails the test if a host is claimed or powered on.
@@ -50,7 +51,9 @@ func TestMachineWaits(t *testing.T) {
 	}
 	otherZone := func(m *clusterv1.Machine, _ *infrav1.CapstanMachine) { m.Spec.FailureDomain = "zone-x" }
 	badSelector := func(_ *clusterv1.Machine, c *infrav1.CapstanMachine) {
-		c.Spec.HostSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Nonsense"}}}
+		c.Spec.HostSelector = &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Nonsense"}},
+		}
 	}
 	for name, c := range map[string]struct {
 		edit      machineEdit
@@ -58,13 +61,25 @@ func TestMachineWaits(t *testing.T) {
 		finalizer bool
 		ready     string
 	}{
-		"T-IM-01: without owner (IM-41)":                            {edit: noOwner, ready: "False WaitingForOwner"},
-		"T-IM-02: without Cluster (IM-43)":                          {edit: noCluster, ready: "False WaitingForClusterInfrastructure"},
-		"T-IM-03: without the Cluster's infrastructure (IM-45)":     {hold: true, finalizer: true, ready: "False WaitingForClusterInfrastructure"},
-		"T-IM-04: without bootstrap data (IM-48)":                   {edit: noData, finalizer: true, ready: "False WaitingForBootstrapData"},
-		"the Secret of the bootstrap data doesn't exist":            {edit: otherData, finalizer: true, ready: "False WaitingForBootstrapData"},
-		"no host is in the failure domain (IM-17)":                  {edit: otherZone, finalizer: true, ready: "False NoHostMatches"},
-		"a selector that can't be used is reported and not retried": {edit: badSelector, finalizer: true, ready: "False NoHostMatches"},
+		"T-IM-01: without owner (IM-41)": {edit: noOwner, ready: "False WaitingForOwner"},
+		"T-IM-02: without Cluster (IM-43)": {
+			edit: noCluster, ready: "False WaitingForClusterInfrastructure",
+		},
+		"T-IM-03: without the Cluster's infrastructure (IM-45)": {
+			hold: true, finalizer: true, ready: "False WaitingForClusterInfrastructure",
+		},
+		"T-IM-04: without bootstrap data (IM-48)": {
+			edit: noData, finalizer: true, ready: "False WaitingForBootstrapData",
+		},
+		"the Secret of the bootstrap data doesn't exist": {
+			edit: otherData, finalizer: true, ready: "False WaitingForBootstrapData",
+		},
+		"no host is in the failure domain (IM-17)": {
+			edit: otherZone, finalizer: true, ready: "False NoHostMatches",
+		},
+		"a selector that can't be used is reported and not retried": {
+			edit: badSelector, finalizer: true, ready: "False NoHostMatches",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.edit == nil {
@@ -72,7 +87,8 @@ func TestMachineWaits(t *testing.T) {
 			}
 			w := oneWorker(t, c.edit)
 			if c.hold {
-				edit(w, get(w, "demo", &clusterv1.Cluster{}), func(c *clusterv1.Cluster) { c.Annotations = map[string]string{"hold": "x"} })
+				edit(w, get(w, "demo", &clusterv1.Cluster{}),
+					func(c *clusterv1.Cluster) { c.Annotations = map[string]string{"hold": "x"} })
 			}
 			for range 10 {
 				w.pass()
@@ -107,7 +123,9 @@ func TestMachineIsLeftAloneOnceProvisioned(t *testing.T) { // T-IM-06: IM-63
 	m := w.machine("w1")
 	w.changes()
 	for n := range 5 {
-		edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{"touched": fmt.Sprint(n)} })
+		edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) {
+			m.Annotations = map[string]string{"touched": fmt.Sprint(n)}
+		})
 		w.settle()
 	}
 	if log := w.changes(); len(log) != 0 {
@@ -116,7 +134,8 @@ func TestMachineIsLeftAloneOnceProvisioned(t *testing.T) { // T-IM-06: IM-63
 	w.restart()
 	w.settle()
 	for _, call := range w.changes() {
-		if !strings.HasPrefix(call, "apply") && !strings.HasPrefix(call, "power on") && !strings.HasPrefix(call, "set backends") && call != "create token" {
+		if !strings.HasPrefix(call, "apply") && !strings.HasPrefix(call, "power on") &&
+			!strings.HasPrefix(call, "set backends") && call != "create token" {
 			t.Errorf("a restart led to %s", call)
 		}
 	}
@@ -269,8 +288,12 @@ func TestDeletionKeepsTheObjectUntilTheHostIsClean(t *testing.T) { // T-IM-10, T
 func TestPause(t *testing.T) { // T-IM-14, T-IC-11: IM-64, IM-65, IC-42, IC-43, D-39
 	annotate := func(value string) func(*world) {
 		return func(w *world) {
-			edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) { m.Annotations = map[string]string{clusterv1.PausedAnnotation: value} })
-			edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: value} })
+			edit(w, w.machine("w1"), func(m *infrav1.CapstanMachine) {
+				m.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+			})
+			edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) {
+				c.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+			})
 		}
 	}
 	for name, pause := range map[string]func(*world){
@@ -299,7 +322,8 @@ func TestPause(t *testing.T) { // T-IM-14, T-IC-11: IM-64, IM-65, IC-42, IC-43, 
 			edit(w, w.capstanCluster("demo-infra"), func(c *infrav1.CapstanCluster) { c.Annotations = nil })
 			w.settle()
 			w.readyIs(w.machine("w1"), "True Ready")
-			if !conditions.IsFalse(w.machine("w1"), clusterv1.PausedCondition) || !conditions.IsFalse(w.capstanCluster("demo-infra"), clusterv1.PausedCondition) {
+			if !conditions.IsFalse(w.machine("w1"), clusterv1.PausedCondition) ||
+				!conditions.IsFalse(w.capstanCluster("demo-infra"), clusterv1.PausedCondition) {
 				t.Error("Paused is not False after the pause")
 			}
 
@@ -328,7 +352,8 @@ func TestWatchFilter(t *testing.T) { // T-IM-19, T-IC-12: IM-66, IC-40
 	w.restart()
 	w.settle()
 	w.touchesNoHost()
-	if len(w.machine("w1").Finalizers)+len(w.capstanCluster("demo-infra").Finalizers)+len(w.host("host-01").Finalizers) != 0 {
+	if len(w.machine("w1").Finalizers)+len(w.capstanCluster("demo-infra").Finalizers)+
+		len(w.host("host-01").Finalizers) != 0 {
 		t.Error("objects without the label were touched")
 	}
 	label := map[string]string{clusterv1.WatchLabel: "x", clusterv1.ClusterNameLabel: "demo"}
@@ -354,7 +379,8 @@ func TestWritesForAMachine(t *testing.T) {
 	machine := 0
 	for _, call := range w.changes() {
 		t.Log(call)
-		if strings.HasSuffix(call, "CapstanMachine") || strings.HasSuffix(call, "Secret") || call == "patch v1beta2.CapstanHost" {
+		if strings.HasSuffix(call, "CapstanMachine") || strings.HasSuffix(call, "Secret") ||
+			call == "patch v1beta2.CapstanHost" {
 			machine++
 		}
 	}

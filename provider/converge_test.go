@@ -13,8 +13,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// life creates a cluster of one control plane and two workers, replaces a worker, deletes everything, and checks what is left after each. It
-// is the same for hosts of a supplier and for owned ones.
+// life creates a cluster of one control plane and two workers, replaces a worker, deletes everything, and checks what
+// is left after each. It is the same for hosts of a supplier and for owned ones.
 func life(w *world) {
 	t := w.t
 	w.settle()
@@ -26,7 +26,8 @@ func life(w *world) {
 		}
 		used[m.Status.Host] = true
 		h := w.host(m.Status.Host)
-		if h.Status.Phase != infrav1.HostInUse || h.Spec.Claim.ProviderID != m.Spec.ProviderID || h.Spec.Zone != m.Status.FailureDomain {
+		if h.Status.Phase != infrav1.HostInUse || h.Spec.Claim.ProviderID != m.Spec.ProviderID ||
+			h.Spec.Zone != m.Status.FailureDomain {
 			t.Fatalf("machine %s and its host %s don't agree: %+v, %+v", name, h.Name, m, h)
 		}
 		if w.exists(h.Name+infrav1.BootstrapSecretSuffix, &corev1.Secret{}) {
@@ -63,10 +64,12 @@ func life(w *world) {
 	w.must(w.api.Delete(t.Context(), w.capstanCluster("demo-infra")))
 	w.settle()
 	if n := len(w.allMachines()) + len(w.allClusters()) + len(w.running) + len(w.backends); n != 0 {
-		t.Fatalf("left: machines %v, clusters %v, hosts running %v, balancers %v", w.allMachines(), w.allClusters(), w.running, w.backends)
+		t.Fatalf("left: machines %v, clusters %v, hosts running %v, balancers %v", w.allMachines(), w.allClusters(),
+			w.running, w.backends)
 	}
 	for _, h := range w.allHosts() {
-		if h.Spec.Claim != nil || !conditions.IsTrue(&h, infrav1.ReadyCondition) || !conditions.IsTrue(&h, infrav1.CleanCondition) {
+		if h.Spec.Claim != nil || !conditions.IsTrue(&h, infrav1.ReadyCondition) ||
+			!conditions.IsTrue(&h, infrav1.CleanCondition) {
 			t.Fatalf("host %s is not free again: %+v, %+v", h.Name, h.Spec, h.Status)
 		}
 		if w.exists(h.Name+infrav1.BootstrapSecretSuffix, &corev1.Secret{}) {
@@ -83,7 +86,8 @@ func life(w *world) {
 
 // newLife returns a world with five hosts, a cluster, a control plane machine and two workers.
 func newLife(t *testing.T, supplier string) *world {
-	return newWorld(t, join(hosts(5, supplier), demo(infrav1.LoadBalancerLocal), member("cp", true), member("w1", false), member("w2", false))...)
+	return newWorld(t, join(hosts(5, supplier), demo(infrav1.LoadBalancerLocal), member("cp", true), member("w1", false),
+		member("w2", false))...)
 }
 
 // defaultShare: one of so many calls fails.
@@ -98,9 +102,11 @@ var ways = []struct {
 	{"conflict", conflict}, {"too many requests", tooMany}, {"timed out", timedOut},
 }
 
-// TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer, without effect, with
-// the provider killed after the effect, and with what an API server answers: conflict, 429, time-out. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48).
-// With CAPSTAN_TEST_EVERY set, every write fails in turn and every fourth read; else a share of them, another share for each way to fail.
+// TestEveryCallFailsOnce lets the provider's calls fail, one in each life: with their effect but without their answer,
+// without effect, with the provider killed after the effect, and with what an API server answers: conflict, 429,
+// time-out. Each time everything converges, and no host is claimed twice on the way (IM-49, IM-63, IC-48). With
+// CAPSTAN_TEST_EVERY set, every write fails in turn and every fourth read; else a share of them, another share for each
+// way to fail.
 func TestEveryCallFailsOnce(t *testing.T) {
 	for name, supplier := range map[string]string{"supplied hosts": infrav1.SupplierDock, "owned hosts": ""} {
 		t.Run(name, func(t *testing.T) {

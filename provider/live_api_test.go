@@ -55,7 +55,8 @@ func startAPI(t *testing.T) *envtest.Environment {
 	env := &envtest.Environment{
 		BinaryAssetsDirectory: assets,
 		CRDDirectoryPaths: []string{
-			"../config/crd/bases", filepath.Join(core, "cluster.x-k8s.io_clusters.yaml"), filepath.Join(core, "cluster.x-k8s.io_machines.yaml"),
+			"../config/crd/bases", filepath.Join(core, "cluster.x-k8s.io_clusters.yaml"),
+			filepath.Join(core, "cluster.x-k8s.io_machines.yaml"),
 			filepath.Join(kubeadm, "bootstrap.cluster.x-k8s.io_kubeadmconfigs.yaml"),
 		},
 		ErrorIfCRDPathMissing:    true,

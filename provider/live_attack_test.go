@@ -16,13 +16,15 @@ import (
 
 // attack tries what an agent must not be able to do, with the token of the agent of a host in use.
 //
-// The function that it returns is to be called when the host was released: it waits until the token is refused, which may last as
-// long as the API server remembers tokens that were right (10 s).
+// The function that it returns is to be called when the host was released: it waits until the token is refused, which
+// may last as long as the API server remembers tokens that were right (10 s).
 func (l *live) attack(host string) (refused func()) {
 	l.Helper()
 	agent := l.dock.client(host)
 	other := "host-06"
-	l.must(l.admin.Create(l.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix}}))
+	l.must(l.admin.Create(l.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix},
+	}))
 	ctx := l.Context()
 	own := &infrav1.CapstanHost{}
 	l.must(agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: host}, own))
@@ -32,7 +34,8 @@ func (l *live) attack(host string) (refused func()) {
 		},
 		"list all hosts": func() error { return agent.List(ctx, &infrav1.CapstanHostList{}, client.InNamespace(ns)) },
 		"read another host's bootstrap data": func() error {
-			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix}, &corev1.Secret{})
+			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other + infrav1.BootstrapSecretSuffix},
+				&corev1.Secret{})
 		},
 		"read the offer to another host": func() error {
 			return agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: other + infrav1.OfferSecretSuffix}, &corev1.Secret{})
@@ -82,7 +85,8 @@ func (l *live) attack(host string) (refused func()) {
 	return func() {
 		l.Helper()
 		l.until("the token of a host that was destroyed is refused", func() bool {
-			return apierrors.IsUnauthorized(agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: host}, &infrav1.CapstanHost{}))
+			return apierrors.IsUnauthorized(agent.Get(ctx, types.NamespacedName{Namespace: ns, Name: host},
+				&infrav1.CapstanHost{}))
 		})
 	}
 }

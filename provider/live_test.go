@@ -240,7 +240,9 @@ func (l *live) ready(names ...string) {
 	l.Helper()
 	for _, name := range names {
 		m := &infrav1.CapstanMachine{}
-		l.until("machine "+name+" is ready", func() bool { return l.get(name, m) && conditions.IsTrue(m, infrav1.ReadyCondition) })
+		l.until("machine "+name+" is ready", func() bool {
+			return l.get(name, m) && conditions.IsTrue(m, infrav1.ReadyCondition)
+		})
 	}
 }
 
@@ -264,7 +266,8 @@ func TestLive(t *testing.T) {
 	l.written()
 	l.create(member("cp", true)...)
 	l.ready("cp")
-	t.Logf("a machine is ready %v after its creation; the manager wrote %v", time.Since(start).Round(time.Millisecond), l.written())
+	t.Logf("a machine is ready %v after its creation; the manager wrote %v", time.Since(start).Round(time.Millisecond),
+		l.written())
 	l.until("the machine is a backend (IM-51)", func() bool { return len(l.dock.backendsOf("demo")) == 1 })
 	l.create(member("w1", false)...)
 	l.ready("w1")
@@ -284,7 +287,8 @@ func TestLive(t *testing.T) {
 	}
 	start = time.Now()
 	l.delete("w1", "cp")
-	t.Logf("two machines are deleted in %v; touched from revision %s, the manager wrote %v", time.Since(start).Round(time.Millisecond), before, l.written())
+	t.Logf("two machines are deleted in %v; touched from revision %s, the manager wrote %v",
+		time.Since(start).Round(time.Millisecond), before, l.written())
 	if names, _ := l.dock.List(t.Context()); len(names) != 0 {
 		t.Errorf("hosts run on: %v", names)
 	}
@@ -293,7 +297,9 @@ func TestLive(t *testing.T) {
 		metrics.ClaimWait: 2, metrics.BootstrapDuration: 2, metrics.CleaningDuration: 2, metrics.Quarantines: 0,
 	})
 	refused()
-	l.must(l.admin.Delete(t.Context(), &infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "demo-infra"}}))
+	l.must(l.admin.Delete(t.Context(), &infrav1.CapstanCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "demo-infra"},
+	}))
 	l.until("the cluster is gone", func() bool { return !l.get("demo-infra", &infrav1.CapstanCluster{}) })
 	if l.dock.backendsOf("demo") != nil {
 		t.Error("the balancer is left (IC-53)")
@@ -309,8 +315,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestLiveCrowd lets many machines run for the hosts at once, more than there are: each gets one of its own, and those without one get what the
-// others give back.
+// TestLiveCrowd lets many machines run for the hosts at once, more than there are: each gets one of its own, and those
+// without one get what the others give back.
 func TestLiveCrowd(t *testing.T) {
 	const hosts, machines = 20, 24
 	l := startLive(t, hosts)
@@ -349,8 +355,8 @@ func TestLiveCrowd(t *testing.T) {
 	l.ready(waiting...)
 }
 
-// watchRevisions watches every revision of machines and clusters. The function that it returns ends that, and fails the test if one said
-// that it is provisioned without what belongs to it (IM-53, IC-50, IC-51).
+// watchRevisions watches every revision of machines and clusters. The function that it returns ends that, and fails the
+// test if one said that it is provisioned without what belongs to it (IM-53, IC-50, IC-51).
 func (l *live) watchRevisions() (check func()) {
 	l.Helper()
 	machines, err := l.admin.Watch(l.Context(), &infrav1.CapstanMachineList{}, client.InNamespace(ns))
@@ -364,7 +370,8 @@ func (l *live) watchRevisions() (check func()) {
 		for e := range machines.ResultChan() {
 			m, ok := e.Object.(*infrav1.CapstanMachine)
 			mu.Lock()
-			if revisions++; ok && ptr.Deref(m.Status.Initialization.Provisioned, false) && (m.Spec.ProviderID == "" || len(m.Status.Addresses) == 0) {
+			if revisions++; ok && ptr.Deref(m.Status.Initialization.Provisioned, false) &&
+				(m.Spec.ProviderID == "" || len(m.Status.Addresses) == 0) {
 				wrong = append(wrong, m.Name)
 			}
 			mu.Unlock()
@@ -374,7 +381,8 @@ func (l *live) watchRevisions() (check func()) {
 		for e := range clusters.ResultChan() {
 			c, ok := e.Object.(*infrav1.CapstanCluster)
 			mu.Lock()
-			if revisions++; ok && ptr.Deref(c.Status.Initialization.Provisioned, false) && (!c.Spec.ControlPlaneEndpoint.IsValid() || len(c.Status.FailureDomains) == 0) {
+			if revisions++; ok && ptr.Deref(c.Status.Initialization.Provisioned, false) &&
+				(!c.Spec.ControlPlaneEndpoint.IsValid() || len(c.Status.FailureDomains) == 0) {
 				wrong = append(wrong, c.Name)
 			}
 			mu.Unlock()

@@ -29,8 +29,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
-// liveDock supplies hosts that are nothing but an agent: a goroutine with the token and the rights of an agent, which does all that an agent
-// does with the API server.
+// liveDock supplies hosts that are nothing but an agent: a goroutine with the token and the rights of an agent, which
+// does all that an agent does with the API server.
 type liveDock struct {
 	t      *testing.T
 	scheme *runtime.Scheme
@@ -168,7 +168,8 @@ func (a *liveAgent) run(ctx context.Context, host string) error {
 				return fmt.Errorf("the watch of %s ended", host)
 			}
 			h, ok := e.Object.(*infrav1.CapstanHost)
-			if !ok || h.Spec.Claim == nil || !h.Spec.Claim.BootstrapReady || h.Spec.Claim.Released || h.Spec.Claim.ProviderID == done {
+			if !ok || h.Spec.Claim == nil || !h.Spec.Claim.BootstrapReady || h.Spec.Claim.Released ||
+				h.Spec.Claim.ProviderID == done {
 				continue
 			}
 			secret, err := a.data(ctx, host, h.Spec.Claim.ProviderID)
@@ -223,7 +224,8 @@ func (a *liveAgent) report(ctx context.Context, host string, bootstrap map[strin
 		"metadata": map[string]any{"namespace": ns, "name": host},
 		"status":   map[string]any{"agent": agent},
 	}}
-	err := a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("capstan-agent"), client.ForceOwnership)
+	err := a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("capstan-agent"),
+		client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("reporting: %w", err)
 	}
@@ -245,8 +247,12 @@ func beat(ctx context.Context, c client.Client, host string) error {
 
 // tokenFor asks for a token.
 func tokenFor(ctx context.Context, c client.Client, account string) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}}
-	err := c.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: account}}, request)
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))},
+	}
+	err := c.SubResource("token").Create(ctx, &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: account},
+	}, request)
 	return request.Status.Token, err
 }
 

@@ -49,8 +49,10 @@ func demo(kind infrav1.LoadBalancerType) []client.Object {
 	return []client.Object{c, &infrav1.CapstanCluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ns, Name: "demo-infra", UID: uid("demo-infra"),
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: "demo"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: c.UID}},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: c.UID},
+			},
 		},
 		Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: kind}},
 	}}
@@ -61,11 +63,15 @@ type machineEdit func(*clusterv1.Machine, *infrav1.CapstanMachine)
 // member returns a Machine of demo with its CapstanMachine and bootstrap data, as core would leave them.
 func member(name string, controlPlane bool, edits ...machineEdit) []client.Object {
 	m := &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: uid("m" + name), Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: name, UID: uid("m" + name), Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"},
+		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "demo", Version: "v1.36.3",
-			Bootstrap:         clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-data")},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: name},
+			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-data")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: name,
+			},
 		},
 	}
 	if controlPlane {

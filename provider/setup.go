@@ -37,8 +37,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/workload"
 )
 
-// The borders of the provider. Local hosts and balancers are made elsewhere; without them the provider works with owned hosts and external
-// endpoints.
+// The borders of the provider. Local hosts and balancers are made elsewhere; without them the provider works with owned
+// hosts and external endpoints.
 type (
 	// Balancer supplies control plane endpoints.
 	Balancer = backend.Balancer
@@ -60,10 +60,11 @@ const (
 // retryAtMost is the longest pause between two tries of a pass that fails.
 const retryAtMost = 30 * time.Second
 
-// Options of Setup. The zero value works: owned hosts and external endpoints only. Namespaces are limited in the options of the
-// manager's cache.
+// Options of Setup. The zero value works: owned hosts and external endpoints only. Namespaces are limited in the
+// options of the manager's cache.
 type Options struct {
-	// Balancer makes the endpoints of CapstanClusters with loadBalancer.type Local. Nil: such clusters are refused in their conditions.
+	// Balancer makes the endpoints of CapstanClusters with loadBalancer.type Local. Nil: such clusters are refused in
+	// their conditions.
 	Balancer Balancer
 	// Supplier makes the CapstanHosts with spec.supplier. Nil: such hosts are never ready.
 	Supplier Supplier
@@ -77,7 +78,8 @@ type Options struct {
 	// Kubeconfig returns how to reach the API server of a workload cluster's kubeconfig, whose text must not be trusted.
 	// Nil: Nodes that Cluster API does not know of are not deleted with their machines.
 	Kubeconfig func(text []byte) (*rest.Config, error)
-	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no limit.
+	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no
+	// limit.
 	WatchFilter string
 	// Concurrency is how many objects of each kind but CapstanMachine are worked on at once. Default:
 	// DefaultConcurrency.
@@ -86,7 +88,8 @@ type Options struct {
 	MachineConcurrency int
 	// PriorityQueue has the controllers take work in the order of its urgency, as Cluster API's feature gate of that name.
 	PriorityQueue bool
-	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default: host.DefaultHeartbeatTimeout.
+	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default:
+	// host.DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
 	// Proof says what proves that an owned host is clean after a machine, where the host does not say it in
 	// spec.cleaning. Default: Trust.
@@ -132,7 +135,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	pacer := pace.New(options.HostLimits, options.Clock)
 	clusters := &cluster.Reconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Clock: options.Clock, Filter: filter,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("capstan"), Backends: backends, Clock: options.Clock,
+		Filter: filter,
 	}
 	if err := clusters.Setup(ctx, mgr, options.controller(options.Concurrency)); err != nil {
 		return fmt.Errorf("setting up the controller of CapstanClusters: %w", err)
@@ -188,7 +192,8 @@ func (o *Options) measure(mgr ctrl.Manager) (*metrics.Recorder, error) {
 
 func (o *Options) complete() error {
 	if o.Supplier != nil && (o.AgentServer.URL == "" || len(o.AgentServer.CAData) == 0) {
-		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData: agents must reach the API server")
+		return errors.New("a supplier of hosts needs Options.AgentServer with URL and CAData: agents must reach the API " +
+			"server")
 	}
 	if o.Concurrency < 0 || o.MachineConcurrency < 0 || o.HeartbeatTimeout < 0 || o.UnlinkedTimeout < 0 {
 		return errors.New("Options.Concurrency, Options.MachineConcurrency, Options.HeartbeatTimeout and " +
@@ -240,6 +245,7 @@ func (o *Options) controller(workers int) controller.Options {
 	return controller.Options{
 		UsePriorityQueue:        ptr.To(o.PriorityQueue),
 		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, retryAtMost),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond,
+			retryAtMost),
 	}
 }

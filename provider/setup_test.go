@@ -14,10 +14,12 @@ func TestOptions(t *testing.T) {
 		options Options
 		fails   string
 	}{
-		"the zero value works":          {},
-		"a supplier with a server":      {options: Options{Supplier: supplier{}, AgentServer: server}},
-		"a supplier without a server":   {options: Options{Supplier: supplier{}}, fails: "AgentServer"},
-		"a server without CA":           {options: Options{Supplier: supplier{}, AgentServer: AgentServer{URL: "https://x"}}, fails: "AgentServer"},
+		"the zero value works":        {},
+		"a supplier with a server":    {options: Options{Supplier: supplier{}, AgentServer: server}},
+		"a supplier without a server": {options: Options{Supplier: supplier{}}, fails: "AgentServer"},
+		"a server without CA": {
+			options: Options{Supplier: supplier{}, AgentServer: AgentServer{URL: "https://x"}}, fails: "AgentServer",
+		},
 		"a negative number of workers":  {options: Options{Concurrency: -1}, fails: "negative"},
 		"and of those for machines":     {options: Options{MachineConcurrency: -1}, fails: "negative"},
 		"a negative time between beats": {options: Options{HeartbeatTimeout: -time.Second}, fails: "negative"},

@@ -29,7 +29,9 @@ func TestValidation(t *testing.T) {
 		return &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Claim: claim}}
 	}
 	claimed := func(released bool) *infrav1.HostClaim {
-		return &infrav1.HostClaim{Machine: "m", MachineUID: "1", Cluster: "demo", ProviderID: "p", Hostname: "m", Released: released}
+		return &infrav1.HostClaim{
+			Machine: "m", MachineUID: "1", Cluster: "demo", ProviderID: "p", Hostname: "m", Released: released,
+		}
 	}
 	addresses := func(typesAndAddresses ...string) func(client.Object) {
 		return func(o client.Object) {
@@ -68,7 +70,9 @@ func TestValidation(t *testing.T) {
 			object: &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Epoch: 2}}, fails: "grows by one",
 			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Epoch = 1 },
 		},
-		"a claim can be released": {object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = true }},
+		"a claim can be released": {
+			object: host(claimed(false)), change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = true },
+		},
 		"a claim can't pass to another machine": {
 			object: host(claimed(false)), fails: "clear it first",
 			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.MachineUID = "2" },
@@ -78,48 +82,77 @@ func TestValidation(t *testing.T) {
 			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Claim.Released = false },
 		},
 		"a host can't change its zone": {
-			object: host(nil), fails: "zone can't be changed", change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Zone = "zone-b" },
+			object: host(nil), fails: "zone can't be changed",
+			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Zone = "zone-b" },
 		},
 		"a host can have addresses": {object: host(nil), change: addresses(
 			"ExternalIP", "198.51.100.7", "ExternalIP", "2001:db8::7", "ExternalDNS", "a-1.example.com", "InternalDNS", "a")},
-		"an external IP is no name":       {object: host(nil), fails: "IP address", change: addresses("ExternalIP", "a.example.com")},
-		"a DNS name is no IP":             {object: host(nil), fails: "DNS name", change: addresses("ExternalDNS", "198.51.100.7")},
-		"a DNS name has no other signs":   {object: host(nil), fails: "DNS name", change: addresses("InternalDNS", "a_b/c")},
-		"the internal IP is the agent's":  {object: host(nil), fails: "Unsupported value", change: addresses("InternalIP", "a")},
-		"an address is not written twice": {object: host(nil), fails: "Duplicate", change: addresses("InternalDNS", "a", "InternalDNS", "a")},
+		"an external IP is no name": {
+			object: host(nil), fails: "IP address", change: addresses("ExternalIP", "a.example.com"),
+		},
+		"a DNS name is no IP": {
+			object: host(nil), fails: "DNS name", change: addresses("ExternalDNS", "198.51.100.7"),
+		},
+		"a DNS name has no other signs": {object: host(nil), fails: "DNS name", change: addresses("InternalDNS", "a_b/c")},
+		"the internal IP is the agent's": {
+			object: host(nil), fails: "Unsupported value", change: addresses("InternalIP", "a"),
+		},
+		"an address is not written twice": {
+			object: host(nil), fails: "Duplicate", change: addresses("InternalDNS", "a", "InternalDNS", "a"),
+		},
 		"an owned host can't become a supplied one": {
-			object: host(nil), fails: "supplier", change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Supplier = infrav1.SupplierDock },
+			object: host(nil), fails: "supplier", change: func(o client.Object) {
+				o.(*infrav1.CapstanHost).Spec.Supplier = infrav1.SupplierDock
+			},
 		},
 		"a supplied host can't become an owned one": {
-			object: &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Supplier: infrav1.SupplierDock}}, fails: "supplier",
+			object: &infrav1.CapstanHost{Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Supplier: infrav1.SupplierDock}},
+			fails:  "supplier",
 			change: func(o client.Object) { o.(*infrav1.CapstanHost).Spec.Supplier = "" },
 		},
-		"a provider id can be set": {object: &infrav1.CapstanMachine{}, change: func(o client.Object) { o.(*infrav1.CapstanMachine).Spec.ProviderID = "p" }},
+		"a provider id can be set": {
+			object: &infrav1.CapstanMachine{}, change: func(o client.Object) {
+				o.(*infrav1.CapstanMachine).Spec.ProviderID = "p"
+			},
+		},
 		"a provider id can't be changed (IM-10)": {
-			object: &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}, fails: "providerID can't be changed",
+			object: &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}},
+			fails:  "providerID can't be changed",
 			change: func(o client.Object) { o.(*infrav1.CapstanMachine).Spec.ProviderID = "q" },
 		},
 		"a provider id can't be taken away": {
-			object: &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}}, fails: "providerID can't be changed",
+			object: &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "p"}},
+			fails:  "providerID can't be changed",
 			change: func(o client.Object) { o.(*infrav1.CapstanMachine).Spec.ProviderID = "" },
 		},
 		"a type of balancer can't be changed": {
-			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal}}},
+			object: &infrav1.CapstanCluster{
+				Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal}},
+			},
 			change: func(o client.Object) {
 				o.(*infrav1.CapstanCluster).Spec.LoadBalancer.Type = infrav1.LoadBalancerExternal
 			}, fails: "type can't be changed",
 		},
 		"a type of balancer can't be taken away": {
-			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal}}},
-			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.LoadBalancer.Type = "" }, fails: "type can't be changed",
+			object: &infrav1.CapstanCluster{
+				Spec: infrav1.CapstanClusterSpec{LoadBalancer: infrav1.LoadBalancer{Type: infrav1.LoadBalancerLocal}},
+			},
+			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.LoadBalancer.Type = "" },
+			fails:  "type can't be changed",
 		},
-		"an endpoint can be set": {object: &infrav1.CapstanCluster{}, change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint = endpoint }},
+		"an endpoint can be set": {
+			object: &infrav1.CapstanCluster{}, change: func(o client.Object) {
+				o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint = endpoint
+			},
+		},
 		"an endpoint can't be changed": {
-			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{ControlPlaneEndpoint: endpoint}}, fails: "controlPlaneEndpoint can't be changed",
+			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{ControlPlaneEndpoint: endpoint}},
+			fails:  "controlPlaneEndpoint can't be changed",
 			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint.Port = 443 },
 		},
 		"an endpoint can't be taken away": {
-			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{ControlPlaneEndpoint: endpoint}}, fails: "controlPlaneEndpoint can't be changed",
+			object: &infrav1.CapstanCluster{Spec: infrav1.CapstanClusterSpec{ControlPlaneEndpoint: endpoint}},
+			fails:  "controlPlaneEndpoint can't be changed",
 			change: func(o client.Object) { o.(*infrav1.CapstanCluster).Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} },
 		},
 	} {

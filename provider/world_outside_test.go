@@ -46,7 +46,8 @@ func (s supplier) Destroy(_ context.Context, name string) error {
 }
 
 func (s supplier) List(context.Context) (names []string, err error) {
-	err = s.w.call("list the supplier's hosts", false, func() error { names = slices.Sorted(maps.Keys(s.w.running)); return nil })
+	err = s.w.call("list the supplier's hosts", false,
+		func() error { names = slices.Sorted(maps.Keys(s.w.running)); return nil })
 	return names, err
 }
 
@@ -130,25 +131,30 @@ func (w *world) agentBootstraps(h *infrav1.CapstanHost, c *infrav1.HostClaim) {
 	if r := h.Status.Agent.Bootstrap; r != nil && r.Step == "baseline" {
 		h.Status.Agent.Bootstrap = nil
 	}
-	if !c.BootstrapReady || c.Released || h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == c.ProviderID {
+	if !c.BootstrapReady || c.Released || h.Status.Agent.Bootstrap != nil &&
+		h.Status.Agent.Bootstrap.ProviderID == c.ProviderID {
 		return
 	}
 	if h.Status.Agent.Bootstrap = w.journal[c.ProviderID]; h.Status.Agent.Bootstrap != nil {
 		return
 	}
 	secret := &corev1.Secret{}
-	if !w.exists(h.Name+infrav1.BootstrapSecretSuffix, secret) || !strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
+	if !w.exists(h.Name+infrav1.BootstrapSecretSuffix, secret) ||
+		!strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
 		return // the data for this claim is on its way
 	}
-	if string(secret.Data["value"]) != "data of "+c.Machine || !strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
-		w.t.Errorf("host %s has the wrong data for machine %s: %s, %s", h.Name, c.Machine, secret.Data["value"], secret.Data["metadata"])
+	if string(secret.Data["value"]) != "data of "+c.Machine ||
+		!strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
+		w.t.Errorf("host %s has the wrong data for machine %s: %s, %s", h.Name, c.Machine, secret.Data["value"],
+			secret.Data["metadata"])
 	}
 	h.Status.Agent.Bootstrap = &infrav1.BootstrapReport{ProviderID: c.ProviderID, Phase: infrav1.BootstrapSucceeded}
 	if c.Proof == infrav1.ProofCompare && !w.oldAgents {
 		h.Status.Agent.Bootstrap.Baseline = baselineOf(h.Name)
 	}
 	if message := w.fails[h.Name]; message != "" {
-		h.Status.Agent.Bootstrap.Phase, h.Status.Agent.Bootstrap.Step, h.Status.Agent.Bootstrap.Message = infrav1.BootstrapFailed, "runcmd 1/2", message
+		h.Status.Agent.Bootstrap.Phase, h.Status.Agent.Bootstrap.Step, h.Status.Agent.Bootstrap.Message =
+			infrav1.BootstrapFailed, "runcmd 1/2", message
 	}
 	w.journal[c.ProviderID] = h.Status.Agent.Bootstrap
 }

@@ -57,7 +57,8 @@ func (f fault) answer(name string) error {
 	case answerLost:
 		return fmt.Errorf("%s: %w after it had its effect", name, errInjected)
 	case conflict:
-		return fmt.Errorf("%w: %w", errInjected, apierrors.NewConflict(resource, name, errors.New("the object has been modified")))
+		return fmt.Errorf("%w: %w", errInjected, apierrors.NewConflict(resource, name,
+			errors.New("the object has been modified")))
 	case tooMany:
 		return fmt.Errorf("%w: %w", errInjected, apierrors.NewTooManyRequests("slow down", 1))
 	case timedOut:
@@ -69,8 +70,9 @@ func (f fault) answer(name string) error {
 
 var errInjected = errors.New("injected fault")
 
-// world is a management cluster without time and network: an API server in memory, the three reconcilers, a supplier and a balancer, agents
-// and the parts of Cluster API's core that the provider meets. Every call that the provider makes can be made to fail.
+// world is a management cluster without time and network: an API server in memory, the three reconcilers, a supplier
+// and a balancer, agents and the parts of Cluster API's core that the provider meets. Every call that the provider
+// makes can be made to fail.
 type world struct {
 	t      *testing.T
 	api    client.WithWatch // without faults
@@ -150,18 +152,24 @@ func (w *world) restart() {
 	c := interceptor.NewClient(w.api, w.funcs())
 	recorder := events.NewFakeRecorder(10000)
 	backends := &backend.Keeper{Reader: c, Balancer: balancer{w}}
-	options := Options{WatchFilter: w.filter, Supplier: supplier{w}, AgentServer: AgentServer{URL: "https://x", CAData: []byte("x")}, Clock: w.clock}
+	options := Options{
+		WatchFilter: w.filter, Supplier: supplier{w}, AgentServer: AgentServer{URL: "https://x", CAData: []byte("x")},
+		Clock: w.clock,
+	}
 	if err := options.complete(); err != nil {
 		w.t.Fatal(err)
 	}
-	w.clusters = &cluster.Reconciler{Client: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter)}
+	w.clusters = &cluster.Reconciler{
+		Client: c, Recorder: recorder, Backends: backends, Clock: w.clock, Filter: watchFilter(w.filter),
+	}
 	w.pool, w.seen = pool.New(c, watchFilter(w.filter)), nil
 	w.machines = &machine.Reconciler{
 		Client: c, Reader: c, Hosts: w.pool, Recorder: recorder, Backends: backends, Clock: w.clock,
 		Filter: watchFilter(w.filter), Proof: w.proof,
 	}
 	w.hosts = host.New(host.Options{
-		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout, Filter: watchFilter(w.filter),
+		Client: c, Reader: c, Recorder: recorder, Clock: w.clock, HeartbeatTimeout: options.HeartbeatTimeout,
+		Filter:          watchFilter(w.filter),
 		UnlinkedTimeout: options.UnlinkedTimeout,
 		Supplier:        supplier{w}, SupplyNamespace: supply.In(ns), Agents: options.AgentServer,
 	})
@@ -189,7 +197,8 @@ func (w *world) call(name string, changes bool, do func() error) error {
 func (w *world) funcs() interceptor.Funcs {
 	kind := func(o runtime.Object) string { return strings.TrimPrefix(fmt.Sprintf("%T", o), "*") }
 	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			return w.call("get "+kind(o), false, func() error { return c.Get(ctx, key, o, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
@@ -204,16 +213,19 @@ func (w *world) funcs() interceptor.Funcs {
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			return w.call("delete "+kind(o), true, func() error { return c.Delete(ctx, o, opts...) })
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			return w.call("patch "+kind(o), true, func() error { return c.Patch(ctx, o, p, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return w.call("apply", true, func() error { return c.Apply(ctx, o, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			return w.call("patch "+sub+" "+kind(o), true, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, s client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o client.Object, s client.Object,
+			opts ...client.SubResourceCreateOption) error {
 			return w.call("create "+sub, true, func() error {
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), &corev1.ServiceAccount{}); err != nil {
 					return err
@@ -230,7 +242,8 @@ func (w *world) funcs() interceptor.Funcs {
 	}
 }
 
-// settle runs everything until nothing changes any more, and fails the test if that takes too long or an invariant breaks.
+// settle runs everything until nothing changes any more, and fails the test if that takes too long or an invariant
+// breaks.
 func (w *world) settle() {
 	w.t.Helper()
 	quiet := 0
@@ -320,7 +333,8 @@ func (w *world) invariants() {
 	}
 	for _, m := range w.allMachines() {
 		provisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)
-		if provisioned && (m.Spec.ProviderID == "" || len(m.Status.Addresses) == 0 && !w.moved || m.Status.FailureDomain == "") {
+		if provisioned && (m.Spec.ProviderID == "" || len(m.Status.Addresses) == 0 && !w.moved ||
+			m.Status.FailureDomain == "") {
 			w.t.Fatalf("machine %s is provisioned without provider id, address or failure domain (IM-53): %+v", m.Name, m.Status)
 		}
 		if w.provided[m.UID] && !provisioned {
@@ -329,7 +343,8 @@ func (w *world) invariants() {
 		w.provided[m.UID] = w.provided[m.UID] || provisioned
 	}
 	for _, c := range w.allClusters() {
-		if ptr.Deref(c.Status.Initialization.Provisioned, false) && c.Spec.LoadBalancer.Type == infrav1.LoadBalancerLocal && !c.Spec.ControlPlaneEndpoint.IsValid() {
+		if ptr.Deref(c.Status.Initialization.Provisioned, false) && c.Spec.LoadBalancer.Type == infrav1.LoadBalancerLocal &&
+			!c.Spec.ControlPlaneEndpoint.IsValid() {
 			w.t.Fatalf("cluster %s is provisioned without endpoint (IC-50)", c.Name)
 		}
 	}

@@ -1,7 +1,8 @@
 // Package apply does what cloud-config asks for: files, users, time servers, disks and mounts.
 //
-// Each operation may be repeated after a crash at any point. What it changes is remembered, so that cleaning finds it: files through package
-// originals, everything else as notes in the journal under the Key constants. Errors that may be shown are faults; they never quote the data.
+// Each operation may be repeated after a crash at any point. What it changes is remembered, so that cleaning finds it:
+// files through package originals, everything else as notes in the journal under the Key constants. Errors that may be
+// shown are faults; they never quote the data.
 package apply
 
 import (
@@ -30,7 +31,8 @@ const keyAppend = "append"
 
 // Host is the host that is changed.
 type Host struct {
-	// Local is true on a host that is a namespace of another machine: it has neither disks nor a clock of its own, and possibly only one user.
+	// Local is true on a host that is a namespace of another machine: it has neither disks nor a clock of its own, and
+	// possibly only one user.
 	Local bool
 	// Log gets the output of commands and what is worth knowing.
 	Log *command.Log

@@ -77,7 +77,9 @@ func filesAreTheSame(t *testing.T) {
 		if err := h.Files("write_files", files); err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string]string{"a/b/new": "new", "old": "through", "a/target": "made", "log": "first\nsecond\nthird\n", "fresh": "one"} {
+		for name, want := range map[string]string{
+			"a/b/new": "new", "old": "through", "a/target": "made", "log": "first\nsecond\nthird\n", "fresh": "one",
+		} {
 			if got := read(t, path(name)); got != want {
 				t.Errorf("%s: got %q, want %q", name, got, want)
 			}
@@ -110,8 +112,10 @@ func TestFilesRefuses(t *testing.T) {
 		file cloudconfig.File
 		want string
 	}{
-		"an owner that doesn't exist": {cloudconfig.File{Path: filepath.Join(dir, "x"), Owner: "hunter2"}, "file 1 of 1: its owner doesn't exist"},
-		"a group that doesn't exist":  {cloudconfig.File{Path: filepath.Join(dir, "x"), Group: "hunter2"}, "its group doesn't exist"},
+		"an owner that doesn't exist": {cloudconfig.File{Path: filepath.Join(dir, "x"), Owner: "hunter2"},
+			"file 1 of 1: its owner doesn't exist"},
+		"a group that doesn't exist": {cloudconfig.File{Path: filepath.Join(dir, "x"), Group: "hunter2"},
+			"its group doesn't exist"},
 		"a folder in its place":       {cloudconfig.File{Path: dir}, "not a file"},
 		"a link in a circle":          {cloudconfig.File{Path: filepath.Join(dir, "loop")}, "circle"},
 		"a file in place of a folder": {cloudconfig.File{Path: "/dev/null/x"}, "folder can't be made"},
@@ -131,7 +135,8 @@ func TestUsers(t *testing.T) {
 		h := newHost(t)
 		h.Local = true // only one id may be there
 		users := []cloudconfig.User{{
-			Name: "bob", Gecos: "Bob B", Groups: []string{"wheel"}, HomeDir: "/home/b/bob", Shell: "/bin/sh", HashedPassword: "$6$salt$hash", PrimaryGroup: "staff",
+			Name: "bob", Gecos: "Bob B", Groups: []string{"wheel"}, HomeDir: "/home/b/bob", Shell: "/bin/sh",
+			HashedPassword: "$6$salt$hash", PrimaryGroup: "staff",
 			Sudo: []string{"ALL=(ALL) NOPASSWD:ALL"}, SSHKeys: []string{"ssh-ed25519 AAAA bob@x"}, Inactive: "3",
 		}, {Name: "eve.x", LockPassword: true, Sudo: []string{"ALL=(ALL) ALL"}}}
 		for range 2 {
@@ -164,7 +169,9 @@ func TestUsers(t *testing.T) {
 func TestMounts(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		h := newHost(t)
-		mounts := []cloudconfig.Mount{{Source: "data", Point: "/var/lib/data dir", Type: "tmpfs", Options: "size=1m", Dump: "0", Pass: "0"}}
+		mounts := []cloudconfig.Mount{
+			{Source: "data", Point: "/var/lib/data dir", Type: "tmpfs", Options: "size=1m", Dump: "0", Pass: "0"},
+		}
 		for range 2 {
 			if err := h.Mounts(t.Context(), mounts); err != nil {
 				t.Fatal(err)
@@ -177,7 +184,9 @@ func TestMounts(t *testing.T) {
 		if !mounted("/var/lib/data dir") || RemoveMounts(want) != "# of the host\n" {
 			t.Error("it is not mounted, or not taken from fstab again")
 		}
-		missing := []cloudconfig.Mount{{Source: "/dev/nothing-here", Point: "/mnt", Type: "ext4", Options: "defaults,nofail", Dump: "0", Pass: "2"}}
+		missing := []cloudconfig.Mount{
+			{Source: "/dev/nothing-here", Point: "/mnt", Type: "ext4", Options: "defaults,nofail", Dump: "0", Pass: "2"},
+		}
 		if err := h.Mounts(t.Context(), missing); err == nil || !strings.HasPrefix(fault.Text(err, ""), "mount 1 of 1") {
 			t.Errorf("got %v", err)
 		}
@@ -194,7 +203,9 @@ func TestAMountThroughALinkIsNoted(t *testing.T) {
 		if err := os.Symlink("/srv", "/var/lib/link"); err != nil {
 			t.Fatal(err)
 		}
-		mounts := []cloudconfig.Mount{{Source: "data", Point: "/var/lib/link/etcd", Type: "tmpfs", Options: "size=1m", Dump: "0", Pass: "0"}}
+		mounts := []cloudconfig.Mount{
+			{Source: "data", Point: "/var/lib/link/etcd", Type: "tmpfs", Options: "size=1m", Dump: "0", Pass: "0"},
+		}
 		for range 2 {
 			if err := h.Mounts(t.Context(), mounts); err != nil {
 				t.Fatal(err)
@@ -209,7 +220,8 @@ func TestAMountThroughALinkIsNoted(t *testing.T) {
 func TestALocalHostHasNoDisks(t *testing.T) {
 	h := newHost(t)
 	h.Local = true
-	for _, err := range []error{h.Disks(t.Context(), []cloudconfig.Disk{{}}), h.Filesystems(t.Context(), []cloudconfig.Filesystem{{}})} {
+	for _, err := range []error{h.Disks(t.Context(), []cloudconfig.Disk{{}}),
+		h.Filesystems(t.Context(), []cloudconfig.Filesystem{{}})} {
 		if !strings.Contains(fault.Text(err, ""), "a local host has no disks") {
 			t.Errorf("got %v", err)
 		}
@@ -222,14 +234,21 @@ func TestPartitions(t *testing.T) {
 		disk cloudconfig.Disk
 		want string
 	}{
-		"one partition":               {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 100}}}, "label: dos\nlabel-id: 0x0a1b2c3d\ntype=83\n"},
-		"the last one takes the rest": {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 30, Type: "82"}, {Percent: 70}}}, "label: dos\nlabel-id: 0x0a1b2c3d\nsize=3072MiB, type=82\ntype=83\n"},
+		"one partition": {cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 100}}},
+			"label: dos\nlabel-id: 0x0a1b2c3d\ntype=83\n"},
+		"the last one takes the rest": {
+			cloudconfig.Disk{Table: "mbr", Parts: []cloudconfig.Part{{Percent: 30, Type: "82"}, {Percent: 70}}},
+			"label: dos\nlabel-id: 0x0a1b2c3d\nsize=3072MiB, type=82\ntype=83\n",
+		},
 		"unless something is to be left": {
 			cloudconfig.Disk{Table: "gpt", Parts: []cloudconfig.Part{{Percent: 50, Type: "82"}}},
-			"label: gpt\nlabel-id: 0a1b2c3d-0000-4000-8000-000000000000\nsize=5120MiB, type=0657FD6D-A4AB-43C4-84E5-0933C84B4F4F\n",
+			"label: gpt\nlabel-id: 0a1b2c3d-0000-4000-8000-000000000000\n" +
+				"size=5120MiB, type=0657FD6D-A4AB-43C4-84E5-0933C84B4F4F\n",
 		},
 		"a type by its GUID": {
-			cloudconfig.Disk{Table: "gpt", Parts: []cloudconfig.Part{{Percent: 100, Type: "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"}}},
+			cloudconfig.Disk{
+				Table: "gpt", Parts: []cloudconfig.Part{{Percent: 100, Type: "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"}},
+			},
 			"label: gpt\nlabel-id: 0a1b2c3d-0000-4000-8000-000000000000\ntype=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\n",
 		},
 	}
@@ -259,13 +278,16 @@ func TestDecideWhetherAFilesystemIsMade(t *testing.T) {
 		make   bool
 		refuse bool
 	}{
-		"an empty device":                      {want, content{}, true, false},
-		"it is there already":                  {want, content{kind: "ext4", label: "etcd"}, false, false},
-		"it is there with another label":       {want, content{kind: "ext4", label: "other"}, false, true},
-		"any label will do":                    {with(func(f *cloudconfig.Filesystem) { f.Label = "" }), content{kind: "ext4", label: "other"}, false, false},
-		"another file system":                  {want, content{kind: "xfs"}, false, true},
-		"another one that may be replaced":     {with(func(f *cloudconfig.Filesystem) { f.Replace = "xfs" }), content{kind: "xfs"}, true, false},
-		"another one that is overwritten":      {with(func(f *cloudconfig.Filesystem) { f.Overwrite = true }), content{kind: "xfs"}, true, false},
+		"an empty device":                {want, content{}, true, false},
+		"it is there already":            {want, content{kind: "ext4", label: "etcd"}, false, false},
+		"it is there with another label": {want, content{kind: "ext4", label: "other"}, false, true},
+		"any label will do": {with(func(f *cloudconfig.Filesystem) { f.Label = "" }),
+			content{kind: "ext4", label: "other"}, false, false},
+		"another file system": {want, content{kind: "xfs"}, false, true},
+		"another one that may be replaced": {with(func(f *cloudconfig.Filesystem) { f.Replace = "xfs" }),
+			content{kind: "xfs"}, true, false},
+		"another one that is overwritten": {with(func(f *cloudconfig.Filesystem) { f.Overwrite = true }),
+			content{kind: "xfs"}, true, false},
 		"a partition table and no file system": {want, content{table: "gpt"}, false, true},
 	}
 	for name, c := range cases {
@@ -319,7 +341,8 @@ func TestMkfs(t *testing.T) {
 		f    cloudconfig.Filesystem
 		want string
 	}{
-		"ext4":          {cloudconfig.Filesystem{Type: "ext4", Label: "a", Options: []string{"-m", "0"}}, "mkfs.ext4 -F -L a -m 0 /dev/x"},
+		"ext4": {cloudconfig.Filesystem{Type: "ext4", Label: "a", Options: []string{"-m", "0"}},
+			"mkfs.ext4 -F -L a -m 0 /dev/x"},
 		"xfs, no label": {cloudconfig.Filesystem{Type: "xfs"}, "mkfs.xfs -f /dev/x"},
 		"vfat":          {cloudconfig.Filesystem{Type: "vfat", Label: "a"}, "mkfs.vfat -n a /dev/x"},
 		"swap":          {cloudconfig.Filesystem{Type: "swap", Label: "a"}, "mkswap -L a /dev/x"},
@@ -334,7 +357,9 @@ func TestMkfs(t *testing.T) {
 }
 
 func TestPartitionNames(t *testing.T) {
-	for disk, want := range map[string]string{"/dev/sdz": "/dev/sdz2", "/dev/nvme9n1": "/dev/nvme9n1p2", "/dev/mmcblk9": "/dev/mmcblk9p2"} {
+	for disk, want := range map[string]string{
+		"/dev/sdz": "/dev/sdz2", "/dev/nvme9n1": "/dev/nvme9n1p2", "/dev/mmcblk9": "/dev/mmcblk9p2",
+	} {
 		if got := partition(disk, 2); got != want {
 			t.Errorf("%s: got %s, want %s", disk, got, want)
 		}

@@ -53,7 +53,9 @@ func (h *Host) disk(ctx context.Context, d cloudconfig.Disk) error {
 	}
 	plan := partitions(d, size, id)
 	h.Log.Printf("partitioning %s:\n%s", d.Device, plan)
-	split := command.Command{Args: []string{"sfdisk", "--wipe", "always", "--wipe-partitions", "always", d.Device}, Stdin: plan, Output: h.Log}
+	split := command.Command{
+		Args: []string{"sfdisk", "--wipe", "always", "--wipe-partitions", "always", d.Device}, Stdin: plan, Output: h.Log,
+	}
 	if err := split.Run(ctx); err != nil {
 		return fault.New(err, "partitioning it")
 	}
@@ -161,8 +163,8 @@ func decide(f cloudconfig.Filesystem, found content) (bool, error) {
 	return false, fault.New(nil, "there is something else on the device; wipe it, or set overwrite")
 }
 
-// choose returns the device for the file system, and what is on it. "auto" is the partition that has the file system already, or else the
-// first one that is empty, or else the first one.
+// choose returns the device for the file system, and what is on it. "auto" is the partition that has the file system
+// already, or else the first one that is empty, or else the first one.
 func choose(ctx context.Context, f cloudconfig.Filesystem) (string, content, error) {
 	candidates := []string{f.Device}
 	switch number, err := strconv.Atoi(f.Partition); {

@@ -64,7 +64,8 @@ func (h *Host) file(id string, f cloudconfig.File) error {
 	return err
 }
 
-// replace writes a file so that it is always whole, except where something else is bound to the file and it can't be replaced.
+// replace writes a file so that it is always whole, except where something else is bound to the file and it can't be
+// replaced.
 func replace(path string, file cloudconfig.File) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".capstan-*")
 	if err != nil {
@@ -167,7 +168,8 @@ func owner(name, group string) (uid, gid int, err error) {
 		if uid, err = strconv.Atoi(name); err != nil {
 			u, err := user.Lookup(name)
 			if err != nil {
-				return 0, 0, fault.New(err, "its owner doesn't exist; users are created after files, unless the file has defer: true")
+				return 0, 0, fault.New(err,
+					"its owner doesn't exist; users are created after files, unless the file has defer: true")
 			}
 			uid, _ = strconv.Atoi(u.Uid)
 		}
@@ -176,7 +178,8 @@ func owner(name, group string) (uid, gid int, err error) {
 		if gid, err = strconv.Atoi(group); err != nil {
 			g, err := user.LookupGroup(group)
 			if err != nil {
-				return 0, 0, fault.New(err, "its group doesn't exist; groups are created after files, unless the file has defer: true")
+				return 0, 0, fault.New(err,
+					"its group doesn't exist; groups are created after files, unless the file has defer: true")
 			}
 			gid, _ = strconv.Atoi(g.Gid)
 		}

@@ -17,26 +17,29 @@ import (
 	"github.com/capstan-dev/capstan/agent/undo"
 )
 
-// keyIdentity is what tells a device apart from others: names such as /dev/sdb may be given to other disks at each boot.
+// keyIdentity is what tells a device apart from others: names such as /dev/sdb may be given to other disks at each
+// boot.
 const keyIdentity = "identity"
 
 // Where the kernel lists block devices, and where udev has links that are named after the hardware; a test has its own.
 var blockFolder, linkFolder = "/sys/class/block", "/dev/disk/by-id"
 
-// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device is changed: once without ID, and once more with the one that its content is to have.
-// Where the program that makes the content takes none, that one is written after it.
+// identity is a note about a device of KeyDisk or KeyFilesystem. It is written before the device is changed: once
+// without ID, and once more with the one that its content is to have. Where the program that makes the content takes
+// none, that one is written after it.
 type identity struct {
 	// Device is its path in the other note.
 	Device string `json:"device"`
-	// Links are those of the whole disk; none if udev can't tell the disk from others. Partition is its number, 0 for the disk.
+	// Links are those of the whole disk; none if udev can't tell the disk from others. Partition is its number, 0 for the
+	// disk.
 	Links     []string `json:"links,omitempty"`
 	Partition int      `json:"partition,omitempty"`
 	// ID is an identifier of content that was made, or was about to be.
 	ID string `json:"id,omitempty"`
 }
 
-// noteDevice notes that a device is about to be changed. id is the identifier that its content is going to have; empty if that isn't known yet. It is new, so a note of content that was
-// never made names no other device.
+// noteDevice notes that a device is about to be changed. id is the identifier that its content is going to have; empty
+// if that isn't known yet. It is new, so a note of content that was never made names no other device.
 func (h *Host) noteDevice(key, device, id string) error {
 	if err := h.noteIdentity(hardware(device)); err != nil {
 		return err
@@ -66,7 +69,8 @@ func tableID(table string) string {
 	return id
 }
 
-// filesystemID returns a new identifier for a file system, and the options with which mkfs takes it; none if it takes none, or the data chooses one.
+// filesystemID returns a new identifier for a file system, and the options with which mkfs takes it; none if it takes
+// none, or the data chooses one.
 func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
 	chosen := func(option string) bool { return strings.HasPrefix(option, "-U") || strings.Contains(option, "uuid") }
 	if slices.ContainsFunc(f.Options, chosen) {
@@ -82,7 +86,8 @@ func filesystemID(f cloudconfig.Filesystem) (id string, options []string) {
 	return "", nil
 }
 
-// noteContent notes what a device has on it after it was changed. With no identifier noted, here or before, cleaning leaves a device for a person that has no links.
+// noteContent notes what a device has on it after it was changed. With no identifier noted, here or before, cleaning
+// leaves a device for a person that has no links.
 func (h *Host) noteContent(ctx context.Context, device string) error {
 	found, err := probe(ctx, device)
 	if err != nil || found.id == "" {
@@ -126,9 +131,9 @@ func hardware(device string) identity {
 	return i
 }
 
-// Made returns the paths that the devices have now on which partitions or file systems were made, in the order in which they were. unknown are
-// paths of devices that have data, and of which it isn't known whether they are the ones. Notes of older agents have names only, which are
-// believed.
+// Made returns the paths that the devices have now on which partitions or file systems were made, in the order in which
+// they were. unknown are paths of devices that have data, and of which it isn't known whether they are the ones. Notes
+// of older agents have names only, which are believed.
 func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err error) {
 	known := map[string][]identity{}
 	for _, value := range notes.Notes(keyIdentity) {
@@ -155,8 +160,8 @@ func Made(ctx context.Context, notes undo.Notes) (paths, unknown []string, err e
 	return paths, unknown, nil
 }
 
-// locate returns the present paths of what was noted as device: more than one if the name changed hands while the step was repeated. sure is
-// false if the device that has the name now has data and may be another one.
+// locate returns the present paths of what was noted as device: more than one if the name changed hands while the step
+// was repeated. sure is false if the device that has the name now has data and may be another one.
 func locate(ctx context.Context, device string, known []identity) (found []string, sure bool) {
 	var ids []string
 	lost := false

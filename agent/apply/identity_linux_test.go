@@ -24,8 +24,8 @@ func check(t *testing.T, errs ...error) {
 	}
 }
 
-// hostWithDisks returns a host on which sdy with sdy1 and sdz with sdz1 are disks that have links of their hardware, and bare is one without. All
-// are image files in the folder dev.
+// hostWithDisks returns a host on which sdy with sdy1 and sdz with sdz1 are disks that have links of their hardware,
+// and bare is one without. All are image files in the folder dev.
 func hostWithDisks(t *testing.T) (h *Host, dev string) {
 	t.Helper()
 	testhost.Needs(t, "mkfs.ext4", "blkid")
@@ -38,8 +38,10 @@ func hostWithDisks(t *testing.T) (h *Host, dev string) {
 		part := filepath.Join(base, "devices", disk, disk+"1")
 		check(t,
 			os.MkdirAll(part, 0o755), os.WriteFile(filepath.Join(part, "partition"), []byte("1\n"), 0o644),
-			os.Symlink(filepath.Dir(part), filepath.Join(blockFolder, disk)), os.Symlink(part, filepath.Join(blockFolder, disk+"1")),
-			os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "ata-"+disk)), os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "lvm-pv-uuid-"+disk)),
+			os.Symlink(filepath.Dir(part), filepath.Join(blockFolder, disk)),
+			os.Symlink(part, filepath.Join(blockFolder, disk+"1")),
+			os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "ata-"+disk)),
+			os.Symlink("../dev/"+disk, filepath.Join(linkFolder, "lvm-pv-uuid-"+disk)),
 		)
 	}
 	for _, name := range []string{"sdy", "sdy1", "sdz", "sdz1", "bare", "other"} {
@@ -77,10 +79,15 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 		"a disk that is gone": {"sdz", func(t *testing.T, dev string) {
 			check(t, os.Remove(filepath.Join(dev, "sdz")), os.Remove(filepath.Join(linkFolder, "ata-sdz")))
 		}, nil, nil},
-		"a partition that went with its table": {"sdz1", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(dev, "sdz1"))) }, nil, nil},
-		"a disk that has lost its link":        {"sdz", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz"))) }, []string{"sdz"}, nil},
+		"a partition that went with its table": {"sdz1",
+			func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(dev, "sdz1"))) }, nil, nil},
+		"a disk that has lost its link": {
+			"sdz", func(t *testing.T, dev string) { check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz"))) },
+			[]string{"sdz"}, nil,
+		},
 		"a disk in the place of one that is gone": {"sdz", func(t *testing.T, dev string) {
-			check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz")), exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
+			check(t, os.Remove(filepath.Join(linkFolder, "ata-sdz")),
+				exec.Command("/usr/sbin/mkfs.ext4", "-q", "-F", filepath.Join(dev, "sdz")).Run())
 		}, nil, []string{"sdz"}},
 		"a disk without links": {"bare", func(*testing.T, string) {}, []string{"bare"}, nil},
 		"a disk without links whose name another one has": {"bare", func(t *testing.T, dev string) {
@@ -94,7 +101,9 @@ func TestDevicesAreFoundAgain(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			h, dev := hostWithDisks(t)
-			check(t, h.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: filepath.Join(dev, c.device), Type: "ext4", Overwrite: true}}))
+			check(t,
+				h.Filesystems(t.Context(),
+					[]cloudconfig.Filesystem{{Device: filepath.Join(dev, c.device), Type: "ext4", Overwrite: true}}))
 			c.reboot(t, dev)
 			made, unknown, err := Made(t.Context(), h.Notes)
 			check(t, err)
@@ -124,7 +133,8 @@ func (m mortal) Note(key, value string) error {
 	return m.Journal.Note(key, value)
 }
 
-// The content of a device without links is known though the agent ends before it has seen it; a repeated step does not take what it finds for its own.
+// The content of a device without links is known though the agent ends before it has seen it; a repeated step does not
+// take what it finds for its own.
 func TestContentIsNotedBeforeItIsMade(t *testing.T) {
 	for _, kind := range []string{"ext4", "swap"} {
 		t.Run(kind, func(t *testing.T) {
@@ -178,7 +188,9 @@ func TestFilesystemID(t *testing.T) {
 }
 
 func TestTableID(t *testing.T) {
-	for table, want := range map[string]string{"mbr": `^[0-9a-f]{8}$`, "gpt": `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`} {
+	for table, want := range map[string]string{
+		"mbr": `^[0-9a-f]{8}$`, "gpt": `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
+	} {
 		if first, second := tableID(table), tableID(table); first == second || !regexp.MustCompile(want).MatchString(first) {
 			t.Errorf("%s: %s, %s", table, first, second)
 		}
@@ -195,16 +207,19 @@ func TestADeviceThatWasNotedTwice(t *testing.T) {
 	check(t, h.Filesystems(t.Context(), all))
 	made, unknown, err := Made(t.Context(), h.Notes)
 	slices.Sort(made)
-	if err != nil || fmt.Sprint(made) != fmt.Sprint([]string{filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz")}) || len(unknown) > 0 {
+	if err != nil || fmt.Sprint(made) != fmt.Sprint([]string{filepath.Join(dev, "sdy"), filepath.Join(dev, "sdz")}) ||
+		len(unknown) > 0 {
 		t.Errorf("made %q, unknown %q, %v", made, unknown, err)
 	}
 }
 
 func TestNotesOfOlderAgentsAreBelieved(t *testing.T) {
 	h, dev := hostWithDisks(t)
-	check(t, h.Notes.Note(KeyDisk, filepath.Join(dev, "sdz")), h.Notes.Note(KeyFilesystem, filepath.Join(dev, "sdz1")), h.Notes.Note(KeyFilesystem, filepath.Join(dev, "sdx1")))
+	check(t, h.Notes.Note(KeyDisk, filepath.Join(dev, "sdz")), h.Notes.Note(KeyFilesystem, filepath.Join(dev, "sdz1")),
+		h.Notes.Note(KeyFilesystem, filepath.Join(dev, "sdx1")))
 	made, unknown, err := Made(t.Context(), h.Notes)
-	if err != nil || !slices.Equal(made, []string{filepath.Join(dev, "sdz"), filepath.Join(dev, "sdz1")}) || len(unknown) > 0 {
+	if err != nil || !slices.Equal(made, []string{filepath.Join(dev, "sdz"), filepath.Join(dev, "sdz1")}) ||
+		len(unknown) > 0 {
 		t.Errorf("made %q, unknown %q, %v", made, unknown, err)
 	}
 }

@@ -22,7 +22,8 @@ type timeClient struct {
 var timeClients = []timeClient{
 	{"/etc/chrony/conf.d", "/etc/chrony/conf.d/capstan.conf", false, []string{"chrony", "chronyd"}, chrony},
 	{"/etc/chrony.conf", "/etc/chrony.conf", true, []string{"chronyd", "chrony"}, chrony},
-	{"/usr/lib/systemd/systemd-timesyncd", "/etc/systemd/timesyncd.conf.d/capstan.conf", false, []string{"systemd-timesyncd"}, timesyncd},
+	{"/usr/lib/systemd/systemd-timesyncd", "/etc/systemd/timesyncd.conf.d/capstan.conf", false,
+		[]string{"systemd-timesyncd"}, timesyncd},
 }
 
 // NTP sets the time servers.
@@ -38,7 +39,9 @@ func (h *Host) NTP(ctx context.Context, ntp *cloudconfig.NTP) error {
 		if _, err := os.Stat(client.installed); err != nil {
 			continue
 		}
-		settings := cloudconfig.File{Path: client.file, Content: []byte(client.settings(ntp)), Mode: 0o644, Append: client.add}
+		settings := cloudconfig.File{
+			Path: client.file, Content: []byte(client.settings(ntp)), Mode: 0o644, Append: client.add,
+		}
 		if err := h.file("ntp", settings); err != nil {
 			return fault.New(err, "writing the time servers")
 		}

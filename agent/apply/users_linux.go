@@ -17,7 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// Users creates users, their groups, passwords, rules for sudo and keys. A user that exists is not created again, but gets the rest.
+// Users creates users, their groups, passwords, rules for sudo and keys. A user that exists is not created again, but
+// gets the rest.
 func (h *Host) Users(ctx context.Context, users []cloudconfig.User) error {
 	for i, u := range users {
 		if err := h.user(ctx, u); err != nil {
@@ -82,7 +83,8 @@ func (h *Host) groups(ctx context.Context, u cloudconfig.User) error {
 	return nil
 }
 
-// useradd returns the command that creates a user. The home is made by home, because useradd fails where it can't change the owner.
+// useradd returns the command that creates a user. The home is made by home, because useradd fails where it can't
+// change the owner.
 func useradd(u cloudconfig.User) []string {
 	args := []string{"useradd", "--no-create-home", "--no-log-init"}
 	add := func(option, value string) {
@@ -148,7 +150,9 @@ func (h *Host) home(account *user.User, keys []string) error {
 	content := addLines(string(old), keys)
 	err = h.Undo.MakeDir(dir)
 	if err == nil {
-		err = h.file("keys "+account.Username, cloudconfig.File{Path: path, Content: []byte(content), Owner: account.Uid, Group: account.Gid, Mode: 0o600})
+		err = h.file("keys "+account.Username, cloudconfig.File{
+			Path: path, Content: []byte(content), Owner: account.Uid, Group: account.Gid, Mode: 0o600,
+		})
 	}
 	if err == nil {
 		err = errors.Join(h.chown(dir, uid, gid), os.Chmod(dir, 0o700))

@@ -125,7 +125,8 @@ func (b *Bootstrap) run(ctx context.Context, current *string) error {
 // parse reads the data and makes sure that it is the same as before a crash.
 func (b *Bootstrap) parse() (*cloudconfig.Config, error) {
 	if b.Format != "" && b.Format != "cloud-config" {
-		return nil, fault.New(nil, "the format of the bootstrap data is not supported; set the bootstrap provider's format to cloud-config")
+		return nil, fault.New(nil,
+			"the format of the bootstrap data is not supported; set the bootstrap provider's format to cloud-config")
 	}
 	sum := sha256.Sum256(b.Data)
 	fingerprint := hex.EncodeToString(sum[:])
@@ -195,7 +196,8 @@ func (b *Bootstrap) steps(c *cloudconfig.Config) []step {
 		steps = append(steps, simple("disk_setup", func(ctx context.Context) error { return host.Disks(ctx, c.Disks) }))
 	}
 	if len(c.Filesystems) > 0 {
-		steps = append(steps, simple("fs_setup", func(ctx context.Context) error { return host.Filesystems(ctx, c.Filesystems) }))
+		steps = append(steps,
+			simple("fs_setup", func(ctx context.Context) error { return host.Filesystems(ctx, c.Filesystems) }))
 	}
 	if len(c.Mounts) > 0 {
 		mounts := simple("mounts", func(ctx context.Context) error { return host.Mounts(ctx, c.Mounts) })
@@ -209,7 +211,8 @@ func (b *Bootstrap) steps(c *cloudconfig.Config) []step {
 		steps = append(steps, simple("ntp", func(ctx context.Context) error { return host.NTP(ctx, c.NTP) }))
 	}
 	if late := selectFiles(c.Files, true); len(late) > 0 {
-		steps = append(steps, simple("write_files deferred", func(context.Context) error { return host.Files("write_files deferred", late) }))
+		steps = append(steps, simple("write_files deferred",
+			func(context.Context) error { return host.Files("write_files deferred", late) }))
 	}
 	return append(steps, b.commands("runcmd", c.Commands)...)
 }
@@ -269,5 +272,6 @@ func (b *Bootstrap) remarks() string {
 	if len(failed) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d commands ended with an error, which cloud-init does not count: first %s; see %s on the host", len(failed), failed[0], b.Log.Path())
+	return fmt.Sprintf("%d commands ended with an error, which cloud-init does not count: first %s; see %s on the host",
+		len(failed), failed[0], b.Log.Path())
 }

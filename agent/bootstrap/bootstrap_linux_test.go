@@ -15,8 +15,12 @@ func TestIsKubeadm(t *testing.T) {
 		script string
 		want   string
 	}{
-		"as upstream writes init":   {"kubeadm init --config /run/kubeadm/kubeadm.yaml  && echo success > /run/cluster-api/bootstrap-success.complete", "kubeadm init"},
-		"as upstream writes join":   {"kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success", "kubeadm join"},
+		"as upstream writes init": {
+			"kubeadm init --config /run/kubeadm/kubeadm.yaml  && echo success > /run/cluster-api/bootstrap-success.complete",
+			"kubeadm init",
+		},
+		"as upstream writes join": {"kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success",
+			"kubeadm join"},
 		"by its path":               {"/usr/bin/kubeadm join", "kubeadm join"},
 		"as a list":                 {"'kubeadm' 'join' '--config' 'x'", "kubeadm join"},
 		"within another command":    {"timeout 60 sh -c 'kubeadm init'", "kubeadm init"},
@@ -48,7 +52,9 @@ func TestCommandsShareTheirEnvironment(t *testing.T) {
 			dir := t.TempDir()
 			run := func(text string) (string, error) {
 				path := filepath.Join(dir, "command")
-				if err := os.WriteFile(path, []byte(script(cloudconfig.Command{Script: text}, filepath.Join(dir, "environment"), "mark-of-"+text[:1])), 0o600); err != nil {
+				if err := os.WriteFile(path,
+					[]byte(script(cloudconfig.Command{Script: text}, filepath.Join(dir, "environment"), "mark-of-"+text[:1])),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 				cmd := exec.Command(shell, path)

@@ -33,7 +33,8 @@ var resetFolders = []string{"/etc/kubernetes", "/var/lib/kubelet", "/run/kubeadm
 
 var kubeadmCommand = regexp.MustCompile(`(^|[\s;&|(/'"])kubeadm['"]?\s+['"]?(init|join)\b`)
 
-// isKubeadm reports whether a command makes this host a node. It changes so much that it can't be repeated without a reset.
+// isKubeadm reports whether a command makes this host a node. It changes so much that it can't be repeated without a
+// reset.
 func isKubeadm(c cloudconfig.Command) bool { return kubeadmCommand.MatchString(c.Script) }
 
 // writesSentinel reports whether a command says that kubeadm succeeded.
@@ -67,7 +68,8 @@ func (b *Bootstrap) runCommand(ctx context.Context, name string, c cloudconfig.C
 	if err := os.MkdirAll(filepath.Dir(scriptPath), 0o700); err != nil {
 		return 0, fault.New(err, "the command can't be written")
 	}
-	if err := os.WriteFile(scriptPath, []byte(script(c, filepath.Join(b.Journal.Dir(), "environment"), mark)), 0o600); err != nil {
+	if err := os.WriteFile(scriptPath, []byte(script(c, filepath.Join(b.Journal.Dir(), "environment"), mark)),
+		0o600); err != nil {
 		return 0, fault.New(err, "the command can't be written")
 	}
 	defer os.Remove(scriptPath)
@@ -104,8 +106,9 @@ func describe(c cloudconfig.Command) string {
 	return "the command"
 }
 
-// script returns the text that the shell runs. cloud-init runs all commands in one shell; here each has its own, so that the journal knows
-// how far they came, and the environment, the working folder and the mask of new files are handed on in a file.
+// script returns the text that the shell runs. cloud-init runs all commands in one shell; here each has its own, so
+// that the journal knows how far they came, and the environment, the working folder and the mask of new files are
+// handed on in a file.
 func script(c cloudconfig.Command, environment, mark string) string {
 	return `capstan_environment=` + cloudconfig.Quote(environment) + `
 if [ -r "$capstan_environment" ]; then . "$capstan_environment"; cd "$PWD"; fi

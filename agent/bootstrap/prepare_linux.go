@@ -85,8 +85,8 @@ func nameInHosts(text, name string) string {
 	return b.String() + "127.0.1.1 " + names + " " + mark + "\n"
 }
 
-// startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may have another
-// runtime, or get it by its bootstrap data, so there only a runtime that is installed must start.
+// startRuntime starts the container runtime and enables the kubelet, which kubeadm starts. A host that is not local may
+// have another runtime, or get it by its bootstrap data, so there only a runtime that is installed must start.
 func (b *Bootstrap) startRuntime(ctx context.Context) error {
 	if err := b.noteEnabled(ctx); err != nil {
 		return err
@@ -105,7 +105,8 @@ func (b *Bootstrap) startRuntime(ctx context.Context) error {
 		b.Log.Printf("containerd is not there: the host has another container runtime, or gets one")
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, runtimeLimit, fault.New(nil, "containerd does not listen within %s; see its log", runtimeLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, runtimeLimit,
+		fault.New(nil, "containerd does not listen within %s; see its log", runtimeLimit))
 	defer cancel()
 	pauses := backoff.Backoff{First: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 	for !listens(runtimeSocket) {

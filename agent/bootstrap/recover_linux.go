@@ -53,8 +53,9 @@ func (b *Bootstrap) recoverCommand(ctx context.Context, c cloudconfig.Command, b
 	return false, nil
 }
 
-// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" cleans the host alone, and a repetition is refused while etcd knows
-// the host as a member that has data, or while the cluster has a Ready node of its name. If it fails, the repetition may work all the same.
+// withdraw undoes what "kubeadm join" did in the cluster. "kubeadm reset" cleans the host alone, and a repetition is
+// refused while etcd knows the host as a member that has data, or while the cluster has a Ready node of its name. If it
+// fails, the repetition may work all the same.
 func (b *Bootstrap) withdraw(ctx context.Context) {
 	member, err := etcdmember.Find("/etc/kubernetes")
 	if err == nil && member != nil {
@@ -80,7 +81,8 @@ func (b *Bootstrap) withdraw(ctx context.Context) {
 	}
 	notReady := command.Command{
 		Args: []string{
-			"kubectl", "--kubeconfig", config, "--request-timeout", "10s", "patch", "node", node, "--subresource", "status", "--patch",
+			"kubectl", "--kubeconfig", config, "--request-timeout", "10s", "patch", "node", node, "--subresource",
+			"status", "--patch",
 			`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"JoinInterrupted","message":"kubeadm join was interrupted and is repeated"}]}}`,
 		},
 		Output: b.Log, Limit: 30 * time.Second,
@@ -118,5 +120,7 @@ func Reset(ctx context.Context, log *command.Log, mark string) error {
 		return nil
 	}
 	log.Printf("+ kubeadm reset --force")
-	return command.Command{Args: []string{"kubeadm", "reset", "--force"}, Output: log, Limit: resetLimit, Mark: mark}.Run(ctx)
+	return command.Command{
+		Args: []string{"kubeadm", "reset", "--force"}, Output: log, Limit: resetLimit, Mark: mark,
+	}.Run(ctx)
 }

@@ -46,7 +46,8 @@ func Versions(dir string) ([]string, error) {
 		if err != nil || !strings.HasPrefix(entry.Name(), "v") {
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(dir, entry.Name(), Binary)); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		if info, err := os.Stat(filepath.Join(dir, entry.Name(), Binary)); err != nil || !info.Mode().IsRegular() ||
+			info.Mode()&0o111 == 0 {
 			continue
 		}
 		known[entry.Name()] = v
@@ -64,8 +65,8 @@ func Versions(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Install links the programs of a version from dir to linkDir. A host without any bundle brings its own programs, unless required is true.
-// Programs in linkDir that are not ours are never replaced.
+// Install links the programs of a version from dir to linkDir. A host without any bundle brings its own programs,
+// unless required is true. Programs in linkDir that are not ours are never replaced.
 func Install(ctx context.Context, dir, linkDir, wanted string, required bool) error {
 	versions, err := Versions(dir)
 	if err != nil {
@@ -79,7 +80,8 @@ func Install(ctx context.Context, dir, linkDir, wanted string, required bool) er
 	case len(versions) == 0:
 		return fault.New(nil, "this host has no bundle in %s; install the one of Kubernetes %s", dir, wanted)
 	case !slices.Contains(versions, wanted):
-		return fault.New(nil, "this host has no bundle of Kubernetes %s in %s; it has %s", wanted, dir, strings.Join(versions, ", "))
+		return fault.New(nil, "this host has no bundle of Kubernetes %s in %s; it has %s", wanted, dir,
+			strings.Join(versions, ", "))
 	}
 	binary := filepath.Join(dir, wanted, Binary)
 	names := slices.Clone(programs)

@@ -18,7 +18,8 @@ func bundles(t *testing.T, versions ...string) string {
 		if err := os.MkdirAll(filepath.Join(dir, v), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, v, Binary), []byte("#!/bin/sh\necho '{\"applets\": [\"kubeadm\"]}'\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, v, Binary), []byte("#!/bin/sh\necho '{\"applets\": [\"kubeadm\"]}'\n"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,8 +48,9 @@ func TestInstall(t *testing.T) {
 		err      string
 		links    int
 	}{
-		"the version is there":             {[]string{"v1.36.3", "v1.35.1"}, "v1.35.1", true, "", 4},
-		"the version is not there":         {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false, "no bundle of Kubernetes v1.34.0", 0},
+		"the version is there": {[]string{"v1.36.3", "v1.35.1"}, "v1.35.1", true, "", 4},
+		"the version is not there": {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false,
+			"no bundle of Kubernetes v1.34.0", 0},
 		"the message names those there":    {[]string{"v1.36.3", "v1.35.1"}, "v1.34.0", false, "it has v1.36.3, v1.35.1", 0},
 		"no bundles but its own programs":  {nil, "v1.36.3", false, "", 0},
 		"no bundles on a local host":       {nil, "v1.36.3", true, "install the one of Kubernetes v1.36.3", 0},
@@ -95,7 +97,8 @@ func TestAnotherVersionReplacesOurLinksButNothingElse(t *testing.T) {
 	if err := os.WriteFile(foreign, []byte("mine"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := Install(t.Context(), dir, bin, "v1.36.3", true); err == nil || !strings.Contains(fault.Text(err, ""), "is not of a bundle") {
+	if err := Install(t.Context(), dir, bin, "v1.36.3", true); err == nil ||
+		!strings.Contains(fault.Text(err, ""), "is not of a bundle") {
 		t.Errorf("got %v", err)
 	}
 	if err := Remove(dir, bin); err != nil {

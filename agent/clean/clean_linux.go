@@ -1,7 +1,8 @@
 // Package clean takes everything from a host that a machine left on it, and proves it.
 //
-// Cleaning may be repeated: after a crash, and when somebody has removed by hand what could not be removed. The proof looks at the host and not
-// at what cleaning did: processes, mounts, files, network interfaces, listening sockets and packet filter rules.
+// Cleaning may be repeated: after a crash, and when somebody has removed by hand what could not be removed. The proof
+// looks at the host and not at what cleaning did: processes, mounts, files, network interfaces, listening sockets and
+// packet filter rules.
 package clean
 
 import (
@@ -51,7 +52,8 @@ func (c *Cleaner) folders() []string {
 	return folders
 }
 
-// mountPrefixes are what the mount points of a machine's mounts start with. The host may have network namespaces and containers of its own.
+// mountPrefixes are what the mount points of a machine's mounts start with. The host may have network namespaces and
+// containers of its own.
 var mountPrefixes = []string{
 	"/var/lib/kubelet/", "/var/lib/capstan/cri/", "/etc/kubernetes/", "/var/lib/etcd/", "/run/netns/cni-",
 	"/run/containerd/io.containerd.runtime.v2.task/k8s.io/", "/run/containerd/io.containerd.grpc.v1.cri/",
@@ -80,8 +82,9 @@ type step struct {
 	run  func(context.Context) error
 }
 
-// Run cleans the host and records the result in the journal: what could not be removed, or nothing if the host is proved clean.
-// An error means that there is no result: ctx ended, the host can't be looked at, or the journal can't be written.
+// Run cleans the host and records the result in the journal: what could not be removed, or nothing if the host is
+// proved clean. An error means that there is no result: ctx ended, the host can't be looked at, or the journal can't be
+// written.
 func (c *Cleaner) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -113,7 +116,8 @@ func (c *Cleaner) Run(ctx context.Context) error {
 		return err
 	}
 	if len(leftovers) == 0 {
-		// Copies of the host's files and of what the machine kept, its keys among them. All files were put back: the proof looked at them.
+		// Copies of the host's files and of what the machine kept, its keys among them. All files were put back: the proof
+		// looked at them.
 		if err := c.Journal.Strip(); err != nil {
 			leftovers = bound([]string{"path " + c.Journal.Dir() + ": " + err.Error()})
 		}
@@ -167,8 +171,10 @@ func (c *Cleaner) endProcesses(ctx context.Context) error {
 
 // programs are the programs of a node, besides those of a bundle.
 var programs = map[string]bool{
-	"kubelet": true, "kubeadm": true, "etcd": true, "kube-apiserver": true, "kube-controller-manager": true, "kube-scheduler": true,
-	"kube-proxy": true, "capstan-net": true, "containerd-shim-runc-v2": true, "containerd-shim": true, "flanneld": true, "coredns": true,
+	"kubelet": true, "kubeadm": true, "etcd": true, "kube-apiserver": true, "kube-controller-manager": true,
+	"kube-scheduler": true,
+	"kube-proxy":     true, "capstan-net": true, "containerd-shim-runc-v2": true, "containerd-shim": true,
+	"flanneld": true, "coredns": true,
 }
 
 // ofMachine reports whether a process belongs to the machine: by its program, or because it runs in a pod.
@@ -196,8 +202,8 @@ func (c *Cleaner) undo() *undo.Keeper {
 	return &undo.Keeper{Dir: filepath.Join(c.Journal.Dir(), bootstrap.UndoDir), Notes: c.Journal}
 }
 
-// deleteFolders deletes the folders of a machine. A folder under which something is still mounted is left: what is mounted there may be
-// somebody's data.
+// deleteFolders deletes the folders of a machine. A folder under which something is still mounted is left: what is
+// mounted there may be somebody's data.
 func (c *Cleaner) deleteFolders(context.Context) error {
 	var errs []error
 	for _, folder := range c.folders() {

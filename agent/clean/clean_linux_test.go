@@ -22,7 +22,8 @@ import (
 )
 
 func TestRulesOfKubernetesAreFound(t *testing.T) {
-	rules := "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:DOCKER - [0:0]\n-A INPUT -j KUBE-SERVICES\n-A INPUT -p tcp --dport 22 -j ACCEPT\n" +
+	rules := "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:DOCKER - [0:0]\n-A INPUT -j KUBE-SERVICES\n" +
+		"-A INPUT -p tcp --dport 22 -j ACCEPT\n" +
 		"-A FORWARD -m comment --comment \"about kubernetes\" -j DOCKER\n-A CNI-FORWARD -j ACCEPT\nCOMMIT\n"
 	want := "*filter\n:INPUT ACCEPT [0:0]\n:DOCKER - [0:0]\n-A INPUT -p tcp --dport 22 -j ACCEPT\n" +
 		"-A FORWARD -m comment --comment \"about kubernetes\" -j DOCKER\nCOMMIT\n"
@@ -40,7 +41,9 @@ func TestListeningPort(t *testing.T) {
 		port int
 		ok   bool
 	}{
-		"a socket that listens":  {"   0: 00000000:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1", 6443, true},
+		"a socket that listens": {
+			"   0: 00000000:192B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1", 6443, true,
+		},
 		"with an IPv6 address":   {"   0: 00000000000000000000000000000000:280A 0:0 0A 0", 10250, true},
 		"a connection":           {"   0: 0100007F:192B 0100007F:C350 01 0", 0, false},
 		"the heading":            {"  sl  local_address rem_address   st tx_queue", 0, false},
@@ -133,7 +136,8 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"interface cni0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet", "path /var/lib/etcd", "path /var/lib/kubelet",
+			"interface cni0", "mount /var/lib/kubelet/pods/a", "path /etc/cni/net.d", "path /usr/local/bin/kubelet",
+			"path /var/lib/etcd", "path /var/lib/kubelet",
 			"socket tcp 6443, the port of kube-apiserver",
 		}
 		left, err := c.Leftovers(t.Context())
@@ -144,7 +148,8 @@ func TestTheProofFindsWhatIsLeft(t *testing.T) {
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if done, left := c.Journal.Cleaned(); !done || !slices.Equal(left, []string{"socket tcp 6443, the port of kube-apiserver"}) {
+		if done, left := c.Journal.Cleaned(); !done ||
+			!slices.Equal(left, []string{"socket tcp 6443, the port of kube-apiserver"}) {
 			t.Errorf("left %v: the socket is this test's", left)
 		}
 		l.Close()
@@ -178,7 +183,8 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 		if err := os.WriteFile("/etc/motd", []byte("after"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, secret := range []string{"snapshot/etc/kubernetes/pki/ca.key", "snapshot.part/x", "environment", "environment.new"} {
+		for _, secret := range []string{"snapshot/etc/kubernetes/pki/ca.key", "snapshot.part/x", "environment",
+			"environment.new"} {
 			touch(t, filepath.Join(c.Journal.Dir(), secret))
 		}
 		if err := unix.Mount("/run/other", "/etc/motd", "", unix.MS_BIND, ""); err != nil {
@@ -190,7 +196,8 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if done, left := c.Journal.Cleaned(); !done || !slices.Equal(left, []string{"path /etc/motd, which is not as it was before"}) {
+		if done, left := c.Journal.Cleaned(); !done ||
+			!slices.Equal(left, []string{"path /etc/motd, which is not as it was before"}) {
 			t.Errorf("left %q", left)
 		}
 		if err := unix.Unmount("/etc/motd", 0); err != nil {
@@ -217,7 +224,8 @@ func TestAFileThatCantBePutBackIsLeft(t *testing.T) {
 func TestAMountThatWasNotedWithASlashIsFound(t *testing.T) {
 	testhost.Run(t, func(t *testing.T) {
 		c := newCleaner(t)
-		if err := errors.Join(c.Journal.Note("mount", "/srv/etcd/"), os.MkdirAll("/srv/etcd", 0o755), unix.Mount("x", "/srv/etcd", "tmpfs", 0, "")); err != nil {
+		if err := errors.Join(c.Journal.Note("mount", "/srv/etcd/"), os.MkdirAll("/srv/etcd", 0o755),
+			unix.Mount("x", "/srv/etcd", "tmpfs", 0, "")); err != nil {
 			t.Fatal(err)
 		}
 		if left, err := c.mounts(t.Context()); err != nil || !slices.Equal(left, []string{"mount /srv/etcd"}) {
@@ -245,20 +253,23 @@ func TestOnlyTheMachinesDiskIsWiped(t *testing.T) {
 			}
 		}
 		host := &apply.Host{Log: c.Log, Notes: c.Journal, Undo: c.undo()}
-		if err := host.Filesystems(t.Context(), []cloudconfig.Filesystem{{Device: "/srv/machine", Type: "ext4"}}); err != nil {
+		if err := host.Filesystems(t.Context(),
+			[]cloudconfig.Filesystem{{Device: "/srv/machine", Type: "ext4"}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := (command.Command{Args: []string{"mkfs.ext4", "-q", "-F", "/srv/host"}}).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.Rename("/srv/machine", "/srv/elsewhere"), os.Rename("/srv/host", "/srv/machine")); err != nil {
+		if err := errors.Join(os.Rename("/srv/machine", "/srv/elsewhere"),
+			os.Rename("/srv/host", "/srv/machine")); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, left := c.Journal.Cleaned()
-		if len(left) != 1 || !strings.HasPrefix(left[0], "data on /srv/machine, which may be another disk than the machine's") {
+		if len(left) != 1 || !strings.HasPrefix(left[0],
+			"data on /srv/machine, which may be another disk than the machine's") {
 			t.Errorf("left %q", left)
 		}
 		if text, _ := c.output(t.Context(), "wipefs", "--noheadings", "/srv/machine"); !strings.Contains(text, "ext4") {
@@ -288,7 +299,8 @@ func TestNothingIsDeletedThroughAMount(t *testing.T) {
 		if err := unix.Mount("/srv/data", "/etc/cni/net.d/deep/mount", "", unix.MS_BIND, ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := deleteFolder("/etc/cni/net.d"); err == nil || !strings.Contains(err.Error(), "mounted at /etc/cni/net.d/deep/mount") {
+		if err := deleteFolder("/etc/cni/net.d"); err == nil ||
+			!strings.Contains(err.Error(), "mounted at /etc/cni/net.d/deep/mount") {
 			t.Errorf("got %v", err)
 		}
 		if _, err := os.Stat("/srv/data/precious"); err != nil {

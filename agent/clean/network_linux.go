@@ -18,7 +18,8 @@ import (
 
 // interfacePrefixes are the names that network plug-ins give to interfaces.
 var interfacePrefixes = []string{
-	"cni", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium", "lxc", "kube-ipvs", "kube-bridge", "nodelocaldns", "weave", "antrea", "ovn-k8s",
+	"cni", "flannel", "cali", "vxlan.calico", "vxlan-v6.calico", "cilium", "lxc", "kube-ipvs", "kube-bridge",
+	"nodelocaldns", "weave", "antrea", "ovn-k8s",
 	"vethwe", "dummy-kube", "capnet",
 }
 
@@ -27,7 +28,8 @@ var chainPrefixes = []string{"KUBE-", "CNI-", "cali-", "CILIUM_", "FLANNEL-", "W
 
 // ports are those on which the programs of a node listen.
 var ports = map[int]string{
-	6443: "kube-apiserver", 2379: "etcd", 2380: "etcd", 2381: "etcd", 10250: "kubelet", 10248: "kubelet", 10255: "kubelet", 10257: "kube-controller-manager",
+	6443: "kube-apiserver", 2379: "etcd", 2380: "etcd", 2381: "etcd", 10250: "kubelet", 10248: "kubelet", 10255: "kubelet",
+	10257: "kube-controller-manager",
 	10259: "kube-scheduler", 10249: "kube-proxy", 10256: "kube-proxy",
 }
 
@@ -101,7 +103,9 @@ func withoutChains(rules string) string {
 // ofMachine reports whether a line names a chain of Kubernetes.
 func ofMachine(line string) bool {
 	for _, word := range strings.Fields(line) {
-		if slices.ContainsFunc(chainPrefixes, func(p string) bool { return strings.HasPrefix(strings.TrimPrefix(word, ":"), p) }) {
+		if slices.ContainsFunc(chainPrefixes, func(p string) bool {
+			return strings.HasPrefix(strings.TrimPrefix(word, ":"), p)
+		}) {
 			return true
 		}
 	}

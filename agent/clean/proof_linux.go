@@ -21,8 +21,8 @@ const (
 	longestLeftover = 512
 )
 
-// Leftovers looks at the host and names what a machine left on it. Nothing means that the host is clean. An error means that it is not
-// known.
+// Leftovers looks at the host and names what a machine left on it. Nothing means that the host is clean. An error means
+// that it is not known.
 func (c *Cleaner) Leftovers(ctx context.Context) ([]string, error) {
 	var left []string
 	for _, look := range []func(context.Context) ([]string, error){
@@ -53,13 +53,17 @@ func bound(left []string) []string {
 	return left
 }
 
-// notes finds that not all is known of what the machine changed: nothing can prove then that the host is clean, so somebody has to look.
+// notes finds that not all is known of what the machine changed: nothing can prove then that the host is clean, so
+// somebody has to look.
 func (c *Cleaner) notes(context.Context) ([]string, error) {
 	path := c.Journal.Aside()
 	if path == "" {
 		return nil, nil
 	}
-	return []string{"path " + path + ": the journal was damaged, so users, files, mounts and data on disks may be left; look for them, then delete this file"}, nil
+	return []string{
+		"path " + path + ": the journal was damaged, so users, files, mounts and data on disks may be left; look for them, " +
+			"then delete this file",
+	}, nil
 }
 
 func (c *Cleaner) processes(context.Context) ([]string, error) {
@@ -153,7 +157,9 @@ func (c *Cleaner) devices(ctx context.Context) ([]string, error) {
 	}
 	var left []string
 	for _, path := range unknown {
-		left = append(left, fmt.Sprintf("data on %s, which may be another disk than the machine's: wipe it if it was the machine's, or else delete %s", path, c.Journal.Dir()))
+		left = append(left,
+			fmt.Sprintf("data on %s, which may be another disk than the machine's: wipe it if it was the machine's, or else "+
+				"delete %s", path, c.Journal.Dir()))
 	}
 	for _, path := range made {
 		if text, ok := c.output(ctx, "wipefs", "--noheadings", path); !ok || strings.TrimSpace(text) != "" {

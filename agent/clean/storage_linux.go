@@ -71,7 +71,8 @@ func (c *Cleaner) machineMounts() ([]*mountinfo.Info, error) {
 	}), nil
 }
 
-// wipeDisks takes away the file systems and partitions that the bootstrap data made, so that the next machine does not take them for its own.
+// wipeDisks takes away the file systems and partitions that the bootstrap data made, so that the next machine does not
+// take them for its own.
 func (c *Cleaner) wipeDisks(ctx context.Context) error {
 	devices, _, err := apply.Made(ctx, c.Journal)
 	errs := []error{err}

@@ -22,7 +22,8 @@ type Config struct {
 
 // Command is one command of bootcmd or runcmd.
 type Command struct {
-	// Script is the command as text for a POSIX shell. A command given as a list is quoted, so that the shell takes each part as it is.
+	// Script is the command as text for a POSIX shell. A command given as a list is quoted, so that the shell takes each
+	// part as it is.
 	Script string
 }
 
@@ -117,5 +118,6 @@ type NTP struct {
 	Servers, Pools []string
 }
 
-// Sentinel is the file that the data itself writes once kubeadm succeeded (contract of Cluster API's bootstrap providers).
+// Sentinel is the file that the data itself writes once kubeadm succeeded (contract of Cluster API's bootstrap
+// providers).
 const Sentinel = "/run/cluster-api/bootstrap-success.complete"

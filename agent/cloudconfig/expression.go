@@ -206,7 +206,8 @@ func (e *expression) filter(value any, vars map[string]any) (any, error) {
 	return nil, fault.New(nil, "the filters are default(x), lower, upper, trim, string and replace(x, y)")
 }
 
-// fallback is the filter default: its first argument if there is no value or, with a second argument that is true, an empty one.
+// fallback is the filter default: its first argument if there is no value or, with a second argument that is true, an
+// empty one.
 func fallback(value any, args []any) (any, error) {
 	if len(args) == 0 || len(args) > 2 {
 		return nil, fault.New(nil, "the filter default takes the value to use instead")
@@ -238,15 +239,17 @@ func toText(value any) (string, error) {
 	case missing:
 		cause := fmt.Errorf("variable %q is unknown", v.name)
 		if shown.MatchString(v.name) {
-			return "", fault.New(cause, "variable %s is unknown; there are ds.meta_data.{instance_id,local_hostname,provider_id,host,zone,local_ipv4}", v.name)
+			return "", fault.New(cause,
+				"variable %s is unknown; there are ds.meta_data.{instance_id,local_hostname,provider_id,host,zone,local_ipv4}",
+				v.name)
 		}
 		return "", fault.New(cause, "a variable is unknown")
 	}
 	return "", fault.New(nil, "a variable is not a single value")
 }
 
-// Variables returns the variables of templates, from the keys of the instance data. Values stand under ds.meta_data, and the usual ones
-// under the names that cloud-init gives them for every kind of host.
+// Variables returns the variables of templates, from the keys of the instance data. Values stand under ds.meta_data,
+// and the usual ones under the names that cloud-init gives them for every kind of host.
 func Variables(metadata map[string]any) map[string]any {
 	meta := map[string]any{}
 	for key, value := range metadata {
@@ -259,7 +262,9 @@ func Variables(metadata map[string]any) map[string]any {
 		}
 	}
 	v1 := map[string]any{"cloud_name": "capstan", "cloud-name": "capstan"}
-	for from, to := range map[string]string{"local_hostname": "local_hostname", "instance_id": "instance_id", "zone": "availability_zone"} {
+	for from, to := range map[string]string{
+		"local_hostname": "local_hostname", "instance_id": "instance_id", "zone": "availability_zone",
+	} {
 		if value, ok := meta[from]; ok {
 			v1[to] = value
 			v1[strings.ReplaceAll(to, "_", "-")] = value

@@ -29,7 +29,8 @@ var (
 	yamlLine       = regexp.MustCompile(`line (\d+)`)
 )
 
-// Parse reads cloud-config. Data that starts with "## template: jinja" is a template and vars (see Variables) are what it may refer to.
+// Parse reads cloud-config. Data that starts with "## template: jinja" is a template and vars (see Variables) are what
+// it may refer to.
 func Parse(data []byte, vars map[string]any) (*Config, error) {
 	if len(data) > sizeLimit {
 		return nil, fault.New(nil, "the bootstrap data is larger than %d bytes", sizeLimit)
@@ -58,8 +59,8 @@ func Parse(data []byte, vars map[string]any) (*Config, error) {
 	return config, r.err
 }
 
-// body returns the cloud-config without its template header, variables filled in. Header lines stay as empty lines, so that lines count
-// as in the data.
+// body returns the cloud-config without its template header, variables filled in. Header lines stay as empty lines, so
+// that lines count as in the data.
 func body(text string, vars map[string]any) (string, error) {
 	text = strings.TrimPrefix(text, "\ufeff")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
@@ -76,7 +77,9 @@ func body(text string, vars map[string]any) (string, error) {
 		first, _, _ = strings.Cut(strings.TrimPrefix(rendered, "\n"), "\n")
 	}
 	if strings.TrimSpace(first) != "#cloud-config" {
-		return "", fault.New(nil, "the bootstrap data is not cloud-config: it must start with #cloud-config; set the bootstrap provider's format to cloud-config")
+		return "", fault.New(nil,
+			"the bootstrap data is not cloud-config: it must start with #cloud-config; set the bootstrap provider's format to "+
+				"cloud-config")
 	}
 	return text, nil
 }

@@ -24,18 +24,27 @@ func TestParse(t *testing.T) {
 		"sections with null": {"users:\nntp:\nwrite_files: null\n", Config{}},
 		"commands as text and as list": {
 			"bootcmd:\n- echo a\nruncmd:\n- echo \"b\"\n- [echo, \"it's\", 3]\n- |\n  for i in 1; do\n    x\n  done\n-\n",
-			Config{BootCommands: []Command{{"echo a"}}, Commands: []Command{{"echo \"b\""}, {`'echo' 'it'\''s' '3'`}, {"for i in 1; do\n  x\ndone\n"}}},
+			Config{
+				BootCommands: []Command{{"echo a"}}, Commands: []Command{{"echo \"b\""}, {`'echo' 'it'\''s' '3'`},
+					{"for i in 1; do\n  x\ndone\n"}},
+			},
 		},
 		"a file with defaults": {
 			"write_files:\n- path: /a\n  content: hello\n",
 			Config{Files: []File{{Path: "/a", Content: []byte("hello"), Mode: 0o644}}},
 		},
 		"a file with everything": {
-			"write_files:\n- {path: /a/../b, content: aGk=, encoding: b64, owner: 'bob:staff', permissions: '0600', append: true, defer: yes}\n",
-			Config{Files: []File{{Path: "/b", Content: []byte("hi"), Owner: "bob", Group: "staff", Mode: 0o600, Append: true, Defer: true}}},
+			"write_files:\n- {path: /a/../b, content: aGk=, encoding: b64, owner: 'bob:staff', permissions: '0600', append: " +
+				"true, defer: yes}\n",
+			Config{
+				Files: []File{
+					{Path: "/b", Content: []byte("hi"), Owner: "bob", Group: "staff", Mode: 0o600, Append: true, Defer: true},
+				},
+			},
 		},
 		"permissions without quotes and with special bits": {
-			"write_files:\n- {path: /a, permissions: 0640}\n- {path: /b, permissions: 0o4755}\n- {path: /c, permissions: '1777'}\n",
+			"write_files:\n- {path: /a, permissions: 0640}\n- {path: /b, permissions: 0o4755}\n" +
+				"- {path: /c, permissions: '1777'}\n",
 			Config{Files: []File{
 				{Path: "/a", Content: []byte{}, Mode: 0o640},
 				{Path: "/b", Content: []byte{}, Mode: 0o755 | fs.ModeSetuid},
@@ -47,10 +56,12 @@ func TestParse(t *testing.T) {
 			Config{Users: []User{{Name: "bob", LockPassword: true}}},
 		},
 		"a user with everything": {
-			"users:\n- {name: bob, gecos: Bob B, groups: 'a, b', homedir: /h, inactive: true, shell: /bin/sh, lock_passwd: false, passwd: $6$x$y, primary_group: p, sudo: 'ALL=(ALL) ALL', ssh_authorized_keys: [k1, k2]}\n",
+			"users:\n- {name: bob, gecos: Bob B, groups: 'a, b', homedir: /h, inactive: true, shell: /bin/sh, lock_passwd: " +
+				"false, passwd: $6$x$y, primary_group: p, sudo: 'ALL=(ALL) ALL', ssh_authorized_keys: [k1, k2]}\n",
 			Config{Users: []User{{
-				Name: "bob", Gecos: "Bob B", Groups: []string{"a", "b"}, HomeDir: "/h", Inactive: "0", Shell: "/bin/sh", HashedPassword: "$6$x$y",
-				PrimaryGroup: "p", Sudo: []string{"ALL=(ALL) ALL"}, SSHKeys: []string{"k1", "k2"},
+				Name: "bob", Gecos: "Bob B", Groups: []string{"a", "b"}, HomeDir: "/h", Inactive: "0", Shell: "/bin/sh",
+				HashedPassword: "$6$x$y",
+				PrimaryGroup:   "p", Sudo: []string{"ALL=(ALL) ALL"}, SSHKeys: []string{"k1", "k2"},
 			}}},
 		},
 		"ntp": {
@@ -59,7 +70,8 @@ func TestParse(t *testing.T) {
 		},
 		"ntp switched off": {"ntp: {enabled: false}", Config{NTP: &NTP{}}},
 		"disks": {
-			"disk_setup:\n  /dev/sdb: {table_type: gpt, layout: true, overwrite: true}\n  sdc: {layout: [60, [40, 82]]}\n  /dev/sdd: {layout: false}\n  /dev/sde:\n    layout: <nil>\n",
+			"disk_setup:\n  /dev/sdb: {table_type: gpt, layout: true, overwrite: true}\n  sdc: {layout: [60, [40, 82]]}\n" +
+				"  /dev/sdd: {layout: false}\n  /dev/sde:\n    layout: <nil>\n",
 			Config{Disks: []Disk{
 				{Device: "/dev/sdb", Table: "gpt", Parts: []Part{{Percent: 100}}, Overwrite: true},
 				{Device: "/dev/sdc", Table: "mbr", Parts: []Part{{Percent: 60}, {Percent: 40, Type: "82"}}},
@@ -68,7 +80,8 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"file systems": {
-			"fs_setup:\n- {label: etcd, filesystem: ext4, device: /dev/sdb, partition: auto|any, overwrite: false, extra_opts: [-F, -E, lazy=1]}\n- {label: None, filesystem: xfs, device: sdc, partition: 2, replace_fs: ntfs}\n",
+			"fs_setup:\n- {label: etcd, filesystem: ext4, device: /dev/sdb, partition: auto|any, overwrite: false, " +
+				"extra_opts: [-F, -E, lazy=1]}\n- {label: None, filesystem: xfs, device: sdc, partition: 2, replace_fs: ntfs}\n",
 			Config{Filesystems: []Filesystem{
 				{Device: "/dev/sdb", Type: "ext4", Label: "etcd", Partition: "auto", Options: []string{"-F", "-E", "lazy=1"}},
 				{Device: "/dev/sdc", Type: "xfs", Partition: "2", Replace: "ntfs"},
@@ -102,33 +115,44 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	cases := map[string]struct{ data, want string }{
-		"something else":                      {"{\"ignition\": {}}", "must start with #cloud-config"},
-		"a shell script":                      {"#!/bin/sh\n", "must start with #cloud-config"},
-		"user data that is gzip as a whole":   {"\x1f\x8b\x08hunter2", "must start with #cloud-config"},
-		"user data of several parts":          {"Content-Type: multipart/mixed; a=hunter2\n", "must start with #cloud-config"},
-		"another kind of template":            {"## template: basic\n#cloud-config\n", "only jinja"},
-		"a template without the second line":  {"## template: jinja\nruncmd: []\n", "must start with #cloud-config"},
-		"broken YAML":                         {header + "runcmd:\n- 'hunter2\n", "not valid YAML"},
-		"a list for the whole":                {header + "- a\n", "must be a mapping"},
-		"an unknown section":                  {header + "packages: [hunter2]\n", "line 2 of the bootstrap data: the bootstrap data has a key that is not supported"},
-		"an unknown key":                      {header + "write_files:\n- {path: /a, hunter2: b}\n", "line 3"},
-		"a key twice":                         {header + "write_files:\n- {path: /a, append: true, append: false}\n", "append"},
-		"no path":                             {header + "write_files:\n- {content: hunter2}\n", "absolute path"},
-		"a relative path":                     {header + "write_files:\n- {path: hunter2}\n", "absolute path"},
-		"an unknown encoding":                 {header + "write_files:\n- {path: /a, content: hunter2, encoding: hunter2}\n", "encoding is unknown"},
-		"bad base64":                          {header + "write_files:\n- {path: /a, content: hunter2!, encoding: base64}\n", "not valid base64"},
-		"bad gzip":                            {header + "write_files:\n- {path: /a, content: hunter2, encoding: gzip}\n", "not valid gzip"},
-		"bad permissions":                     {header + "write_files:\n- {path: /a, permissions: rwx}\n", "octal"},
-		"permissions that are too large":      {header + "write_files:\n- {path: /a, permissions: '17777'}\n", "octal"},
-		"a command that is a mapping":         {header + "runcmd:\n- {a: b}\n", "must be a text"},
-		"runcmd that is a text":               {header + "runcmd: hunter2\n", "must be a list"},
-		"a user without a name":               {header + "users:\n- {gecos: hunter2}\n", "valid name"},
-		"a user name that is an option":       {header + "users:\n- {name: --root}\n", "valid name"},
-		"a password that adds a line":         {header + "users:\n- {name: bob, passwd: \"x\\nroot:hunter2\"}\n", "line break"},
-		"a sudo rule that adds a line":        {header + "users:\n- {name: bob, sudo: \"x\\nevil ALL=(ALL) ALL\"}\n", "more than one line"},
-		"partitions beyond the disk":          {header + "disk_setup:\n  /dev/sdb: {layout: [60, 60]}\n", "more than 100"},
-		"a partition type that is a command":  {header + "disk_setup:\n  /dev/sdb: {layout: [[60, '83, size=1']]}\n", "hexadecimal"},
-		"a file system that is a path":        {header + "fs_setup:\n- {device: /dev/sdb, filesystem: ../x}\n", "needs a device"},
+		"something else":                    {"{\"ignition\": {}}", "must start with #cloud-config"},
+		"a shell script":                    {"#!/bin/sh\n", "must start with #cloud-config"},
+		"user data that is gzip as a whole": {"\x1f\x8b\x08hunter2", "must start with #cloud-config"},
+		"user data of several parts": {"Content-Type: multipart/mixed; a=hunter2\n",
+			"must start with #cloud-config"},
+		"another kind of template":           {"## template: basic\n#cloud-config\n", "only jinja"},
+		"a template without the second line": {"## template: jinja\nruncmd: []\n", "must start with #cloud-config"},
+		"broken YAML":                        {header + "runcmd:\n- 'hunter2\n", "not valid YAML"},
+		"a list for the whole":               {header + "- a\n", "must be a mapping"},
+		"an unknown section": {header + "packages: [hunter2]\n",
+			"line 2 of the bootstrap data: the bootstrap data has a key that is not supported"},
+		"an unknown key": {header + "write_files:\n- {path: /a, hunter2: b}\n", "line 3"},
+		"a key twice": {
+			header + "write_files:\n- {path: /a, append: true, append: false}\n", "append",
+		},
+		"no path":         {header + "write_files:\n- {content: hunter2}\n", "absolute path"},
+		"a relative path": {header + "write_files:\n- {path: hunter2}\n", "absolute path"},
+		"an unknown encoding": {header + "write_files:\n- {path: /a, content: hunter2, encoding: hunter2}\n",
+			"encoding is unknown"},
+		"bad base64": {header + "write_files:\n- {path: /a, content: hunter2!, encoding: base64}\n",
+			"not valid base64"},
+		"bad gzip": {header + "write_files:\n- {path: /a, content: hunter2, encoding: gzip}\n",
+			"not valid gzip"},
+		"bad permissions":                {header + "write_files:\n- {path: /a, permissions: rwx}\n", "octal"},
+		"permissions that are too large": {header + "write_files:\n- {path: /a, permissions: '17777'}\n", "octal"},
+		"a command that is a mapping":    {header + "runcmd:\n- {a: b}\n", "must be a text"},
+		"runcmd that is a text":          {header + "runcmd: hunter2\n", "must be a list"},
+		"a user without a name":          {header + "users:\n- {gecos: hunter2}\n", "valid name"},
+		"a user name that is an option":  {header + "users:\n- {name: --root}\n", "valid name"},
+		"a password that adds a line": {header + "users:\n- {name: bob, passwd: \"x\\nroot:hunter2\"}\n",
+			"line break"},
+		"a sudo rule that adds a line": {header + "users:\n- {name: bob, sudo: \"x\\nevil ALL=(ALL) ALL\"}\n",
+			"more than one line"},
+		"partitions beyond the disk": {header + "disk_setup:\n  /dev/sdb: {layout: [60, 60]}\n", "more than 100"},
+		"a partition type that is a command": {header + "disk_setup:\n  /dev/sdb: {layout: [[60, '83, size=1']]}\n",
+			"hexadecimal"},
+		"a file system that is a path": {header + "fs_setup:\n- {device: /dev/sdb, filesystem: ../x}\n",
+			"needs a device"},
 		"a mount without a point":             {header + "mounts:\n- [sdb]\n", "mount point"},
 		"a mount that adds a line to fstab":   {header + "mounts:\n- [sdb, \"/a\\n/dev/sda / ext4\"]\n", "one line"},
 		"a time server that is an option":     {header + "ntp:\n  servers: ['a b']\n", "time server"},
@@ -185,7 +209,8 @@ func TestUnpackingIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the data is, reading it ends without a panic, an error has a text to show, and the same data gives the same result.
+// FuzzParse: whatever the data is, reading it ends without a panic, an error has a text to show, and the same data
+// gives the same result.
 func FuzzParse(f *testing.F) {
 	f.Add("write_files:\n- {path: /a, content: aGk=, encoding: b64}\nruncmd:\n- [a, b]\n- c\n")
 	f.Add("users:\n- {name: bob, sudo: x}\nntp: {servers: [a]}\nmounts:\n- [a, /b]\n")

@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// reader takes values out of a YAML document. It keeps the first error and goes on with zero values. It does not use yaml's own decoding
-// because that quotes the data in its errors, and takes an unquoted 0644 for a number.
+// reader takes values out of a YAML document. It keeps the first error and goes on with zero values. It does not use
+// yaml's own decoding because that quotes the data in its errors, and takes an unquoted 0644 for a number.
 //
 // What it has read counts against limits: an alias of a few bytes stands for as much as there is in the document, and
 // aliases in aliases for any multiple of it.
@@ -40,7 +40,8 @@ func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 	}
 }
 
-// isNull reports whether n has no value. "<nil>" is what the kubeadm bootstrap provider writes for a value that is not set.
+// isNull reports whether n has no value. "<nil>" is what the kubeadm bootstrap provider writes for a value that is not
+// set.
 func isNull(n *yaml.Node) bool {
 	n = deref(n)
 	return n.Kind == yaml.ScalarNode && (n.Tag == "!!null" || n.Value == "<nil>")

@@ -8,11 +8,12 @@ import (
 	"github.com/capstan-dev/capstan/agent/fault"
 )
 
-// render fills in the template's variables, in the subset of Jinja that refers to values: {{ expression }} with filters, comments
-// {# #}, raw blocks, and the marks "-" that remove white space. Statements such as {% if %} are an error.
+// render fills in the template's variables, in the subset of Jinja that refers to values: {{ expression }} with
+// filters, comments {# #}, raw blocks, and the marks "-" that remove white space. Statements such as {% if %} are an
+// error.
 //
-// Like cloud-init it takes away the line break after a block or comment, and unlike it an unknown variable is an error: cloud-init would
-// write a made-up value into the host's files.
+// Like cloud-init it takes away the line break after a block or comment, and unlike it an unknown variable is an error:
+// cloud-init would write a made-up value into the host's files.
 func render(text string, vars map[string]any) (string, error) {
 	var out strings.Builder
 	line := 1
@@ -152,5 +153,6 @@ func expressionEnd(text string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fault.New(errors.New("no }}"), "an expression has no end; text that is not meant for the template must stand in a raw block")
+	return 0, fault.New(errors.New("no }}"),
+		"an expression has no end; text that is not meant for the template must stand in a raw block")
 }

@@ -41,8 +41,10 @@ func everything(t *testing.T) cloudinit.BaseUserData {
 		},
 		Users: []bootstrapv1.User{
 			{
-				Name: "bob", Gecos: "Bob B", Groups: "wheel, docker", HomeDir: "/home/b", Inactive: ptr(true), Shell: "/bin/sh", Passwd: "$6$salt$hash",
-				PrimaryGroup: "staff", LockPassword: ptr(false), Sudo: "ALL=(ALL) NOPASSWD:ALL", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA bob@x", "ssh-rsa BBBB"},
+				Name: "bob", Gecos: "Bob B", Groups: "wheel, docker", HomeDir: "/home/b", Inactive: ptr(true), Shell: "/bin/sh",
+				Passwd:       "$6$salt$hash",
+				PrimaryGroup: "staff", LockPassword: ptr(false), Sudo: "ALL=(ALL) NOPASSWD:ALL",
+				SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA bob@x", "ssh-rsa BBBB"},
 			},
 			{Name: "eve"},
 		},
@@ -50,23 +52,29 @@ func everything(t *testing.T) cloudinit.BaseUserData {
 		DiskSetup: &bootstrapv1.DiskSetup{
 			Partitions: []bootstrapv1.Partition{
 				{Device: "/dev/sdb", Layout: ptr(true), Overwrite: ptr(false), TableType: "gpt"},
-				{Device: "/dev/sdc", DiskLayout: []bootstrapv1.PartitionSpec{{Percentage: 30}, {Percentage: 70, PartitionType: "LinuxSwap"}}},
+				{Device: "/dev/sdc", DiskLayout: []bootstrapv1.PartitionSpec{{Percentage: 30},
+					{Percentage: 70, PartitionType: "LinuxSwap"}}},
 				{Device: "/dev/sdd"},
 			},
 			Filesystems: []bootstrapv1.Filesystem{
-				{Device: "/dev/sdb", Filesystem: "ext4", Label: "etcd_disk", Partition: "auto|any", ExtraOpts: []string{"-F", "-E"}},
+				{Device: "/dev/sdb", Filesystem: "ext4", Label: "etcd_disk", Partition: "auto|any",
+					ExtraOpts: []string{"-F", "-E"}},
 				{Device: "/dev/sdc", Filesystem: "xfs", Partition: "1", Overwrite: ptr(true), ReplaceFS: "ntfs"},
 			},
 		},
-		Mounts:           []bootstrapv1.MountPoints{{"LABEL=etcd_disk", "/var/lib/etcddisk"}, {"/dev/sdc1", "/data", "xfs", "ro"}},
+		Mounts: []bootstrapv1.MountPoints{{"LABEL=etcd_disk", "/var/lib/etcddisk"},
+			{"/dev/sdc1", "/data", "xfs", "ro"}},
 		KubeadmVerbosity: "--v 5",
 	}
 }
 
 // Upstream's own templates write the data, so a new version that writes something else fails here.
 func TestWhatUpstreamWrites(t *testing.T) {
-	const node = "kind: JoinConfiguration\nnodeRegistration:\n  name: '{{ ds.meta_data.local_hostname }}'\n  kubeletExtraArgs:\n  - name: provider-id\n    value: '{{ ds.meta_data.provider_id }}'"
-	vars := cloudconfig.Variables(map[string]any{"local_hostname": "demo-x7", "provider_id": "capstan://default/h1/0a1b2c3d", "zone": "zone-a"})
+	const node = "kind: JoinConfiguration\nnodeRegistration:\n  name: '{{ ds.meta_data.local_hostname }}'\n" +
+		"  kubeletExtraArgs:\n  - name: provider-id\n    value: '{{ ds.meta_data.provider_id }}'"
+	vars := cloudconfig.Variables(map[string]any{
+		"local_hostname": "demo-x7", "provider_id": "capstan://default/h1/0a1b2c3d", "zone": "zone-a",
+	})
 	cases := map[string]struct {
 		write      func(base cloudinit.BaseUserData) ([]byte, error)
 		kubeadm    string
@@ -74,18 +82,23 @@ func TestWhatUpstreamWrites(t *testing.T) {
 	}{
 		"the first control plane": {
 			func(base cloudinit.BaseUserData) ([]byte, error) {
-				return cloudinit.NewInitControlPlane(&cloudinit.ControlPlaneInput{BaseUserData: base, ClusterConfiguration: "kind: ClusterConfiguration", InitConfiguration: node})
-			}, "kubeadm init --config /run/kubeadm/kubeadm.yaml --v 5 && echo success > " + cloudconfig.Sentinel, "/run/kubeadm/kubeadm.yaml",
+				return cloudinit.NewInitControlPlane(&cloudinit.ControlPlaneInput{
+					BaseUserData: base, ClusterConfiguration: "kind: ClusterConfiguration", InitConfiguration: node,
+				})
+			}, "kubeadm init --config /run/kubeadm/kubeadm.yaml --v 5 && echo success > " + cloudconfig.Sentinel,
+			"/run/kubeadm/kubeadm.yaml",
 		},
 		"a further control plane": {
 			func(base cloudinit.BaseUserData) ([]byte, error) {
 				return cloudinit.NewJoinControlPlane(&cloudinit.ControlPlaneJoinInput{BaseUserData: base, JoinConfiguration: node})
-			}, "kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success > " + cloudconfig.Sentinel, "/run/kubeadm/kubeadm-join-config.yaml",
+			}, "kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success > " + cloudconfig.Sentinel,
+			"/run/kubeadm/kubeadm-join-config.yaml",
 		},
 		"a worker": {
 			func(base cloudinit.BaseUserData) ([]byte, error) {
 				return cloudinit.NewNode(&cloudinit.NodeInput{BaseUserData: base, JoinConfiguration: node})
-			}, "kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success > " + cloudconfig.Sentinel, "/run/kubeadm/kubeadm-join-config.yaml",
+			}, "kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success > " + cloudconfig.Sentinel,
+			"/run/kubeadm/kubeadm-join-config.yaml",
 		},
 	}
 	for name, c := range cases {
@@ -109,7 +122,8 @@ func TestWhatUpstreamWrites(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, data)
 			}
-			if len(got.Commands) != 1 || got.NTP != nil || got.Users != nil || got.Disks != nil || got.Mounts != nil || got.Filesystems != nil {
+			if len(got.Commands) != 1 || got.NTP != nil || got.Users != nil || got.Disks != nil || got.Mounts != nil ||
+				got.Filesystems != nil {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -143,7 +157,8 @@ func check(t *testing.T, got *cloudconfig.Config, kubeadm, configFile string) {
 	if _, ok := files["/run/cluster-api/placeholder"]; !ok {
 		t.Error("the placeholder is missing")
 	}
-	if c := string(files[configFile].Content); !strings.Contains(c, "name: 'demo-x7'") || !strings.Contains(c, "value: 'capstan://default/h1/0a1b2c3d'") {
+	if c := string(files[configFile].Content); !strings.Contains(c, "name: 'demo-x7'") ||
+		!strings.Contains(c, "value: 'capstan://default/h1/0a1b2c3d'") {
 		t.Errorf("kubeadm's configuration: %q", c)
 	}
 	var commands []string

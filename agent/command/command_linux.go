@@ -1,7 +1,7 @@
 // Package command runs the commands of bootstrap data and the tools that the agent needs.
 //
-// A command dies with the agent, and everything that it started carries a mark in its environment, by which the next agent finds what an
-// interrupted command left running: so the same command never runs twice at a time.
+// A command dies with the agent, and everything that it started carries a mark in its environment, by which the next
+// agent finds what an interrupted command left running: so the same command never runs twice at a time.
 package command
 
 import (
@@ -80,8 +80,9 @@ func Find(program string) (string, error) {
 	return "", fmt.Errorf("%s: %w in %s", program, exec.ErrNotFound, Path)
 }
 
-// Run runs the command and waits for its end. The error is a *StatusError if its exit status is not 0, wraps ErrLimit if it was ended
-// because it took too long, and is ctx's error if ctx ended first; in these two cases everything that carries its mark has been ended too.
+// Run runs the command and waits for its end. The error is a *StatusError if its exit status is not 0, wraps ErrLimit
+// if it was ended because it took too long, and is ctx's error if ctx ended first; in these two cases everything that
+// carries its mark has been ended too.
 func (c Command) Run(ctx context.Context) error {
 	path, err := Find(c.Args[0])
 	if err != nil {
@@ -130,8 +131,9 @@ func (c Command) environment() []string {
 	return append(env, c.Env...)
 }
 
-// output connects the command's output. The channel is closed once all output is copied. A pipe and not the log itself, because only so the
-// log has a bound; an own pipe and not that of exec.Cmd, because the end of the command counts and not that of the pipe.
+// output connects the command's output. The channel is closed once all output is copied. A pipe and not the log itself,
+// because only so the log has a bound; an own pipe and not that of exec.Cmd, because the end of the command counts and
+// not that of the pipe.
 func (c Command) output(cmd *exec.Cmd) (<-chan struct{}, error) {
 	copied := make(chan struct{})
 	if c.Output == nil {

@@ -21,7 +21,9 @@ import (
 // The test binary plays an agent that is killed while its command runs.
 func TestMain(m *testing.M) {
 	if mark := os.Getenv("PLAY_AGENT"); mark != "" {
-		_ = Command{Args: []string{"sh", "-c", "sh -c 'echo up; sleep 600' & wait"}, Output: os.Stdout, Mark: mark, Limit: time.Hour}.Run(context.Background())
+		_ = Command{
+			Args: []string{"sh", "-c", "sh -c 'echo up; sleep 600' & wait"}, Output: os.Stdout, Mark: mark, Limit: time.Hour,
+		}.Run(context.Background())
 		return
 	}
 	os.Exit(m.Run())
@@ -65,8 +67,9 @@ func TestRun(t *testing.T) {
 		"a signal is told as shells do":   {Command{Args: []string{"sh", "-c", "kill -9 $$"}}, 137, ""},
 		"stdin is handed over":            {Command{Args: []string{"cat"}, Stdin: "hello"}, 0, "hello"},
 		"stdin that nobody reads is fine": {Command{Args: []string{"true"}, Stdin: strings.Repeat("x", 1<<20)}, 0, ""},
-		"variables are set":               {Command{Args: []string{"sh", "-c", "echo $A $HOME"}, Env: []string{"A=b"}}, 0, "b /root\n"},
-		"nothing of ours is inherited":    {Command{Args: []string{"sh", "-c", "echo ${INHERITED:-none}"}}, 0, "none\n"},
+		"variables are set": {Command{Args: []string{"sh", "-c", "echo $A $HOME"}, Env: []string{"A=b"}}, 0,
+			"b /root\n"},
+		"nothing of ours is inherited": {Command{Args: []string{"sh", "-c", "echo ${INHERITED:-none}"}}, 0, "none\n"},
 	}
 	t.Setenv("INHERITED", "yes")
 	for name, c := range cases {
@@ -118,7 +121,9 @@ func TestACommandEndsWithTheContext(t *testing.T) {
 func TestWhatACommandLeavesRunningOnPurposeGoesOn(t *testing.T) {
 	mark := rand.Text()
 	out := &buffer{}
-	if err := (Command{Args: []string{"sh", "-c", "sleep 600 & echo done"}, Mark: mark, Output: out}).Run(t.Context()); err != nil {
+	if err := (Command{
+		Args: []string{"sh", "-c", "sleep 600 & echo done"}, Mark: mark, Output: out,
+	}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(marked(t, mark)) != 1 || out.String() != "done\n" {

@@ -32,8 +32,8 @@ const sizeLimit = 1 << 20
 type Config struct {
 	// Server is the URL of the management cluster's API server, https. Required.
 	Server string `yaml:"server"`
-	// CAData are the certificates (PEM, or base64 of PEM as in a kubeconfig) that sign the server's certificate. Required: the agent runs
-	// what the server hands out as root, so it never trusts a server by chance.
+	// CAData are the certificates (PEM, or base64 of PEM as in a kubeconfig) that sign the server's certificate. Required:
+	// the agent runs what the server hands out as root, so it never trusts a server by chance.
 	CAData string `yaml:"caData"`
 	// Namespace and Host name the CapstanHost. Required.
 	Namespace string `yaml:"namespace"`
@@ -50,9 +50,11 @@ type Config struct {
 	Bundles string `yaml:"bundles,omitempty"`
 	// StateDir is where the agent keeps its token and journal. Default /var/lib/capstan.
 	StateDir string `yaml:"stateDir"`
-	// Local is true on hosts that are namespaces of another machine: they have a host name of their own, but neither disks nor a clock.
+	// Local is true on hosts that are namespaces of another machine: they have a host name of their own, but neither disks
+	// nor a clock.
 	Local bool `yaml:"local"`
-	// TokenFile is the name, in StateDir, of the file with the token that the agent got by itself. It is not in the file; default token.
+	// TokenFile is the name, in StateDir, of the file with the token that the agent got by itself. It is not in the file;
+	// default token.
 	TokenFile string `yaml:"-"`
 }
 
@@ -71,7 +73,8 @@ func Read(path string) (Config, error) {
 		return Config{}, fmt.Errorf("reading the configuration: %w", err)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return Config{}, fmt.Errorf("reading %s: it holds a credential but its mode is %#o; run: chmod 0600 %s", path, perm, path)
+		return Config{}, fmt.Errorf("reading %s: it holds a credential but its mode is %#o; run: chmod 0600 %s", path,
+			perm, path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, sizeLimit))
 	if err != nil {
@@ -135,7 +138,8 @@ func (c *Config) Roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New("caData has no certificate: it must be the certificate authority of the server, in PEM or base64 of PEM")
+		return nil, errors.New("caData has no certificate: it must be the certificate authority of the server, in PEM or " +
+			"base64 of PEM")
 	}
 	return pool, nil
 }

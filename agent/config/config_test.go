@@ -41,7 +41,8 @@ func TestParse(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got.Server != "https://10.231.0.1:6443" || got.StateDir != DefaultStateDir || got.BundlesDir != DefaultBundlesDir {
+				if got.Server != "https://10.231.0.1:6443" || got.StateDir != DefaultStateDir ||
+					got.BundlesDir != DefaultBundlesDir {
 					t.Errorf("defaults: %+v", got)
 				}
 				return

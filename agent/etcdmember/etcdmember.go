@@ -1,8 +1,8 @@
 // Package etcdmember takes the etcd member of this host out of its cluster.
 //
-// "kubeadm join" adds a member and starts it. If it is interrupted after that, a repetition finds the member in the cluster and starts it with an
-// empty data directory, which etcd must refuse for ever: the cluster remembers what the member had confirmed. "kubeadm reset" removes the
-// member only once the node is registered, which comes later.
+// "kubeadm join" adds a member and starts it. If it is interrupted after that, a repetition finds the member in the
+// cluster and starts it with an empty data directory, which etcd must refuse for ever: the cluster remembers what the
+// member had confirmed. "kubeadm reset" removes the member only once the node is registered, which comes later.
 //
 // It speaks the JSON form of etcd's API, which etcd serves beside gRPC, because that takes nothing but an HTTP client.
 package etcdmember
@@ -47,7 +47,8 @@ type Member struct {
 	CA, Cert, Key string
 }
 
-// Find reads kubeadm's manifest and returns the member, or nil if there is none or no other member that could be asked. dir is /etc/kubernetes.
+// Find reads kubeadm's manifest and returns the member, or nil if there is none or no other member that could be asked.
+// dir is /etc/kubernetes.
 func Find(dir string) (*Member, error) {
 	data, err := regular.Read(filepath.Join(dir, "manifests", "etcd.yaml"), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +66,10 @@ func Find(dir string) (*Member, error) {
 		return nil, fmt.Errorf("reading the manifest of etcd: %w", err)
 	}
 	pki := filepath.Join(dir, "pki", "etcd")
-	m := &Member{CA: filepath.Join(pki, "ca.crt"), Cert: filepath.Join(pki, "healthcheck-client.crt"), Key: filepath.Join(pki, "healthcheck-client.key")}
+	m := &Member{
+		CA: filepath.Join(pki, "ca.crt"), Cert: filepath.Join(pki, "healthcheck-client.crt"),
+		Key: filepath.Join(pki, "healthcheck-client.key"),
+	}
 	var peers []string
 	for _, container := range pod.Spec.Containers {
 		for _, flag := range container.Command {
@@ -90,8 +94,8 @@ func Find(dir string) (*Member, error) {
 	return m, nil
 }
 
-// Leave takes the member out of its cluster. It asks the other members in turn, again and again until one has done it or ctx ends. It is not
-// an error if the cluster does not know the member.
+// Leave takes the member out of its cluster. It asks the other members in turn, again and again until one has done it
+// or ctx ends. It is not an error if the cluster does not know the member.
 func (m *Member) Leave(ctx context.Context) error {
 	client, err := m.client()
 	if err != nil {
@@ -122,7 +126,8 @@ func (m *Member) leave(ctx context.Context, client *http.Client, server string) 
 			PeerURLs []string `json:"peerURLs"`
 		} `json:"members"`
 	}
-	if err := call(ctx, client, server+"/v3/cluster/member/list", map[string]any{"linearizable": true}, &list); err != nil {
+	if err := call(ctx, client, server+"/v3/cluster/member/list", map[string]any{"linearizable": true},
+		&list); err != nil {
 		return err
 	}
 	for _, member := range list.Members {
@@ -149,8 +154,10 @@ func (m *Member) client() (*http.Client, error) {
 		return nil, err
 	}
 	return &http.Client{
-		Timeout:   10 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}},
+		Timeout: 10 * time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		},
 	}, nil
 }
 

@@ -41,8 +41,15 @@ func TestFind(t *testing.T) {
 		want     *Member
 		err      bool
 	}{
-		"a member of three":     {manifest, &Member{PeerURLs: []string{"https://10.0.0.3:2380"}, Others: []string{"https://10.0.0.1:2379", "https://[fd00::2]:2379"}}, false},
-		"the first member":      {strings.Replace(manifest, "a=https://10.0.0.1:2380,c=https://10.0.0.3:2380,b=https://[fd00::2]:2380", "c=https://10.0.0.3:2380", 1), nil, false},
+		"a member of three": {
+			manifest, &Member{
+				PeerURLs: []string{"https://10.0.0.3:2380"}, Others: []string{"https://10.0.0.1:2379", "https://[fd00::2]:2379"},
+			}, false,
+		},
+		"the first member": {
+			strings.Replace(manifest, "a=https://10.0.0.1:2380,c=https://10.0.0.3:2380,b=https://[fd00::2]:2380",
+				"c=https://10.0.0.3:2380", 1), nil, false,
+		},
 		"no manifest":           {"", nil, false},
 		"something else":        {"spec: {containers: [{command: [sleep]}]}", nil, false},
 		"a manifest that's cut": {"spec: [", nil, true},
@@ -109,9 +116,11 @@ func serve(t *testing.T, c *cluster) *Member {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -122,7 +131,10 @@ func serve(t *testing.T, c *cluster) *Member {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	m := &Member{PeerURLs: []string{"https://10.0.0.3:2380"}, CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "ca"), Key: filepath.Join(dir, "key")}
+	m := &Member{
+		PeerURLs: []string{"https://10.0.0.3:2380"}, CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "ca"),
+		Key: filepath.Join(dir, "key"),
+	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})
 	for path, data := range map[string][]byte{m.CA: cert, m.Key: keyPEM} {
@@ -137,7 +149,9 @@ func serve(t *testing.T, c *cluster) *Member {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert)
 	server := httptest.NewUnstartedServer(c)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert}
+	server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
+	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	m.Others = []string{"https://127.0.0.1:1", server.URL} // the first one does not answer
@@ -150,7 +164,9 @@ func TestLeave(t *testing.T) {
 		failures int
 		left     int
 	}{
-		"the member is taken out":           {map[string]string{"11": "https://10.0.0.1:2380", "17616123584097825476": "https://10.0.0.3:2380"}, 0, 1},
+		"the member is taken out": {
+			map[string]string{"11": "https://10.0.0.1:2380", "17616123584097825476": "https://10.0.0.3:2380"}, 0, 1,
+		},
 		"the cluster does not know it":      {map[string]string{"11": "https://10.0.0.1:2380"}, 0, 1},
 		"it is tried until the cluster can": {map[string]string{"33": "https://10.0.0.3:2380"}, 2, 0},
 	}

@@ -21,11 +21,13 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// localBoot has the boot ID of a local host: /run is new with each of its boots, while the kernel's ID is that of the machine around it.
+// localBoot has the boot ID of a local host: /run is new with each of its boots, while the kernel's ID is that of the
+// machine around it.
 const localBoot = "/run/capstan/boot-id"
 
-// Collect returns the facts for the agent's report. server is the URL that the agent talks to; local says that the host is a namespace of
-// another machine. What can't be found out stays empty, except for the boot ID and the address, without which a host is of no use.
+// Collect returns the facts for the agent's report. server is the URL that the agent talks to; local says that the host
+// is a namespace of another machine. What can't be found out stays empty, except for the boot ID and the address,
+// without which a host is of no use.
 func Collect(server string, local bool) (v1beta2.AgentReport, error) {
 	found := v1beta2.AgentReport{
 		OperatingSystem: operatingSystem("/etc/os-release", "/usr/lib/os-release"),
@@ -61,10 +63,11 @@ func bootID(local bool) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// Address returns the IP address that the host has on its way to other hosts: that of its default route, as the kubelet chooses it, or else
-// that of its route to the server.
+// Address returns the IP address that the host has on its way to other hosts: that of its default route, as the kubelet
+// chooses it, or else that of its route to the server.
 func Address(server string) (string, error) {
-	// Connecting a UDP socket sends nothing: it only makes the kernel choose a route. The addresses are from the ranges for documentation.
+	// Connecting a UDP socket sends nothing: it only makes the kernel choose a route. The addresses are from the ranges
+	// for documentation.
 	for _, target := range []string{"192.0.2.1:9", "[2001:db8::1]:9", hostPort(server)} {
 		if conn, err := net.Dial("udp", target); err == nil {
 			address := conn.LocalAddr().(*net.UDPAddr).IP
@@ -74,7 +77,8 @@ func Address(server string) (string, error) {
 			}
 		}
 	}
-	return "", errors.New("finding out the host's address: it has neither a default route nor one to the management cluster")
+	return "", errors.New("finding out the host's address: it has neither a default route nor one to the management " +
+		"cluster")
 }
 
 func hostPort(server string) string {

@@ -34,7 +34,8 @@ func TestCollect(t *testing.T) {
 	if err != nil {
 		t.Skipf("this machine has no route: %v", err)
 	}
-	if report.BootID == "" || report.Kernel == "" || report.Processors < 1 || report.MemoryMiB < 1 || net.ParseIP(report.Address) == nil {
+	if report.BootID == "" || report.Kernel == "" || report.Processors < 1 || report.MemoryMiB < 1 ||
+		net.ParseIP(report.Address) == nil {
 		t.Errorf("got %+v", report)
 	}
 }

@@ -43,9 +43,12 @@ func TestVirtualization(t *testing.T) {
 			dmi + "product_name": "Surface Laptop"}, "none"},
 		"a virtual one of this maker": {map[string]string{dmi + "sys_vendor": "Microsoft Corporation",
 			dmi + "product_name": "Virtual Machine"}, "microsoft"},
-		"a container":                     {map[string]string{"/run/systemd/container": "systemd-nspawn\n"}, "systemd-nspawn"},
-		"a container with an odd name":    {map[string]string{"/run/systemd/container": "A B\n"}, "none"},
-		"a board":                         {map[string]string{"/proc/device-tree/hypervisor/compatible": "linux,kvm\x00"}, "kvm"},
+		"a container": {map[string]string{"/run/systemd/container": "systemd-nspawn\n"},
+			"systemd-nspawn"},
+		"a container with an odd name": {map[string]string{"/run/systemd/container": "A B\n"}, "none"},
+		"a board": {
+			map[string]string{"/proc/device-tree/hypervisor/compatible": "linux,kvm\x00"}, "kvm",
+		},
 		"xen":                             {map[string]string{"/sys/hypervisor/type": "xen\n"}, "xen"},
 		"one that its processor shows":    {map[string]string{"/proc/cpuinfo": "flags\t: fpu hypervisor\n"}, "vm-other"},
 		"one that its processor hides in": {map[string]string{"/proc/cpuinfo": "flags\t: nohypervisor\n"}, "none"},
@@ -116,7 +119,8 @@ func TestHardware(t *testing.T) {
 	}); !reflect.DeepEqual(local, want) {
 		t.Errorf("a local host: got %+v", local)
 	}
-	if got := model(computer(t, map[string]string{"/proc/device-tree/model": "Raspberry Pi 5\x00"})); got != "Raspberry Pi 5" {
+	if got := model(computer(t, map[string]string{"/proc/device-tree/model": "Raspberry Pi 5\x00"})); got !=
+		"Raspberry Pi 5" {
 		t.Errorf("a board is %q", got)
 	}
 }

@@ -1,7 +1,8 @@
 // Package fault keeps apart what may be said about an error and what may not.
 //
-// The report of a host can be read by everybody who may read CapstanHosts, while errors of bootstrap data may quote the data, which holds
-// secrets. So a report shows only texts that were written to be shown; the rest goes to the log on the host, which only root can read.
+// The report of a host can be read by everybody who may read CapstanHosts, while errors of bootstrap data may quote the
+// data, which holds secrets. So a report shows only texts that were written to be shown; the rest goes to the log on
+// the host, which only root can read.
 package fault
 
 import (
@@ -31,7 +32,8 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.cause }
 
-// Text returns what may be shown of err: the texts of all faults in its chain, outermost first, or otherwise if there is none.
+// Text returns what may be shown of err: the texts of all faults in its chain, outermost first, or otherwise if there
+// is none.
 func Text(err error, otherwise string) string {
 	text := ""
 	for {

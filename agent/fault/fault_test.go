@@ -12,12 +12,13 @@ func TestTextShowsOnlyWhatMayBeShown(t *testing.T) {
 		err  error
 		want string
 	}{
-		"an ordinary error is not shown":             {secret, "see the log"},
-		"no error":                                   {nil, "see the log"},
-		"the cause of a fault is not shown":          {New(secret, "file %d", 3), "file 3"},
-		"a fault under an ordinary error is shown":   {fmt.Errorf("token abc: %w", New(secret, "file 3")), "file 3"},
-		"faults within faults are shown in a row":    {New(New(secret, "no such owner"), "file 3"), "file 3: no such owner"},
-		"what stands between two faults isn't shown": {New(fmt.Errorf("hunter2: %w", New(nil, "no such owner")), "file 3"), "file 3: no such owner"},
+		"an ordinary error is not shown":           {secret, "see the log"},
+		"no error":                                 {nil, "see the log"},
+		"the cause of a fault is not shown":        {New(secret, "file %d", 3), "file 3"},
+		"a fault under an ordinary error is shown": {fmt.Errorf("token abc: %w", New(secret, "file 3")), "file 3"},
+		"faults within faults are shown in a row":  {New(New(secret, "no such owner"), "file 3"), "file 3: no such owner"},
+		"what stands between two faults isn't shown": {New(fmt.Errorf("hunter2: %w", New(nil, "no such owner")), "file 3"),
+			"file 3: no such owner"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -150,7 +150,8 @@ func fits(there *v1beta2.CapstanHost, claim string) error {
 func lapsed(err error, token string, now time.Time) error {
 	switch {
 	case rest.IsCode(err, http.StatusUnauthorized):
-		return fmt.Errorf("the target does not accept the agent's token any more; capstan clusterctl move offers it anew: %w", err)
+		return fmt.Errorf("the target does not accept the agent's token any more; capstan clusterctl move offers it anew: %w",
+			err)
 	case expired(token, now):
 		return errors.New("the agent's token for the target has expired; capstan clusterctl move offers it anew")
 	}
@@ -167,7 +168,8 @@ func expired(token string, now time.Time) bool {
 		Expires int64 `json:"exp"`
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	return err == nil && json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 && !now.Before(time.Unix(claims.Expires, 0))
+	return err == nil && json.Unmarshal(payload, &claims) == nil && claims.Expires > 0 &&
+		!now.Before(time.Unix(claims.Expires, 0))
 }
 
 // mayChange returns why the agent may not change sides; nil if it may. said is what the source says, and refused for
@@ -199,7 +201,8 @@ func mayChange(said answer, refused time.Duration, there *v1beta2.CapstanHost, a
 		return fmt.Errorf("the target claims the host for another machine: %w", err)
 	}
 	if said == refuses && there.Spec.Claim.Released {
-		return errors.New("the target has released the host, and the management cluster that refuses the agent has not said that it is gone")
+		return errors.New("the target has released the host, and the management cluster that refuses the agent has not " +
+			"said that it is gone")
 	}
 	return nil
 }

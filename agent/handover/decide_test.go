@@ -99,16 +99,19 @@ func TestReady(t *testing.T) {
 		all  []carried
 		want string
 	}{
-		"the machine is up":                       {hostWith(machine, nil), up, ""},
-		"an earlier machine was cleaned up":       {hostWith(machine, nil), append(up, carried{claim: "other", ended: true, cleaned: true}), ""},
-		"an earlier machine was not cleaned up":   {hostWith(machine, nil), append(up, carried{claim: "other"}), "carries the machine of other"},
-		"the bootstrap goes on":                   {hostWith(machine, nil), []carried{{claim: machine}}, "has not ended"},
-		"the bootstrap has not begun":             {hostWith(machine, nil), nil, "does not carry"},
-		"the host was cleaned after this machine": {hostWith(machine, nil), []carried{{claim: machine, ended: true, cleaned: true}}, "has not ended"},
-		"the machine was deleted":                 {hostWith(machine, released), up, "deleted"},
-		"nobody claims the host":                  {hostWith("", nil), up, "no machine"},
-		"another machine claims the host":         {hostWith("other", nil), up, "carries the machine of " + machine},
-		"a local host":                            {hostWith(machine, local), up, "local"},
+		"the machine is up": {hostWith(machine, nil), up, ""},
+		"an earlier machine was cleaned up": {hostWith(machine, nil),
+			append(up, carried{claim: "other", ended: true, cleaned: true}), ""},
+		"an earlier machine was not cleaned up": {hostWith(machine, nil), append(up, carried{claim: "other"}),
+			"carries the machine of other"},
+		"the bootstrap goes on":       {hostWith(machine, nil), []carried{{claim: machine}}, "has not ended"},
+		"the bootstrap has not begun": {hostWith(machine, nil), nil, "does not carry"},
+		"the host was cleaned after this machine": {hostWith(machine, nil),
+			[]carried{{claim: machine, ended: true, cleaned: true}}, "has not ended"},
+		"the machine was deleted":         {hostWith(machine, released), up, "deleted"},
+		"nobody claims the host":          {hostWith("", nil), up, "no machine"},
+		"another machine claims the host": {hostWith("other", nil), up, "carries the machine of " + machine},
+		"a local host":                    {hostWith(machine, local), up, "local"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { errorHas(t, ready(c.host, c.all), c.want) })
@@ -141,24 +144,32 @@ func TestMayChange(t *testing.T) {
 		all     []carried
 		want    string
 	}{
-		"the host has moved":                                         {absent, 0, hostWith(machine, nil), up, ""},
-		"the mover is about to delete it":                            {leaving, 0, hostWith(machine, nil), up, ""},
-		"it is on both sides: the first counts":                      {present, 0, hostWith(machine, nil), up, "has not let"},
-		"silence is no answer, whatever the target says":             {silent, 0, hostWith(machine, nil), up, "has not let"},
-		"it is on neither side":                                      {absent, 0, nil, up, "not in the target"},
-		"marked, but not there":                                      {leaving, 0, nil, up, "not in the target"},
-		"the target claims it for another machine":                   {absent, 0, hostWith("capstan://blue/h1/99999999", nil), up, "another machine"},
-		"the target claims it for no machine":                        {absent, 0, hostWith("", nil), up, "no machine"},
-		"the target has a local host of that name":                   {absent, 0, hostWith(machine, local), up, "local host"},
-		"moved, and its machine was deleted there: to be cleaned":    {absent, 0, hostWith(machine, released), up, ""},
-		"moved while it was being cleaned: to be proved there":       {absent, 0, hostWith(machine, released), cleaned, ""},
-		"the agent carries a second machine":                         {absent, 0, hostWith(machine, nil), append([]carried{{claim: "other"}}, up...), "another machine"},
-		"the agent carries nothing":                                  {absent, 0, hostWith(machine, nil), nil, "another machine"},
-		"refused for a moment":                                       {refuses, refusalPatience - 1, hostWith(machine, nil), up, "may pass"},
-		"refused for long, and claimed there":                        {refuses, refusalPatience, hostWith(machine, nil), up, ""},
-		"refused for long, and released there: nothing is cleaned":   {refuses, 10 * refusalPatience, hostWith(machine, released), up, "released"},
-		"refused for long, and claimed there for another machine":    {refuses, refusalPatience, hostWith("other", nil), up, "another machine"},
-		"a target that claims a host that was cleaned is not obeyed": {present, 0, hostWith(machine, nil), cleaned, "has not let"},
+		"the host has moved":                             {absent, 0, hostWith(machine, nil), up, ""},
+		"the mover is about to delete it":                {leaving, 0, hostWith(machine, nil), up, ""},
+		"it is on both sides: the first counts":          {present, 0, hostWith(machine, nil), up, "has not let"},
+		"silence is no answer, whatever the target says": {silent, 0, hostWith(machine, nil), up, "has not let"},
+		"it is on neither side":                          {absent, 0, nil, up, "not in the target"},
+		"marked, but not there":                          {leaving, 0, nil, up, "not in the target"},
+		"the target claims it for another machine": {absent, 0, hostWith("capstan://blue/h1/99999999", nil),
+			up, "another machine"},
+		"the target claims it for no machine":                     {absent, 0, hostWith("", nil), up, "no machine"},
+		"the target has a local host of that name":                {absent, 0, hostWith(machine, local), up, "local host"},
+		"moved, and its machine was deleted there: to be cleaned": {absent, 0, hostWith(machine, released), up, ""},
+		"moved while it was being cleaned: to be proved there":    {absent, 0, hostWith(machine, released), cleaned, ""},
+		"the agent carries a second machine": {absent, 0, hostWith(machine, nil),
+			append([]carried{{claim: "other"}}, up...), "another machine"},
+		"the agent carries nothing": {absent, 0, hostWith(machine, nil), nil,
+			"another machine"},
+		"refused for a moment": {refuses, refusalPatience - 1, hostWith(machine, nil),
+			up, "may pass"},
+		"refused for long, and claimed there": {refuses, refusalPatience,
+			hostWith(machine, nil), up, ""},
+		"refused for long, and released there: nothing is cleaned": {refuses, 10 * refusalPatience,
+			hostWith(machine, released), up, "released"},
+		"refused for long, and claimed there for another machine": {refuses, refusalPatience, hostWith("other", nil), up,
+			"another machine"},
+		"a target that claims a host that was cleaned is not obeyed": {present, 0, hostWith(machine, nil), cleaned,
+			"has not let"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { errorHas(t, mayChange(c.said, c.refused, c.there, c.all), c.want) })
@@ -167,7 +178,8 @@ func TestMayChange(t *testing.T) {
 
 func TestLapsed(t *testing.T) {
 	now := time.Now()
-	good, old := testapi.Token(now.Add(-time.Hour), now.Add(time.Second), ""), testapi.Token(now.Add(-time.Hour), now.Add(-time.Second), "")
+	good, old := testapi.Token(now.Add(-time.Hour), now.Add(time.Second), ""),
+		testapi.Token(now.Add(-time.Hour), now.Add(-time.Second), "")
 	cases := map[string]struct {
 		err         error
 		token, want string
@@ -177,16 +189,18 @@ func TestLapsed(t *testing.T) {
 		"the target allows no renewal, before the move":  {&rest.StatusError{Code: 403}, good, ""},
 		"the target does not know the token":             {&rest.StatusError{Code: 401}, good, "does not accept"},
 		"the target is not reached until it has expired": {errors.New("connection refused"), old, "has expired"},
-		"the target is back, after it has expired":       {fmt.Errorf("renewing: %w", &rest.StatusError{Code: 401}), old, "does not accept"},
-		"a token without times":                          {errors.New("connection refused"), "hunter2", ""},
-		"a token that says nothing about itself":         {errors.New("connection refused"), "e30.e30.c2ln", ""},
-		"a token that is none":                           {errors.New("connection refused"), "e30.?.c2ln", ""},
+		"the target is back, after it has expired": {fmt.Errorf("renewing: %w", &rest.StatusError{Code: 401}), old,
+			"does not accept"},
+		"a token without times":                  {errors.New("connection refused"), "hunter2", ""},
+		"a token that says nothing about itself": {errors.New("connection refused"), "e30.e30.c2ln", ""},
+		"a token that is none":                   {errors.New("connection refused"), "e30.?.c2ln", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { errorHas(t, lapsed(c.err, c.token, now), c.want) })
 	}
 	first := lapsed(errors.New("read tcp 10.0.0.1:51234->10.0.0.2:6443: connection reset"), old, now)
-	if again := lapsed(errors.New("read tcp 10.0.0.1:51236->10.0.0.2:6443: connection reset"), old, now); first.Error() != again.Error() {
+	if again := lapsed(errors.New("read tcp 10.0.0.1:51236->10.0.0.2:6443: connection reset"), old,
+		now); first.Error() != again.Error() {
 		t.Errorf("a report for each try: %q, then %q", first, again)
 	}
 }

@@ -139,14 +139,16 @@ func (s Store) read(name string) (*Enrolment, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(e); err != nil {
 		// The parser's message may quote the file, which holds a credential.
-		return nil, fmt.Errorf("reading %s: it is damaged; remove it, and the agent works for the management cluster of its configuration", path)
+		return nil, fmt.Errorf("reading %s: it is damaged; remove it, and the agent works for the management cluster of "+
+			"its configuration", path)
 	}
 	if e.InsteadOf != s.digest() {
 		return nil, nil
 	}
 	c := s.Config(e)
 	if err := c.Check(); err != nil || e.Token == "" || e.Offer == "" {
-		return nil, fmt.Errorf("reading %s: it is not an enrolment; remove it, and the agent works for the management cluster of its configuration", path)
+		return nil, fmt.Errorf("reading %s: it is not an enrolment; remove it, and the agent works for the management "+
+			"cluster of its configuration", path)
 	}
 	return e, nil
 }
@@ -154,7 +156,8 @@ func (s Store) read(name string) (*Enrolment, error) {
 // digest identifies what the configuration says about the management cluster, its token too: who enrolls the host again
 // by hand is obeyed.
 func (s Store) digest() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{s.base.Server, s.base.CAData, s.base.Namespace, s.base.Host, s.base.Token}, "\x00")))
+	sum := sha256.Sum256(
+		[]byte(strings.Join([]string{s.base.Server, s.base.CAData, s.base.Namespace, s.base.Host, s.base.Token}, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
 

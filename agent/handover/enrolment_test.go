@@ -21,7 +21,10 @@ func authority(t *testing.T) string {
 }
 
 func base(t *testing.T) config.Config {
-	return config.Config{Server: "https://a:1", CAData: authority(t), Namespace: "blue", Host: "h1", Token: "of a", BundlesDir: "/b", StateDir: t.TempDir()}
+	return config.Config{
+		Server: "https://a:1", CAData: authority(t), Namespace: "blue", Host: "h1", Token: "of a", BundlesDir: "/b",
+		StateDir: t.TempDir(),
+	}
 }
 
 func must(t *testing.T, err error) {
@@ -57,7 +60,8 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 		t.Fatalf("current is %+v, %v", current, err)
 	}
 	got := s.Config(current)
-	if got.Server != e.Server || got.Token != "of b" || got.Host != "h1" || got.StateDir != c.StateDir || got.BundlesDir != "/b" {
+	if got.Server != e.Server || got.Token != "of b" || got.Host != "h1" || got.StateDir != c.StateDir ||
+		got.BundlesDir != "/b" {
 		t.Errorf("configuration %+v", got)
 	}
 	if got.TokenPath() == c.TokenPath() {
@@ -91,7 +95,8 @@ func TestANextEnrolmentBecomesTheCurrentOne(t *testing.T) {
 func TestDamagedFiles(t *testing.T) {
 	c := base(t)
 	s := NewStore(c)
-	whole := "offer: u/1\nserver: https://b:2\ntoken: hunter2\ncaData: |\n  " + strings.ReplaceAll(strings.TrimSpace(c.CAData), "\n", "\n  ") + "\n"
+	whole := "offer: u/1\nserver: https://b:2\ntoken: hunter2\ncaData: |\n  " +
+		strings.ReplaceAll(strings.TrimSpace(c.CAData), "\n", "\n  ") + "\n"
 	digest := "insteadOf: " + s.digest() + "\n"
 	cases := map[string]struct{ text, err string }{
 		"whole":                  {whole + digest, ""},
@@ -105,7 +110,8 @@ func TestDamagedFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(c.StateDir, nextFile), []byte(k.text), 0o600))
 			e, err := s.Next()
-			if (err != nil) != (k.err != "") || err != nil && (!strings.Contains(err.Error(), k.err) || !strings.Contains(err.Error(), "remove it")) {
+			if (err != nil) != (k.err != "") || err != nil &&
+				(!strings.Contains(err.Error(), k.err) || !strings.Contains(err.Error(), "remove it")) {
 				t.Errorf("got %v, %v", e, err)
 			}
 			if err != nil && strings.Contains(err.Error(), "hunter2") {
@@ -120,7 +126,8 @@ func TestTidyLeavesNoTokenOfAnotherManagementCluster(t *testing.T) {
 	s := NewStore(c)
 	moved := s.Config(&Enrolment{Server: "https://b:2", CAData: c.CAData})
 	keep := filepath.Base(moved.TokenPath())
-	for _, name := range []string{"token", keep, "token-0000", ".token-0000-123", ".next.yaml-123", "next.yaml", "enrolment.yaml", "agent.lock", "tokens"} {
+	for _, name := range []string{"token", keep, "token-0000", ".token-0000-123", ".next.yaml-123", "next.yaml",
+		"enrolment.yaml", "agent.lock", "tokens"} {
 		must(t, os.WriteFile(filepath.Join(c.StateDir, name), nil, 0o600))
 	}
 	must(t, s.Tidy(moved))

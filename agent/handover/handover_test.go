@@ -47,7 +47,9 @@ func newMoved(t *testing.T, age, left time.Duration) *moved {
 	must(t, store.Prepare(Enrolment{Offer: "uid/1", Server: m.there.URL, CAData: string(ca), Token: m.token}))
 	log := slog.New(slog.DiscardHandler)
 	apply := func(context.Context, *v1beta2.AgentReport) error { return nil }
-	m.Follower = New(Options{Config: c, Version: "test", Store: store, Source: client, Report: report.New(apply, log), Log: log})
+	m.Follower = New(Options{
+		Config: c, Version: "test", Store: store, Source: client, Report: report.New(apply, log), Log: log,
+	})
 	return m
 }
 

@@ -47,7 +47,8 @@ func TestATokenIsKeptFresh(t *testing.T) {
 			m.there.Silent, m.there.Tokens[m.token] = c.there == silent, c.there != refuses
 			_, _, err := m.pass(t.Context())
 			got := m.says()
-			if got.Offer != "uid/1" || got.Accepted != (c.refusal == "") || (got.Message == "") != got.Accepted || !strings.Contains(got.Message, c.refusal) {
+			if got.Offer != "uid/1" || got.Accepted != (c.refusal == "") || (got.Message == "") != got.Accepted ||
+				!strings.Contains(got.Message, c.refusal) {
 				t.Errorf("the report is %+v", got)
 			}
 			if c.refusal != "" && err == nil {

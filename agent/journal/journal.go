@@ -1,7 +1,8 @@
 // Package journal remembers, through crashes and reboots, what the agent did for each claim of its host.
 //
-// The journal of a claim is a folder with the file steps.jsonl, one JSON record a line, each on disk before the agent goes on; beside it lie
-// things that must live as long as the journal. A step that was started but did not finish was interrupted.
+// The journal of a claim is a folder with the file steps.jsonl, one JSON record a line, each on disk before the agent
+// goes on; beside it lie things that must live as long as the journal. A step that was started but did not finish was
+// interrupted.
 package journal
 
 import (
@@ -89,8 +90,8 @@ type Outcome struct {
 	Began, End time.Time
 }
 
-// Journal is the journal of one claim, open for writing. It is not safe for concurrent use, and a claim's journal may be open only once;
-// Look may be called at any time.
+// Journal is the journal of one claim, open for writing. It is not safe for concurrent use, and a claim's journal may
+// be open only once; Look may be called at any time.
 type Journal struct {
 	View
 	f    *os.File
@@ -147,7 +148,8 @@ func open(dir string) (*Journal, error) {
 	return j, nil
 }
 
-// recall replays the records and takes off what follows the last whole one: it was being written when the power went, and never happened.
+// recall replays the records and takes off what follows the last whole one: it was being written when the power went,
+// and never happened.
 func (j *Journal) recall() error {
 	lines, size, err := j.read(j.f)
 	if err != nil {
@@ -180,7 +182,8 @@ func (j *Journal) add(r record) error {
 		limit += reserve
 	}
 	if j.size+int64(len(line)) > limit {
-		return fmt.Errorf("writing the journal %s: %w, it has reached %d bytes; delete the machine", j.dir, ErrFull, sizeLimit)
+		return fmt.Errorf("writing the journal %s: %w, it has reached %d bytes; delete the machine", j.dir,
+			ErrFull, sizeLimit)
 	}
 	_, err = j.f.Write(line)
 	if err == nil {

@@ -61,7 +61,8 @@ func TestAReopenedJournalKnowsTheSame(t *testing.T) {
 	if got := after.Notes("file"); !reflect.DeepEqual(got, []string{"/a", "/b"}) {
 		t.Errorf("notes %q", got)
 	}
-	if after.Outcome() != before.Outcome() || after.Outcome().Step != "runcmd 2/2" || !after.Outcome().Ended || after.Outcome().Succeeded {
+	if after.Outcome() != before.Outcome() || after.Outcome().Step != "runcmd 2/2" || !after.Outcome().Ended ||
+		after.Outcome().Succeeded {
 		t.Errorf("outcome %+v", after.Outcome())
 	}
 	if cleaned, left := after.Cleaned(); !cleaned || len(left) != 0 {
@@ -109,7 +110,8 @@ func TestADamagedJournalIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	j := write(t, base)
 	must(t, j.Close())
 	damage(t, j.Dir(), 0)
-	if _, err := Open(base, claim); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "at byte 0: delete the machine") {
+	if _, err := Open(base, claim); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "at byte 0: delete the machine") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -124,7 +126,8 @@ func TestADamagedJournalIsSalvaged(t *testing.T) {
 		before, err := os.ReadFile(filepath.Join(j.Dir(), file))
 		must(t, err)
 		views, err := Look(base)
-		if err != nil || len(views) != 1 || !errors.Is(views[0].Damage(), ErrDamaged) || !views[0].Carries() || !views[0].IsOf(claim) || views[0].Claim() == "" {
+		if err != nil || len(views) != 1 || !errors.Is(views[0].Damage(), ErrDamaged) || !views[0].Carries() ||
+			!views[0].IsOf(claim) || views[0].Claim() == "" {
 			t.Fatalf("line %d: %v, %v", index, views, err)
 		}
 		for range 2 { // the second time there is nothing to do
@@ -191,7 +194,8 @@ func TestAFullJournalTakesResults(t *testing.T) {
 	}
 	must(t, j.Close())
 	again := mustOpen(t, base)
-	if cleaned, left := again.Cleaned(); !cleaned || !reflect.DeepEqual(left, many) || !again.Outcome().Ended || again.Step("first").Starts != 1 {
+	if cleaned, left := again.Cleaned(); !cleaned || !reflect.DeepEqual(left, many) || !again.Outcome().Ended ||
+		again.Step("first").Starts != 1 {
 		t.Errorf("cleaned %t, %d left, outcome %+v", cleaned, len(left), again.Outcome())
 	}
 	must(t, again.Clean(nil))
@@ -270,7 +274,8 @@ func TestLookingWhileWriting(t *testing.T) {
 
 func TestFoldersOfDifferentClaimsDiffer(t *testing.T) {
 	names := map[string]string{}
-	for _, c := range []string{"capstan://a/b/c", "capstan://a_b/c", "a/b/c", "../../etc", "", strings.Repeat("x", 500), strings.Repeat("x", 501)} {
+	for _, c := range []string{"capstan://a/b/c", "capstan://a_b/c", "a/b/c", "../../etc", "", strings.Repeat("x", 500),
+		strings.Repeat("x", 501)} {
 		name := folder(c)
 		if strings.ContainsAny(name, "/") || len(name) > 200 || names[name] != "" {
 			t.Errorf("%q: folder %q", c, name)

@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Salvage opens the journal of a released claim, or begins one. A damaged record file is put aside, see Aside; what can be read of it is kept,
-// apart from results of cleaning, so that the host is cleaned again.
+// Salvage opens the journal of a released claim, or begins one. A damaged record file is put aside, see Aside; what can
+// be read of it is kept, apart from results of cleaning, so that the host is cleaned again.
 func Salvage(base, claim string) (*Journal, error) {
 	j, err := Open(base, claim)
 	if !errors.Is(err, ErrDamaged) {
@@ -37,7 +37,8 @@ func (v *View) Salvage() (*Journal, error) {
 	return open(v.dir)
 }
 
-// salvage puts a damaged record file aside and writes a new one. A crash in between leaves the damaged one, to be salvaged again.
+// salvage puts a damaged record file aside and writes a new one. A crash in between leaves the damaged one, to be
+// salvaged again.
 func salvage(dir, claim string) error {
 	path, aside := filepath.Join(dir, file), filepath.Join(dir, asideFile)
 	f, err := os.Open(path)
@@ -55,7 +56,8 @@ func salvage(dir, claim string) error {
 	kept := append(first, '\n')
 	for _, line := range lines {
 		var r record
-		if json.Unmarshal(line, &r) == nil && r.Event != eventOpen && r.Event != eventCleaned && len(kept)+len(line) < sizeLimit {
+		if json.Unmarshal(line, &r) == nil && r.Event != eventOpen && r.Event != eventCleaned &&
+			len(kept)+len(line) < sizeLimit {
 			kept = append(append(kept, line...), '\n')
 		}
 	}

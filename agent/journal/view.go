@@ -23,8 +23,8 @@ type View struct {
 	leftovers []string
 }
 
-// Look reads all journals and changes nothing. Folders whose first record never reached the disk have no claim. What is damaged is read as
-// far as it can be.
+// Look reads all journals and changes nothing. Folders whose first record never reached the disk have no claim. What is
+// damaged is read as far as it can be.
 func Look(base string) ([]*View, error) {
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,10 +60,12 @@ func newView(dir string) *View {
 	return &View{dir: dir, steps: map[string]Step{}, notes: map[string][]string{}}
 }
 
-// read replays the records that can be read and returns their lines, and the size of the file up to the last one. The error wraps ErrDamaged.
+// read replays the records that can be read and returns their lines, and the size of the file up to the last one. The
+// error wraps ErrDamaged.
 func (v *View) read(f io.Reader) (lines [][]byte, size int64, err error) {
 	damaged := func(at int64, why string) error {
-		return fmt.Errorf("%w at byte %d%s: delete the machine; the host is cleaned by what can be read, and then somebody must look at it", ErrDamaged, at, why)
+		return fmt.Errorf("%w at byte %d%s: delete the machine; the host is cleaned by what can be read, and then somebody "+
+			"must look at it", ErrDamaged, at, why)
 	}
 	data, readErr := io.ReadAll(io.LimitReader(f, sizeLimit+reserve+1))
 	if readErr != nil {
@@ -143,7 +145,8 @@ func (v *View) Outcome() Outcome { return v.outcome }
 // Cleaned returns whether the host was cleaned after the claim, and what could not be removed.
 func (v *View) Cleaned() (bool, []string) { return v.cleaned, v.leftovers }
 
-// Carries reports whether the host may have something of the claim's machine: it was begun and not proved clean, or not all is known of it.
+// Carries reports whether the host may have something of the claim's machine: it was begun and not proved clean, or not
+// all is known of it.
 func (v *View) Carries() bool {
 	return v.damage != nil || v.Aside() != "" || v.Began() && (!v.cleaned || len(v.leftovers) > 0)
 }

@@ -79,7 +79,8 @@ func (r *Reporter) poke() {
 func (r *Reporter) Seen(shown *v1beta2.AgentReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) || !sameCleaning(shown.Cleaning, r.report.Cleaning) ||
+	r.lost = shown == nil || shown.BootID != r.report.BootID || !sameBootstrap(shown.Bootstrap, r.report.Bootstrap) ||
+		!sameCleaning(shown.Cleaning, r.report.Cleaning) ||
 		!sameHandOver(shown.HandOver, r.report.HandOver) || !sameEpoch(shown.Epoch, r.report.Epoch)
 	if r.lost {
 		r.poke()
@@ -91,7 +92,8 @@ func sameBootstrap(a, b *v1beta2.BootstrapReport) bool {
 }
 
 func sameCleaning(a, b *v1beta2.CleaningReport) bool {
-	return (a == nil) == (b == nil) && (a == nil || a.ProviderID == b.ProviderID && a.Done == b.Done && len(a.Leftovers) == len(b.Leftovers))
+	return (a == nil) == (b == nil) && (a == nil ||
+		a.ProviderID == b.ProviderID && a.Done == b.Done && len(a.Leftovers) == len(b.Leftovers))
 }
 
 func sameEpoch(a, b *int64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }

@@ -11,9 +11,11 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Look returns the host as it is now; nil if the API server says that there is none. It is the newest state, not that of a cache.
+// Look returns the host as it is now; nil if the API server says that there is none. It is the newest state, not that
+// of a cache.
 //
-// It is a list of one, because "not found" can also come from something that is no API server, or one without CapstanHosts.
+// It is a list of one, because "not found" can also come from something that is no API server, or one without
+// CapstanHosts.
 func (c *Client) Look(ctx context.Context) (*v1beta2.CapstanHost, error) {
 	var list v1beta2.CapstanHostList
 	query := url.Values{"fieldSelector": {"metadata.name=" + c.host}}

@@ -25,8 +25,8 @@ const hosts = "/apis/infrastructure.capstan.dev/v1beta2"
 
 // WatchHost calls see with the host as it is now and after each change, and with nil when it is deleted.
 //
-// It returns when the server ends the watch, which it does after some minutes (nil), when the connection fails, or when ctx ends. The next
-// call starts with the present state again, so nothing is missed in between.
+// It returns when the server ends the watch, which it does after some minutes (nil), when the connection fails, or when
+// ctx ends. The next call starts with the present state again, so nothing is missed in between.
 func (c *Client) WatchHost(ctx context.Context, see func(*v1beta2.CapstanHost)) error {
 	// The server ends the watch first; our bound is for a server that does not.
 	limit := 240 + rand.IntN(120)

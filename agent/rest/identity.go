@@ -33,7 +33,8 @@ type leaseSpec struct {
 
 const coordination = "/apis/coordination.k8s.io/v1"
 
-// Beat renews the host's Lease, which whoever made the host made too: the right to make Leases can't be limited to a name. Who watches it goes by the time of the change on its own clock, not by renewTime: clocks of hosts differ.
+// Beat renews the host's Lease, which whoever made the host made too: the right to make Leases can't be limited to a
+// name. Who watches it goes by the time of the change on its own clock, not by renewTime: clocks of hosts differ.
 func (c *Client) Beat(ctx context.Context, now time.Time) error {
 	path := c.namespaced(coordination, "leases", c.host)
 	var l lease

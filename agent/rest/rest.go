@@ -1,7 +1,8 @@
 // Package rest is the agent's client of the API server: the few calls that the agent makes, and nothing else.
 //
-// It is this small because one agent runs on every host, also where a hundred hosts share a machine: a client with caches and all API types
-// would cost several times the memory. What it needs from the host's Role, each limited to names of the host itself:
+// It is this small because one agent runs on every host, also where a hundred hosts share a machine: a client with
+// caches and all API types would cost several times the memory. What it needs from the host's Role, each limited to
+// names of the host itself:
 //
 //	capstanhosts           list, watch   (by field selector metadata.name)
 //	capstanhosts/status    patch
@@ -117,7 +118,8 @@ func (c *Client) namespaced(prefix, resource, name string) string {
 }
 
 // call makes one call; in (may be nil) is sent and out (may be nil) filled as JSON.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, contentType string, in, out any) error {
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, contentType string,
+	in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var body []byte
@@ -145,8 +147,10 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// send sends a request and returns the response if it is a success. If the token is not accepted and there is another one, that is tried.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string, body []byte) (*http.Response, error) {
+// send sends a request and returns the response if it is a success. If the token is not accepted and there is another
+// one, that is tried.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, contentType string,
+	body []byte) (*http.Response, error) {
 	token := c.tokens.Token()
 	response, err := c.sendAs(ctx, token, method, path, query, contentType, body)
 	if IsCode(err, http.StatusUnauthorized) {
@@ -158,7 +162,8 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return response, err
 }
 
-func (c *Client) sendAs(ctx context.Context, token, method, path string, query url.Values, contentType string, body []byte) (*http.Response, error) {
+func (c *Client) sendAs(ctx context.Context, token, method, path string, query url.Values, contentType string,
+	body []byte) (*http.Response, error) {
 	target := c.server + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()

@@ -64,11 +64,17 @@ func TestWatchHost(t *testing.T) {
 		want   []string
 		err    string
 	}{
-		"the state, a change and the end":         {event("ADDED", "h1", "a") + event("MODIFIED", "h1", "b"), []string{"a", "b"}, ""},
-		"a deletion":                              {event("ADDED", "h1", "a") + event("DELETED", "h1", "a"), []string{"a", "deleted"}, ""},
-		"bookmarks and empty lines":               {event("BOOKMARK", "h1", "x") + "\n" + event("ADDED", "h1", "a"), []string{"a"}, ""},
-		"another host is not ours":                {event("ADDED", "h2", "x") + event("ADDED", "h1", "a"), []string{"a"}, ""},
-		"the server says that it can't go on":     {event("ADDED", "h1", "a") + `{"type":"ERROR","object":{"code":410,"message":"too old"}}` + "\n", []string{"a"}, "410: too old"},
+		"the state, a change and the end": {event("ADDED", "h1", "a") + event("MODIFIED", "h1", "b"),
+			[]string{"a", "b"}, ""},
+		"a deletion": {event("ADDED", "h1", "a") + event("DELETED", "h1", "a"),
+			[]string{"a", "deleted"}, ""},
+		"bookmarks and empty lines": {event("BOOKMARK", "h1", "x") + "\n" + event("ADDED", "h1", "a"),
+			[]string{"a"}, ""},
+		"another host is not ours": {event("ADDED", "h2", "x") + event("ADDED", "h1", "a"), []string{"a"}, ""},
+		"the server says that it can't go on": {
+			event("ADDED", "h1", "a") + `{"type":"ERROR","object":{"code":410,"message":"too old"}}` + "\n", []string{"a"},
+			"410: too old",
+		},
 		"something that is not an event":          {"hello\n", nil, "invalid character"},
 		"a line without bounds":                   {strings.Repeat("x", bodyLimit+1), nil, "too long"},
 		"nothing, because the host doesn't exist": {"", nil, ""},
@@ -76,7 +82,8 @@ func TestWatchHost(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cl := client(t, &fixed{list: []string{"t"}}, func(w http.ResponseWriter, r *http.Request) {
-				if got := r.URL.Query(); r.URL.Path != "/apis/infrastructure.capstan.dev/v1beta2/namespaces/default/capstanhosts" || got.Get("watch") != "true" || got.Get("fieldSelector") != "metadata.name=h1" || got.Get("timeoutSeconds") == "" {
+				if got := r.URL.Query(); r.URL.Path != "/apis/infrastructure.capstan.dev/v1beta2/namespaces/default/capstanhosts" ||
+					got.Get("watch") != "true" || got.Get("fieldSelector") != "metadata.name=h1" || got.Get("timeoutSeconds") == "" {
 					t.Errorf("asked for %s", r.URL)
 				}
 				_, _ = io.WriteString(w, c.stream)
@@ -89,7 +96,8 @@ func TestWatchHost(t *testing.T) {
 				}
 				got = append(got, host.Spec.Zone)
 			})
-			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") ||
+				err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("got %v, %v; want %v, %q", got, err, c.want, c.err)
 			}
 		})
@@ -144,7 +152,8 @@ func TestAnEarlierProviderGetsTheFactsThatItKnows(t *testing.T) {
 	if err := cl.ApplyReport(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if len(bodies) != 2 || !strings.Contains(bodies[1], `"bootID":"b"`) || strings.Contains(bodies[1], "model") || strings.Contains(bodies[1], "carries") {
+	if len(bodies) != 2 || !strings.Contains(bodies[1], `"bootID":"b"`) || strings.Contains(bodies[1], "model") ||
+		strings.Contains(bodies[1], "carries") {
 		t.Errorf("sent: %q", bodies)
 	}
 	if r.Model == "" {
@@ -163,7 +172,8 @@ func TestErrorsSayWhatTheServerSays(t *testing.T) {
 	})
 	_, err := cl.BootstrapData(t.Context())
 	var status *StatusError
-	if !errors.As(err, &status) || status.Code != http.StatusForbidden || !strings.Contains(err.Error(), "reading Secret h1-bootstrap: the API server answered 403: secrets") {
+	if !errors.As(err, &status) || status.Code != http.StatusForbidden ||
+		!strings.Contains(err.Error(), "reading Secret h1-bootstrap: the API server answered 403: secrets") {
 		t.Errorf("got %v", err)
 	}
 	if IsCode(nil, 403) || IsCode(errors.New("x"), 403) || IsCode(err, 404) {
@@ -186,7 +196,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 func TestAServerWithAnotherAuthorityIsNotTrusted(t *testing.T) {
 	called := false
 	cl := client(t, &fixed{list: []string{"t"}}, func(http.ResponseWriter, *http.Request) { called = true })
-	cl.http.Transport.(*http.Transport).TLSClientConfig.RootCAs = nil // the system's authorities instead of the configured one
+	// the system's authorities instead of the configured one
+	cl.http.Transport.(*http.Transport).TLSClientConfig.RootCAs = nil
 	if err := cl.Beat(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), "certificate") || called {
 		t.Errorf("got %v", err)
 	}

@@ -1,4 +1,5 @@
-// Package snapshot keeps copies of small folders, so that what "kubeadm reset" deletes can be put back before kubeadm runs again.
+// Package snapshot keeps copies of small folders, so that what "kubeadm reset" deletes can be put back before kubeadm
+// runs again.
 package snapshot
 
 import (
@@ -15,7 +16,8 @@ import (
 // sizeLimit bounds the files of a snapshot together, in bytes.
 const sizeLimit = 64 << 20
 
-// Take copies folders into dir, unless dir exists. Folders that don't exist are left out. A crash in the middle leaves no dir.
+// Take copies folders into dir, unless dir exists. Folders that don't exist are left out. A crash in the middle leaves
+// no dir.
 func Take(dir string, folders ...string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
@@ -39,7 +41,8 @@ func Take(dir string, folders ...string) error {
 	return nil
 }
 
-// Restore puts everything back that a snapshot has; files that exist are replaced, others stay. A snapshot that was never taken is empty.
+// Restore puts everything back that a snapshot has; files that exist are replaced, others stay. A snapshot that was
+// never taken is empty.
 func Restore(dir string) error {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -51,7 +54,8 @@ func Restore(dir string) error {
 	return nil
 }
 
-// copyTree copies folders, files and links, with their owners and modes, without leaving the file system that from is in.
+// copyTree copies folders, files and links, with their owners and modes, without leaving the file system that from is
+// in.
 func copyTree(from, to string, left *int64) error {
 	root, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {

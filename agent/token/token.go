@@ -15,8 +15,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// Keeper holds the token in use. There may be two to choose from: the one of the configuration, which whoever enrolled the host wrote, and
-// the one that the agent got by itself and keeps on disk. The newer one that is still valid and that the server accepts is used.
+// Keeper holds the token in use. There may be two to choose from: the one of the configuration, which whoever enrolled
+// the host wrote, and the one that the agent got by itself and keeps on disk. The newer one that is still valid and
+// that the server accepts is used.
 type Keeper struct {
 	path       string
 	configured func() (string, error)
@@ -36,7 +37,8 @@ type token struct {
 	secret          string    // that it is bound to; empty: none, or it does not say
 }
 
-// Open reads the tokens: configured returns that of the configuration (may be empty), path is where the agent's own is kept.
+// Open reads the tokens: configured returns that of the configuration (may be empty), path is where the agent's own is
+// kept.
 func Open(path string, configured func() (string, error)) (*Keeper, error) {
 	k := &Keeper{path: path, configured: configured, now: time.Now, rejected: map[string]bool{},
 		refused: make(chan struct{}, 1)}
@@ -54,8 +56,8 @@ func (k *Keeper) Token() string {
 	return k.used.text
 }
 
-// Reject is told that the server does not accept a token. The other one is tried, and the configuration read again: somebody may have
-// enrolled the host anew.
+// Reject is told that the server does not accept a token. The other one is tried, and the configuration read again:
+// somebody may have enrolled the host anew.
 func (k *Keeper) Reject(text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,8 +98,8 @@ func (k *Keeper) Keep(text string) error {
 	return nil
 }
 
-// RenewIn returns how long to wait before the token is renewed: until a third of its life has passed, and not at all for one that the agent
-// did not get by itself.
+// RenewIn returns how long to wait before the token is renewed: until a third of its life has passed, and not at all
+// for one that the agent did not get by itself.
 func (k *Keeper) RenewIn() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,7 +129,8 @@ func (t token) renewIn(now time.Time) time.Duration {
 	return max(0, t.issued.Add(t.expires.Sub(t.issued)/3).Sub(now))
 }
 
-// choose sets the token in use from what is on disk. Trouble with one of the files leaves the other; if there is nothing, the token stays.
+// choose sets the token in use from what is on disk. Trouble with one of the files leaves the other; if there is
+// nothing, the token stays.
 func (k *Keeper) choose() {
 	var found []token
 	if data, err := os.ReadFile(k.path); err == nil {

@@ -49,7 +49,8 @@ type original struct {
 	GID  int    `json:"gid,omitempty"`
 }
 
-// Keep must be called before the file at path is changed or made. The first call for a path counts, also across crashes.
+// Keep must be called before the file at path is changed or made. The first call for a path counts, also across
+// crashes.
 func (k *Keeper) Keep(path string) error {
 	known, err := k.list()
 	if err != nil {
@@ -70,7 +71,8 @@ func (k *Keeper) Keep(path string) error {
 		return fmt.Errorf("keeping %s: it is not a regular file", path)
 	default:
 		stat := info.Sys().(*syscall.Stat_t)
-		note.Copy, note.Mode, note.UID, note.GID = strconv.Itoa(len(known)), uint32(stat.Mode&0o7777), int(stat.Uid), int(stat.Gid)
+		note.Copy, note.Mode, note.UID, note.GID = strconv.Itoa(len(known)), uint32(stat.Mode&0o7777), int(stat.Uid),
+			int(stat.Gid)
 		if err := os.MkdirAll(k.Dir, 0o700); err != nil {
 			return fmt.Errorf("keeping %s: %w", path, err)
 		}
@@ -105,8 +107,8 @@ func (k *Keeper) MakeDir(path string) error {
 	return nil
 }
 
-// Restore puts everything back, the last change first: files get their old content, files that were new are deleted, and so are folders that
-// were new and are empty now. It does all that it can, and returns what it could not.
+// Restore puts everything back, the last change first: files get their old content, files that were new are deleted,
+// and so are folders that were new and are empty now. It does all that it can, and returns what it could not.
 func (k *Keeper) Restore() error {
 	known, err := k.list()
 	if err != nil {
@@ -118,7 +120,8 @@ func (k *Keeper) Restore() error {
 	}
 	dirs := k.Notes.Notes(dirKey)
 	for i := len(dirs) - 1; i >= 0; i-- {
-		if err := os.Remove(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
+		if err := os.Remove(dirs[i]); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) &&
+			!errors.Is(err, syscall.EBUSY) {
 			errs = append(errs, err)
 		}
 	}
@@ -149,7 +152,8 @@ func (k *Keeper) Kept() []string {
 	return kept
 }
 
-// Changed returns the paths of files that existed before and don't have their old content. A copy that is gone was put back before.
+// Changed returns the paths of files that existed before and don't have their old content. A copy that is gone was put
+// back before.
 func (k *Keeper) Changed() ([]string, error) {
 	known, err := k.list()
 	if err != nil {

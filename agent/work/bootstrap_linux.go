@@ -52,7 +52,8 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 	if others, err := w.unclean(claim.ProviderID); err != nil {
 		return err
 	} else if len(others) > 0 {
-		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+"; release and clean it first")
+		return j.Fail("bootstrap data", "the host still carries the machine of "+others[0].Claim()+
+			"; release and clean it first")
 	}
 	if err := w.provideBundle(ctx, claim, j, step); err != nil || j.Outcome().Ended {
 		return err
@@ -73,8 +74,9 @@ func (w *Worker) bootstrap(ctx context.Context, claim v1beta2.HostClaim) error {
 	}
 	defer log.Close()
 	b := &bootstrap.Bootstrap{
-		Journal: j, Log: log, Local: c.Local, BundlesDir: c.BundlesDir, Version: claim.KubernetesVersion, Hostname: claim.Hostname,
-		Format: data.Format, Data: data.Value, Metadata: w.metadata(data), Step: step,
+		Journal: j, Log: log, Local: c.Local, BundlesDir: c.BundlesDir, Version: claim.KubernetesVersion,
+		Hostname: claim.Hostname,
+		Format:   data.Format, Data: data.Value, Metadata: w.metadata(data), Step: step,
 	}
 	err = b.Run(ctx)
 	if errors.Is(err, journal.ErrFull) {
@@ -132,7 +134,8 @@ func (w *Worker) data(ctx context.Context, claim v1beta2.HostClaim) (*rest.Boots
 			began = time.Now() // the server decides, once it can be reached
 		}
 		if time.Since(began) > dataLimit {
-			return nil, fmt.Errorf("there is no bootstrap data for this claim within %s; delete the machine to try again", dataLimit)
+			return nil, fmt.Errorf("there is no bootstrap data for this claim within %s; delete the machine to try again",
+				dataLimit)
 		}
 		w.log.Warn("the bootstrap data can't be read", "error", err)
 		if err := pauses.Wait(ctx); err != nil {

@@ -21,14 +21,21 @@ func TestWanted(t *testing.T) {
 		host *v1beta2.CapstanHost
 		want task
 	}{
-		"a host that was deleted":                  {nil, task{idle, ""}},
-		"nobody claims the host":                   {host("", nil), task{idle, ""}},
-		"claimed but without data yet":             {host("", func(*v1beta2.HostClaim) {}), task{idle, id}},
-		"claimed and the data is there":            {host("", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }), task{bootstrapping, id}},
-		"a supplied host is bootstrapped alike":    {host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }), task{bootstrapping, id}},
-		"released":                                 {host("", func(c *v1beta2.HostClaim) { c.BootstrapReady, c.Released = true, true }), task{cleaning, id}},
-		"released before there was data":           {host("", func(c *v1beta2.HostClaim) { c.Released = true }), task{cleaning, id}},
-		"a supplied host is destroyed by supplier": {host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady, c.Released = true, true }), task{idle, id}},
+		"a host that was deleted":      {nil, task{idle, ""}},
+		"nobody claims the host":       {host("", nil), task{idle, ""}},
+		"claimed but without data yet": {host("", func(*v1beta2.HostClaim) {}), task{idle, id}},
+		"claimed and the data is there": {host("", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }),
+			task{bootstrapping, id}},
+		"a supplied host is bootstrapped alike": {host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady = true }),
+			task{bootstrapping, id}},
+		"released": {
+			host("", func(c *v1beta2.HostClaim) { c.BootstrapReady, c.Released = true, true }), task{cleaning, id},
+		},
+		"released before there was data": {host("", func(c *v1beta2.HostClaim) { c.Released = true }),
+			task{cleaning, id}},
+		"a supplied host is destroyed by supplier": {
+			host("dock", func(c *v1beta2.HostClaim) { c.BootstrapReady, c.Released = true, true }), task{idle, id},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +59,8 @@ func TestDone(t *testing.T) {
 		"a claim that was cleaned up": {bootstrapping, state{cleaned: true}, true},
 		"not cleaned":                 {cleaning, state{outcome: succeeded}, false},
 		"cleaned":                     {cleaning, state{outcome: succeeded, cleaned: true}, true},
-		"something was left: it is tried once more": {cleaning, state{cleaned: true, leftovers: []string{"process 1"}}, false},
+		"something was left: it is tried once more": {cleaning,
+			state{cleaned: true, leftovers: []string{"process 1"}}, false},
 		"nothing to do": {idle, state{}, true},
 	}
 	for name, c := range cases {

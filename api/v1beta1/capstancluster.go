@@ -52,7 +52,8 @@ type CapstanClusterStatus struct {
 	// +optional
 	FailureDomains clusterv1beta1.FailureDomains `json:"failureDomains,omitempty"`
 
-	// failureReason says in one word why the infrastructure can't be provisioned, ever (IC-29). Nothing but a new Cluster helps.
+	// failureReason says in one word why the infrastructure can't be provisioned, ever (IC-29). Nothing but a new Cluster
+	// helps.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256

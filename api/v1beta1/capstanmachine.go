@@ -14,8 +14,8 @@ type CapstanMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID *string `json:"providerID,omitempty"`
 
-	// failureDomain is the zone of the claimed host, written by the controller (IM-14, IM-55). Where a machine is placed is
-	// said in Machine.spec.failureDomain; v1beta2 reports the zone in its status instead (IM-15).
+	// failureDomain is the zone of the claimed host, written by the controller (IM-14, IM-55). Where a machine is placed
+	// is said in Machine.spec.failureDomain; v1beta2 reports the zone in its status instead (IM-15).
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -31,8 +31,8 @@ type CapstanMachineSpec struct {
 }
 
 // HostRequirements are what a host must have. They are compared with what its agent reports, which nobody has proved: a
-// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines must
-// be able to rely on is asked for by labels, which people write.
+// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines
+// must be able to rely on is asked for by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
 	// architecture as Go names it.

@@ -45,7 +45,8 @@ func clusterToHub(src *CapstanCluster, was *clusterContent) (to clusterContent) 
 		was = &clusterContent{}
 	}
 	to.Spec = clusterSpecToHub(src.Spec)
-	conditions := conditionsToHub(src.Status.Conditions, &hubConditions{was.Status.Conditions, was.Status.Deprecated.V1Beta1.Conditions})
+	conditions := conditionsToHub(src.Status.Conditions,
+		&hubConditions{was.Status.Conditions, was.Status.Deprecated.V1Beta1.Conditions})
 	to.Status = v1beta2.CapstanClusterStatus{
 		Initialization: v1beta2.CapstanClusterInitialization{
 			Provisioned: provisioned(src.Status.Ready, was.Status.Initialization.Provisioned),
@@ -55,7 +56,8 @@ func clusterToHub(src *CapstanCluster, was *clusterContent) (to clusterContent) 
 	}
 	kept := &to.Status.Deprecated.V1Beta1
 	kept.Conditions = conditions.written
-	kept.FailureReason, kept.FailureMessage = failureToHub(deref(src.Status.FailureReason), deref(src.Status.FailureMessage),
+	kept.FailureReason, kept.FailureMessage = failureToHub(deref(src.Status.FailureReason),
+		deref(src.Status.FailureMessage),
 		to.Status.Conditions, &was.Status.Deprecated.V1Beta1)
 	return to
 }
@@ -69,12 +71,15 @@ func clusterSpecToHub(src CapstanClusterSpec) v1beta2.CapstanClusterSpec {
 
 func clusterSpecFromHub(src v1beta2.CapstanClusterSpec) CapstanClusterSpec {
 	return CapstanClusterSpec{
-		ControlPlaneEndpoint: clusterv1beta1.APIEndpoint{Host: src.ControlPlaneEndpoint.Host, Port: src.ControlPlaneEndpoint.Port},
-		LoadBalancer:         LoadBalancer{Type: LoadBalancerType(src.LoadBalancer.Type)},
+		ControlPlaneEndpoint: clusterv1beta1.APIEndpoint{
+			Host: src.ControlPlaneEndpoint.Host, Port: src.ControlPlaneEndpoint.Port,
+		},
+		LoadBalancer: LoadBalancer{Type: LoadBalancerType(src.LoadBalancer.Type)},
 	}
 }
 
-// domainsToHub makes a list of the map, sorted by name. If the map was not touched since it was made from was, it is that list.
+// domainsToHub makes a list of the map, sorted by name. If the map was not touched since it was made from was, it is
+// that list.
 func domainsToHub(domains clusterv1beta1.FailureDomains, was []clusterv1.FailureDomain) []clusterv1.FailureDomain {
 	if was != nil && equality.Semantic.DeepEqual(domainsFromHub(was), domains) {
 		return was
@@ -99,7 +104,8 @@ func domainsFromHub(list []clusterv1.FailureDomain) clusterv1beta1.FailureDomain
 }
 
 // ConvertClusterTemplateToHub makes the v1beta2 object dst from the v1beta1 object src.
-func ConvertClusterTemplateToHub(_ context.Context, src *CapstanClusterTemplate, dst *v1beta2.CapstanClusterTemplate) error {
+func ConvertClusterTemplateToHub(_ context.Context, src *CapstanClusterTemplate,
+	dst *v1beta2.CapstanClusterTemplate) error {
 	src = src.DeepCopy()
 	dst.ObjectMeta = src.ObjectMeta
 	dst.Spec.Template.ObjectMeta = clusterv1.ObjectMeta{
@@ -110,7 +116,8 @@ func ConvertClusterTemplateToHub(_ context.Context, src *CapstanClusterTemplate,
 }
 
 // ConvertClusterTemplateFromHub makes the v1beta1 object dst from the v1beta2 object src.
-func ConvertClusterTemplateFromHub(_ context.Context, src *v1beta2.CapstanClusterTemplate, dst *CapstanClusterTemplate) error {
+func ConvertClusterTemplateFromHub(_ context.Context, src *v1beta2.CapstanClusterTemplate,
+	dst *CapstanClusterTemplate) error {
 	src = src.DeepCopy()
 	dst.ObjectMeta = src.ObjectMeta
 	dst.Spec.Template.ObjectMeta = clusterv1beta1.ObjectMeta{

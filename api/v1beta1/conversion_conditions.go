@@ -61,8 +61,8 @@ func newCondition(c clusterv1beta1.Condition) metav1.Condition {
 	}
 }
 
-// conditionsFromHub returns the conditions as v1beta1 has them. written are those whose form was said by somebody who wrote v1beta1; one
-// counts as long as the condition still is what it was made into.
+// conditionsFromHub returns the conditions as v1beta1 has them. written are those whose form was said by somebody who
+// wrote v1beta1; one counts as long as the condition still is what it was made into.
 func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1Condition) []clusterv1beta1.Condition {
 	var out []clusterv1beta1.Condition
 	for _, c := range conditions {
@@ -78,8 +78,8 @@ func conditionsFromHub(conditions []metav1.Condition, written []v1beta2.V1Beta1C
 	return out
 }
 
-// conditionsToHub returns the conditions as v1beta2 has them, and those that do not follow from them. was may be nil; if the conditions were
-// not touched since they were made from it, so are its.
+// conditionsToHub returns the conditions as v1beta2 has them, and those that do not follow from them. was may be nil;
+// if the conditions were not touched since they were made from it, so are its.
 func conditionsToHub(conditions []clusterv1beta1.Condition, was *hubConditions) hubConditions {
 	if was != nil && equality.Semantic.DeepEqual(conditionsFromHub(was.conditions, was.written), conditions) {
 		return *was
@@ -119,7 +119,8 @@ func observed(now metav1.Condition, was *hubConditions) metav1.Condition {
 // writtenCondition is a condition that v1beta2 keeps as somebody wrote it.
 func writtenCondition(c v1beta2.V1Beta1Condition) clusterv1beta1.Condition {
 	return clusterv1beta1.Condition{
-		Type: clusterv1beta1.ConditionType(c.Type), Status: corev1.ConditionStatus(c.Status), Severity: clusterv1beta1.ConditionSeverity(c.Severity),
+		Type: clusterv1beta1.ConditionType(c.Type), Status: corev1.ConditionStatus(c.Status),
+		Severity:           clusterv1beta1.ConditionSeverity(c.Severity),
 		LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// failureToHub returns what must be kept of a failure that v1beta1 has: what does not follow from the conditions of the v1beta2 object. was
-// is what was kept when the v1beta1 object was made.
-func failureToHub(reason, message string, conditions []metav1.Condition, was *v1beta2.V1Beta1Status) (keptReason, keptMessage *string) {
+// failureToHub returns what must be kept of a failure that v1beta1 has: what does not follow from the conditions of the
+// v1beta2 object. was is what was kept when the v1beta1 object was made.
+func failureToHub(reason, message string, conditions []metav1.Condition,
+	was *v1beta2.V1Beta1Status) (keptReason, keptMessage *string) {
 	followsReason, followsMessage := (&v1beta2.CapstanMachineStatus{Conditions: conditions}).Failure()
 	return keep(reason, followsReason, was.FailureReason), keep(message, followsMessage, was.FailureMessage)
 }

@@ -11,8 +11,8 @@ import (
 
 type machineContent = content[v1beta2.CapstanMachineSpec, v1beta2.CapstanMachineStatus]
 
-// ConvertMachineToHub makes the v1beta2 object dst from the v1beta1 object src. It returns no error, and takes a context, because conversion
-// webhooks are like that.
+// ConvertMachineToHub makes the v1beta2 object dst from the v1beta1 object src. It returns no error, and takes a
+// context, because conversion webhooks are like that.
 func ConvertMachineToHub(_ context.Context, src *CapstanMachine, dst *v1beta2.CapstanMachine) error {
 	src = src.DeepCopy()
 	dst.ObjectMeta = src.ObjectMeta
@@ -48,7 +48,8 @@ func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) 
 		was = &machineContent{}
 	}
 	to.Spec = machineSpecToHub(src.Spec)
-	conditions := conditionsToHub(src.Status.Conditions, &hubConditions{was.Status.Conditions, was.Status.Deprecated.V1Beta1.Conditions})
+	conditions := conditionsToHub(src.Status.Conditions,
+		&hubConditions{was.Status.Conditions, was.Status.Deprecated.V1Beta1.Conditions})
 	to.Status = v1beta2.CapstanMachineStatus{
 		Initialization: v1beta2.CapstanMachineInitialization{
 			Provisioned: provisioned(src.Status.Ready, was.Status.Initialization.Provisioned),
@@ -59,10 +60,12 @@ func machineToHub(src *CapstanMachine, was *machineContent) (to machineContent) 
 	}
 	kept := &to.Status.Deprecated.V1Beta1
 	kept.Conditions = conditions.written
-	kept.FailureReason, kept.FailureMessage = failureToHub(deref(src.Status.FailureReason), deref(src.Status.FailureMessage),
+	kept.FailureReason, kept.FailureMessage = failureToHub(deref(src.Status.FailureReason),
+		deref(src.Status.FailureMessage),
 		to.Status.Conditions, &was.Status.Deprecated.V1Beta1)
 	for _, a := range src.Status.Addresses {
-		to.Status.Addresses = append(to.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(a.Type), Address: a.Address})
+		to.Status.Addresses = append(to.Status.Addresses,
+			clusterv1.MachineAddress{Type: clusterv1.MachineAddressType(a.Type), Address: a.Address})
 	}
 	return to
 }
@@ -83,7 +86,8 @@ func machineSpecFromHub(src v1beta2.CapstanMachineSpec) CapstanMachineSpec {
 }
 
 // ConvertMachineTemplateToHub makes the v1beta2 object dst from the v1beta1 object src.
-func ConvertMachineTemplateToHub(_ context.Context, src *CapstanMachineTemplate, dst *v1beta2.CapstanMachineTemplate) error {
+func ConvertMachineTemplateToHub(_ context.Context, src *CapstanMachineTemplate,
+	dst *v1beta2.CapstanMachineTemplate) error {
 	src = src.DeepCopy()
 	dst.ObjectMeta = src.ObjectMeta
 	dst.Spec.Template.ObjectMeta = clusterv1.ObjectMeta{
@@ -100,7 +104,8 @@ func ConvertMachineTemplateToHub(_ context.Context, src *CapstanMachineTemplate,
 }
 
 // ConvertMachineTemplateFromHub makes the v1beta1 object dst from the v1beta2 object src.
-func ConvertMachineTemplateFromHub(_ context.Context, src *v1beta2.CapstanMachineTemplate, dst *CapstanMachineTemplate) error {
+func ConvertMachineTemplateFromHub(_ context.Context, src *v1beta2.CapstanMachineTemplate,
+	dst *CapstanMachineTemplate) error {
 	src = src.DeepCopy()
 	dst.ObjectMeta = src.ObjectMeta
 	dst.Spec.Template.ObjectMeta = clusterv1beta1.ObjectMeta{

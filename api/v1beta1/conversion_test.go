@@ -27,7 +27,8 @@ const rounds = 1000
 //	go test ./v1beta1 -run NONE -fuzz FuzzMachine$ -fuzztime 10m
 func FuzzMachine(f *testing.F) {
 	laws(f, pair[*CapstanMachine, *v1beta2.CapstanMachine]{
-		spoke: func() *CapstanMachine { return &CapstanMachine{} }, hub: func() *v1beta2.CapstanMachine { return &v1beta2.CapstanMachine{} },
+		spoke: func() *CapstanMachine { return &CapstanMachine{} },
+		hub:   func() *v1beta2.CapstanMachine { return &v1beta2.CapstanMachine{} },
 		toHub: ConvertMachineToHub, fromHub: ConvertMachineFromHub,
 		rewrite: func(m, by *CapstanMachine) { m.Spec, m.Status = by.Spec, by.Status },
 	})
@@ -44,7 +45,8 @@ func FuzzMachineTemplate(f *testing.F) {
 
 func FuzzCluster(f *testing.F) {
 	laws(f, pair[*CapstanCluster, *v1beta2.CapstanCluster]{
-		spoke: func() *CapstanCluster { return &CapstanCluster{} }, hub: func() *v1beta2.CapstanCluster { return &v1beta2.CapstanCluster{} },
+		spoke: func() *CapstanCluster { return &CapstanCluster{} },
+		hub:   func() *v1beta2.CapstanCluster { return &v1beta2.CapstanCluster{} },
 		toHub: ConvertClusterToHub, fromHub: ConvertClusterFromHub,
 		rewrite: func(c, by *CapstanCluster) { c.Spec, c.Status = by.Spec, by.Status },
 	})
@@ -75,8 +77,8 @@ type pair[S, H object] struct {
 	rewrite func(object, by S)
 }
 
-// laws checks that conversion loses nothing: from a v1beta1 object over v1beta2 and back, from a v1beta2 object over v1beta1 and back, and
-// when somebody who read v1beta1 writes something else.
+// laws checks that conversion loses nothing: from a v1beta1 object over v1beta2 and back, from a v1beta2 object over
+// v1beta1 and back, and when somebody who read v1beta1 writes something else.
 func laws[S, H object](f *testing.F, p pair[S, H]) {
 	for n := range rounds {
 		seed := binary.LittleEndian.AppendUint64(nil, uint64(n))
@@ -202,7 +204,8 @@ func conditions(c randfill.Continue) (list []metav1.Condition) {
 		}
 		condition := metav1.Condition{
 			Type: kind, Status: metav1.ConditionStatus(pick(c, "True", "False", "Unknown")),
-			Reason:  pick(c, "Ready", v1beta2.BootstrapFailedReason, v1beta2.HostOfflineReason, v1beta2.NoReasonReportedReason, "R"+word(c)),
+			Reason: pick(c, "Ready", v1beta2.BootstrapFailedReason, v1beta2.HostOfflineReason, v1beta2.NoReasonReportedReason,
+				"R"+word(c)),
 			Message: word(c), ObservedGeneration: int64(c.Intn(3)),
 		}
 		c.Fill(&condition.LastTransitionTime)
@@ -211,7 +214,8 @@ func conditions(c randfill.Continue) (list []metav1.Condition) {
 	return list
 }
 
-// written returns what v1beta2 keeps of v1beta1: some of it as it comes from there, some of it outlived by the conditions.
+// written returns what v1beta2 keeps of v1beta1: some of it as it comes from there, some of it outlived by the
+// conditions.
 func written(c randfill.Continue, current []metav1.Condition) (w v1beta2.V1Beta1Status) {
 	for _, m := range current {
 		old := keptCondition(oldCondition(m))
@@ -241,7 +245,8 @@ func word(c randfill.Continue) string {
 	return strings.Repeat(string(rune('a'+c.Intn(26))), c.Intn(4))
 }
 
-// TestRecallSurvivesNonsense: an annotation that somebody spoiled must not make an object, and with it lists of objects, unreadable.
+// TestRecallSurvivesNonsense: an annotation that somebody spoiled must not make an object, and with it lists of
+// objects, unreadable.
 func TestRecallSurvivesNonsense(t *testing.T) {
 	for name, value := range map[string]string{
 		"no JSON":         "{",
@@ -272,7 +277,8 @@ func TestContractV1Beta1(t *testing.T) {
 	yes := true
 	now := metav1.Unix(1_700_000_000, 0)
 	failed := metav1.Condition{
-		Type: v1beta2.BootstrappedCondition, Status: metav1.ConditionFalse, Reason: v1beta2.BootstrapFailedReason, Message: "runcmd 1/2 failed",
+		Type: v1beta2.BootstrappedCondition, Status: metav1.ConditionFalse, Reason: v1beta2.BootstrapFailedReason,
+		Message:            "runcmd 1/2 failed",
 		LastTransitionTime: now,
 	}
 	hub := &v1beta2.CapstanMachine{

@@ -1,9 +1,11 @@
-// Package v1beta1 has the API types of Capstan for contract v1beta1 of Cluster API, as its documents describe them: status.ready,
-// failure reason and message, a map of failure domains, Cluster API's conditions, the failure domain of a machine in its spec.
+// Package v1beta1 has the API types of Capstan for contract v1beta1 of Cluster API, as its documents describe them:
+// status.ready, failure reason and message, a map of failure domains, Cluster API's conditions, the failure domain of a
+// machine in its spec.
 //
-// Objects are stored as v1beta2, which is the hub; the API server converts them by webhook. The functions Convert..ToHub and
-// Convert..FromHub do the work and lose nothing in either direction. What only v1beta2 can say is kept in the annotation
-// [DataAnnotation] of the v1beta1 object; what only v1beta1 can say in status.deprecated.v1beta1 of the v1beta2 object.
+// Objects are stored as v1beta2, which is the hub; the API server converts them by webhook. The functions
+// Convert..ToHub and Convert..FromHub do the work and lose nothing in either direction. What only v1beta2 can say is
+// kept in the annotation [DataAnnotation] of the v1beta1 object; what only v1beta1 can say in status.deprecated.v1beta1
+// of the v1beta2 object.
 //
 // CapstanHost has no v1beta1: it is no resource of the contract.
 //

@@ -48,7 +48,8 @@ type CapstanClusterSpec struct {
 // CapstanClusterInitialization tells how far the first provisioning is.
 // +kubebuilder:validation:MinProperties=1
 type CapstanClusterInitialization struct {
-	// provisioned is true once the endpoint and the failure domains are known; it never becomes false again (IC-22, IC-23).
+	// provisioned is true once the endpoint and the failure domains are known; it never becomes false again (IC-22,
+	// IC-23).
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
@@ -80,7 +81,8 @@ type CapstanClusterStatus struct {
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
-// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape them.
+// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape
+// them.
 
 // CapstanCluster is the infrastructure of a Cluster: the control plane endpoint and the failure domains (IC-01).
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.controlPlaneEndpoint) || (has(self.spec) && has(self.spec.controlPlaneEndpoint) && self.spec.controlPlaneEndpoint == oldSelf.spec.controlPlaneEndpoint)",message="spec.controlPlaneEndpoint can't be changed once it is set: machines have joined through it; create a new cluster instead"

@@ -10,14 +10,15 @@ import (
 // HostFinalizer holds a CapstanHost while a machine claims it, and until its identity and local host are gone.
 const HostFinalizer = "infrastructure.capstan.dev/capstanhost"
 
-// AbandonAnnotation on an owned CapstanHost lets the machine go that has released it, without waiting until the agent has cleaned the host: for a computer that is off for
-// good. Its value is the provider id of that claim, so it never counts for another one. The claim stays, and keeps the host out of the pool, until the agent proves the
-// host clean after all, or somebody deletes the CapstanHost.
+// AbandonAnnotation on an owned CapstanHost lets the machine go that has released it, without waiting until the agent
+// has cleaned the host: for a computer that is off for good. Its value is the provider id of that claim, so it never
+// counts for another one. The claim stays, and keeps the host out of the pool, until the agent proves the host clean
+// after all, or somebody deletes the CapstanHost.
 const AbandonAnnotation = "infrastructure.capstan.dev/abandon"
 
-// AcceptAnnotation on an owned CapstanHost says that somebody has looked at the host after a claim and takes it as clean:
-// it was installed anew, or what was left may stay. Its value is the provider id of that claim, so it never counts for
-// another one. The claim is cleared, and the host can be used again.
+// AcceptAnnotation on an owned CapstanHost says that somebody has looked at the host after a claim and takes it as
+// clean: it was installed anew, or what was left may stay. Its value is the provider id of that claim, so it never
+// counts for another one. The claim is cleared, and the host can be used again.
 //
 // It also counts for a machine that status.agent.carries names, without a claim: the agent cleans after it, and then
 // takes what is left as accepted.
@@ -60,8 +61,8 @@ const (
 	AgentUpgradeManual AgentUpgrade = "Manual"
 )
 
-// CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is not
-// restored when objects move to another management cluster.
+// CapstanHostSpec is the wanted state of a CapstanHost. What matters stands here and not in status, because status is
+// not restored when objects move to another management cluster.
 // +kubebuilder:validation:XValidation:rule="has(self.supplier) == has(oldSelf.supplier) && (!has(self.supplier) || self.supplier == oldSelf.supplier)",message="supplier can't be changed: delete the host and enroll it again"
 // +kubebuilder:validation:XValidation:rule="(has(self.epoch) ? self.epoch : 0) == (has(oldSelf.epoch) ? oldSelf.epoch : 0) + (has(oldSelf.claim) && !has(self.claim) ? 1 : 0)",message="epoch grows by one in the write that clears the claim, and never else: it counts the claims that have ended"
 type CapstanHostSpec struct {
@@ -96,8 +97,8 @@ type CapstanHostSpec struct {
 	// +kubebuilder:validation:MaxLength=256
 	Maintenance string `json:"maintenance,omitempty"`
 
-	// agentUpgrade says whether the agent of an owned host replaces itself when its plane has a later one: Automatic, which
-	// is what absent means, or Manual.
+	// agentUpgrade says whether the agent of an owned host replaces itself when its plane has a later one: Automatic,
+	// which is what absent means, or Manual.
 	// +optional
 	// +kubebuilder:validation:Enum=Automatic;Manual
 	AgentUpgrade AgentUpgrade `json:"agentUpgrade,omitempty"`
@@ -202,8 +203,8 @@ type HostClaim struct {
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
 
-	// bootstrapReady lets the agent begin with the bootstrap data. The host's bootstrap Secret holds the data of this claim, or will in a
-	// moment: the agent waits for data that is marked with providerID.
+	// bootstrapReady lets the agent begin with the bootstrap data. The host's bootstrap Secret holds the data of this
+	// claim, or will in a moment: the agent waits for data that is marked with providerID.
 	// +optional
 	BootstrapReady bool `json:"bootstrapReady,omitempty"`
 

@@ -76,8 +76,8 @@ type CleaningReport struct {
 	// +optional
 	Done bool `json:"done,omitempty"`
 
-	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet". Empty
-	// with done: the host is proved clean. The last one counts those that there is no room for.
+	// leftovers names what could not be removed, for example "mount /var/lib/kubelet/pods/x" or "process 812 kubelet".
+	// Empty with done: the host is proved clean. The last one counts those that there is no room for.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -27,8 +27,8 @@ type CapstanMachineSpec struct {
 }
 
 // HostRequirements are what a host must have. They are compared with what its agent reports, which nobody has proved: a
-// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines must
-// be able to rely on is asked for by labels, which people write.
+// host that was taken over says what it wants. Hosts that say nothing of what is asked for don't fit. What machines
+// must be able to rely on is asked for by labels, which people write.
 // +kubebuilder:validation:MinProperties=1
 type HostRequirements struct {
 	// architecture as Go names it.
@@ -96,7 +96,8 @@ type CapstanMachineStatus struct {
 	Deprecated DeprecatedStatus `json:"deprecated,omitempty,omitzero"`
 }
 
-// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape them.
+// The rules stand at the whole object and not at its spec, because a spec that is left out altogether would escape
+// them.
 
 // CapstanMachine is the infrastructure of a Machine: one claimed CapstanHost (IM-01).
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.providerID) || (has(self.spec) && has(self.spec.providerID) && self.spec.providerID == oldSelf.spec.providerID)",message="spec.providerID can't be changed: it names the instance; delete the Machine to get another one"

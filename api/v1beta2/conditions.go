@@ -121,7 +121,8 @@ const (
 	// ControlPlaneAtRiskReason: a drain of the host would remove the last member of its control plane, or its majority.
 	ControlPlaneAtRiskReason = "ControlPlaneAtRisk"
 
-	// RateLimitedReason: the operation waits for its turn, because hosts are claimed, released or powered at a limited rate.
+	// RateLimitedReason: the operation waits for its turn, because hosts are claimed, released or powered at a limited
+	// rate.
 	RateLimitedReason = "RateLimited"
 
 	// SupplierMissingReason: this controller does not have the supplier that the host comes from.

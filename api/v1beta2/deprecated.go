@@ -12,8 +12,8 @@ type DeprecatedStatus struct {
 	V1Beta1 V1Beta1Status `json:"v1beta1,omitempty,omitzero"`
 }
 
-// V1Beta1Status keeps what was written through API version v1beta1 and can't be said otherwise, so that it can be read there again. The
-// controller never writes it; it respects the failure (IM-42).
+// V1Beta1Status keeps what was written through API version v1beta1 and can't be said otherwise, so that it can be read
+// there again. The controller never writes it; it respects the failure (IM-42).
 // +kubebuilder:validation:MinProperties=1
 type V1Beta1Status struct {
 	// failureReason is the one that somebody wrote (IM-22, IC-29). Empty: there is none, although the conditions tell of a
@@ -23,15 +23,15 @@ type V1Beta1Status struct {
 	// +kubebuilder:validation:MaxLength=256
 	FailureReason *string `json:"failureReason,omitempty"`
 
-	// failureMessage is the one that somebody wrote (IM-23, IC-30). Empty: there is none, although the conditions tell of a
-	// terminal failure. Default: it follows from the conditions.
+	// failureMessage is the one that somebody wrote (IM-23, IC-30). Empty: there is none, although the conditions tell of
+	// a terminal failure. Default: it follows from the conditions.
 	// +optional
 	// +kubebuilder:validation:MinLength=0
 	// +kubebuilder:validation:MaxLength=10240
 	FailureMessage *string `json:"failureMessage,omitempty"`
 
-	// conditions are those whose v1beta1 form does not follow from status.conditions, for example for their severity. One counts
-	// only as long as status.conditions has the condition that it was made into.
+	// conditions are those whose v1beta1 form does not follow from status.conditions, for example for their severity. One
+	// counts only as long as status.conditions has the condition that it was made into.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -75,21 +75,24 @@ type V1Beta1Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// terminalReasons are the reasons of conditions that tell of a failure that nothing but a replacement of the object repairs.
+// terminalReasons are the reasons of conditions that tell of a failure that nothing but a replacement of the object
+// repairs.
 var terminalReasons = map[string]bool{BootstrapFailedReason: true, HostGoneReason: true, EndpointMovedReason: true}
 
-// IsTerminal reports whether a condition tells of a failure that nothing but a replacement of the object repairs (IM-50).
+// IsTerminal reports whether a condition tells of a failure that nothing but a replacement of the object repairs
+// (IM-50).
 func IsTerminal(c metav1.Condition) bool {
 	return c.Status == metav1.ConditionFalse && terminalReasons[c.Reason]
 }
 
-// Failure returns the reason and the message of the terminal failure of an object with this status, or empty strings (IM-42, IM-50): those
-// that somebody wrote through v1beta1, else those of the condition that is terminal.
+// Failure returns the reason and the message of the terminal failure of an object with this status, or empty strings
+// (IM-42, IM-50): those that somebody wrote through v1beta1, else those of the condition that is terminal.
 func (s *CapstanMachineStatus) Failure() (reason, message string) {
 	return failure(s.Deprecated.V1Beta1, s.Conditions)
 }
 
-// Failure returns the reason and the message of the terminal failure of an object with this status, or empty strings (IC-29).
+// Failure returns the reason and the message of the terminal failure of an object with this status, or empty strings
+// (IC-29).
 func (s *CapstanClusterStatus) Failure() (reason, message string) {
 	return failure(s.Deprecated.V1Beta1, s.Conditions)
 }

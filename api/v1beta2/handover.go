@@ -34,7 +34,8 @@ const (
 	OfferCAKey = "ca.crt"
 	// OfferTokenKey holds a token of the host's ServiceAccount in the target.
 	OfferTokenKey = "token"
-	// OfferTargetKey holds the uid of the target's Namespace kube-system, for those who make offers: it tells whether there is one of the same target already.
+	// OfferTargetKey holds the uid of the target's Namespace kube-system, for those who make offers: it tells whether
+	// there is one of the same target already.
 	OfferTargetKey = "target"
 )
 
@@ -67,8 +68,8 @@ func (h *CapstanHost) Offer() string {
 	return ""
 }
 
-// OfferID returns the id of an offer to a host: its uid, a slash, something that no other offer has, a dot, and a digest
-// of where the target is. Who may write Secrets and no CapstanHosts can't lead an agent to another place by it.
+// OfferID returns the id of an offer to a host: its uid, a slash, something that no other offer has, a dot, and a
+// digest of where the target is. Who may write Secrets and no CapstanHosts can't lead an agent to another place by it.
 func OfferID(host types.UID, unique, server, ca string) string {
 	return string(host) + "/" + unique + "." + offerDigest(server, ca)
 }

@@ -119,7 +119,8 @@ func (r *rewriter) sort(o *unstructured.Unstructured) error {
 		r.services = append(r.services, o)
 	case kind.Group == "cert-manager.io" && kind.Kind == "Certificate":
 		r.certificates = append(r.certificates, o)
-	case kind.Group == "cert-manager.io" && strings.HasSuffix(kind.Kind, "Issuer"): // the plane issues certificates instead
+	// the plane issues certificates instead
+	case kind.Group == "cert-manager.io" && strings.HasSuffix(kind.Kind, "Issuer"):
 	case kind.Group == "cert-manager.io":
 		return fmt.Errorf("%s %s needs cert-manager", kind.Kind, name(o))
 	case kind.Kind == "APIService":

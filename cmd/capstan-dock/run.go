@@ -137,7 +137,9 @@ func runInside(args []string, errOut io.Writer) int {
 		logger.Print("this command is started by `capstan-dock run` only")
 		return 2
 	}
-	if err := inside.Run(inside.Config{Home: args[0], BinDir: args[1], Rootless: args[2] == "true", Instance: args[3], Log: logger}); err != nil {
+	if err := inside.Run(inside.Config{
+		Home: args[0], BinDir: args[1], Rootless: args[2] == "true", Instance: args[3], Log: logger,
+	}); err != nil {
 		logger.Print(err)
 		return 1
 	}

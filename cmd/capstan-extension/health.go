@@ -11,9 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// serveHealth answers /healthz, /readyz and /metrics over plain HTTP: a probe has no certificate to show. The process is healthy while it
-// answers; whether the management cluster can be reached shows in the answers to hooks. stop ends it and waits for that.
-func serveHealth(ctx context.Context, address string, probes http.Handler, metrics prometheus.Gatherer) (stop func(), err error) {
+// serveHealth answers /healthz, /readyz and /metrics over plain HTTP: a probe has no certificate to show. The process
+// is healthy while it answers; whether the management cluster can be reached shows in the answers to hooks. stop ends
+// it and waits for that.
+func serveHealth(ctx context.Context, address string, probes http.Handler,
+	metrics prometheus.Gatherer) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -25,7 +27,9 @@ func serveHealth(ctx context.Context, address string, probes http.Handler, metri
 	mux.Handle("GET /healthz", probes)
 	mux.Handle("GET /readyz", probes)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	health := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: 8 << 10}
+	health := &http.Server{
+		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: 8 << 10,
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

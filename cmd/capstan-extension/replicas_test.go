@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// Two replicas as the Deployment runs them, each with the rights of config/extension and no others: they share one certificate, whose authority
-// is where the ExtensionConfig looks for it, so both are called with it.
+// Two replicas as the Deployment runs them, each with the rights of config/extension and no others: they share one
+// certificate, whose authority is where the ExtensionConfig looks for it, so both are called with it.
 func TestReplicasShareACertificate(t *testing.T) {
 	server, err := apiserver.Start(apiserver.Options{})
 	defer func() {
@@ -42,7 +42,9 @@ func TestReplicasShareACertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := types.NamespacedName{Namespace: "capstan-system", Name: "capstan-extension-certificate"}
-	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: secret.Namespace}}); err != nil {
+	if err := admin.Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: secret.Namespace},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	grant(t, admin, "replica")
@@ -67,7 +69,8 @@ func TestReplicasShareACertificate(t *testing.T) {
 	for _, log := range logs {
 		replicas.Go(func() {
 			if code := run(ctx, []string{
-				"--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--cert-secret", secret.String(), "--cert-hosts", "127.0.0.1",
+				"--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--cert-secret", secret.String(), "--cert-hosts",
+				"127.0.0.1",
 			}, io.Discard, log); code != 0 {
 				t.Errorf("exit code %d", code)
 			}

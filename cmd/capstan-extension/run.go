@@ -33,7 +33,8 @@ var version string
 // readTimeout bounds one request to the API server: callers wait ten seconds for an answer.
 const readTimeout = 8 * time.Second
 
-// linger is how long a replica serves after it was told to end, with its probe saying no: that long a Service may go on sending calls to it.
+// linger is how long a replica serves after it was told to end, with its probe saying no: that long a Service may go on
+// sending calls to it.
 const linger = 3 * time.Second
 
 type flags struct {
@@ -55,18 +56,30 @@ type flags struct {
 func (f *flags) parse(args []string, stderr io.Writer) error {
 	set := flag.NewFlagSet("capstan-extension", flag.ContinueOnError)
 	set.SetOutput(stderr)
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` for the management cluster; default: the service account of the pod")
-	set.StringVar(&f.listen, "listen", "127.0.0.1:9443", "`address` to serve hooks on; port 0 takes a free one, which the log names")
-	set.StringVar(&f.certFile, "cert-file", "", "`file` with the server's certificate in PEM form; read again when it changes")
-	set.StringVar(&f.keyFile, "key-file", "", "`file` with the key of the certificate in PEM form; read again when it changes")
-	set.StringVar(&f.certDir, "cert-dir", "", "`directory` with tls.crt and tls.key, instead of --cert-file and --key-file")
-	set.StringVar(&f.certSecret, "cert-secret", "", "`namespace/name` of a Secret in which the process keeps a certificate that it makes and renews itself, instead of files")
-	set.StringVar(&f.certHosts, "cert-hosts", "", "`names` by which callers call the server, separated by commas, for --cert-secret")
-	set.StringVar(&f.clientCAFile, "client-ca-file", "", "`file` with CAs in PEM form; callers then need a certificate of one of them")
-	set.StringVar(&f.healthz, "healthz", "", "`address` to serve /healthz, /readyz and /metrics on over plain HTTP; default: not served")
-	set.StringVar(&f.bundle, "bundle", "", "capstan-kube `file` of a Kubernetes bundle, whose etcd verifies backups; default: no backups are taken")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig `file` for the management cluster; default: the service account of the pod")
+	set.StringVar(&f.listen, "listen", "127.0.0.1:9443",
+		"`address` to serve hooks on; port 0 takes a free one, which the log names")
+	set.StringVar(&f.certFile, "cert-file", "",
+		"`file` with the server's certificate in PEM form; read again when it changes")
+	set.StringVar(&f.keyFile, "key-file", "",
+		"`file` with the key of the certificate in PEM form; read again when it changes")
+	set.StringVar(&f.certDir, "cert-dir", "",
+		"`directory` with tls.crt and tls.key, instead of --cert-file and --key-file")
+	set.StringVar(&f.certSecret, "cert-secret", "",
+		"`namespace/name` of a Secret in which the process keeps a certificate that it makes and renews itself, instead of "+
+			"files")
+	set.StringVar(&f.certHosts, "cert-hosts", "",
+		"`names` by which callers call the server, separated by commas, for --cert-secret")
+	set.StringVar(&f.clientCAFile, "client-ca-file", "",
+		"`file` with CAs in PEM form; callers then need a certificate of one of them")
+	set.StringVar(&f.healthz, "healthz", "",
+		"`address` to serve /healthz, /readyz and /metrics on over plain HTTP; default: not served")
+	set.StringVar(&f.bundle, "bundle", "",
+		"capstan-kube `file` of a Kubernetes bundle, whose etcd verifies backups; default: no backups are taken")
 	set.StringVar(&f.backups, "backups", "", "`directory` to keep backups of clusters in; default: none are kept on disk")
-	set.StringVar(&f.leases, "lease-namespace", "", "`namespace` of the Leases by which replicas agree on who takes a backup; default: there is one replica only")
+	set.StringVar(&f.leases, "lease-namespace", "",
+		"`namespace` of the Leases by which replicas agree on who takes a backup; default: there is one replica only")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -132,7 +145,8 @@ func (f *flags) completeSecret() error {
 	return nil
 }
 
-// run is the whole program. It gives the exit code: 0 when the context ended it, 1 when it failed, 2 when it was called wrongly.
+// run is the whole program. It gives the exit code: 0 when the context ended it, 1 when it failed, 2 when it was called
+// wrongly.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var f flags
 	if err := f.parse(args, stderr); errors.Is(err, flag.ErrHelp) {
@@ -167,7 +181,9 @@ func serve(ctx context.Context, f flags, logger *slog.Logger) error {
 		return fmt.Errorf("making a client of the management cluster: %w", err)
 	}
 	metrics := prometheus.NewRegistry()
-	options := extension.Options{Reader: reader, Events: reader, Log: logger, Metrics: metrics, Bundle: f.bundle, Backups: f.backups}
+	options := extension.Options{
+		Reader: reader, Events: reader, Log: logger, Metrics: metrics, Bundle: f.bundle, Backups: f.backups,
+	}
 	if f.leases != "" {
 		leases, err := coordinationv1.NewForConfig(config)
 		if err != nil {

@@ -42,23 +42,33 @@ func TestWrongCalls(t *testing.T) {
 		code int
 		want string
 	}{
-		"no certificate":             {nil, 2, "the server needs a certificate"},
-		"a certificate in two ways":  {[]string{"--cert-dir", directory, "--key-file", "k"}, 2, "one or the other"},
-		"a Secret and files":         {[]string{"--cert-dir", directory, "--cert-secret", "a/b"}, 2, "--cert-secret does not go with files"},
-		"a Secret without namespace": {[]string{"--cert-secret", "b", "--cert-hosts", "localhost"}, 2, "write it as namespace/name"},
-		"a Secret without names":     {[]string{"--cert-secret", "a/b"}, 2, "give --cert-hosts"},
-		"names without a Secret":     {[]string{"--cert-dir", directory, "--cert-hosts", "localhost"}, 2, "give --cert-secret, too"},
-		"backups without an etcd":    {[]string{"--cert-dir", directory, "--backups", directory}, 2, "give --bundle, too"},
-		"backups somewhere":          {[]string{"--cert-dir", directory, "--backups", "backups"}, 2, "give an absolute path"},
-		"a bundle that is not there": {[]string{"--cert-dir", directory, "--bundle", directory + "/none"}, 2, "--bundle: looking for an etcd"},
-		"an unknown flag":            {[]string{"--nonsense"}, 2, "nonsense"},
-		"an argument":                {[]string{"--cert-dir", directory, "up"}, 2, `unexpected argument "up"`},
-		"help":                       {[]string{"--help"}, 0, "-client-ca-file"},
-		"a kubeconfig that is not":   {[]string{"--cert-dir", directory, "--kubeconfig", directory + "/none"}, 1, "reading how to reach the management cluster"},
+		"no certificate":            {nil, 2, "the server needs a certificate"},
+		"a certificate in two ways": {[]string{"--cert-dir", directory, "--key-file", "k"}, 2, "one or the other"},
+		"a Secret and files": {[]string{"--cert-dir", directory, "--cert-secret", "a/b"}, 2,
+			"--cert-secret does not go with files"},
+		"a Secret without namespace": {[]string{"--cert-secret", "b", "--cert-hosts", "localhost"}, 2,
+			"write it as namespace/name"},
+		"a Secret without names": {[]string{"--cert-secret", "a/b"}, 2, "give --cert-hosts"},
+		"names without a Secret": {[]string{"--cert-dir", directory, "--cert-hosts", "localhost"}, 2,
+			"give --cert-secret, too"},
+		"backups without an etcd": {[]string{"--cert-dir", directory, "--backups", directory}, 2, "give --bundle, too"},
+		"backups somewhere":       {[]string{"--cert-dir", directory, "--backups", "backups"}, 2, "give an absolute path"},
+		"a bundle that is not there": {[]string{"--cert-dir", directory, "--bundle", directory + "/none"}, 2,
+			"--bundle: looking for an etcd"},
+		"an unknown flag": {[]string{"--nonsense"}, 2, "nonsense"},
+		"an argument":     {[]string{"--cert-dir", directory, "up"}, 2, `unexpected argument "up"`},
+		"help":            {[]string{"--help"}, 0, "-client-ca-file"},
+		"a kubeconfig that is not": {[]string{"--cert-dir", directory, "--kubeconfig", directory + "/none"}, 1,
+			"reading how to reach the management cluster"},
 		"neither kubeconfig nor pod": {[]string{"--cert-dir", directory}, 1, "reading how to reach the management cluster"},
-		"a directory without a pair": {[]string{"--cert-dir", directory, "--kubeconfig", kubeconfig(t, "https://127.0.0.1:1")}, 1, "tls.crt: no such file"},
-		"an address that can't be":   {[]string{"--cert-dir", directory, "--kubeconfig", kubeconfig(t, "https://127.0.0.1:1"), "--healthz", "256.0.0.1:1"}, 1, "serving --healthz"},
-		"the version":                {[]string{"--version"}, 0, ""},
+		"a directory without a pair": {
+			[]string{"--cert-dir", directory, "--kubeconfig", kubeconfig(t, "https://127.0.0.1:1")}, 1, "tls.crt: no such file",
+		},
+		"an address that can't be": {
+			[]string{"--cert-dir", directory, "--kubeconfig", kubeconfig(t, "https://127.0.0.1:1"), "--healthz", "256.0.0.1:1"},
+			1, "serving --healthz",
+		},
+		"the version": {[]string{"--version"}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
@@ -120,8 +130,10 @@ func TestRun(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "blue"}}
 	cluster.Spec.Topology.ClassRef.Name = "local"
 	response := &runtimehooksv1.BeforeClusterCreateResponse{}
-	err = calls.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster, &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response)
-	if err != nil || response.RetryAfterSeconds != 5 || response.Message != "cluster needs 1 host, there are none: add hosts, or make the cluster smaller" {
+	err = calls.CallAllExtensions(t.Context(), runtimehooksv1.BeforeClusterCreate, cluster,
+		&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *cluster}, response)
+	if err != nil || response.RetryAfterSeconds != 5 ||
+		response.Message != "cluster needs 1 host, there are none: add hosts, or make the cluster smaller" {
 		t.Errorf("got %+v, %v", response, err)
 	}
 	if got := ended(); got != 0 {
@@ -129,7 +141,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// apiServer answers what the gate asks: a class of ours, and empty lists. The API server itself is part of the end-to-end tests.
+// apiServer answers what the gate asks: a class of ours, and empty lists. The API server itself is part of the
+// end-to-end tests.
 func apiServer(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -143,12 +156,16 @@ func apiServer(t *testing.T) string {
 	}
 	mux := http.NewServeMux()
 	core, ours := "cluster.x-k8s.io/v1beta2", "infrastructure.capstan.dev/v1beta2"
-	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusters", write(`{"kind":"ClusterList","apiVersion":"`+core+`","items":[]}`))
+	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusters",
+		write(`{"kind":"ClusterList","apiVersion":"`+core+`","items":[]}`))
 	mux.HandleFunc("/apis/"+core+"/namespaces/default/machines",
 		write(`{"kind":"MachineList","apiVersion":"`+core+`","items":[]}`))
-	mux.HandleFunc("/apis/"+ours+"/namespaces/default/capstanhosts", write(`{"kind":"CapstanHostList","apiVersion":"`+ours+`","items":[]}`))
-	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusterclasses/local", write(`{"kind":"ClusterClass","apiVersion":"`+core+`","metadata":{"name":"local"},
-		"spec":{"controlPlane":{"machineInfrastructure":{"templateRef":{"apiVersion":"`+ours+`","kind":"CapstanMachineTemplate","name":"t"}}}}}`))
+	mux.HandleFunc("/apis/"+ours+"/namespaces/default/capstanhosts",
+		write(`{"kind":"CapstanHostList","apiVersion":"`+ours+`","items":[]}`))
+	mux.HandleFunc("/apis/"+core+"/namespaces/default/clusterclasses/local",
+		write(`{"kind":"ClusterClass","apiVersion":"`+core+`","metadata":{"name":"local"},
+		"spec":{"controlPlane":{"machineInfrastructure":{"templateRef":{"apiVersion":"`+ours+
+			`","kind":"CapstanMachineTemplate","name":"t"}}}}}`))
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(listener) }()
@@ -177,7 +194,8 @@ func pair(t *testing.T, directory string) tls.Certificate {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {

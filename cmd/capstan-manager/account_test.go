@@ -20,18 +20,21 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// asInstalled makes the managers of a test have the rights of an installed one and no others: it installs namespace, service account, roles and bindings
-// of the release's components, and writes the kubeconfig with a token of that account.
+// asInstalled makes the managers of a test have the rights of an installed one and no others: it installs namespace,
+// service account, roles and bindings of the release's components, and writes the kubeconfig with a token of that
+// account.
 func (c *cluster) asInstalled(admin *rest.Config) {
 	c.Helper()
 	const version = "v0.1.0"
 	files, err := release.Repository(release.Options{Version: version, Source: apiserver.Root()})
 	c.must(err)
 	rights := 0
-	for document := range bytes.SplitSeq(files[release.Infrastructure+"/"+version+"/"+release.InfrastructureComponents], []byte("\n---\n")) {
+	for document := range bytes.SplitSeq(files[release.Infrastructure+"/"+version+"/"+release.InfrastructureComponents],
+		[]byte("\n---\n")) {
 		o := &unstructured.Unstructured{}
 		c.must(yaml.Unmarshal(document, &o.Object))
-		if slices.Contains([]string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, o.GetKind()) {
+		if slices.Contains([]string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role",
+			"RoleBinding"}, o.GetKind()) {
 			c.must(c.api.Create(c.Context(), o))
 			rights++
 		}
@@ -40,7 +43,9 @@ func (c *cluster) asInstalled(admin *rest.Config) {
 		c.Fatalf("%d objects of the components are about rights, want 11", rights)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "capstan-system", Name: "capstan-manager"}}
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
+	token := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)},
+	}
 	c.must(c.api.SubResource("token").Create(c.Context(), account, token))
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}

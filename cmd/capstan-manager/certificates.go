@@ -37,22 +37,26 @@ const (
 	injectTimeout = 30 * time.Second
 )
 
-// certificates keeps the certificate of the webhooks, for a management cluster without cert-manager, and lets the API server trust it. All replicas do.
+// certificates keeps the certificate of the webhooks, for a management cluster without cert-manager, and lets the API
+// server trust it. All replicas do.
 type certificates struct {
 	*certificate.Keeper
 	client client.Client
 	kinds  []string // names of the definitions that may be converted
 }
 
-// ownCertificates makes sure that there is a certificate that the API server trusts: it has to be so before caches start, because they may need objects
-// to be converted.
-func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string) (*certificates, error) {
+// ownCertificates makes sure that there is a certificate that the API server trusts: it has to be so before caches
+// start, because they may need objects to be converted.
+func ownCertificates(ctx context.Context, config *rest.Config, scheme *runtime.Scheme,
+	namespace string) (*certificates, error) {
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for certificates: %w", err)
 	}
-	keeper, err := certificate.New(ctx, certificate.InSecret(direct, types.NamespacedName{Namespace: namespace, Name: webhookSecret}), certificate.Options{
-		Hosts: certificate.ServiceHosts(webhookService, namespace), Name: "capstan-manager", Log: slog.New(logr.ToSlogHandler(ctrl.Log.WithName("certificates"))),
+	keeper, err := certificate.New(ctx, certificate.InSecret(direct,
+		types.NamespacedName{Namespace: namespace, Name: webhookSecret}), certificate.Options{
+		Hosts: certificate.ServiceHosts(webhookService, namespace), Name: "capstan-manager",
+		Log: slog.New(logr.ToSlogHandler(ctrl.Log.WithName("certificates"))),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the certificate of the webhooks: %w", err)
@@ -104,7 +108,8 @@ func (c *certificates) inject(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// patch reads an object and writes it, if the change says that it did something. It begins again if others write at the same time.
+// patch reads an object and writes it, if the change says that it did something. It begins again if others write at the
+// same time.
 func (c *certificates) patch(ctx context.Context, object client.Object, change func() bool) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.patchOnce(ctx, object, change) })
 }
@@ -117,7 +122,8 @@ func (c *certificates) patchOnce(ctx context.Context, object client.Object, chan
 	if !ok || !change() {
 		return nil
 	}
-	if err := c.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := c.client.Patch(ctx, object, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("letting the API server trust the webhooks in %s: %w", object.GetName(), err)
 	}
 	return nil

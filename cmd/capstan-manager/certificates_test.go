@@ -32,7 +32,9 @@ import (
 
 func TestTrust(t *testing.T) {
 	ours := []byte("ours")
-	hooks := &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: make([]admissionregistrationv1.ValidatingWebhook, 2)}
+	hooks := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		Webhooks: make([]admissionregistrationv1.ValidatingWebhook, 2),
+	}
 	hooks.Webhooks[1].ClientConfig.CABundle = ours
 	if !trustHooks(hooks, ours) || string(hooks.Webhooks[0].ClientConfig.CABundle) != "ours" || trustHooks(hooks, ours) {
 		t.Errorf("webhooks are %+v", hooks.Webhooks)
@@ -41,14 +43,18 @@ func TestTrust(t *testing.T) {
 	if trustConversion(crd, ours) {
 		t.Error("a definition without conversion was changed")
 	}
-	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{}}}
-	if !trustConversion(crd, ours) || string(crd.Spec.Conversion.Webhook.ClientConfig.CABundle) != "ours" || trustConversion(crd, ours) {
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{}},
+	}
+	if !trustConversion(crd, ours) || string(crd.Spec.Conversion.Webhook.ClientConfig.CABundle) != "ours" ||
+		trustConversion(crd, ours) {
 		t.Errorf("the conversion is %+v", crd.Spec.Conversion.Webhook.ClientConfig)
 	}
 }
 
-// TestOwnCertificates installs the components without cert-manager. The API server reaches the manager by the Service, which leads to this machine, and
-// trusts it for what the manager itself wrote, with its own rights. The manager is started as the Deployment says.
+// TestOwnCertificates installs the components without cert-manager. The API server reaches the manager by the Service,
+// which leads to this machine, and trusts it for what the manager itself wrote, with its own rights. The manager is
+// started as the Deployment says.
 func TestOwnCertificates(t *testing.T) {
 	core, err := apiserver.Core("clusters", "machines")
 	if err != nil {
@@ -65,7 +71,8 @@ func TestOwnCertificates(t *testing.T) {
 	}
 	c := &cluster{T: t, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	scheme := runtime.NewScheme()
-	c.must(errors.Join(clientgoscheme.AddToScheme(scheme), provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)))
+	c.must(errors.Join(clientgoscheme.AddToScheme(scheme), provider.AddToScheme(scheme),
+		apiextensionsv1.AddToScheme(scheme)))
 	c.api, err = client.New(server.Config, client.Options{Scheme: scheme})
 	c.must(err)
 	c.asInstalled(server.Config)
@@ -74,8 +81,9 @@ func TestOwnCertificates(t *testing.T) {
 	c.must(err)
 	port := server.Webhooks.LocalServingPort
 	// As clusterctl fills in the variables when the user sets none.
-	components, err := yamlprocessor.NewSimpleProcessor().Process(files[release.Infrastructure+"/"+version+"/"+release.OwnCertificatesComponents],
-		func(name string) (string, error) { return "", fmt.Errorf("%s is not set", name) })
+	components, err := yamlprocessor.NewSimpleProcessor().
+		Process(files[release.Infrastructure+"/"+version+"/"+release.OwnCertificatesComponents],
+			func(name string) (string, error) { return "", fmt.Errorf("%s is not set", name) })
 	c.must(err)
 	var arguments []string
 	for document := range bytes.SplitSeq(components, []byte("\n---\n")) {
@@ -110,26 +118,32 @@ func TestOwnCertificates(t *testing.T) {
 		}
 	}
 	c.until("the definitions are served", func() bool {
-		return c.api.List(t.Context(), &infrav1.CapstanMachineList{}) == nil && c.api.List(t.Context(), &infrav1.CapstanHostList{}) == nil &&
+		return c.api.List(t.Context(), &infrav1.CapstanMachineList{}) == nil &&
+			c.api.List(t.Context(), &infrav1.CapstanHostList{}) == nil &&
 			c.api.List(t.Context(), &infrav1.CapstanClusterList{}) == nil
 	})
-	if !slices.Contains(arguments, "--webhook-own-certificates=capstan-system") || !slices.Contains(arguments, "--watch-filter=") {
+	if !slices.Contains(arguments, "--webhook-own-certificates=capstan-system") ||
+		!slices.Contains(arguments, "--watch-filter=") {
 		t.Fatalf("the Deployment starts the manager with %q", arguments)
 	}
 	c.start(append(arguments, fmt.Sprintf("--webhook-port=%d", port))...)
 	stored := &infrav1.CapstanMachine{Spec: infrav1.CapstanMachineSpec{ProviderID: "capstan://default/host-1/12345678"}}
 	stored.Namespace, stored.Name = "default", "m"
-	c.until("the API server asks the admission webhook", func() bool { return c.api.Create(t.Context(), stored.DeepCopy()) == nil })
+	c.until("the API server asks the admission webhook",
+		func() bool { return c.api.Create(t.Context(), stored.DeepCopy()) == nil })
 	old := &unstructured.Unstructured{}
 	old.SetAPIVersion("infrastructure.capstan.dev/v1beta1")
 	old.SetKind("CapstanMachine")
-	c.until("the manager converts", func() bool { return c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old) == nil })
+	c.until("the manager converts", func() bool {
+		return c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old) == nil
+	})
 	if _, ok, _ := unstructured.NestedBool(old.Object, "status", "ready"); !ok {
 		t.Errorf("as v1beta1 it has no status.ready: %v", old.Object)
 	}
 }
 
-// argumentsOf returns the arguments of a Deployment's container as a kubelet would give them to it, with the variables of its environment.
+// argumentsOf returns the arguments of a Deployment's container as a kubelet would give them to it, with the variables
+// of its environment.
 func argumentsOf(d *appsv1.Deployment) []string {
 	var arguments []string
 	c := d.Spec.Template.Spec.Containers[0]

@@ -27,9 +27,12 @@ type election struct {
 
 func (e *election) addFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&e.enabled, "leader-elect", false, "let one of several replicas work at a time")
-	flags.StringVar(&e.namespace, "leader-elect-namespace", "", "namespace of the Lease by which the replicas agree; empty: that of the manager's Pod")
-	flags.DurationVar(&e.lease, "leader-elect-lease-duration", 15*time.Second, "how long the others wait for a leader that is silent")
-	flags.DurationVar(&e.renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader that can't reach the API server goes on")
+	flags.StringVar(&e.namespace, "leader-elect-namespace", "",
+		"namespace of the Lease by which the replicas agree; empty: that of the manager's Pod")
+	flags.DurationVar(&e.lease, "leader-elect-lease-duration", 15*time.Second,
+		"how long the others wait for a leader that is silent")
+	flags.DurationVar(&e.renew, "leader-elect-renew-deadline", 10*time.Second,
+		"how long a leader that can't reach the API server goes on")
 	flags.DurationVar(&e.retry, "leader-elect-retry-period", 2*time.Second, "pause between two tries")
 }
 
@@ -42,8 +45,8 @@ func (e *election) apply(options *ctrl.Options, namespace, watchFilter string) {
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &e.lease, &e.renew, &e.retry
 }
 
-// leaseName returns the name of the Lease for a shard. Shards that work on different objects must not wait for each other, so each has a Lease of
-// its own.
+// leaseName returns the name of the Lease for a shard. Shards that work on different objects must not wait for each
+// other, so each has a Lease of its own.
 func leaseName(namespace, watchFilter string) string {
 	if namespace == "" && watchFilter == "" {
 		return electionID

@@ -84,7 +84,8 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags := flag.NewFlagSet("capstan-manager", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&s.namespace, "namespace", "", "namespace to work in; empty: all")
-	flags.StringVar(&s.watchFilter, "watch-filter", "", "value of label cluster.x-k8s.io/watch-filter to work on; empty: all objects")
+	flags.StringVar(&s.watchFilter, "watch-filter", "",
+		"value of label cluster.x-k8s.io/watch-filter to work on; empty: all objects")
 	s.election.addFlags(flags)
 	flags.StringVar(&s.healthAddr, "health-addr", ":9440", "address of /healthz and /readyz")
 	flags.StringVar(&s.metrics, "metrics-bind", "127.0.0.1:8080", "address of /metrics; 0: none")
@@ -96,10 +97,13 @@ func parse(args []string, stderr io.Writer) (settings, *textlogger.Config, error
 	flags.DurationVar(&s.unlinkedTimeout, "unlinked-timeout", host.DefaultUnlinkedTimeout,
 		"how long a host may be claimed for a Machine or Cluster that doesn't exist before it is marked as left behind")
 	flags.IntVar(&s.webhookPort, "webhook-port", webhook.DefaultPort, "port of the conversion and admission webhooks")
-	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "", "folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
-		"no webhooks are served, which is good for definitions without conversion only")
-	flags.StringVar(&s.ownCertificates, "webhook-own-certificates", "", "namespace of Service "+webhookService+"; the webhooks are served with a certificate that the "+
-		"manager makes itself and lets the API server trust, for management clusters without cert-manager; instead of --webhook-cert-dir")
+	flags.StringVar(&s.webhookCertDir, "webhook-cert-dir", "",
+		"folder with the webhooks' tls.crt and tls.key, read again when they change; empty: "+
+			"no webhooks are served, which is good for definitions without conversion only")
+	flags.StringVar(&s.ownCertificates, "webhook-own-certificates", "",
+		"namespace of Service "+webhookService+"; the webhooks are served with a certificate that the "+
+			"manager makes itself and lets the API server trust, for management clusters without cert-manager; instead of "+
+			"--webhook-cert-dir")
 	flags.StringVar(&s.featureGates, "feature-gates", "", "feature gates of Cluster API that differ from "+
 		gates.Manager().String()+", as NAME=true,NAME=false. ClusterTopology=false refuses CapstanClusterTemplates, "+
 		"PriorityQueue=true lets urgent work come first; the others change nothing here")
@@ -147,7 +151,8 @@ func manage(ctx context.Context, s settings) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), infrawebhook.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(provider.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		infrawebhook.AddToScheme(scheme), admissionregistrationv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	byObject, err := provider.CacheByObject()
@@ -198,7 +203,8 @@ func manage(ctx context.Context, s settings) error {
 		if !s.gates.On(feature.ClusterTopology) {
 			options = append(options, infrawebhook.NoClusterClasses())
 		}
-		err = errors.Join(err, infrawebhook.Setup(mgr, options...), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
+		err = errors.Join(err, infrawebhook.Setup(mgr, options...),
+			mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()))
 	}
 	if err != nil {
 		return err

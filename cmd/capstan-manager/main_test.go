@@ -32,8 +32,10 @@ func TestParse(t *testing.T) {
 			limits: limits, unlinkedTimeout: time.Hour, webhookPort: 9443, proof: "Compare",
 		}},
 		"everything set (IC-39, IC-40)": {
-			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n", "--leader-elect-lease-duration=4s",
-				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0", "--concurrency=3",
+			args: []string{"--namespace=a", "--watch-filter=x", "--leader-elect", "--leader-elect-namespace=n",
+				"--leader-elect-lease-duration=4s",
+				"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--health-addr=:1", "--metrics-bind=0",
+				"--concurrency=3",
 				"--host-rate=7", "--host-burst=8", "--each-host-rate=0.5", "--each-host-burst=9", "--unlinked-timeout=3m",
 				"--machine-concurrency=5", "--webhook-port=2", "--webhook-cert-dir=/certs",
 				"--cleaning-proof=Reimage"},
@@ -46,11 +48,17 @@ func TestParse(t *testing.T) {
 			limits: limits, unlinkedTimeout: time.Hour, webhookPort: 9443, proof: "Compare",
 			featureGates: "PriorityQueue=true,ClusterTopology=false", gates: urgent,
 		}},
-		"a proof that does not exist":        {args: []string{"--cleaning-proof=Hope"}, fails: "give Trust, Compare or Reimage"},
-		"a feature gate that does not exist": {args: []string{"--feature-gates=Nonsense=true"}, fails: "choose from ClusterTopology"},
-		"certificates in two ways":           {args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other"},
-		"an unknown flag":                    {args: []string{"--nonsense"}, fails: "nonsense"},
-		"an argument":                        {args: []string{"nonsense"}, fails: "has flags only"},
+		"a proof that does not exist": {
+			args: []string{"--cleaning-proof=Hope"}, fails: "give Trust, Compare or Reimage",
+		},
+		"a feature gate that does not exist": {
+			args: []string{"--feature-gates=Nonsense=true"}, fails: "choose from ClusterTopology",
+		},
+		"certificates in two ways": {
+			args: []string{"--webhook-cert-dir=/c", "--webhook-own-certificates=n"}, fails: "one or the other",
+		},
+		"an unknown flag": {args: []string{"--nonsense"}, fails: "nonsense"},
+		"an argument":     {args: []string{"nonsense"}, fails: "has flags only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder

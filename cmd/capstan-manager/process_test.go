@@ -112,7 +112,8 @@ type process struct {
 func (c *cluster) start(args ...string) *process {
 	c.Helper()
 	args = append(args, "--leader-elect", "--leader-elect-namespace=capstan-system", "--leader-elect-lease-duration=4s",
-		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--health-addr=127.0.0.1:0", "--metrics-bind=0")
+		"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms", "--health-addr=127.0.0.1:0",
+		"--metrics-bind=0")
 	p := &process{Cmd: exec.Command(os.Args[0]), output: &bytes.Buffer{}, ended: make(chan struct{})}
 	p.Env = append(os.Environ(), asManager+"="+strings.Join(args, "\n"), "KUBECONFIG="+c.kubeconfig)
 	p.Stdout, p.Stderr = p.output, p.output
@@ -163,7 +164,8 @@ func (c *cluster) lease(name string) (holder string, transitions int32) {
 func (c *cluster) host(namespace, name string, labels map[string]string) {
 	c.Helper()
 	c.must(c.api.Create(c.Context(), &infrav1.CapstanHost{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       infrav1.CapstanHostSpec{Zone: "zone-a"},
 	}))
 }
 
@@ -175,7 +177,8 @@ func (c *cluster) reconciled(namespace, name string) bool {
 	return slices.Contains(h.Finalizers, infrav1.HostFinalizer)
 }
 
-// TestOneReplicaLeads kills the replica that leads: another one takes over and goes on; when that one ends well, it gives the Lease back at once.
+// TestOneReplicaLeads kills the replica that leads: another one takes over and goes on; when that one ends well, it
+// gives the Lease back at once.
 func TestOneReplicaLeads(t *testing.T) {
 	c := newCluster(t)
 	first := c.start()
@@ -201,7 +204,8 @@ func TestOneReplicaLeads(t *testing.T) {
 	}
 }
 
-// TestEndsInTheMiddleOfWork ends a manager while its queues are full, again and again: none of them keeps it from ending.
+// TestEndsInTheMiddleOfWork ends a manager while its queues are full, again and again: none of them keeps it from
+// ending.
 func TestEndsInTheMiddleOfWork(t *testing.T) {
 	c := newCluster(t)
 	for round := range 4 {
@@ -217,7 +221,8 @@ func TestEndsInTheMiddleOfWork(t *testing.T) {
 	}
 }
 
-// TestShards runs one manager for a namespace and one for a label in another namespace: both lead at the same time, and each leaves the rest alone.
+// TestShards runs one manager for a namespace and one for a label in another namespace: both lead at the same time, and
+// each leaves the rest alone.
 func TestShards(t *testing.T) {
 	c := newCluster(t)
 	label := map[string]string{clusterv1.WatchLabel: "x"}

@@ -53,7 +53,8 @@ func TestManagerConverts(t *testing.T) {
 	if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old); err == nil {
 		t.Fatal("it is converted without a manager: this test tests nothing")
 	}
-	c.start("--webhook-cert-dir="+server.Webhooks.LocalServingCertDir, fmt.Sprintf("--webhook-port=%d", server.Webhooks.LocalServingPort))
+	c.start("--webhook-cert-dir="+server.Webhooks.LocalServingCertDir,
+		fmt.Sprintf("--webhook-port=%d", server.Webhooks.LocalServingPort))
 	c.until("the manager converts", func() bool {
 		return c.api.Get(t.Context(), client.ObjectKeyFromObject(stored), old) == nil
 	})

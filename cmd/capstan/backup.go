@@ -25,11 +25,13 @@ type backupPlace struct {
 func (p *backupPlace) flag(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&p.directory, "directory", "", "directory with the backups (default: backups in the home directory)")
-	f.StringVar(&p.bucket.Bucket, "bucket", "", "bucket of an S3-compatible store with the backups; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are its keys")
+	f.StringVar(&p.bucket.Bucket, "bucket", "",
+		"bucket of an S3-compatible store with the backups; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are its keys")
 	f.StringVar(&p.bucket.Endpoint, "endpoint", "https://s3.amazonaws.com", "where the store of the bucket is")
 	f.StringVar(&p.bucket.Region, "region", "us-east-1", "region of the bucket")
 	f.StringVar(&p.bucket.Prefix, "prefix", "", "what the names of all objects in the bucket begin with")
-	f.BoolVar(&p.bucket.Insecure, "insecure", false, "allow an endpoint with http: all Secrets of a cluster are in a backup")
+	f.BoolVar(&p.bucket.Insecure, "insecure", false,
+		"allow an endpoint with http: all Secrets of a cluster are in a backup")
 	cmd.MarkFlagsMutuallyExclusive("directory", "bucket")
 }
 
@@ -45,7 +47,9 @@ func (p *backupPlace) as(cmd *cobra.Command) (flags string) {
 
 func (a *app) backupStore(p backupPlace) (backup.Store, error) {
 	if p.bucket.Bucket != "" {
-		store, err := backup.OpenBucket(p.bucket, backup.Credentials{AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY")})
+		store, err := backup.OpenBucket(p.bucket, backup.Credentials{
+			AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		})
 		if err != nil {
 			return nil, hint("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; see --endpoint, --region and --prefix", "%w", err)
 		}
@@ -60,8 +64,9 @@ func (a *app) backupStore(p backupPlace) (backup.Store, error) {
 func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup", Short: "Backups of clusters, and of the plane itself", Aliases: []string{"backups"},
-		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd that was restored into another etcd to see that it works.
-"capstan backup plane" is about the management plane itself. docs/backup.md says what is in it, and what is not.`,
+		Long: `Take, list and restore backups of clusters. A backup is a snapshot of a cluster's etcd that was restored into
+another etcd to see that it works. "capstan backup plane" is about the management plane itself. docs/backup.md says what
+is in it, and what is not.`,
 	}
 	cmd.AddCommand(a.backupListCommand(), a.backupCreateCommand(), a.backupRestoreCommand(), a.backupPlaneCommand())
 	return cmd
@@ -146,22 +151,26 @@ func (a *app) backupCreateCommand() *cobra.Command {
 			var m backup.Manifest
 			err = a.steps().Run("backup of cluster "+cluster.Name, func(detail func(string)) (err error) {
 				m, err = backup.Take(ctx, backup.Job{
-					Namespace: cluster.Namespace, Cluster: cluster.Name, UID: string(cluster.UID), Reason: backup.ReasonManual, Access: access, Tool: tool,
+					Namespace: cluster.Namespace, Cluster: cluster.Name, UID: string(cluster.UID), Reason: backup.ReasonManual,
+					Access: access, Tool: tool,
 					Store: store, Retention: backup.Retention{Keep: keep}, Progress: detail,
 				})
 				return err
 			})
 			if err != nil {
-				return hint("see how the cluster is: capstan cluster describe "+cluster.Name, "backing up cluster %s: %w", cluster.Name, err)
+				return hint("see how the cluster is: capstan cluster describe "+cluster.Name, "backing up cluster %s: %w",
+					cluster.Name, err)
 			}
 			fmt.Fprintln(a.out, m.Name)
-			a.next("capstan backup list "+cluster.Name+place.as(cmd), fmt.Sprintf("capstan backup restore %s %s%s", cluster.Name, m.Name, place.as(cmd)))
+			a.next("capstan backup list "+cluster.Name+place.as(cmd),
+				fmt.Sprintf("capstan backup restore %s %s%s", cluster.Name, m.Name, place.as(cmd)))
 			return nil
 		},
 	}
 	place.flag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait")
-	cmd.Flags().IntVar(&keep, "keep", 20, "how many backups of the cluster to keep, of those that were taken by this command")
+	cmd.Flags().IntVar(&keep, "keep", 20,
+		"how many backups of the cluster to keep, of those that were taken by this command")
 	return cmd
 }
 
@@ -173,7 +182,8 @@ func (a *app) backupAccess(ctx context.Context, cluster string) (*backup.Access,
 	}
 	access, err := backup.ReadAccess(ctx, c, a.namespace, cluster)
 	if err != nil {
-		return nil, hint("see how far it is: capstan cluster describe "+cluster, "reading how to reach the etcd of cluster %s: %w", cluster, err)
+		return nil, hint("see how far it is: capstan cluster describe "+cluster,
+			"reading how to reach the etcd of cluster %s: %w", cluster, err)
 	}
 	path, err := a.clusterKubeconfig(ctx, cluster)
 	if err != nil {

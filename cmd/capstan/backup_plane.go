@@ -44,7 +44,8 @@ func (a *app) backupPlaneCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create FILE", Short: "Write a backup of the plane to a file that does not exist yet",
 		Long: `Write a backup of the plane, which runs and goes on, to a file that only you can read. The snapshot in it is
-restored into another etcd to see that it works. Keep the file as safe as the plane: it has all keys, and is not encrypted.`,
+restored into another etcd to see that it works. Keep the file as safe as the plane: it has all keys, and is not
+encrypted.`,
 		Example: "  capstan backup plane create plane.tar",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -71,8 +72,8 @@ func (a *app) backupPlaneRestoreCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Make a plane of a backup, in a home directory that has none",
-		Long: `Make a plane of a backup, in a home directory that has none, and don't start it. The plane of before must not run
-any more, or hosts obey both. docs/backup.md says how hosts find this one.`,
+		Long: `Make a plane of a backup, in a home directory that has none, and don't start it. The plane of before must not
+run any more, or hosts obey both. docs/backup.md says how hosts find this one.`,
 		Example: "  capstan backup plane restore plane.tar",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

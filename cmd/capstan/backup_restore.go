@@ -19,9 +19,9 @@ func (a *app) backupRestoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore CLUSTER [BACKUP]",
 		Short: "Put a backup (the newest, if none is named) back into a cluster on local hosts",
-		Long: `Put a backup back into a running cluster on local hosts. All that has changed in the cluster since then is lost; the API server is away for a while.
-One control plane host gets the data, and keeps the old beside it. Other control plane machines are deleted, and made again by their owner.
-docs/backup.md says how it is done on owned hosts.`,
+		Long: `Put a backup back into a running cluster on local hosts. All that has changed in the cluster since then is
+lost; the API server is away for a while. One control plane host gets the data, and keeps the old beside it. Other
+control plane machines are deleted, and made again by their owner. docs/backup.md says how it is done on owned hosts.`,
 		Example:           "  capstan backup restore demo --yes",
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

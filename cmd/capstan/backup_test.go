@@ -23,7 +23,8 @@ func TestBackupsInABucketAreRefused(t *testing.T) {
 
 func TestPlaceOfANextCommand(t *testing.T) {
 	for want, args := range map[string][]string{
-		"": nil, " --bucket=b --insecure=true": {"--insecure", "--bucket", "b", "--keep", "3"}, " --directory=/mnt/backups": {"--directory=/mnt/backups"},
+		"": nil, " --bucket=b --insecure=true": {"--insecure", "--bucket", "b", "--keep", "3"},
+		" --directory=/mnt/backups": {"--directory=/mnt/backups"},
 	} {
 		var place backupPlace
 		cmd := &cobra.Command{}

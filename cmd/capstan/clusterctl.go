@@ -27,8 +27,10 @@ func (a *app) clusterctlCommand() *cobra.Command {
 		Short: "clusterctl, built in: providers, cluster templates, and moving clusters",
 		Long: `clusterctl, built in, with its commands and flags.
 
-It works on the management plane, and needs no network for what is a part of that; with --kubeconfig it works on any other management cluster, in the namespace of the context unless -n names another.
-Providers that need Pods are refused on the plane, which runs no containers, unless their program is given (--provider-binary): then it is a process of the plane.`,
+It works on the management plane, and needs no network for what is a part of that; with --kubeconfig it works on any
+other management cluster, in the namespace of the context unless -n names another. Providers that need Pods are refused
+on the plane, which runs no containers, unless their program is given (--provider-binary): then it is a process of the
+plane.`,
 		Example: `  capstan clusterctl generate cluster blue --flavor topology --kubernetes-version v1.36.3
   capstan clusterctl upgrade plan
   capstan clusterctl move --to-kubeconfig other.kubeconfig`,

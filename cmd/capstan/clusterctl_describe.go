@@ -25,7 +25,8 @@ capstan cluster describe also shows hosts and lifecycle hooks.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, filter := range strings.Split(o.ShowOtherConditions, ",") {
 				if strings.TrimSpace(filter) != filter {
-					return hint("for example: --show-conditions Machine,KubeadmControlPlane", "--show-conditions %q has spaces in it", o.ShowOtherConditions)
+					return hint("for example: --show-conditions Machine,KubeadmControlPlane", "--show-conditions %q has spaces in it",
+						o.ShowOtherConditions)
 				}
 			}
 			c, err := a.clusterctl(cmd, t, false)
@@ -41,11 +42,14 @@ capstan cluster describe also shows hosts and lifecycle hooks.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.ShowOtherConditions, "show-conditions", "", "kinds, or Kind/NAME, whose conditions are shown, comma separated, or all; a + behind one leaves out those that are as they should be")
+	f.StringVar(&o.ShowOtherConditions, "show-conditions", "",
+		"kinds, or Kind/NAME, whose conditions are shown, comma separated, or all; a + behind one leaves out those that "+
+			"are as they should be")
 	f.BoolVar(&o.ShowMachineSets, "show-machinesets", false, "show MachineSets")
 	f.BoolVar(&o.ShowClusterResourceSets, "show-resourcesets", false, "show ClusterResourceSets")
 	f.BoolVar(&o.ShowTemplates, "show-templates", false, "show templates of machines and bootstrap data")
-	f.BoolVar(&o.Echo, "echo", false, "show infrastructure machines and bootstrap data also where they only say what their machine says")
+	f.BoolVar(&o.Echo, "echo", false,
+		"show infrastructure machines and bootstrap data also where they only say what their machine says")
 	f.BoolVar(&o.Grouping, "grouping", true, "show machines in the same state as one line")
 	return cmd
 }

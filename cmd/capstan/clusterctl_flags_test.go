@@ -20,14 +20,17 @@ func TestCompleteBinary(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	request := clusterctl.Request{clusterctlv1.InfrastructureProviderType: {"docker:v1.0.0", "aws"}, clusterctlv1.AddonProviderType: {"aws"}}
+	request := clusterctl.Request{
+		clusterctlv1.InfrastructureProviderType: {"docker:v1.0.0", "aws"}, clusterctlv1.AddonProviderType: {"aws"},
+	}
 	for name, c := range map[string]struct {
 		begun string
 		want  []string
 	}{
 		"the names of the providers": {"", []string{"aws=", "docker="}},
-		"then files and folders":     {"docker=" + dir + "/f", []string{"docker=" + dir + "/file", "docker=" + dir + "/folder/"}},
-		"nothing that isn't there":   {"docker=" + dir + "/x", nil},
+		"then files and folders": {"docker=" + dir + "/f",
+			[]string{"docker=" + dir + "/file", "docker=" + dir + "/folder/"}},
+		"nothing that isn't there": {"docker=" + dir + "/x", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, _ := completeBinary(request, c.begun); !slices.Equal(got, c.want) {

@@ -40,9 +40,11 @@ func (a *app) clusterctlMoveCommand(t *target) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "move", Short: "Move the clusters of a namespace to another management cluster",
-		Long: `Move the clusters of a namespace, with all that belongs to them, to another management cluster that has the same providers.
+		Long: `Move the clusters of a namespace, with all that belongs to them, to another management cluster that has the
+same providers.
 
-The agents of the hosts are handed over first, and go along; the machines on the hosts don't notice. Local hosts can't move: they are processes of this plane.`,
+The agents of the hosts are handed over first, and go along; the machines on the hosts don't notice. Local hosts can't
+move: they are processes of this plane.`,
 		Example: `  capstan clusterctl move --to-kubeconfig other.kubeconfig --dry-run -v 1
   capstan clusterctl move --to-kubeconfig other.kubeconfig
   capstan clusterctl move --to-directory saved`,
@@ -119,9 +121,9 @@ func (a *app) openMove(cmd *cobra.Command, t *target, d *destination) (*clusterc
 func (a *app) clusterctlMovePrepareCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
 		Use: "prepare", Short: "Hand over the agents of the hosts, for a move by clusterctl itself",
-		Long: `Offer the management cluster that the clusters of a namespace are going to move to, to the agents of the claimed
-hosts, and wait until each has proved that it can work there.
-Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doesn't.`,
+		Long: `Offer the management cluster that the clusters of a namespace are going to move to, to the agents of the
+claimed hosts, and wait until each has proved that it can work there. Nothing moves yet. "capstan clusterctl move" does
+this by itself; clusterctl doesn't.`,
 		Example: `  capstan clusterctl move prepare --to-kubeconfig other.kubeconfig && clusterctl move --to-kubeconfig other.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, h, err := a.openMove(cmd, t, d)
@@ -140,8 +142,8 @@ Nothing moves yet. "capstan clusterctl move" does this by itself; clusterctl doe
 func (a *app) clusterctlMoveCallOffCommand(t *target, d *destination) *cobra.Command {
 	return &cobra.Command{
 		Use: "call-off", Short: "Call off the hand-over of the agents of the hosts",
-		Long: `Call off the offers to the agents of the hosts of a namespace, remove what was made for them in the target, and wait
-until they have forgotten it.`,
+		Long: `Call off the offers to the agents of the hosts of a namespace, remove what was made for them in the target, and
+wait until they have forgotten it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, h, err := a.openMove(cmd, t, d)
 			if err != nil {

@@ -16,7 +16,8 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
   capstan clusterctl generate provider --infrastructure capstan --describe`,
 	}
 	providers := addProviderFlags(cmd)
-	cmd.Flags().StringVar(&o.TargetNamespace, "target-namespace", "", "namespace of the provider (default: --namespace if it is given, else the provider's own)")
+	cmd.Flags().StringVar(&o.TargetNamespace, "target-namespace", "",
+		"namespace of the provider (default: --namespace if it is given, else the provider's own)")
 	cmd.Flags().BoolVar(&describe, "describe", false, "tell what the provider is, its images and variables, instead")
 	cmd.Flags().BoolVar(&raw, "raw", false, "leave variables as they are")
 	writeToFlag(cmd, &path)
@@ -52,7 +53,8 @@ func (a *app) clusterctlGenerateProviderCommand(t *target) *cobra.Command {
 // describeProvider shows what there is to know of a provider before it is installed.
 func (a *app) describeProvider(components upstream.Components) error {
 	rows := [][]string{
-		{"Name", components.Name()}, {"Type", string(components.Type())}, {"URL", components.URL()}, {"Version", components.Version()},
+		{"Name", components.Name()}, {"Type", string(components.Type())}, {"URL", components.URL()},
+		{"Version", components.Version()},
 		{"Namespace", components.TargetNamespace()},
 	}
 	for _, image := range components.Images() {

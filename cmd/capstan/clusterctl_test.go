@@ -36,7 +36,8 @@ func TestWithoutAPlane(t *testing.T) {
 		"CoreProvider":            {"config", "repositories"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run("capstan", append([]string{"--home", filepath.Join(dir, "plane"), "clusterctl"}, args...), strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
+		if code := run("capstan", append([]string{"--home", filepath.Join(dir, "plane"), "clusterctl"}, args...),
+			strings.NewReader(""), &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("capstan clusterctl %s: exit code %d, want %q\n%s%s", strings.Join(args, " "), code, want, &out, &errs)
 		}
 	}
@@ -53,13 +54,15 @@ func TestNamespaceOfAnotherManagementCluster(t *testing.T) {
 		t    target
 		want string
 	}{
-		"the plane":                              {nil, target{}, "default"},
-		"the plane, and one that is named":       {[]string{"-n", "blue"}, target{}, "blue"},
-		"the plane, and an empty name":           {[]string{"-n", ""}, target{}, "default"},
-		"another one":                            {nil, target{kubeconfig: path}, "default"},
-		"a context with a namespace":             {nil, target{kubeconfig: path, context: "named"}, "red"},
-		"a context, and one that is named":       {[]string{"-n", "default"}, target{kubeconfig: path, context: "named"}, "default"},
-		"a context, and an empty name":           {[]string{"--namespace="}, target{kubeconfig: path, context: "named"}, "red"},
+		"the plane":                        {nil, target{}, "default"},
+		"the plane, and one that is named": {[]string{"-n", "blue"}, target{}, "blue"},
+		"the plane, and an empty name":     {[]string{"-n", ""}, target{}, "default"},
+		"another one":                      {nil, target{kubeconfig: path}, "default"},
+		"a context with a namespace":       {nil, target{kubeconfig: path, context: "named"}, "red"},
+		"a context, and one that is named": {[]string{"-n", "default"}, target{kubeconfig: path, context: "named"},
+			"default"},
+		"a context, and an empty name": {[]string{"--namespace="},
+			target{kubeconfig: path, context: "named"}, "red"},
 		"a context that isn't in the kubeconfig": {nil, target{kubeconfig: path, context: "none"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

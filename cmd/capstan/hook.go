@@ -10,8 +10,12 @@ import (
 )
 
 func (a *app) hookCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "hook", Short: "Runtime hooks: which were called, who handles them, tools for authors of extensions", Aliases: []string{"hooks"}}
-	cmd.AddCommand(a.hookTimelineCommand(), a.hookUnblockCommand(), a.hookListCommand(), a.hookCallCommand(), a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
+	cmd := &cobra.Command{
+		Use: "hook", Short: "Runtime hooks: which were called, who handles them, tools for authors of extensions",
+		Aliases: []string{"hooks"},
+	}
+	cmd.AddCommand(a.hookTimelineCommand(), a.hookUnblockCommand(), a.hookListCommand(), a.hookCallCommand(),
+		a.hookTestCommand(), a.hookNewCommand(), a.hookLintCommand(),
 		a.hookPreflightCommand(), a.hookOpenAPICommand())
 	return cmd
 }

@@ -32,8 +32,9 @@ func (a *app) hookCallCommand() *cobra.Command {
 		Use: "call HOOK", Short: "Call a hook once and see who answers what, and how fast",
 		Long: `Call the handlers of a hook with one request, as Cluster API would, and print their answers.
 
-The request is made from a Cluster of the management plane (--cluster), from one in a file (-f, - for the input), or from a sample. The handlers are those
-of the installed extensions, or of a server (--url). They are really called: what they do outside of their answer, they do.`,
+The request is made from a Cluster of the management plane (--cluster), from one in a file (-f, - for the input), or
+from a sample. The handlers are those of the installed extensions, or of a server (--url). They are really called: what
+they do outside of their answer, they do.`,
 		Example: `  capstan hook call BeforeClusterUpgrade --cluster demo
   capstan hook call GeneratePatches --url https://127.0.0.1:9443 --ca-file ca.crt -f cluster.yaml -o json`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

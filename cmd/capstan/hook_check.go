@@ -22,10 +22,12 @@ func (a *app) hookTestCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "test URL", Short: "Check an extension, written in whatever language, against the contract",
-		Long: `Check a running extension: that discovery is valid, that handlers answer in time, the same for the same, and to many calls at once, and that they refuse
-what is malformed, too large, or of another version. The URL is the one that an ExtensionConfig would have.
+		Long: `Check a running extension: that discovery is valid, that handlers answer in time, the same for the same, and to
+many calls at once, and that they refuse what is malformed, too large, or of another version. The URL is the one that an
+ExtensionConfig would have.
 
-The handlers are really called, for a Cluster "sample" in namespace "default": what they do outside of their answer, they do.
+The handlers are really called, for a Cluster "sample" in namespace "default": what they do outside of their answer,
+they do.
 
 The exit code is 0 if everything was checked and no check failed, 1 if one failed, and 2 if something could not be
 checked; with --strict warnings count too. What could not be checked within --timeout is named at the end of the report,

@@ -28,12 +28,14 @@ func (a *app) hookLintCommand() *cobra.Command {
 	var flags hookLint
 	cmd := &cobra.Command{
 		Use: "lint [MODULE[@VERSION]] PACKAGE", Short: "Check that a change of hooks breaks no extension",
-		Long: `Compare the hooks that a Go package declares with a lock file in git, or with another release, and say what breaks the rules of the Runtime SDK: a hook, a field
-or a value of an enumeration that was removed, a type that changed, also inside embedded types, a required field that is new, a hook that blocks now or no longer, a
-deprecated version that goes too early.
+		Long: `Compare the hooks that a Go package declares with a lock file in git, or with another release, and say what
+breaks the rules of the Runtime SDK: a hook, a field or a value of an enumeration that was removed, a type that changed,
+also inside embedded types, a required field that is new, a hook that blocks now or no longer, a deprecated version that
+goes too early.
 
-MODULE is the directory of a module (default: the current one) or a published one with its version; PACKAGE is the import path of the package, or its path within the
-module. The source is read, nothing is compiled; the go command must be installed, it fetches modules that are missing.
+MODULE is the directory of a module (default: the current one) or a published one with its version; PACKAGE is the
+import path of the package, or its path within the module. The source is read, nothing is compiled; the go command must
+be installed, it fetches modules that are missing.
 
 The first run with --update writes the lock file. Later runs fail on a break; --update takes over changes that are
 none. Put the lock file into git.

@@ -17,8 +17,9 @@ func (a *app) hookListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the hooks that exist, and who handles them",
-		Long: `List the hooks of Cluster API: their version, whether an extension can hold back what they are about, since which release they exist, and which
-handlers of installed extensions they call. Without a management plane the handlers are left out.`,
+		Long: `List the hooks of Cluster API: their version, whether an extension can hold back what they are about, since
+which release they exist, and which handlers of installed extensions they call. Without a management plane the handlers
+are left out.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var installed []runtimev1.ExtensionConfig
 			if _, err := os.Stat(a.home.Kubeconfig()); err == nil {
@@ -47,7 +48,8 @@ func (a *app) hookListTable(rows []hooks.Hook) error {
 		if r.Blocks {
 			blocks = "yes"
 		}
-		table = append(table, []string{r.Hook, r.Version[strings.LastIndex(r.Version, "/")+1:], blocks, dash(r.Since), dash(strings.Join(r.Handlers, ","))})
+		table = append(table, []string{r.Hook, r.Version[strings.LastIndex(r.Version, "/")+1:], blocks, dash(r.Since),
+			dash(strings.Join(r.Handlers, ","))})
 	}
 	return a.table([]string{"HOOK", "VERSION", "BLOCKS", "SINCE", "HANDLERS"}, table)
 }

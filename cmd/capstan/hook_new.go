@@ -18,7 +18,8 @@ func (a *app) hookNewCommand() *cobra.Command {
 			if options.SDKVersion == "" && options.SDKDirectory == "" {
 				options.SDKVersion = scaffold.SDKVersion()
 				if options.SDKVersion == "" {
-					return hint("give --sdk-version, or --sdk with its directory", "this binary does not know which version of the Runtime SDK it was built with")
+					return hint("give --sdk-version, or --sdk with its directory",
+						"this binary does not know which version of the Runtime SDK it was built with")
 				}
 			}
 			written, err := scaffold.Write(args[0], options)
@@ -33,9 +34,12 @@ func (a *app) hookNewCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&options.Module, "module", "", "path of the Go module, like example.org/quota")
-	cmd.Flags().StringVar(&options.Name, "name", "", "name of the extension, a DNS label (default: the last part of the module's path)")
-	cmd.Flags().StringVar(&options.SDKVersion, "sdk-version", "", "version of the Runtime SDK (default: that of this binary)")
-	cmd.Flags().StringVar(&options.SDKDirectory, "sdk", "", "directory with the Runtime SDK, to use it in place of a published version")
+	cmd.Flags().StringVar(&options.Name, "name", "",
+		"name of the extension, a DNS label (default: the last part of the module's path)")
+	cmd.Flags().StringVar(&options.SDKVersion, "sdk-version", "",
+		"version of the Runtime SDK (default: that of this binary)")
+	cmd.Flags().StringVar(&options.SDKDirectory, "sdk", "",
+		"directory with the Runtime SDK, to use it in place of a published version")
 	_ = cmd.MarkFlagRequired("module")
 	return cmd
 }

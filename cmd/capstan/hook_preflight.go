@@ -27,8 +27,9 @@ func (a *app) hookPreflightCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preflight --from VERSION --to VERSION",
 		Short: "Say which installed extensions an upgrade of Cluster API would break",
-		Long: `Compare the hooks of two releases of Cluster API, and say for each handler of the installed extensions what the upgrade means. The extensions are those of the
-management plane, or the ExtensionConfigs in a file, with their status: kubectl get extensionconfigs -o yaml.
+		Long: `Compare the hooks of two releases of Cluster API, and say for each handler of the installed extensions what the
+upgrade means. The extensions are those of the management plane, or the ExtensionConfigs in a file, with their status:
+kubectl get extensionconfigs -o yaml.
 
 The releases are read from their source; the go command must be installed, it fetches them.
 

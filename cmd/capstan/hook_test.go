@@ -37,13 +37,17 @@ func capstan(t *testing.T, in string, args ...string) (code int, out, errOut str
 func extensionUnderTest(t *testing.T) (url, caFile string) {
 	t.Helper()
 	extension := hooktest.Start(t,
-		server.Handle(hook.BeforeClusterCreate, "create", func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest, _ *runtimehooksv1.BeforeClusterCreateResponse) error {
-			return server.Wait(time.Minute, "no hosts for "+request.Cluster.Name)
-		}),
-		server.Handle(hook.BeforeClusterDelete, "delete", func(_ context.Context, _ *runtimehooksv1.BeforeClusterDeleteRequest, response *runtimehooksv1.BeforeClusterDeleteResponse) error {
-			response.Message = "fine"
-			return nil
-		}))
+		server.Handle(hook.BeforeClusterCreate, "create",
+			func(_ context.Context, request *runtimehooksv1.BeforeClusterCreateRequest,
+				_ *runtimehooksv1.BeforeClusterCreateResponse) error {
+				return server.Wait(time.Minute, "no hosts for "+request.Cluster.Name)
+			}),
+		server.Handle(hook.BeforeClusterDelete, "delete",
+			func(_ context.Context, _ *runtimehooksv1.BeforeClusterDeleteRequest,
+				response *runtimehooksv1.BeforeClusterDeleteResponse) error {
+				response.Message = "fine"
+				return nil
+			}))
 	caFile = filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(caFile, extension.CA, 0o600); err != nil {
 		t.Fatal(err)
@@ -66,13 +70,17 @@ func TestHookList(t *testing.T) {
 func TestHookCall(t *testing.T) {
 	url, caFile := extensionUnderTest(t)
 	code, out, errOut := capstan(t, "", "hook", "call", "beforeclustercreate", "--url", url, "--ca-file", caFile)
-	if code != 0 || !strings.Contains(out, "Blocked") || !strings.Contains(out, "1m0s") || !strings.Contains(out, "no hosts for sample") {
+	if code != 0 || !strings.Contains(out, "Blocked") || !strings.Contains(out, "1m0s") ||
+		!strings.Contains(out, "no hosts for sample") {
 		t.Errorf("from a sample: %d %s %s", code, out, errOut)
 	}
-	cluster := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: blue\nspec:\n  topology:\n    version: v1.36.3\n"
-	code, out, errOut = capstan(t, cluster, "hook", "call", "BeforeClusterCreate", "--url", url, "--ca-file", caFile, "-f", "-", "-o", "json")
+	cluster := "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata:\n  name: blue\nspec:\n  topology:\n" +
+		"    version: v1.36.3\n"
+	code, out, errOut = capstan(t, cluster, "hook", "call", "BeforeClusterCreate", "--url", url, "--ca-file", caFile, "-f",
+		"-", "-o", "json")
 	var answers []hookcall.Answer
-	if err := json.Unmarshal([]byte(out), &answers); err != nil || code != 0 || len(answers) != 1 || answers[0].Message != "no hosts for blue" || answers[0].Took == "" {
+	if err := json.Unmarshal([]byte(out), &answers); err != nil || code != 0 || len(answers) != 1 ||
+		answers[0].Message != "no hosts for blue" || answers[0].Took == "" {
 		t.Errorf("from a file: %d %s %s, %v", code, out, errOut, err)
 	}
 	for want, args := range map[string][]string{
@@ -83,7 +91,8 @@ func TestHookCall(t *testing.T) {
 		"reading --ca-file":         {"hook", "call", "BeforeClusterCreate", "--url", url, "--ca-file", caFile + "x"},
 		"failed to verify certific": {"hook", "call", "BeforeClusterCreate", "--url", url},
 	} {
-		if code, out, errOut := capstan(t, "apiVersion: v1\nkind: Pod\n", args...); code == 0 || !strings.Contains(errOut, want) {
+		if code, out, errOut := capstan(t, "apiVersion: v1\nkind: Pod\n", args...); code == 0 ||
+			!strings.Contains(errOut, want) {
 			t.Errorf("%s: %d %s %s", want, code, out, errOut)
 		}
 	}
@@ -99,7 +108,8 @@ func TestHookTest(t *testing.T) {
 		"oversized,quick"); code != 0 || strings.Contains(out, "malformed") || !strings.Contains(out, `name="oversized"`) {
 		t.Errorf("two checks: %d %s %s", code, out, errOut)
 	}
-	if code, out, _ := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit"); code != 0 || !strings.Contains(out, "<testsuite ") {
+	if code, out, _ := capstan(t, "", "hook", "test", url, "--ca-file", caFile, "-o", "junit"); code != 0 ||
+		!strings.Contains(out, "<testsuite ") {
 		t.Errorf("junit: %d %s", code, out)
 	}
 	code, out, errOut = capstan(t, "", "hook", "test", url, "--ca-file", caFile, "--timeout", "1ns")
@@ -168,13 +178,15 @@ func TestHookLint(t *testing.T) {
 		t.Errorf("unchanged: %d %s %s", code, out, errOut)
 	}
 	write("hooks/hooks.go", strings.Replace(providerHooks, "Zone string", "Rack int64", 1))
-	if code, out, errOut := lint(); code != 1 || !strings.Contains(out, "request.zone") || !strings.Contains(out, "it was string and is integer (int64)") {
+	if code, out, errOut := lint(); code != 1 || !strings.Contains(out, "request.zone") ||
+		!strings.Contains(out, "it was string and is integer (int64)") {
 		t.Errorf("a type that changed: %d %s %s", code, out, errOut)
 	}
 	if code, _, _ := lint("--update"); code != 1 {
 		t.Error("a break was written over the lock file")
 	}
-	write("hooks/hooks.go", strings.Replace(providerHooks, "Zone string", "Rack string `json:\"rack,omitempty\"`\n\tZone string", 1))
+	write("hooks/hooks.go", strings.Replace(providerHooks, "Zone string",
+		"Rack string `json:\"rack,omitempty\"`\n\tZone string", 1))
 	if code, out, errOut := lint("--update"); code != 0 {
 		t.Errorf("a field more: %d %s %s", code, out, errOut)
 	}
@@ -200,7 +212,8 @@ items:
 
 // The upgrade from v1.12 to v1.13 swapped the Cluster in requests: extensions that are installed are named (RC-23).
 func TestHookPreflight(t *testing.T) {
-	code, out, errOut := capstan(t, installedExtension, "hook", "preflight", "--from", "v1.12.0", "--to", "v1.13.4", "-f", "-")
+	code, out, errOut := capstan(t, installedExtension, "hook", "preflight", "--from", "v1.12.0", "--to",
+		"v1.13.4", "-f", "-")
 	if strings.Contains(errOut, "downloading the module") || strings.Contains(errOut, "Warning:") {
 		t.Skipf("the releases can't be had here: %s", errOut)
 	}
@@ -208,22 +221,26 @@ func TestHookPreflight(t *testing.T) {
 		!strings.Contains(errOut, "breaks 1 of 1 handlers") {
 		t.Errorf("%d %s %s", code, out, errOut)
 	}
-	code, out, errOut = capstan(t, installedExtension, "hook", "preflight", "--from", "v1.13.4", "--to", "v1.13.4", "-f", "-")
+	code, out, errOut = capstan(t, installedExtension, "hook", "preflight", "--from", "v1.13.4", "--to",
+		"v1.13.4", "-f", "-")
 	if code != 0 || out != "" || !strings.Contains(errOut, "breaks none of 1 handlers") {
 		t.Errorf("to the same release: %d %s %s", code, out, errOut)
 	}
-	if code, _, errOut := capstan(t, "{}", "hook", "preflight", "--from", "v1.12.0", "--to", "v1.13.4", "-f", "-"); code == 0 || !strings.Contains(errOut, "holds no ExtensionConfigs") {
+	if code, _, errOut := capstan(t, "{}", "hook", "preflight", "--from", "v1.12.0", "--to", "v1.13.4", "-f",
+		"-"); code == 0 || !strings.Contains(errOut, "holds no ExtensionConfigs") {
 		t.Errorf("an empty file: %d %s", code, errOut)
 	}
 }
 
 func TestHookNew(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "quota")
-	code, out, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk", "../../runtime")
+	code, out, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk",
+		"../../runtime")
 	if code != 0 || !strings.Contains(out, "handlers_test.go") || !strings.Contains(errOut, "go mod tidy") {
 		t.Errorf("%d %s %s", code, out, errOut)
 	}
-	if code, _, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk", "../../runtime"); code == 0 || !strings.Contains(errOut, "is not empty") {
+	if code, _, errOut := capstan(t, "", "hook", "new", directory, "--module", "example.org/quota", "--sdk",
+		"../../runtime"); code == 0 || !strings.Contains(errOut, "is not empty") {
 		t.Errorf("a second time: %d %s", code, errOut)
 	}
 }
@@ -231,7 +248,8 @@ func TestHookNew(t *testing.T) {
 // A server that asks for a certificate is shown one.
 func TestHookTestShowsACertificate(t *testing.T) {
 	directory := t.TempDir()
-	keeper, err := certificate.New(t.Context(), certificate.InDirectory(directory), certificate.Options{Hosts: []string{"127.0.0.1"}})
+	keeper, err := certificate.New(t.Context(), certificate.InDirectory(directory),
+		certificate.Options{Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +266,9 @@ func TestHookTestShowsACertificate(t *testing.T) {
 	}
 	s := httptest.NewUnstartedServer(extension)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{*pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	s.TLS = &tls.Config{
+		Certificates: []tls.Certificate{*pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12,
+	}
 	s.StartTLS()
 	defer s.Close()
 	file := func(name string) string { return filepath.Join(directory, name) }

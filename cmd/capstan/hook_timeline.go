@@ -40,9 +40,10 @@ func (a *app) hookTimelineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline [CLUSTER]",
 		Short: "List the calls (when, hook, extension, answer, duration), and what is blocked now",
-		Long: `List the calls of hooks, oldest first, and what is blocked now: since when, by whom, and why. The journal outlives restarts and is bounded: the
-oldest calls are forgotten. With --watch it goes on with each call as it is made, and says when a block begins and ends; with -o json each is a line: a call, or an
-object with the field "blocked" or "goesOn".`,
+		Long: `List the calls of hooks, oldest first, and what is blocked now: since when, by whom, and why. The journal
+outlives restarts and is bounded: the oldest calls are forgotten. With --watch it goes on with each call as it is made,
+and says when a block begins and ends; with -o json each is a line: a call, or an object with the field "blocked" or
+"goesOn".`,
 		ValidArgsFunction: a.completeCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
@@ -61,7 +62,8 @@ object with the field "blocked" or "goesOn".`,
 		},
 	}
 	outputFlag(cmd, &format)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on until interrupted, with each call as it is made, and each block")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"go on until interrupted, with each call as it is made, and each block")
 	return cmd
 }
 

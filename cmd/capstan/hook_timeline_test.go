@@ -36,14 +36,18 @@ func journal(t *testing.T) (a *app, out *bytes.Buffer, add func(record.Call)) {
 		}
 	}
 	add(record.Call{Hook: "g/v1/BeforeClusterCreate", Handler: "capacity", Answer: record.Success})
-	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Blocked, RetryAfter: 30 * time.Second, Message: "closed until 22:00"})
+	add(record.Call{
+		Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Blocked, RetryAfter: 30 * time.Second,
+		Message: "closed until 22:00",
+	})
 	return a, out, add
 }
 
 func TestTimelineShowsWhatIsBlocked(t *testing.T) {
 	for format, wants := range map[string][]string{
-		"table": {"BeforeClusterCreate", "Blocked now:", "default/blue", "ext/window", "closed until 22:00", "asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade"},
-		"json":  {`"calls"`, `"blocked"`, `"since"`, "closed until 22:00", `"goesOnWhen"`, `"unblock"`},
+		"table": {"BeforeClusterCreate", "Blocked now:", "default/blue", "ext/window", "closed until 22:00",
+			"asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade"},
+		"json": {`"calls"`, `"blocked"`, `"since"`, "closed until 22:00", `"goesOnWhen"`, `"unblock"`},
 	} {
 		t.Run(format, func(t *testing.T) {
 			a, out, _ := journal(t)
@@ -58,7 +62,8 @@ func TestTimelineShowsWhatIsBlocked(t *testing.T) {
 				}
 			}
 			var shown describe.Timeline
-			if err := json.Unmarshal(out.Bytes(), &shown); format == "json" && (err != nil || len(shown.Calls) != 2 || len(shown.Blocked) != 1) {
+			if err := json.Unmarshal(out.Bytes(), &shown); format == "json" &&
+				(err != nil || len(shown.Calls) != 2 || len(shown.Blocked) != 1) {
 				t.Errorf("read back %+v, %v", shown, err)
 			}
 		})
@@ -98,13 +103,16 @@ func TestTimelineGoesOn(t *testing.T) {
 	}
 	wants("what was before", "BeforeClusterCreate", "Success")
 	wants("what was before", "BeforeClusterUpgrade", "Blocked")
-	wants("what is blocked at the beginning", "default/blue is blocked since", "ext/window at BeforeClusterUpgrade", "asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade")
+	wants("what is blocked at the beginning", "default/blue is blocked since", "ext/window at BeforeClusterUpgrade",
+		"asked again within 30s", "capstan hook unblock blue BeforeClusterUpgrade")
 	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Blocked, RetryAfter: time.Second})
 	wants("a block lasts", "Blocked")
 	add(record.Call{Hook: "g/v1/BeforeClusterUpgrade", Handler: "window", Answer: record.Success, Message: "open"})
 	wants("a call that lets it through", "Success", "open")
 	wants("a block has ended", "default/blue goes on: ext/window held it at BeforeClusterUpgrade for")
-	add(record.Call{Hook: "g/v1/AfterClusterUpgrade", Handler: "verify", Answer: record.Failure, Err: errors.New("no route")})
+	add(record.Call{
+		Hook: "g/v1/AfterClusterUpgrade", Handler: "verify", Answer: record.Failure, Err: errors.New("no route"),
+	})
 	wants("a call that fails", "Failure", "no route")
 	wants("a block has begun", "default/blue is blocked since", "ext/verify at AfterClusterUpgrade", "a call succeeds")
 	cancel()

@@ -21,8 +21,10 @@ func (a *app) hookUnblockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unblock CLUSTER HOOK",
 		Short: "Let a cluster through a hook that blocks it, once: an emergency exit, which everybody sees",
-		Long: `Let a cluster through a hook that handlers hold it back at, because they ask for more time or because they fail. It works once, for this hook, for what the cluster's
-spec is now. Who did it and why is in the timeline and in a Warning Event of the cluster. What the handlers would have made sure of is not made sure of: a backup for example is not taken.`,
+		Long: `Let a cluster through a hook that handlers hold it back at, because they ask for more time or because they
+fail. It works once, for this hook, for what the cluster's spec is now. Who did it and why is in the timeline and in a
+Warning Event of the cluster. What the handlers would have made sure of is not made sure of: a backup for example is not
+taken.`,
 		Example: `  capstan hook unblock demo BeforeClusterUpgrade --reason "security fix, can't wait for Saturday"
   capstan hook unblock demo BeforeClusterDelete --extension audit --reason "audit system is gone"`,
 		ValidArgsFunction: a.completeBlocked,
@@ -40,7 +42,8 @@ spec is now. Who did it and why is in the timeline and in a Warning Event of the
 			return a.unblock(cmd.Context(), args[0], order)
 		},
 	}
-	cmd.Flags().StringVar(&extension, "extension", "", "pass over the handlers of this ExtensionConfig only (default: all that block)")
+	cmd.Flags().StringVar(&extension, "extension", "",
+		"pass over the handlers of this ExtensionConfig only (default: all that block)")
 	cmd.Flags().StringVar(&reason, "reason", "", "why; everybody can read it (required)")
 	cmd.Flags().DurationVar(&duration, "for", 10*time.Minute, "for how long it may be used")
 	_ = cmd.RegisterFlagCompletionFunc("extension", a.completeBlocking)
@@ -97,7 +100,8 @@ func (a *app) completeBlocking(cmd *cobra.Command, args []string, _ string) ([]s
 	return a.completeBlocks(cmd, args, func(c record.Call) string { return c.Extension })
 }
 
-func (a *app) completeBlocks(cmd *cobra.Command, args []string, what func(record.Call) string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeBlocks(cmd *cobra.Command, args []string,
+	what func(record.Call) string) ([]string, cobra.ShellCompDirective) {
 	if cmd.Root().PersistentPreRunE(cmd, args) != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

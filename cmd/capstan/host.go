@@ -31,9 +31,9 @@ func (a *app) hostListCommand() *cobra.Command {
 	var all, wide bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the hosts: state, claim, zone, version, reason",
-		Long: `Lists the hosts of a namespace. Those of this machine are shared by the namespaces that have clusters: a namespace
-that asks gets what its clusters want, as far as there is a fair share of it, and hosts come and go while nobody claims
-them. "capstan status" shows the shares, "capstan up --hosts N" changes how many there are.
+		Long: `Lists the hosts of a namespace. Those of this machine are shared by the namespaces that have clusters: a
+namespace that asks gets what its clusters want, as far as there is a fair share of it, and hosts come and go while
+nobody claims them. "capstan status" shows the shares, "capstan up --hosts N" changes how many there are.
 
 With --wide it shows what hosts say of themselves, too. Nothing of that is proved.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -143,8 +143,9 @@ func (a *app) hostRebootCommand() *cobra.Command {
 func (a *app) hostAbandonCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "abandon NAME", Short: "Let the machine go that waits for a dead host",
-		Long: `A deleted machine is gone when the agent has cleaned its host. The agent of a computer that has died for good never will: with this command you say
-that you know, and the machine goes without it. See to it that the computer does not run on, for it would still run its node.
+		Long: `A deleted machine is gone when the agent has cleaned its host. The agent of a computer that has died for good
+never will: with this command you say that you know, and the machine goes without it. See to it that the computer does
+not run on, for it would still run its node.
 
 The host is not used again before its agent is back and has cleaned it; if the computer is gone, delete the CapstanHost.`,
 		Example: "  capstan host abandon host-01",
@@ -164,7 +165,9 @@ The host is not used again before its agent is back and has cleaned it; if the c
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.err, "Machine %s no longer waits for host %s, which stays out of use until its agent has cleaned it.\n", machine, args[0])
+			fmt.Fprintf(a.err,
+				"Machine %s no longer waits for host %s, which stays out of use until its agent has cleaned it.\n",
+				machine, args[0])
 			a.next("capstan host list", "capstan kubectl delete capstanhost "+args[0]+"   # if the computer is gone for good")
 			return nil
 		},

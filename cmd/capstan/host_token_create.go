@@ -20,9 +20,9 @@ func (a *app) hostTokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create", Aliases: []string{"new"},
 		Short: "Make an enrolment credential, and a line that makes a computer a host",
-		Long: `Makes an enrolment credential and prints one line to paste into a shell on a computer. The line fetches the agent
-from the plane, knows by a hash that it is the plane's, installs it as a service of systemd, and enrolls. The plane must
-be reachable: capstan up --listen ADDRESS.
+		Long: `Makes an enrolment credential and prints one line to paste into a shell on a computer. The line fetches the
+agent from the plane, knows by a hash that it is the plane's, installs it as a service of systemd, and enrolls. The
+plane must be reachable: capstan up --listen ADDRESS.
 
 Zone and labels are those of the credential: a host has no say about them. The credential is printed once, and kept as a
 hash. It works for an hour and one host, unless --expires and --uses say otherwise.

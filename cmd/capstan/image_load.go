@@ -16,8 +16,8 @@ func (a *app) imageLoadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "load FILE", Short: "Load images from an archive or a directory",
 		Long: `Loads the images of FILE into the store: an archive that "docker save" or "podman save" has written, or an OCI
-image layout as an archive or a directory. Archives may be packed by gzip or zstd; - reads one from the input. Of an image
-for several platforms, that of this machine is taken.
+image layout as an archive or a directory. Archives may be packed by gzip or zstd; - reads one from the input. Of an
+image for several platforms, that of this machine is taken.
 
 An image that had the name before loses it. It stays on the disk as long as a host holds it.`,
 		Example: `  capstan image load web.tar

@@ -46,14 +46,17 @@ func (a *app) kubectlCommand() *cobra.Command {
 			} else if _, err := local.Kubeconfig(string(a.home)); err != nil && wantsServer(args) {
 				return err
 			}
-			// kubectl takes the place of this process: signals, terminal and exit code are its own, and nothing is left of it when it is killed.
-			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...), environment(os.Environ(), "KUBECONFIG", kubeconfig))
+			// kubectl takes the place of this process: signals, terminal and exit code are its own, and nothing is left of it
+			// when it is killed.
+			err = syscall.Exec(kube, append([]string{kube, "kubectl"}, args...),
+				environment(os.Environ(), "KUBECONFIG", kubeconfig))
 			return fmt.Errorf("starting %s: %w", kube, err)
 		},
 	}
 }
 
-// environment gives an environment in which a variable has a value, and no other one: of two the first would count. Pure.
+// environment gives an environment in which a variable has a value, and no other one: of two the first would count.
+// Pure.
 func environment(all []string, name, value string) []string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	return append(all, name+"="+value)

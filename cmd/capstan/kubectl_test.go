@@ -8,7 +8,8 @@ import (
 
 func TestEnvironment(t *testing.T) {
 	given := []string{"A=1", "KUBECONFIG=/of/the/user", "KUBECONFIG_=2", "KUBECONFIG=/again"}
-	if got, want := environment(given, "KUBECONFIG", "/chosen"), []string{"A=1", "KUBECONFIG_=2", "KUBECONFIG=/chosen"}; !slices.Equal(got, want) {
+	if got, want := environment(given, "KUBECONFIG", "/chosen"),
+		[]string{"A=1", "KUBECONFIG_=2", "KUBECONFIG=/chosen"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if given[1] != "KUBECONFIG=/of/the/user" {
@@ -24,12 +25,22 @@ func TestTakeOwnFlags(t *testing.T) {
 		rest    []string
 		fails   bool
 	}{
-		"all is kubectl's":             {args: []string{"get", "nodes", "--cluster", "x"}, rest: []string{"get", "nodes", "--cluster", "x"}},
-		"a cluster in front":           {args: []string{"--cluster", "demo", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"}},
-		"with an equals sign":          {args: []string{"--cluster=demo", "get"}, cluster: "demo", rest: []string{"get"}},
-		"with a home":                  {args: []string{"--home", "/h", "--cluster=demo", "get"}, cluster: "demo", home: "/h", rest: []string{"get"}},
-		"two dashes end our flags":     {args: []string{"--cluster", "demo", "--", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"}},
-		"only the first two dashes":    {args: []string{"exec", "pod", "--", "sh"}, rest: []string{"exec", "pod", "--", "sh"}},
+		"all is kubectl's": {
+			args: []string{"get", "nodes", "--cluster", "x"}, rest: []string{"get", "nodes", "--cluster", "x"},
+		},
+		"a cluster in front": {
+			args: []string{"--cluster", "demo", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"},
+		},
+		"with an equals sign": {args: []string{"--cluster=demo", "get"}, cluster: "demo", rest: []string{"get"}},
+		"with a home": {
+			args: []string{"--home", "/h", "--cluster=demo", "get"}, cluster: "demo", home: "/h", rest: []string{"get"},
+		},
+		"two dashes end our flags": {
+			args: []string{"--cluster", "demo", "--", "get", "nodes"}, cluster: "demo", rest: []string{"get", "nodes"},
+		},
+		"only the first two dashes": {
+			args: []string{"exec", "pod", "--", "sh"}, rest: []string{"exec", "pod", "--", "sh"},
+		},
 		"a missing value is an error":  {args: []string{"--cluster"}, fails: true},
 		"nothing at all prints a help": {rest: nil},
 	} {

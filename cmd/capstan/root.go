@@ -94,7 +94,8 @@ func (a *app) rootCommand() *cobra.Command {
 			return err
 		},
 	}
-	root.PersistentFlags().StringVar(&a.homeFlag, "home", "", "directory that holds everything (default: CAPSTAN_HOME, else ~/.local/share/capstan)")
+	root.PersistentFlags().StringVar(&a.homeFlag, "home", "",
+		"directory that holds everything (default: CAPSTAN_HOME, else ~/.local/share/capstan)")
 	root.PersistentFlags().StringVarP(&a.namespace, "namespace", "n", defaultNamespace, "namespace of clusters and hosts")
 	root.AddGroup(
 		&cobra.Group{ID: "plane", Title: "The management plane:"},

@@ -43,8 +43,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// alone are the scripts that change the shared cluster, or end the plane or start it again. They run one by one after all others, in
-// this order.
+// alone are the scripts that change the shared cluster, or end the plane or start it again. They run one by one after
+// all others, in this order.
 var alone = []string{
 	"host_reboot.txtar", "cluster_scale.txtar", "backup_restore.txtar", "cluster_delete.txtar", "up.txtar",
 	"down.txtar",

@@ -15,8 +15,9 @@ func (a *app) upCommand() *cobra.Command {
 	var featureGates, listen, metrics string
 	cmd := &cobra.Command{
 		Use: "up", Short: "Start the management plane on this machine, in the background",
-		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in namespaces of their own.
-Nothing on the machine's own network changes. Doing it again is harmless; what was there before comes back.
+		Long: `Starts the management plane on this machine, in the background: etcd, an API server and all of Cluster API, in
+namespaces of their own. Nothing on the machine's own network changes. Doing it again is harmless; what was there before
+comes back.
 
 Only this machine reaches the plane, unless --listen names one of its addresses: then other computers do, and can become
 hosts. Who has no credential gets nothing there but the version, the agent, and the enrolment itself.
@@ -65,7 +66,8 @@ kernel, processor and memory, and see its programs read-only.`,
 	}
 	cmd.Flags().IntVar(&o.Hosts, "hosts", 0, "number of local hosts in the inventory (default: what the machine can hold)")
 	cmd.Flags().StringVar(&listen, "listen", "",
-		"address of this machine, as ADDRESS[:PORT], at which other computers reach the plane; hosts enroll at the next port\n"+
+		"address of this machine, as ADDRESS[:PORT], at which other computers reach the plane; hosts enroll at the next "+
+			"port\n"+
 			"(default: that of the last time, at first none; '' or a loopback address takes it back)")
 	cmd.Flags().StringSliceVar(&o.Names, "tls-san", nil,
 		"further name or address of the plane in its serving certificate (default: those of the last time)")

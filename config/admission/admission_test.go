@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/config/admission"
 )
 
-// TestDocuments: each policy is bound, denies, and denies too when it can't be judged. It looks at named resources only,
-// and says what is wrong.
+// TestDocuments: each policy is bound, denies, and denies too when it can't be judged. It looks at named resources
+// only, and says what is wrong.
 func TestDocuments(t *testing.T) {
 	documents, err := admission.Documents()
 	if err != nil {
@@ -72,9 +72,11 @@ func checkPolicy(t *testing.T, policy admissionv1.ValidatingAdmissionPolicy) {
 		t.Errorf("policy %s lets through what can't be judged", policy.Name)
 	}
 	for _, rule := range spec.MatchConstraints.ResourceRules {
-		foreign := slices.ContainsFunc(rule.APIGroups, func(group string) bool { return strings.HasSuffix(group, "cluster.x-k8s.io") })
+		foreign := slices.ContainsFunc(rule.APIGroups,
+			func(group string) bool { return strings.HasSuffix(group, "cluster.x-k8s.io") })
 		if foreign && !plane {
-			t.Errorf("policy %s is about %v: in others' management clusters that is not ours to rule", policy.Name, rule.APIGroups)
+			t.Errorf("policy %s is about %v: in others' management clusters that is not ours to rule", policy.Name,
+				rule.APIGroups)
 		}
 		everything := []string{"*", "*/*"}
 		for _, resource := range slices.Concat(rule.Resources, rule.APIGroups) {

@@ -17,11 +17,13 @@ import (
 //go:embed bases/*.yaml
 var Files embed.FS
 
-// contractLabel is the label, without the contract version, whose value lists the API versions that serve that contract (IM-35).
+// contractLabel is the label, without the contract version, whose value lists the API versions that serve that contract
+// (IM-35).
 const contractLabel = "cluster.x-k8s.io/"
 
-// ForContract returns the definitions as JSON by file name. With a contract version, such as v1beta1, they carry no label of any other one,
-// so that Cluster API uses that contract; a definition that does not serve it carries none. Empty leaves all labels.
+// ForContract returns the definitions as JSON by file name. With a contract version, such as v1beta1, they carry no
+// label of any other one, so that Cluster API uses that contract; a definition that does not serve it carries none.
+// Empty leaves all labels.
 func ForContract(version string) (map[string][]byte, error) {
 	names, err := fs.Glob(Files, "bases/*.yaml")
 	if err != nil {

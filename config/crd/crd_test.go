@@ -47,8 +47,8 @@ func read(t *testing.T, contract string) map[string]definition {
 	return all
 }
 
-// TestContractLabels: each contract version names the API version that serves it, each of those exists and is served, and none stands
-// under two labels (IM-35, IM-36, IC-08, IC-09, IMT-11, ICT-08, D-13).
+// TestContractLabels: each contract version names the API version that serves it, each of those exists and is served,
+// and none stands under two labels (IM-35, IM-36, IC-08, IC-09, IMT-11, ICT-08, D-13).
 func TestContractLabels(t *testing.T) {
 	for kind, d := range read(t, "") {
 		t.Run(kind, func(t *testing.T) {

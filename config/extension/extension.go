@@ -3,8 +3,8 @@ package extension
 
 import _ "embed"
 
-// Roles are YAML documents: the ServiceAccount, the ClusterRole with all rights that the extension needs, and the binding of the two. The embedded
-// management plane gives the same ClusterRole to its own user.
+// Roles are YAML documents: the ServiceAccount, the ClusterRole with all rights that the extension needs, and the
+// binding of the two. The embedded management plane gives the same ClusterRole to its own user.
 //
 //go:embed rbac.yaml
 var Roles string

@@ -35,8 +35,8 @@ type client struct {
 	Service struct{ Name, Namespace, Path string }
 }
 
-// TestKustomize builds what a management cluster gets: all of it leads to one Service, whose certificate is good for its name and known to
-// whoever calls.
+// TestKustomize builds what a management cluster gets: all of it leads to one Service, whose certificate is good for
+// its name and known to whoever calls.
 func TestKustomize(t *testing.T) {
 	byKind := map[string][]document{}
 	for _, folder := range []string{"../crd", "."} {
@@ -56,7 +56,8 @@ func TestKustomize(t *testing.T) {
 	if !slices.Contains(certificate.Spec.DNSNames, service.Name+"."+service.Namespace+".svc") {
 		t.Errorf("the certificate is for %v", certificate.Spec.DNSNames)
 	}
-	if certificate.Spec.IssuerRef.Name != byKind["Issuer"][0].Metadata.Name || certificate.Spec.SecretName != "capstan-webhook-service-cert" {
+	if certificate.Spec.IssuerRef.Name != byKind["Issuer"][0].Metadata.Name ||
+		certificate.Spec.SecretName != "capstan-webhook-service-cert" {
 		t.Errorf("the certificate is %+v", certificate.Spec)
 	}
 	calls := func(what string, d document, c client) {
@@ -83,7 +84,8 @@ func TestKustomize(t *testing.T) {
 			continue
 		}
 		if crd.Spec.Conversion.Strategy != "Webhook" {
-			t.Errorf("%s has conversion strategy %q: the API server would only change the name of the version", crd.Metadata.Name, crd.Spec.Conversion.Strategy)
+			t.Errorf("%s has conversion strategy %q: the API server would only change the name of the version",
+				crd.Metadata.Name, crd.Spec.Conversion.Strategy)
 		}
 		calls("the conversion of "+crd.Metadata.Name, crd, crd.Spec.Conversion.Webhook.ClientConfig)
 	}

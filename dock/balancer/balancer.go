@@ -1,5 +1,5 @@
-// Package balancer carries TCP connections from a listener to the next of its backends that accepts. A relay is a balancer with
-// one backend.
+// Package balancer carries TCP connections from a listener to the next of its backends that accepts. A relay is a
+// balancer with one backend.
 package balancer
 
 import (
@@ -188,7 +188,8 @@ func (b *Balancer) carry(client net.Conn) {
 	join(client, server)
 }
 
-// dial tries each backend at most once: first those that are up in turn; then, as what is known about the others may be stale, those too.
+// dial tries each backend at most once: first those that are up in turn; then, as what is known about the others may be
+// stale, those too.
 func (b *Balancer) dial() (net.Conn, *backend) {
 	for _, k := range b.order() {
 		conn, err := b.dialer.DialContext(k.ctx, "tcp", k.addr)
@@ -223,7 +224,8 @@ func (b *Balancer) order() []*backend {
 	return append(up, down...)
 }
 
-// markDown probes the backend until it accepts again or is removed, so that clients need not find out at the price of a dial timeout.
+// markDown probes the backend until it accepts again or is removed, so that clients need not find out at the price of a
+// dial timeout.
 func (b *Balancer) markDown(k *backend) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

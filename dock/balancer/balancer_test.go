@@ -100,7 +100,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestBackendsTakeTurns(t *testing.T) {
-	b := serve(t, newEcho(t, "one", "127.0.0.1:0").addr(), newEcho(t, "two", "127.0.0.1:0").addr(), newEcho(t, "three", "127.0.0.1:0").addr())
+	b := serve(t, newEcho(t, "one", "127.0.0.1:0").addr(), newEcho(t, "two", "127.0.0.1:0").addr(),
+		newEcho(t, "three", "127.0.0.1:0").addr())
 	var got []string
 	for range 6 {
 		got = append(got, who(t, b))

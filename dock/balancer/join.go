@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// join copies both ways until both directions have ended. The end of one is passed on as a half close, so a peer that has
-// finished sending can still receive. io.Copy between two TCP connections stays inside the kernel (splice).
+// join copies both ways until both directions have ended. The end of one is passed on as a half close, so a peer that
+// has finished sending can still receive. io.Copy between two TCP connections stays inside the kernel (splice).
 func join(a, b net.Conn) {
 	ended := make(chan struct{})
 	go func() {

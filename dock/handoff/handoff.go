@@ -237,8 +237,9 @@ func rightsOf(oob []byte) []int {
 	return fds // close-on-exec already: net asks for that
 }
 
-// Listen gives a listener on the machine's 127.0.0.1. With port 0 a free one is chosen, outside of the range from which the kernel takes the ports
-// of outgoing connections, so that it is likely to be free at the next start too. The error is a *TakenError if port is in use.
+// Listen gives a listener on the machine's 127.0.0.1. With port 0 a free one is chosen, outside of the range from which
+// the kernel takes the ports of outgoing connections, so that it is likely to be free at the next start too. The error
+// is a *TakenError if port is in use.
 func (c *Client) Listen(port int) (net.Listener, error) { return c.request(request{Port: port}) }
 
 // ListenAt returns a listener on an address of the machine, whatever its network.

@@ -164,7 +164,8 @@ func TestAnAnswerThatComesTooLateIsDropped(t *testing.T) {
 	}
 	l.Close()
 	other.Close()
-	for limit := time.Now().Add(10 * time.Second); openFiles(t) > before; time.Sleep(time.Millisecond) { // Serve closes its own after it has answered
+	// Serve closes its own after it has answered
+	for limit := time.Now().Add(10 * time.Second); openFiles(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("%d files are open, before it were %d", openFiles(t), before)
 		}

@@ -53,7 +53,8 @@ func listen(port int) (*net.TCPListener, error) {
 	if port != 0 {
 		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("listening on 127.0.0.1:%d: %w by %s: end that process, or remove what the dock uses the port for", port, err, holder(port))
+			return nil, fmt.Errorf("listening on 127.0.0.1:%d: %w by %s: end that process, or remove what the dock uses the "+
+				"port for", port, err, holder(port))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listening on 127.0.0.1:%d: %w", port, err)
@@ -62,7 +63,9 @@ func listen(port int) (*net.TCPListener, error) {
 	}
 	last := lastPort()
 	for range tries {
-		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: firstPort + rand.IntN(last-firstPort+1)})
+		l, err := net.ListenTCP("tcp4", &net.TCPAddr{
+			IP: net.IPv4(127, 0, 0, 1), Port: firstPort + rand.IntN(last-firstPort+1),
+		})
 		if err == nil {
 			return l, nil
 		}
@@ -70,7 +73,8 @@ func listen(port int) (*net.TCPListener, error) {
 			return nil, fmt.Errorf("choosing a port on 127.0.0.1: %w", err)
 		}
 	}
-	return nil, fmt.Errorf("choosing a port on 127.0.0.1: %d tries between %d and %d found none that is free", tries, firstPort, last)
+	return nil, fmt.Errorf("choosing a port on 127.0.0.1: %d tries between %d and %d found none that is free", tries,
+		firstPort, last)
 }
 
 func lastPort() int {

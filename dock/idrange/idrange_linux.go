@@ -50,8 +50,8 @@ func In(mapping string) bool {
 	return false
 }
 
-// Same returns a mapping of the ids from 0 to [Size] to the same ones in a user namespace, given its uid_map or gid_map;
-// nil if it has not all of them. The kernel wants one line for each of its own.
+// Same returns a mapping of the ids from 0 to [Size] to the same ones in a user namespace, given its uid_map or
+// gid_map; nil if it has not all of them. The kernel wants one line for each of its own.
 func Same(mapping string) []syscall.SysProcIDMap {
 	var all []syscall.SysProcIDMap
 	sum := 0

@@ -73,11 +73,13 @@ func hostnamectl(args []string, out, errOut io.Writer) int {
 		}
 		return 0
 	}
-	fmt.Fprintln(errOut, "usage: hostnamectl [status | hostname [NAME] | set-hostname NAME] (this is the hostnamectl of a local host)")
+	fmt.Fprintln(errOut,
+		"usage: hostnamectl [status | hostname [NAME] | set-hostname NAME] (this is the hostnamectl of a local host)")
 	return 1
 }
 
-// journalctl prints the logs of units; -f is refused, as a local host's logs are files that can be followed with tail -F.
+// journalctl prints the logs of units; -f is refused, as a local host's logs are files that can be followed with tail
+// -F.
 func journalctl(args []string, logDir string, out, errOut io.Writer) int {
 	var units []string
 	lines := -1
@@ -111,12 +113,15 @@ func journalctl(args []string, logDir string, out, errOut io.Writer) int {
 			if lines = n; v == "all" {
 				lines = -1
 			}
-		case strings.HasPrefix(a, "-o"), strings.HasPrefix(a, "--output"), strings.HasPrefix(a, "-p"), strings.HasPrefix(a, "--priority"),
+		case strings.HasPrefix(a, "-o"), strings.HasPrefix(a, "--output"), strings.HasPrefix(a, "-p"),
+			strings.HasPrefix(a, "--priority"),
 			strings.HasPrefix(a, "--since"), a == "-S", strings.HasPrefix(a, "--until"), a == "-U":
 			value()
-		case strings.HasPrefix(a, "--no-"), a == "-x", a == "-e", a == "-xe", a == "-b", a == "-l", a == "--boot", a == "-q", a == "-a", a == "--all":
+		case strings.HasPrefix(a, "--no-"), a == "-x", a == "-e", a == "-xe", a == "-b", a == "-l", a == "--boot", a == "-q",
+			a == "-a", a == "--all":
 		default:
-			fmt.Fprintf(errOut, "journalctl: %s is not supported on a local host; the logs are %s/UNIT.log, follow them with tail -F\n", a, logDir)
+			fmt.Fprintf(errOut,
+				"journalctl: %s is not supported on a local host; the logs are %s/UNIT.log, follow them with tail -F\n", a, logDir)
 			return 1
 		}
 	}

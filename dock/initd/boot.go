@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package initd is PID 1 of a local host. It completes the host's root directory and network, runs a subset of systemd's services, and answers
-// systemctl, journalctl, hostnamectl, poweroff and reboot.
+// Package initd is PID 1 of a local host. It completes the host's root directory and network, runs a subset of
+// systemd's services, and answers systemctl, journalctl, hostnamectl, poweroff and reboot.
 //
 // The dock starts it in new namespaces, in the root directory of the host, with one end of a socket pair as file
 // descriptor 3, lays the network cable to it, and sends a
@@ -127,7 +127,8 @@ func boot(channel io.Reader, logger *log.Logger) (*host, error) {
 		return nil, err
 	}
 	h.reaper = reap.New()
-	env := append([]string{"PATH=" + rootfs.Path, "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8"}, h.spec.Env...)
+	env := append([]string{"PATH=" + rootfs.Path, "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh",
+		"LANG=C.UTF-8"}, h.spec.Env...)
 	h.manager = NewManager(Config{Reaper: h.reaper, Log: logger, UnitDirs: unitfile.Dirs, LogDir: "/var/log", Env: env})
 	go serve(h.control, h.answer)
 	return h, nil
@@ -187,7 +188,8 @@ func (h *host) prepare() error {
 
 // setHostname sets the name now and for later boots.
 func (h *host) setHostname(name string) error {
-	if len(name) == 0 || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != "" {
+	if len(name) == 0 || len(name) > 64 || strings.Trim(name,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != "" {
 		return fmt.Errorf("setting the host name: %q is not a host name", name)
 	}
 	if err := unix.Sethostname([]byte(name)); err != nil {

@@ -148,8 +148,8 @@ func (m *Manager) List() []Status {
 	return out
 }
 
-// StartEnabled starts what is enabled, in the order of After; it waits for oneshots and for the first attempt of the others. Failures are
-// logged, and don't keep the rest from starting.
+// StartEnabled starts what is enabled, in the order of After; it waits for oneshots and for the first attempt of the
+// others. Failures are logged, and don't keep the rest from starting.
 func (m *Manager) StartEnabled(ctx context.Context) {
 	names, err := unit.WantedAtBoot(m.dirs[0])
 	if err != nil {

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	}
 	reaper = reap.New()
 	code := m.Run()
-	if children, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); err == nil && len(children) > 0 {
+	if children, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); err == nil &&
+		len(children) > 0 {
 		fmt.Fprintf(os.Stderr, "processes are left: %s\n", children)
 		code = 1
 	}
@@ -290,18 +291,22 @@ func TestOutputGoesToTheLog(t *testing.T) {
 		return string(data) == "out\nerr\n"
 	})
 	var out, errOut strings.Builder
-	if code := journalctl([]string{"-u", "a", "-n1", "--no-pager"}, f.logDir, &out, &errOut); code != 0 || out.String() != "err\n" {
+	if code := journalctl([]string{"-u", "a", "-n1", "--no-pager"}, f.logDir, &out, &errOut); code != 0 ||
+		out.String() != "err\n" {
 		t.Errorf("journalctl: %d, %q, %q", code, out.String(), errOut.String())
 	}
 	out.Reset()
-	if code := journalctl([]string{"-xeu", "a", "--no-pager"}, f.logDir, &out, &errOut); code != 0 || out.String() != "out\nerr\n" {
+	if code := journalctl([]string{"-xeu", "a", "--no-pager"}, f.logDir, &out, &errOut); code != 0 ||
+		out.String() != "out\nerr\n" {
 		t.Errorf("journalctl -xeu: %d, %q", code, out.String())
 	}
 	out.Reset()
-	if code := journalctl([]string{"--unit=nosuch"}, f.logDir, &out, &errOut); code != 0 || !strings.Contains(out.String(), "No entries") {
+	if code := journalctl([]string{"--unit=nosuch"}, f.logDir, &out, &errOut); code != 0 ||
+		!strings.Contains(out.String(), "No entries") {
 		t.Errorf("journalctl of nothing: %d, %q", code, out.String())
 	}
-	if code := journalctl([]string{"-f", "-u", "a"}, f.logDir, &out, &errOut); code != 1 || !strings.Contains(errOut.String(), "tail -F") {
+	if code := journalctl([]string{"-f", "-u", "a"}, f.logDir, &out, &errOut); code != 1 ||
+		!strings.Contains(errOut.String(), "tail -F") {
 		t.Errorf("journalctl -f: %d, %q", code, errOut.String())
 	}
 }
@@ -314,7 +319,8 @@ func TestEnabledServicesStartInOrder(t *testing.T) {
 	f.unit("d-not-enabled", "Type=oneshot\nExecStart=/bin/sh -c 'echo wrong >> $$MARKS/o'")
 	path := filepath.Join(f.units, "a-last.service")
 	text, _ := os.ReadFile(path)
-	os.WriteFile(path, []byte(strings.Replace(string(text), "[Service]", "After=b-first.service nosuch.service\n[Service]", 1)), 0o644)
+	os.WriteFile(path,
+		[]byte(strings.Replace(string(text), "[Service]", "After=b-first.service nosuch.service\n[Service]", 1)), 0o644)
 	for _, n := range []string{"a-last", "b-first", "c-broken"} {
 		f.ok("enable " + n)
 	}
@@ -347,7 +353,8 @@ func TestShow(t *testing.T) {
 	f.unit("a", sleeper)
 	f.ok("start a")
 	s, _ := f.Status("a.service")
-	if got, want := f.ok("show a -p MainPID,ActiveState --property=LoadState"), fmt.Sprintf("MainPID=%d\nActiveState=active\nLoadState=loaded\n", s.PID); got != want {
+	if got, want := f.ok("show a -p MainPID,ActiveState --property=LoadState"),
+		fmt.Sprintf("MainPID=%d\nActiveState=active\nLoadState=loaded\n", s.PID); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := f.ok("show -p LoadState --value nosuch"); got != "not-found\n" {
@@ -388,8 +395,9 @@ func TestHostsFile(t *testing.T) {
 	addr := netip.MustParseAddr("10.231.1.1")
 	fresh := "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n10.231.1.1 one # this host\n"
 	for name, c := range map[string]struct{ old, want string }{
-		"a new one":                           {"", fresh},
-		"the line is replaced":                {"1.1.1.1 x\n10.231.1.1 old # this host\n2.2.2.2 y\n", "1.1.1.1 x\n2.2.2.2 y\n10.231.1.1 one # this host\n"},
+		"a new one": {"", fresh},
+		"the line is replaced": {"1.1.1.1 x\n10.231.1.1 old # this host\n2.2.2.2 y\n",
+			"1.1.1.1 x\n2.2.2.2 y\n10.231.1.1 one # this host\n"},
 		"a file without a newline at the end": {"1.1.1.1 x", "1.1.1.1 x\n10.231.1.1 one # this host\n"},
 		"the second time changes nothing":     {fresh, fresh},
 	} {
@@ -404,7 +412,9 @@ func TestTail(t *testing.T) {
 	path := filepath.Join(dir, "x.log")
 	os.WriteFile(path+".1", []byte("one\ntwo\n"), 0o600)
 	os.WriteFile(path, []byte("three\nfour\n"), 0o600)
-	for n, want := range map[int]string{0: "", 1: "four", 2: "three\nfour", 3: "two\nthree\nfour", 9: "one\ntwo\nthree\nfour", -1: "one\ntwo\nthree\nfour"} {
+	for n, want := range map[int]string{
+		0: "", 1: "four", 2: "three\nfour", 3: "two\nthree\nfour", 9: "one\ntwo\nthree\nfour", -1: "one\ntwo\nthree\nfour",
+	} {
 		if got, err := tail(path, n); err != nil || got != want {
 			t.Errorf("tail %d = %q, %v; want %q", n, got, err, want)
 		}

@@ -35,12 +35,16 @@ func TestAServiceThatDiesIsRestarted(t *testing.T) {
 
 func TestAStartIsToldOfItsOwnAttempt(t *testing.T) {
 	f := newFixture(t)
-	f.unit("a", sleeper+"\nExecStartPre=/usr/bin/test -e "+filepath.Join(f.marks, "ready")+"\nRestart=always\nRestartSec=60")
+	f.unit("a", sleeper+"\nExecStartPre=/usr/bin/test -e "+filepath.Join(f.marks, "ready")+
+		"\nRestart=always\nRestartSec=60")
 	for range 2 {
 		if r := f.ctl("start a"); r.Code != 1 || !strings.Contains(r.Err, "ExecStartPre") {
 			t.Errorf("start without what it needs: %+v", r)
 		}
-		f.eventually("it waits for its restart", func() bool { s, _ := f.Status("a.service"); return s.Sub == "auto-restart" })
+		f.eventually("it waits for its restart", func() bool {
+			s, _ := f.Status("a.service")
+			return s.Sub == "auto-restart"
+		})
 	}
 	if err := os.WriteFile(filepath.Join(f.marks, "ready"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -56,7 +60,9 @@ func TestAStartIsToldOfItsOwnAttempt(t *testing.T) {
 
 func TestAStartWhoseRestartIsStoppedFails(t *testing.T) {
 	f := newFixture(t)
-	f.unit("a", sleeper+"\nExecStartPre=/bin/sh -c 'test -e $$MARKS/failed && sleep 60; touch $$MARKS/failed; false'\nRestart=always\nRestartSec=60")
+	f.unit("a",
+		sleeper+"\nExecStartPre=/bin/sh -c 'test -e $$MARKS/failed && sleep 60; touch $$MARKS/failed; false'\n"+
+			"Restart=always\nRestartSec=60")
 	f.ctl("start a")
 	started := make(chan error, 1)
 	go func() { started <- f.Start(context.Background(), "a.service") }()

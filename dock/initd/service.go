@@ -30,7 +30,8 @@ const (
 	Failed       State = "failed"
 )
 
-// Delays between restarts: the unit's RestartPause a few times, then growing, so that a service that can't start costs little.
+// Delays between restarts: the unit's RestartPause a few times, then growing, so that a service that can't start costs
+// little.
 const (
 	freeRestarts    = 20
 	maxRestartDelay = 10 * time.Second
@@ -245,56 +246,6 @@ func (s *service) finish(r *run, end ending) {
 	close(r.ended)
 }
 
-// ending is how one attempt ended.
-type ending struct {
-	err    error // it didn't get as far as running
-	ran    bool
-	status syscall.WaitStatus
-}
-
-func (e ending) failed() bool {
-	if e.err != nil {
-		return true
-	}
-	clean := e.status.Signaled() && (e.status.Signal() == syscall.SIGTERM || e.status.Signal() == syscall.SIGINT ||
-		e.status.Signal() == syscall.SIGHUP || e.status.Signal() == syscall.SIGPIPE)
-	return e.ran && !clean && e.status != 0
-}
-
-func (e ending) result() string {
-	switch {
-	case e.err != nil:
-		return "resources"
-	case e.status.Signaled():
-		return "signal"
-	}
-	return "exit-code"
-}
-
-func (e ending) String() string {
-	if e.err != nil {
-		return "could not be started: " + e.err.Error()
-	}
-	return reap.Describe(e.status)
-}
-
-func (e ending) restart(u *unit.Unit) bool {
-	if u.Type == "oneshot" && !e.failed() {
-		return false
-	}
-	switch u.Restart {
-	case "always":
-		return true
-	case "on-success":
-		return !e.failed()
-	case "on-failure":
-		return e.failed()
-	case "on-abnormal", "on-abort":
-		return e.err == nil && e.status.Signaled() && e.failed()
-	}
-	return false
-}
-
 // once runs the service one time, until it ends or is stopped.
 func (s *service) once(r *run, a *attempt, u *unit.Unit) ending {
 	s.set(Activating, "start-pre", 0)
@@ -311,7 +262,9 @@ func (s *service) once(r *run, a *attempt, u *unit.Unit) ending {
 		return s.oneshot(r, a, u, env)
 	}
 	c := u.ExecStart[0]
-	p, err := supervise.Start(s.m.reaper, supervise.Command{Argv: c.Expand(env), Env: env, Dir: u.WorkingDirectory, Output: s.output})
+	p, err := supervise.Start(s.m.reaper, supervise.Command{
+		Argv: c.Expand(env), Env: env, Dir: u.WorkingDirectory, Output: s.output,
+	})
 	if err != nil {
 		return ending{err: err}
 	}
@@ -390,13 +343,6 @@ func (s *service) oneshot(r *run, a *attempt, u *unit.Unit, env []string) ending
 	return ending{ran: true}
 }
 
-type exitError struct {
-	argv0  string
-	status syscall.WaitStatus
-}
-
-func (e exitError) Error() string { return e.argv0 + " " + reap.Describe(e.status) }
-
 // command runs one command to its end, within limit (0: none), unless the service is stopped before.
 func (s *service) command(ctx context.Context, u *unit.Unit, c unit.Command, env []string, limit time.Duration) error {
 	if limit > 0 {
@@ -405,7 +351,9 @@ func (s *service) command(ctx context.Context, u *unit.Unit, c unit.Command, env
 		defer cancel()
 	}
 	argv := c.Expand(env)
-	p, err := supervise.Start(s.m.reaper, supervise.Command{Argv: argv, Env: env, Dir: u.WorkingDirectory, Output: s.output})
+	p, err := supervise.Start(s.m.reaper, supervise.Command{
+		Argv: argv, Env: env, Dir: u.WorkingDirectory, Output: s.output,
+	})
 	if err != nil {
 		return ignore(c, err)
 	}
@@ -432,8 +380,8 @@ func ignore(c unit.Command, err error) error {
 	return err
 }
 
-// openLog gives the write end of the pipe that leads to the unit's log file. It is kept for the next start: what survives a stop of
-// the service may still write.
+// openLog gives the write end of the pipe that leads to the unit's log file. It is kept for the next start: what
+// survives a stop of the service may still write.
 func (m *Manager) openLog(name string) (*os.File, error) {
 	file, err := logfile.Open(m.LogPath(name), maxLog)
 	if err != nil {

@@ -43,7 +43,8 @@ func (c *systemctl) status(_ context.Context, name string) {
 	if s.State == Failed {
 		result = " (Result: " + s.Result + ")"
 	}
-	c.print("     Active: %s (%s)%s since %s; %s ago", s.State, s.Sub, result, s.Since.Format("Mon 2006-01-02 15:04:05 MST"), time.Since(s.Since).Round(time.Second))
+	c.print("     Active: %s (%s)%s since %s; %s ago", s.State, s.Sub, result,
+		s.Since.Format("Mon 2006-01-02 15:04:05 MST"), time.Since(s.Since).Round(time.Second))
 	if s.PID != 0 {
 		c.print("   Main PID: %d", s.PID)
 	}
@@ -60,8 +61,10 @@ func (c *systemctl) status(_ context.Context, name string) {
 
 func (c *systemctl) show(_ context.Context, name string) {
 	props := map[string]string{
-		"Id": name, "Names": name, "LoadState": "not-found", "ActiveState": "inactive", "SubState": "dead", "UnitFileState": "", "MainPID": "0", "ExecMainPID": "0",
-		"ExecMainStatus": "0", "NRestarts": "0", "Result": "success", "FragmentPath": "", "Description": name, "DropInPaths": "", "Type": "",
+		"Id": name, "Names": name, "LoadState": "not-found", "ActiveState": "inactive", "SubState": "dead",
+		"UnitFileState": "", "MainPID": "0", "ExecMainPID": "0",
+		"ExecMainStatus": "0", "NRestarts": "0", "Result": "success", "FragmentPath": "", "Description": name,
+		"DropInPaths": "", "Type": "",
 		"NeedDaemonReload": "no", "StatusErrno": "0", "ActiveEnterTimestamp": "",
 	}
 	u, err := unit.Load(name, c.m.dirs)

@@ -72,8 +72,10 @@ func (c *systemctl) parse(args []string) error {
 			c.props = append(c.props, strings.Split(strings.TrimPrefix(a, "--property="), ",")...)
 		case strings.HasPrefix(a, "-p") && !strings.HasPrefix(a, "--"):
 			c.props = append(c.props, strings.Split(a[2:], ",")...)
-		case a == "-l", a == "--full", a == "--no-pager", a == "--no-legend", a == "--plain", a == "--system", a == "-f", a == "--force", a == "--no-ask-password",
-			strings.HasPrefix(a, "--lines="), strings.HasPrefix(a, "--type="), strings.HasPrefix(a, "--state="), strings.HasPrefix(a, "--job-mode="), a == "--no-reload":
+		case a == "-l", a == "--full", a == "--no-pager", a == "--no-legend", a == "--plain", a == "--system", a == "-f",
+			a == "--force", a == "--no-ask-password",
+			strings.HasPrefix(a, "--lines="), strings.HasPrefix(a, "--type="), strings.HasPrefix(a, "--state="),
+			strings.HasPrefix(a, "--job-mode="), a == "--no-reload":
 			// Without effect here.
 		case a == "-n" || a == "-t" || a == "--type" || a == "--lines":
 			i++
@@ -106,7 +108,8 @@ func (c *systemctl) actions() map[string]func(context.Context, string) {
 
 func (c *systemctl) run(power func(bool)) {
 	switch c.verb {
-	case "daemon-reload", "daemon-reexec", "preset", "preset-all", "set-default", "isolate": // unit files are read at each start anyway
+	// unit files are read at each start anyway
+	case "daemon-reload", "daemon-reexec", "preset", "preset-all", "set-default", "isolate":
 		return
 	case "is-system-running":
 		c.print("running")
@@ -184,7 +187,8 @@ func (c *systemctl) job(name string, err error) {
 	case errors.Is(err, unit.ErrNotFound), errors.Is(err, unit.ErrMasked):
 		c.noUnit(name, err)
 	default:
-		c.fail(exitFailed, "Job for %s failed: %v\nSee \"systemctl status %s\" and \"journalctl -u %s\" for details.", name, err, name, name)
+		c.fail(exitFailed, "Job for %s failed: %v\nSee \"systemctl status %s\" and \"journalctl -u %s\" for details.", name,
+			err, name, name)
 	}
 }
 

@@ -144,7 +144,8 @@ func (e *engine) describeBalancer(name string) dock.Balancer {
 		_, err = e.relays[relay].status()
 	}
 	b := dock.Balancer{
-		Name: name, Address: want.Address.String(), Port: dock.BalancerPort, Backends: want.Backends, Down: down, Relay: local(e.want.Relays[relay].Port),
+		Name: name, Address: want.Address.String(), Port: dock.BalancerPort, Backends: want.Backends, Down: down,
+		Relay: local(e.want.Relays[relay].Port),
 	}
 	if err != nil {
 		b.Error = err.Error()

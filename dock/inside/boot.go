@@ -34,7 +34,8 @@ func made(home, host string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// boot makes the root directory if it is missing, and starts the host's first process; it returns when that reports the host to be up.
+// boot makes the root directory if it is missing, and starts the host's first process; it returns when that reports the
+// host to be up.
 func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	e.boots <- struct{}{}
 	defer func() { <-e.boots }()
@@ -89,8 +90,8 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	return child, nil
 }
 
-// deliver writes the files that came for a host while it ran or started. Its agent may have no other way to be heard again: a token that has
-// expired is replaced by such a file, and nobody stops the host for that.
+// deliver writes the files that came for a host while it ran or started. Its agent may have no other way to be heard
+// again: a token that has expired is replaced by such a file, and nobody stops the host for that.
 func (e *engine) deliver(h *host) error {
 	files := h.takeFiles()
 	if len(files) == 0 {

@@ -93,7 +93,8 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 
 func (e *engine) statePath() string { return filepath.Join(e.dir, "state.json") }
 
-// change lets f change a copy of the wanted state, and makes it the wanted state once it is on disk. On an error all is as before. e.mu is held.
+// change lets f change a copy of the wanted state, and makes it the wanted state once it is on disk. On an error all is
+// as before. e.mu is held.
 func (e *engine) change(f func(*state.State) error) error {
 	if e.closing {
 		return errClosing
@@ -109,7 +110,9 @@ func (e *engine) change(f func(*state.State) error) error {
 	return nil
 }
 
-var errClosing = &dock.Error{Code: dock.CodeShuttingDown, Message: "the dock is shutting down: start it again with `capstan up`"}
+var errClosing = &dock.Error{
+	Code: dock.CodeShuttingDown, Message: "the dock is shutting down: start it again with `capstan up`",
+}
 
 // shutdown ends everything in good order: all at the same time, as each has its own limits.
 func (e *engine) shutdown() {
@@ -143,7 +146,8 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // checkName keeps names from becoming parts of paths that they must not be.
 func checkName(kind, name string) error {
 	if !label.MatchString(name) {
-		return invalid("%q is no name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and not begin or end with a dash", name, kind)
+		return invalid("%q is no name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and "+
+			"not begin or end with a dash", name, kind)
 	}
 	return nil
 }

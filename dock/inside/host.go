@@ -30,7 +30,8 @@ const (
 	wantClosed  // the dock is on its way to end
 )
 
-// host is driven by one goroutine, loop, which brings it from what it is to the goal. Whoever changes the goal can wait until that has tried.
+// host is driven by one goroutine, loop, which brings it from what it is to the goal. Whoever changes the goal can wait
+// until that has tried.
 type host struct {
 	name    string
 	address string
@@ -238,7 +239,8 @@ func (e *engine) drive(h *host) {
 }
 
 // hostEnded deals with a host whose PID 1 ended without being told to; it says how long to wait before the next start.
-func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration, pauses *backoff.Backoff) time.Duration {
+func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration,
+	pauses *backoff.Backoff) time.Duration {
 	e.unlink(h)
 	switch {
 	case status.Exited() && status.ExitStatus() == 0:
@@ -305,7 +307,8 @@ func (e *engine) recordLocked(name string, run bool) error {
 func (e *engine) delete(h *host, run *reap.Child, n int, pauses *backoff.Backoff) bool {
 	h.set(dock.HostDeleting, 0)
 	if run != nil {
-		// Its data goes, so there is nothing to end in good order. PID 1 counts as ended only when all others in its namespace have.
+		// Its data goes, so there is nothing to end in good order. PID 1 counts as ended only when all others in its
+		// namespace have.
 		if err := run.Signal(syscall.SIGKILL); err != nil {
 			e.Log.Printf("host %s: %v", h.name, err)
 		}

@@ -37,7 +37,9 @@ func (e *engine) ensureHost(ctx context.Context, spec dock.HostSpec) (dock.Host,
 			select { // then make it anew
 			case <-h.ended:
 			case <-ctx.Done():
-				return dock.Host{}, &dock.Error{Code: dock.CodeFailed, Message: "host " + spec.Name + " is still being deleted: try again"}
+				return dock.Host{}, &dock.Error{
+					Code: dock.CodeFailed, Message: "host " + spec.Name + " is still being deleted: try again",
+				}
 			}
 			continue
 		}
@@ -65,7 +67,9 @@ func (e *engine) running(h *host, err error) (dock.Host, error) {
 	}
 	now := e.describeHost(h)
 	if now.State != dock.HostRunning {
-		return dock.Host{}, &dock.Error{Code: dock.CodeFailed, Message: fmt.Sprintf("host %s was started, but is %s by now: try again", h.name, now.State)}
+		return dock.Host{}, &dock.Error{
+			Code: dock.CodeFailed, Message: fmt.Sprintf("host %s was started, but is %s by now: try again", h.name, now.State),
+		}
 	}
 	return now, nil
 }
@@ -192,8 +196,9 @@ func (e *engine) describeHost(h *host) dock.Host {
 // status serves dock.Client.Status.
 func (e *engine) status() dock.Status {
 	s := dock.Status{
-		PID: e.outerPID(1), Instance: e.Instance, Rootless: e.Rootless, Started: e.started, BinDir: e.BinDir, Gateway: dock.Gateway,
-		Hosts: []dock.Host{}, Balancers: []dock.Balancer{}, Relays: []dock.Relay{}, Units: []dock.UnitStatus{},
+		PID: e.outerPID(1), Instance: e.Instance, Rootless: e.Rootless, Started: e.started, BinDir: e.BinDir,
+		Gateway: dock.Gateway,
+		Hosts:   []dock.Host{}, Balancers: []dock.Balancer{}, Relays: []dock.Relay{}, Units: []dock.UnitStatus{},
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

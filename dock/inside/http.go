@@ -86,7 +86,8 @@ func handler(e *engine) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(do call) http.HandlerFunc { return answer(e, do) }
 	mux.HandleFunc("GET /v1/status", answer(func(context.Context, *http.Request) (any, error) { return e.status(), nil }))
-	mux.HandleFunc("POST /v1/shutdown", answer(func(context.Context, *http.Request) (any, error) { e.askShutdown(); return nil, nil }))
+	mux.HandleFunc("POST /v1/shutdown",
+		answer(func(context.Context, *http.Request) (any, error) { e.askShutdown(); return nil, nil }))
 
 	mux.HandleFunc("PUT /v1/hosts/{name}", answer(func(ctx context.Context, r *http.Request) (any, error) {
 		spec, err := body[dock.HostSpec](r)

@@ -69,7 +69,10 @@ func (e *engine) ensureRelay(name, target string) (dock.Relay, error) {
 	if err != nil {
 		return dock.Relay{}, classify(fmt.Errorf("relay %s: %w", name, err))
 	}
-	if err := e.change(func(s *state.State) error { s.Relays[name] = state.Relay{Port: port, Target: target}; return nil }); err != nil {
+	if err := e.change(func(s *state.State) error {
+		s.Relays[name] = state.Relay{Port: port, Target: target}
+		return nil
+	}); err != nil {
 		l.Close()
 		return dock.Relay{}, err
 	}

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package inside is PID 1 of a dock's namespaces. It makes the dock's network, runs hosts, balancers, relays and units, and serves the
-// dock's API on a unix socket.
+// Package inside is PID 1 of a dock's namespaces. It makes the dock's network, runs hosts, balancers, relays and units,
+// and serves the dock's API on a unix socket.
 package inside
 
 import (
@@ -33,7 +33,8 @@ type Config struct {
 	Log      *log.Logger
 }
 
-// Run is the whole life of PID 1 inside. It returns after everything in the dock has ended; an error means that the dock could not be made.
+// Run is the whole life of PID 1 inside. It returns after everything in the dock has ended; an error means that the
+// dock could not be made.
 func Run(c Config) error {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(48 << 20)
@@ -107,7 +108,8 @@ func prepare() error {
 		return fmt.Errorf("making the dock's mounts private: %w", err)
 	}
 	// In a container where parts of /proc are masked the kernel refuses; the machine's /proc does then.
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil &&
+		!errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("mounting the dock's /proc: %w", err)
 	}
 	if err := unix.Sethostname([]byte("capstan-dock")); err != nil {

@@ -211,7 +211,9 @@ func (e *engine) describeUnit(u *unit) dock.UnitStatus {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return dock.UnitStatus{
-		Unit:    dock.Unit{Name: u.name, Argv: u.want.Argv, Env: u.want.Env, Dir: u.want.Dir, LogFile: u.want.LogFile, Grace: u.want.Grace},
+		Unit: dock.Unit{
+			Name: u.name, Argv: u.want.Argv, Env: u.want.Env, Dir: u.want.Dir, LogFile: u.want.LogFile, Grace: u.want.Grace,
+		},
 		Running: u.pid != 0, PID: e.outerPID(u.pid), Since: u.since, Restarts: u.restarts, LastExit: u.lastExit,
 	}
 }

@@ -1,5 +1,5 @@
-// Package network plans and makes the network of the dock: one bridge in one network namespace, a veth pair for each running
-// host, and an address of its own for each balancer. Plans are pure; Apply puts them into a Kernel.
+// Package network plans and makes the network of the dock: one bridge in one network namespace, a veth pair for each
+// running host, and an address of its own for each balancer. Plans are pure; Apply puts them into a Kernel.
 package network
 
 import (
@@ -29,8 +29,9 @@ type Range struct{ First, Last netip.Addr }
 // ErrExhausted is returned by Next if all addresses are in use.
 var ErrExhausted = errors.New("all addresses of the range are in use")
 
-// Next gives the first address after last that is not used, from the start again at the end. Going on from the last one means that the address
-// of something that was just deleted is not given to the next: its peers may still try to reach it. An invalid last begins at First.
+// Next gives the first address after last that is not used, from the start again at the end. Going on from the last one
+// means that the address of something that was just deleted is not given to the next: its peers may still try to reach
+// it. An invalid last begins at First.
 func (r Range) Next(last netip.Addr, used map[netip.Addr]bool) (netip.Addr, error) {
 	a := r.First
 	if r.Contains(last) && last != r.Last {
@@ -61,8 +62,8 @@ func MAC(a netip.Addr) net.HardwareAddr {
 	return net.HardwareAddr{0x02, 0xca, b[0], b[1], b[2], b[3]}
 }
 
-// LinkName is the name of the dock's end of a host's veth pair: unique for each address, and within the 15 bytes that Linux
-// gives to names.
+// LinkName is the name of the dock's end of a host's veth pair: unique for each address, and within the 15 bytes that
+// Linux gives to names.
 func LinkName(a netip.Addr) string {
 	b := a.As4()
 	return fmt.Sprintf("host-%d-%d", b[2], b[3])

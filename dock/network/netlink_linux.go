@@ -159,7 +159,8 @@ func (n *Netlink) SetSysctl(key, value string, optional bool) error {
 	return nil
 }
 
-// Dump describes links, addresses and routes of the namespace as text, sorted: "link eth0 mac 02:.. up", "address ..", "route ..".
+// Dump describes links, addresses and routes of the namespace as text, sorted: "link eth0 mac 02:.. up", "address ..",
+// "route ..".
 func (n *Netlink) Dump() (string, error) {
 	links, err := n.handle.LinkList()
 	if err != nil {

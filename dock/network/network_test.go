@@ -30,14 +30,16 @@ func TestNextAddress(t *testing.T) {
 		used []string
 		want string
 	}{
-		"the first one at first":                      {want: "10.0.1.253"},
-		"the one behind the last":                     {last: "10.0.2.1", want: "10.0.2.2"},
-		"the last byte is never 0 or 255":             {last: "10.0.1.254", want: "10.0.2.1"},
-		"used ones are skipped":                       {last: "10.0.2.1", used: []string{"10.0.2.2"}, want: "10.0.2.3"},
-		"from the start at the end":                   {last: "10.0.2.3", used: []string{"10.0.1.253"}, want: "10.0.1.254"},
-		"an address of another range is like none":    {last: "10.9.9.9", want: "10.0.1.253"},
-		"a freed one is taken again when it is alone": {last: "10.0.2.3", used: []string{"10.0.1.253", "10.0.1.254", "10.0.2.1", "10.0.2.3"}, want: "10.0.2.2"},
-		"none is left":                                {used: []string{"10.0.1.253", "10.0.1.254", "10.0.2.1", "10.0.2.2", "10.0.2.3"}, want: "invalid IP"},
+		"the first one at first":                   {want: "10.0.1.253"},
+		"the one behind the last":                  {last: "10.0.2.1", want: "10.0.2.2"},
+		"the last byte is never 0 or 255":          {last: "10.0.1.254", want: "10.0.2.1"},
+		"used ones are skipped":                    {last: "10.0.2.1", used: []string{"10.0.2.2"}, want: "10.0.2.3"},
+		"from the start at the end":                {last: "10.0.2.3", used: []string{"10.0.1.253"}, want: "10.0.1.254"},
+		"an address of another range is like none": {last: "10.9.9.9", want: "10.0.1.253"},
+		"a freed one is taken again when it is alone": {
+			last: "10.0.2.3", used: []string{"10.0.1.253", "10.0.1.254", "10.0.2.1", "10.0.2.3"}, want: "10.0.2.2",
+		},
+		"none is left": {used: []string{"10.0.1.253", "10.0.1.254", "10.0.2.1", "10.0.2.2", "10.0.2.3"}, want: "invalid IP"},
 	} {
 		used := map[netip.Addr]bool{}
 		for _, u := range c.used {
@@ -48,7 +50,8 @@ func TestNextAddress(t *testing.T) {
 			last = addrOf(c.last)
 		}
 		got, err := r.Next(last, used)
-		if got.String() != c.want || (err != nil) != (c.want == "invalid IP") || (err != nil && !errors.Is(err, ErrExhausted)) {
+		if got.String() != c.want || (err != nil) != (c.want == "invalid IP") ||
+			(err != nil && !errors.Is(err, ErrExhausted)) {
 			t.Errorf("%s: got %v, %v; want %s", name, got, err, c.want)
 		}
 	}
@@ -89,7 +92,8 @@ func TestPlans(t *testing.T) {
 		title string
 		plan  []Op
 	}{
-		{"dock", PlanDock()}, {"cable to host 10.231.1.7, process 42", PlanLink(host, 42)}, {"host 10.231.1.7", PlanHost(host)},
+		{"dock", PlanDock()}, {"cable to host 10.231.1.7, process 42", PlanLink(host, 42)},
+		{"host 10.231.1.7", PlanHost(host)},
 		{"balancer 10.231.16.1", PlanBalancer(lb)}, {"no balancer", PlanNoBalancer(lb)}, {"no cable", PlanUnlink(host)},
 		{"a range of the host", PlanRange(host, netip.MustParsePrefix("10.244.7.0/24"))},
 	} {
@@ -203,7 +207,8 @@ func TestKernel(t *testing.T) {
 func TestAHostsSideOfTheCable(t *testing.T) {
 	k := open(t)
 	apply(t, k, PlanDock())
-	// This test process can't enter the namespace of its child; the child is this test binary, called with another purpose.
+	// This test process can't enter the namespace of its child; the child is this test binary, called with another
+	// purpose.
 	host := addrOf("10.231.1.9")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAsHost$", "-test.v")
 	in, err := cmd.StdinPipe()

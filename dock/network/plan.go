@@ -89,7 +89,8 @@ func PlanLink(a netip.Addr, pid int) []Op {
 // one address that it holds for others.
 func PlanRange(a netip.Addr, r netip.Prefix) []Op { return []Op{path{LinkName(a), r, a, Gateway}} }
 
-// PlanUnlink plans to remove that cable. Apply it when all processes of the host have ended: a namespace that is in use keeps its end.
+// PlanUnlink plans to remove that cable. Apply it when all processes of the host have ended: a namespace that is in use
+// keeps its end.
 func PlanUnlink(a netip.Addr) []Op { return []Op{deleteLink{LinkName(a)}} }
 
 // PlanHost plans the namespace of the host with address a, from within it and after PlanLink.

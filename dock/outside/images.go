@@ -18,8 +18,8 @@ import (
 const imagesGrace = 10 * time.Second
 
 // keepImages keeps the image store running until ctx ends. It is a child of the outer process, not of the one inside:
-// it needs the machine's network to reach registries. It has all ids of the machine or the user's one, never subordinate
-// ones: it also runs without a dock, and has to be able to remove what it unpacked.
+// it needs the machine's network to reach registries. It has all ids of the machine or the user's one, never
+// subordinate ones: it also runs without a dock, and has to be able to remove what it unpacked.
 func keepImages(ctx context.Context, c Config) {
 	if len(c.Images) == 0 {
 		return

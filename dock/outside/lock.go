@@ -19,7 +19,8 @@ import (
 // ErrLocked means that a dock runs in this home directory already.
 var ErrLocked = errors.New("a dock runs in this home directory already")
 
-// lock takes the lock that a running dock holds. PID 1 inside inherits the file, so that the lock is free only when both are gone.
+// lock takes the lock that a running dock holds. PID 1 inside inherits the file, so that the lock is free only when
+// both are gone.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -67,8 +68,8 @@ func (p process) write(path string) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// awaitPrevious waits until the first process of a dock that was killed is gone. The kernel kills all processes in its namespaces before that
-// process counts as ended, but may give the lock back a little earlier.
+// awaitPrevious waits until the first process of a dock that was killed is gone. The kernel kills all processes in its
+// namespaces before that process counts as ended, but may give the lock back a little earlier.
 func awaitPrevious(path string, limit time.Duration) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rootless says whether this process needs a user namespace to make others: also root does, in a container that holds no capabilities.
+// Rootless says whether this process needs a user namespace to make others: also root does, in a container that holds
+// no capabilities.
 func Rootless() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

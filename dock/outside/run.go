@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package outside is the outer process of a dock. It makes the namespaces with PID 1 in them, opens listeners on the machine's loopback interface for it,
-// and ends with it.
+// Package outside is the outer process of a dock. It makes the namespaces with PID 1 in them, opens listeners on the
+// machine's loopback interface for it, and ends with it.
 package outside
 
 import (
@@ -48,8 +48,8 @@ type Config struct {
 	Log    *log.Logger
 }
 
-// Run makes the dock and returns when it has ended. The end of ctx ends it in good order. The calling goroutine must be locked to the
-// main thread: when the thread that started PID 1 ends, so does PID 1.
+// Run makes the dock and returns when it has ended. The end of ctx ends it in good order. The calling goroutine must be
+// locked to the main thread: when the thread that started PID 1 ends, so does PID 1.
 func Run(ctx context.Context, c Config) error {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(16 << 20)
@@ -158,7 +158,8 @@ func await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
 	}
 }
 
-// attributes puts the child into new namespaces. Root needs no user namespace; all others get one in which they are root, and which knows no other user.
+// attributes puts the child into new namespaces. Root needs no user namespace; all others get one in which they are
+// root, and which knows no other user.
 func attributes() *syscall.SysProcAttr {
 	runtime.LockOSThread()
 	a := Namespaces(Rootless())
@@ -169,8 +170,9 @@ func attributes() *syscall.SysProcAttr {
 // Namespaces are those of a dock.
 func Namespaces(rootless bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		Setsid:     true,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
+			syscall.CLONE_NEWIPC,
+		Setsid: true,
 	}
 	if rootless {
 		a.Cloneflags |= syscall.CLONE_NEWUSER

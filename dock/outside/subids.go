@@ -90,9 +90,9 @@ func firstRange(from io.Reader, names []string) int {
 	return 0
 }
 
-// startWithIDs starts a command in a user namespace, and in others that it asks for, with subordinate ids: the user is 0
-// there, and its subordinate ids follow. cmd runs this program, which becomes the one at path, with the same arguments.
-// It has at most two extra files.
+// startWithIDs starts a command in a user namespace, and in others that it asks for, with subordinate ids: the user is
+// 0 there, and its subordinate ids follow. cmd runs this program, which becomes the one at path, with the same
+// arguments. It has at most two extra files.
 func startWithIDs(cmd *exec.Cmd, path string, ids subordinateIDs) error {
 	read, write, err := os.Pipe()
 	if err != nil {

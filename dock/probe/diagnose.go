@@ -21,7 +21,8 @@ type facts struct {
 }
 
 // namespaceLimits are below /proc/sys/user.
-var namespaceLimits = []string{"max_user_namespaces", "max_net_namespaces", "max_mnt_namespaces", "max_pid_namespaces", "max_uts_namespaces", "max_ipc_namespaces"}
+var namespaceLimits = []string{"max_user_namespaces", "max_net_namespaces", "max_mnt_namespaces", "max_pid_namespaces",
+	"max_uts_namespaces", "max_ipc_namespaces"}
 
 func readFacts() facts {
 	f := facts{
@@ -56,7 +57,8 @@ func diagnose(f failure, m facts) *dock.Problem {
 	switch {
 	case f.Errno == syscall.EOPNOTSUPP && (f.Stage == "bridge" || f.Stage == "veth"):
 		return &dock.Problem{
-			Setting: "kernel module " + f.Stage, Message: "the kernel can't make the links of the dock's network (" + f.Text + ")", Fix: "sudo modprobe " + f.Stage,
+			Setting: "kernel module " + f.Stage, Message: "the kernel can't make the links of the dock's network (" + f.Text +
+				")", Fix: "sudo modprobe " + f.Stage,
 		}
 	case m.rootless && m.maxNamespaces["max_user_namespaces"] == "0":
 		return sysctl("user.max_user_namespaces", "0", "15000", userns)
@@ -66,15 +68,18 @@ func diagnose(f failure, m facts) *dock.Problem {
 				return sysctl("user."+name, "0", "15000", "this user may not make namespaces")
 			}
 		}
-		return sysctl("user.max_user_namespaces", m.maxNamespaces["max_user_namespaces"], "15000", "this user has made as many namespaces as it may")
+		return sysctl("user.max_user_namespaces", m.maxNamespaces["max_user_namespaces"], "15000",
+			"this user has made as many namespaces as it may")
 	case denied && m.rootless && m.usernsClone == "0":
 		return sysctl("kernel.unprivileged_userns_clone", "0", "1", userns)
 	case denied && m.rootless && m.apparmor == "1":
 		return sysctl("kernel.apparmor_restrict_unprivileged_userns", "1", "0", userns)
 	case denied && m.seccomp:
 		return &dock.Problem{
-			Setting: "seccomp filter of this container", Message: "the container that this runs in forbids new namespaces (" + f.Text + ")",
-			Fix: "run the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or as --privileged",
+			Setting: "seccomp filter of this container", Message: "the container that this runs in forbids new namespaces (" +
+				f.Text + ")",
+			Fix: "run the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or as " +
+				"--privileged",
 		}
 	case denied && f.Stage == "clone":
 		return &dock.Problem{
@@ -83,10 +88,13 @@ func diagnose(f failure, m facts) *dock.Problem {
 		}
 	}
 	return &dock.Problem{
-		Setting: "kernel", Message: "a dock's " + f.Stage + " does not work: " + f.Text, Fix: "report this with the output of `uname -a`",
+		Setting: "kernel", Message: "a dock's " + f.Stage + " does not work: " + f.Text,
+		Fix: "report this with the output of `uname -a`",
 	}
 }
 
 func sysctl(name, have, want, message string) *dock.Problem {
-	return &dock.Problem{Setting: name, Have: have, Want: want, Message: message, Fix: "sudo sysctl -w " + name + "=" + want}
+	return &dock.Problem{
+		Setting: name, Have: have, Want: want, Message: message, Fix: "sudo sysctl -w " + name + "=" + want,
+	}
 }

@@ -26,15 +26,18 @@ func TestDiagnose(t *testing.T) {
 			"kernel.apparmor_restrict_unprivileged_userns", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
 		},
 		"no user namespaces at all": {
-			failure{Stage: "clone", Errno: syscall.ENOSPC}, facts{rootless: true, maxNamespaces: map[string]string{"max_user_namespaces": "0"}},
+			failure{Stage: "clone", Errno: syscall.ENOSPC},
+			facts{rootless: true, maxNamespaces: map[string]string{"max_user_namespaces": "0"}},
 			"user.max_user_namespaces", "sudo sysctl -w user.max_user_namespaces=15000",
 		},
 		"no network namespaces, as root": {
-			failure{Stage: "clone", Errno: syscall.ENOSPC}, facts{maxNamespaces: map[string]string{"max_user_namespaces": "9", "max_net_namespaces": "0"}},
+			failure{Stage: "clone", Errno: syscall.ENOSPC},
+			facts{maxNamespaces: map[string]string{"max_user_namespaces": "9", "max_net_namespaces": "0"}},
 			"user.max_net_namespaces", "sudo sysctl -w user.max_net_namespaces=15000",
 		},
 		"all user namespaces in use": {
-			failure{Stage: "clone", Errno: syscall.ENOSPC}, facts{rootless: true, maxNamespaces: map[string]string{"max_user_namespaces": "9"}},
+			failure{Stage: "clone", Errno: syscall.ENOSPC},
+			facts{rootless: true, maxNamespaces: map[string]string{"max_user_namespaces": "9"}},
 			"user.max_user_namespaces", "sudo sysctl -w user.max_user_namespaces=15000",
 		},
 		"a container's filter": {
@@ -45,9 +48,12 @@ func TestDiagnose(t *testing.T) {
 			failure{Stage: "clone", Errno: syscall.EPERM}, facts{rootless: true, apparmor: "0", usernsClone: "1"},
 			"right to make namespaces", "SELinux",
 		},
-		"no bridge in the kernel":  {failure{Stage: "bridge", Errno: syscall.EOPNOTSUPP}, facts{}, "kernel module bridge", "sudo modprobe bridge"},
-		"no veth in the kernel":    {failure{Stage: "veth", Errno: syscall.EOPNOTSUPP}, facts{rootless: true}, "kernel module veth", "sudo modprobe veth"},
-		"what nobody has seen yet": {failure{Stage: "bridge", Errno: syscall.EIO, Text: "input/output error"}, facts{}, "kernel", "uname -a"},
+		"no bridge in the kernel": {failure{Stage: "bridge", Errno: syscall.EOPNOTSUPP}, facts{}, "kernel module bridge",
+			"sudo modprobe bridge"},
+		"no veth in the kernel": {failure{Stage: "veth", Errno: syscall.EOPNOTSUPP}, facts{rootless: true},
+			"kernel module veth", "sudo modprobe veth"},
+		"what nobody has seen yet": {failure{Stage: "bridge", Errno: syscall.EIO, Text: "input/output error"}, facts{},
+			"kernel", "uname -a"},
 	} {
 		p := diagnose(c.failure, c.facts)
 		if !strings.Contains(p.Setting, c.setting) || !strings.Contains(p.Fix, c.fix) || !strings.Contains(p.Error(), c.fix) {
@@ -63,10 +69,12 @@ func TestTooLow(t *testing.T) {
 		change func(*dock.Limits)
 		want   []string
 	}{
-		"enough of everything":     {func(*dock.Limits) {}, nil},
-		"a full disk":              {func(l *dock.Limits) { l.FreeDisk = 5 << 20 }, []string{"free space of the disk of /home/x is 5 MiB, 1024 MiB is needed"}},
-		"inotify instances in use": {func(l *dock.Limits) { l.InotifyUsed = 100 }, []string{"128, with 100 in use, 148 is needed", "sudo sysctl -w fs.inotify.max_user_instances=1024"}},
-		"few open files":           {func(l *dock.Limits) { l.OpenFiles = 1024 }, []string{"4096 is needed", "limits.conf"}},
+		"enough of everything": {func(*dock.Limits) {}, nil},
+		"a full disk": {func(l *dock.Limits) { l.FreeDisk = 5 << 20 },
+			[]string{"free space of the disk of /home/x is 5 MiB, 1024 MiB is needed"}},
+		"inotify instances in use": {func(l *dock.Limits) { l.InotifyUsed = 100 },
+			[]string{"128, with 100 in use, 148 is needed", "sudo sysctl -w fs.inotify.max_user_instances=1024"}},
+		"few open files": {func(l *dock.Limits) { l.OpenFiles = 1024 }, []string{"4096 is needed", "limits.conf"}},
 	} {
 		l := good
 		c.change(&l)

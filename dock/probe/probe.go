@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package probe finds out whether a dock can work on this machine: it tries what a dock does, in namespaces that are thrown away, and
-// explains what fails by the settings of the machine.
+// Package probe finds out whether a dock can work on this machine: it tries what a dock does, in namespaces that are
+// thrown away, and explains what fails by the settings of the machine.
 package probe
 
 import (
@@ -80,7 +80,8 @@ func tooLow(l dock.Limits, c Config) []*dock.Problem {
 	}
 	if l.OpenFiles < minOpenFiles {
 		out = append(out, &dock.Problem{
-			Setting: "limit of open files (ulimit -Hn)", Have: strconv.FormatUint(l.OpenFiles, 10), Want: strconv.Itoa(minOpenFiles),
+			Setting: "limit of open files (ulimit -Hn)", Have: strconv.FormatUint(l.OpenFiles, 10),
+			Want:    strconv.Itoa(minOpenFiles),
 			Message: "too few files may be open", Fix: "raise it in /etc/security/limits.conf: * hard nofile 65536",
 		})
 	}

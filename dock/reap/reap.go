@@ -3,9 +3,9 @@
 // Package reap starts and collects the children of a process that is PID 1 of a PID namespace.
 //
 // Such a process inherits every orphan of its namespace and has to wait for them, or they stay as zombies. Waiting for
-// "any child" beside os/exec steals the exit status from exec.Cmd.Wait, so a program that uses a Reaper starts all of its children
-// through it: Start registers the child before the Reaper can collect it, and the exit status goes to that Child; all
-// others are orphans, and are only collected.
+// "any child" beside os/exec steals the exit status from exec.Cmd.Wait, so a program that uses a Reaper starts all of
+// its children through it: Start registers the child before the Reaper can collect it, and the exit status goes to that
+// Child; all others are orphans, and are only collected.
 package reap
 
 import (

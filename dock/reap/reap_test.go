@@ -30,7 +30,8 @@ func sh(t *testing.T, r *Reaper, script string) *Child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := r.Start(path, []string{"sh", "-c", script}, &syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true}})
+	c, err := r.Start(path, []string{"sh", "-c", script},
+		&syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,8 @@ func TestSignalEndsAChild(t *testing.T) {
 func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
 	r := New()
 	defer r.Close()
-	if _, err := r.Start("/no/such/program", []string{"x"}, &syscall.ProcAttr{}); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+	if _, err := r.Start("/no/such/program", []string{"x"}, &syscall.ProcAttr{}); err == nil ||
+		!strings.Contains(err.Error(), "/no/such/program") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -75,7 +75,8 @@ func mountIDs(source, target string, ids *os.File, attributes uint64) error {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ids.Fd())
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil && (ids != nil || !errors.Is(err, unix.ENOSYS)) {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil &&
+		(ids != nil || !errors.Is(err, unix.ENOSYS)) {
 		return fmt.Errorf("giving %s ids of its own: %w: its file system or kernel can't; use a home directory on ext4, "+
 			"xfs or btrfs with Linux 5.15 or later, or run as an ordinary user", source, err)
 	}

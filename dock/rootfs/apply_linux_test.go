@@ -78,7 +78,8 @@ func TestAsHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("<<<")
-	for _, path := range []string{"/usr/bin", "/opt/capstan/bin", "/opt/capstan/bin/below", "/etc", "/usr/local/bin", "/run", "/tmp", "/dev/shm", "/sys/fs/cgroup", "/proc/sys/kernel"} {
+	for _, path := range []string{"/usr/bin", "/opt/capstan/bin", "/opt/capstan/bin/below", "/etc", "/usr/local/bin",
+		"/run", "/tmp", "/dev/shm", "/sys/fs/cgroup", "/proc/sys/kernel"} {
 		f, err := os.Create(filepath.Join(path, "x"))
 		switch {
 		case err == nil:
@@ -90,7 +91,8 @@ func TestAsHost(t *testing.T) {
 			fmt.Println("cannot write", path)
 		}
 	}
-	for _, path := range []string{"/proc/sys/kernel/random/boot_id", "/sys/fs/cgroup/cgroup.controllers", "/opt/capstan/bin/below/marker"} {
+	for _, path := range []string{"/proc/sys/kernel/random/boot_id", "/sys/fs/cgroup/cgroup.controllers",
+		"/opt/capstan/bin/below/marker"} {
 		data, _ := os.ReadFile(path)
 		fmt.Printf("%s: %s\n", path, strings.TrimSpace(string(data)))
 	}

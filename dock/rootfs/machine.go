@@ -18,10 +18,11 @@ type Entry struct {
 // Machine is what Plan needs to know of the machine: which of the paths that a host shares with it exist, and as what.
 type Machine struct{ Entries []Entry }
 
-// sharedEtc are parts of the machine's /etc that its programs don't work without: certificates, links that /usr/bin points to, the
-// loader's cache.
+// sharedEtc are parts of the machine's /etc that its programs don't work without: certificates, links that /usr/bin
+// points to, the loader's cache.
 var sharedEtc = []string{
-	"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+	"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/ld.so.cache", "/etc/ld.so.conf",
+	"/etc/ld.so.conf.d",
 	"/etc/localtime", "/etc/pki", "/etc/protocols", "/etc/services", "/etc/ssl",
 }
 

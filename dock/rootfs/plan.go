@@ -137,7 +137,9 @@ func planDev() []Mount {
 // planProc mounts a /proc of the host's own PID namespace, or the dock's where parts of that are masked (in a
 // container): then the kernel refuses a new one. What belongs to the machine as a whole is read-only.
 func planProc(bootID string) []Mount {
-	plan := []Mount{{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}}}
+	plan := []Mount{
+		{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}},
+	}
 	for _, path := range []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"} {
 		plan = append(plan, Mount{Kind: Bind, Source: path, Target: path, Own: true, ReadOnly: true, Optional: true})
 	}
@@ -146,7 +148,10 @@ func planProc(bootID string) []Mount {
 	if bootID != "" {
 		plan = append(plan,
 			Mount{Kind: Text, Source: bootID + "\n", Target: "/run/boot_id"},
-			Mount{Kind: Bind, Source: "/run/boot_id", Target: "/proc/sys/kernel/random/boot_id", Own: true, ReadOnly: true, Optional: true})
+			Mount{
+				Kind: Bind, Source: "/run/boot_id", Target: "/proc/sys/kernel/random/boot_id", Own: true, ReadOnly: true,
+				Optional: true,
+			})
 	}
 	return plan
 }
@@ -154,7 +159,8 @@ func planProc(bootID string) []Mount {
 // planSys shows the devices of the host's own network namespace where the kernel allows it.
 func planSys() []Mount {
 	return []Mount{
-		{Kind: FS, Source: "sysfs", Target: "/sys", ReadOnly: true, Instead: []Mount{{Kind: Bind, Source: "/sys", Target: "/sys", ReadOnly: true}}},
+		{Kind: FS, Source: "sysfs", Target: "/sys", ReadOnly: true,
+			Instead: []Mount{{Kind: Bind, Source: "/sys", Target: "/sys", ReadOnly: true}}},
 		{Kind: FS, Source: "tmpfs", Target: "/sys/fs/cgroup", Data: "mode=755,size=1m"},
 		{Kind: Text, Source: controllers, Target: "/sys/fs/cgroup/cgroup.controllers"},
 		{Kind: Text, Source: "\n", Target: "/sys/fs/cgroup/cgroup.subtree_control"},

@@ -11,7 +11,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// machine makes a directory that looks like a machine's root: a path that ends in / is a directory, one with " -> " a link, all others files.
+// machine makes a directory that looks like a machine's root: a path that ends in / is a directory, one with " -> " a
+// link, all others files.
 func machine(t *testing.T, paths ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -59,11 +60,16 @@ func golden(t *testing.T, name, got string) {
 func TestPlan(t *testing.T) {
 	for name, paths := range map[string][]string{
 		"merged.txt": { // Debian, Ubuntu, Fedora
-			"bin -> usr/bin", "sbin -> usr/sbin", "lib -> usr/lib", "lib64 -> usr/lib64", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/lib64/", "usr/share/", "usr/local/bin/",
-			"etc/ssl/", "etc/alternatives/", "etc/ld.so.cache", "etc/localtime -> /usr/share/zoneinfo/UTC", "etc/passwd", "etc/shadow", "home/user/", "root/", "boot/", "var/lib/",
+			"bin -> usr/bin", "sbin -> usr/sbin", "lib -> usr/lib", "lib64 -> usr/lib64", "usr/bin/", "usr/sbin/", "usr/lib/",
+			"usr/lib64/", "usr/share/", "usr/local/bin/",
+			"etc/ssl/", "etc/alternatives/", "etc/ld.so.cache", "etc/localtime -> /usr/share/zoneinfo/UTC", "etc/passwd",
+			"etc/shadow", "home/user/", "root/", "boot/", "var/lib/",
 		},
-		"separate.txt": {"bin/sh", "sbin/", "lib/", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/local/bin/", "etc/ssl/", "tmp/"}, // Alpine, old Debian
-		"nix.txt":      {"bin/sh -> /nix/store/x/bin/sh", "usr/bin/env -> /nix/store/y/bin/env", "nix/store/", "etc/ssl/certs/ca-bundle.crt"},
+		// Alpine, old Debian
+		"separate.txt": {"bin/sh", "sbin/", "lib/", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/local/bin/",
+			"etc/ssl/", "tmp/"},
+		"nix.txt": {"bin/sh -> /nix/store/x/bin/sh", "usr/bin/env -> /nix/store/y/bin/env", "nix/store/",
+			"etc/ssl/certs/ca-bundle.crt"},
 	} {
 		m, err := Inspect(machine(t, paths...))
 		if err != nil {
@@ -79,7 +85,8 @@ func TestPlan(t *testing.T) {
 }
 
 func TestNothingElseOfTheMachineIsShared(t *testing.T) {
-	m, err := Inspect(machine(t, "usr/bin/", "usr/local/secret", "home/user/.ssh/id", "root/.ssh/id", "etc/shadow", "var/lib/x", "srv/x", "opt/x", "mnt/x", "proc/", "run/secret"))
+	m, err := Inspect(machine(t, "usr/bin/", "usr/local/secret", "home/user/.ssh/id", "root/.ssh/id", "etc/shadow",
+		"var/lib/x", "srv/x", "opt/x", "mnt/x", "proc/", "run/secret"))
 	if err != nil {
 		t.Fatal(err)
 	}

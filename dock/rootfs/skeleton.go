@@ -55,8 +55,10 @@ type node struct {
 func (s Skeleton) nodes() []node {
 	var out []node
 	for _, path := range []string{
-		"dev", "etc/default", "etc/systemd/system/multi-user.target.wants", "etc/capstan", "etc/sysconfig", "home", "mnt", "media", "opt/capstan/bin",
-		"opt/capstan/bundles", "opt/cni/bin", "proc", "run", "srv", "sys", "usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/local/etc",
+		"dev", "etc/default", "etc/systemd/system/multi-user.target.wants", "etc/capstan", "etc/sysconfig", "home", "mnt",
+		"media", "opt/capstan/bin",
+		"opt/capstan/bundles", "opt/cni/bin", "proc", "run", "srv", "sys", "usr/local/bin", "usr/local/sbin", "usr/local/lib",
+		"usr/local/etc",
 		"usr/local/share", "var/cache", "var/lib", "var/log", "var/spool", "var/tmp", "tmp",
 	} {
 		out = append(out, node{path: path, mode: fs.ModeDir | 0o755})
@@ -68,11 +70,28 @@ func (s Skeleton) nodes() []node {
 		node{path: "etc/mtab", link: "../proc/self/mounts"},
 		node{path: "etc/hostname", mode: 0o644, data: s.Name + "\n"},
 		node{path: "etc/machine-id", mode: 0o444, data: s.MachineID + "\n"},
-		node{path: "etc/os-release", mode: 0o644, data: fmt.Sprintf("ID=capstan\nNAME=\"Capstan local host\"\nPRETTY_NAME=\"Capstan local host on %s\"\n", s.OSName)},
-		node{path: "etc/nsswitch.conf", mode: 0o644, data: "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"},
-		node{path: "etc/passwd", mode: 0o644, data: "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"},
-		node{path: "etc/group", mode: 0o644, data: "root:x:0:\ndaemon:x:1:\ntty:x:5:\nsudo:x:27:\nusers:x:100:\nnogroup:x:65534:\n"},
-		node{path: "etc/shadow", mode: 0o600, data: "root:*:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n"},
+		node{
+			path: "etc/os-release", mode: 0o644,
+			data: fmt.Sprintf("ID=capstan\nNAME=\"Capstan local host\"\nPRETTY_NAME=\"Capstan local host on %s\"\n", s.OSName),
+		},
+		node{
+			path: "etc/nsswitch.conf", mode: 0o644,
+			data: "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\n" +
+				"services: files\n",
+		},
+		node{
+			path: "etc/passwd", mode: 0o644,
+			data: "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/:/usr/sbin/nologin\n" +
+				"nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+		},
+		node{
+			path: "etc/group", mode: 0o644,
+			data: "root:x:0:\ndaemon:x:1:\ntty:x:5:\nsudo:x:27:\nusers:x:100:\nnogroup:x:65534:\n",
+		},
+		node{
+			path: "etc/shadow", mode: 0o600,
+			data: "root:*:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n",
+		},
 		node{path: "etc/gshadow", mode: 0o600, data: "root:*::\n"},
 		node{path: "etc/shells", mode: 0o644, data: "/bin/sh\n/bin/bash\n"},
 		node{path: "etc/profile", mode: 0o644, data: "export PATH=" + Path + "\n"},
@@ -83,14 +102,17 @@ func (s Skeleton) nodes() []node {
 	for path, text := range unitFiles {
 		out = append(out, node{path: "etc/systemd/system/" + path, mode: 0o644, data: text})
 	}
-	return append(out, node{path: "etc/systemd/system/multi-user.target.wants/capstan-agent.service", link: "/etc/systemd/system/capstan-agent.service"})
+	return append(out, node{
+		path: "etc/systemd/system/multi-user.target.wants/capstan-agent.service",
+		link: "/etc/systemd/system/capstan-agent.service",
+	})
 }
 
 // Path is PATH on a host.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/capstan/bin"
 
-// Write makes the skeleton with these files in directory root, which must not exist. Half of it is never seen there: it is made beside and
-// then renamed, and on an error nothing is left.
+// Write makes the skeleton with these files in directory root, which must not exist. Half of it is never seen there: it
+// is made beside and then renamed, and on an error nothing is left.
 func Write(root string, s Skeleton, files []File) (err error) {
 	temp := root + ".new"
 	if err := Remove(temp); err != nil {
@@ -142,8 +164,8 @@ type File struct {
 	Data []byte
 }
 
-// Put writes files into a host's root, each as a whole: whoever reads one in a host that runs sees the old or the new. Links in the root that
-// lead out of it are refused.
+// Put writes files into a host's root, each as a whole: whoever reads one in a host that runs sees the old or the new.
+// Links in the root that lead out of it are refused.
 func Put(root string, files []File) error {
 	if len(files) == 0 {
 		return nil
@@ -163,7 +185,8 @@ func Put(root string, files []File) error {
 
 func put(r *os.Root, f File) error {
 	name := relative(f.Path)
-	if info, err := r.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(f.Data)) { // reading a pipe would wait
+	// reading a pipe would wait
+	if info, err := r.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(f.Data)) {
 		if have, err := r.ReadFile(name); err == nil && bytes.Equal(have, f.Data) {
 			return r.Chmod(name, f.Mode.Perm())
 		}
@@ -183,7 +206,8 @@ func put(r *os.Root, f File) error {
 	return r.Rename(temp, name)
 }
 
-// Remove deletes a directory tree, also where a directory denies its owner access. A missing one is no error. No host may run in it.
+// Remove deletes a directory tree, also where a directory denies its owner access. A missing one is no error. No host
+// may run in it.
 func Remove(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {

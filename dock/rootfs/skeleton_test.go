@@ -15,7 +15,8 @@ import (
 func skeleton(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "root")
-	if err := Write(root, Skeleton{Name: "host-1", MachineID: NewMachineID(), OSName: "Test OS 1"}, []File{{Path: "/etc/given", Mode: 0o600, Data: []byte("yes")}}); err != nil {
+	if err := Write(root, Skeleton{Name: "host-1", MachineID: NewMachineID(), OSName: "Test OS 1"},
+		[]File{{Path: "/etc/given", Mode: 0o600, Data: []byte("yes")}}); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -46,7 +47,8 @@ func TestEveryServiceOfANewHostLoads(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := append(kubelet.Environment, "KUBELET_KUBEADM_ARGS=--node-ip=1.2.3.4 --x", "KUBELET_EXTRA_ARGS=")
-	want := "/usr/local/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf " +
+	want := "/usr/local/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf " +
+		"--kubeconfig=/etc/kubernetes/kubelet.conf " +
 		"--config=/var/lib/kubelet/config.yaml --node-ip=1.2.3.4 --x"
 	if got := strings.Join(kubelet.ExecStart[0].Expand(env), " "); got != want {
 		t.Errorf("kubelet is started as\n%s\nwant\n%s", got, want)
@@ -83,12 +85,15 @@ func TestPut(t *testing.T) {
 	if err := os.Mkdir(outside, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for link, target := range map[string]string{"etc/absolute": outside, "etc/relative": "../../outside", "etc/inner": "../var"} {
+	for link, target := range map[string]string{
+		"etc/absolute": outside, "etc/relative": "../../outside", "etc/inner": "../var",
+	} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	files := []File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: []byte("a")}, {Path: "/var/lib/new/dir/x", Mode: 0o755, Data: []byte("b")}, {Path: "/etc/inner/lib/y", Mode: 0o644}}
+	files := []File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: []byte("a")},
+		{Path: "/var/lib/new/dir/x", Mode: 0o755, Data: []byte("b")}, {Path: "/etc/inner/lib/y", Mode: 0o644}}
 	for range 2 {
 		if err := Put(root, files); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,8 @@
 package rootfs
 
-// unitFiles are the services that every local host knows, by path below /etc/systemd/system. kubelet.service and its drop-in are kubeadm's own but for
-// RestartSec (10 s there: too slow where a cluster is ready in 20) and the memory settings.
+// unitFiles are the services that every local host knows, by path below /etc/systemd/system. kubelet.service and its
+// drop-in are kubeadm's own but for RestartSec (10 s there: too slow where a cluster is ready in 20) and the memory
+// settings.
 var unitFiles = map[string]string{
 	"containerd.service": `[Unit]
 Description=CRI server of a local host, in the place of containerd

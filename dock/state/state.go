@@ -62,7 +62,8 @@ type Unit struct {
 
 // Equal says whether a process of one unit would do for the other.
 func (u Unit) Equal(v Unit) bool {
-	return slices.Equal(u.Argv, v.Argv) && slices.Equal(u.Env, v.Env) && u.Dir == v.Dir && u.LogFile == v.LogFile && u.Grace == v.Grace
+	return slices.Equal(u.Argv, v.Argv) && slices.Equal(u.Env, v.Env) && u.Dir == v.Dir && u.LogFile == v.LogFile &&
+		u.Grace == v.Grace
 }
 
 // BalancerRelay is the name of a balancer's relay. No other relay can have it: it is no DNS label.
@@ -70,13 +71,17 @@ func BalancerRelay(balancer string) string { return "balancer/" + balancer }
 
 // New is the state of a dock that holds nothing.
 func New() *State {
-	return &State{Version: Version, Hosts: map[string]Host{}, Balancers: map[string]Balancer{}, Relays: map[string]Relay{}, Units: map[string]Unit{}}
+	return &State{
+		Version: Version, Hosts: map[string]Host{}, Balancers: map[string]Balancer{}, Relays: map[string]Relay{},
+		Units: map[string]Unit{},
+	}
 }
 
 // Clone copies s; slices in it are replaced, never changed in place.
 func (s *State) Clone() *State {
 	c := *s
-	c.Hosts, c.Balancers, c.Relays, c.Units = maps.Clone(s.Hosts), maps.Clone(s.Balancers), maps.Clone(s.Relays), maps.Clone(s.Units)
+	c.Hosts, c.Balancers, c.Relays, c.Units = maps.Clone(s.Hosts), maps.Clone(s.Balancers), maps.Clone(s.Relays),
+		maps.Clone(s.Units)
 	return &c
 }
 
@@ -91,14 +96,17 @@ func Load(path string) (*State, error) {
 	}
 	s := New()
 	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("reading the dock's state: %s is damaged (%w): repair it, or remove everything with `capstan down --delete`", path, err)
+		return nil, fmt.Errorf("reading the dock's state: %s is damaged (%w): repair it, or remove everything with "+
+			"`capstan down --delete`", path, err)
 	}
 	if s.Hosts == nil || s.Balancers == nil || s.Relays == nil || s.Units == nil {
-		return nil, fmt.Errorf("reading the dock's state: %s is damaged (something is null): repair it, or remove everything "+
+		return nil, fmt.Errorf("reading the dock's state: %s is damaged (something is null): repair it, or remove "+
+			"everything "+
 			"with `capstan down --delete`", path)
 	}
 	if s.Version != Version {
-		return nil, fmt.Errorf("reading the dock's state: %s has version %d, this program knows %d: use the program that wrote it", path, s.Version, Version)
+		return nil, fmt.Errorf("reading the dock's state: %s has version %d, this program knows %d: use the program that "+
+			"wrote it", path, s.Version, Version)
 	}
 	return s, nil
 }

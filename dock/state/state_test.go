@@ -82,7 +82,9 @@ func TestAFailedSaveLeavesTheOldState(t *testing.T) {
 
 func TestADamagedFileIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	for text, want := range map[string]string{`{"version": 1, "hos`: "damaged", `{"version": 7}`: "version 7", ``: "damaged"} {
+	for text, want := range map[string]string{
+		`{"version": 1, "hos`: "damaged", `{"version": 7}`: "version 7", ``: "damaged",
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -82,9 +82,9 @@ const (
 	NoProcess   Mode = "none"          // none: Stop only waits
 )
 
-// Stop ends the process and, depending on mode, all that it started: SIGTERM, then SIGKILL after grace. It returns when they are
-// gone; what survives SIGKILL for 5 seconds (a process that waits for a disk) is an error. In mode NoProcess it sends nothing, and returns when the main
-// process has ended or grace is over.
+// Stop ends the process and, depending on mode, all that it started: SIGTERM, then SIGKILL after grace. It returns when
+// they are gone; what survives SIGKILL for 5 seconds (a process that waits for a disk) is an error. In mode NoProcess
+// it sends nothing, and returns when the main process has ended or grace is over.
 func (p *Process) Stop(grace time.Duration, mode Mode) error {
 	if mode == NoProcess {
 		p.wait(grace)
@@ -126,7 +126,8 @@ func (p *Process) wait(limit time.Duration) bool {
 // killWait is how long a process may take to disappear after SIGKILL.
 const killWait = 5 * time.Second
 
-// KillRest ends with SIGKILL what is left of the descendants of a process that has ended itself, and waits for their end.
+// KillRest ends with SIGKILL what is left of the descendants of a process that has ended itself, and waits for their
+// end.
 func (p *Process) KillRest() error {
 	deadline := time.Now().Add(killWait)
 	empty := 0

@@ -33,7 +33,9 @@ var reaper *reap.Reaper // one in a process
 
 func start(t *testing.T, script string) *Process {
 	t.Helper()
-	p, err := Start(reaper, Command{Argv: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "A=1", "A=2"}, Dir: t.TempDir()})
+	p, err := Start(reaper, Command{
+		Argv: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "A=1", "A=2"}, Dir: t.TempDir(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,8 @@ func TestTheLastOfEqualVariablesWins(t *testing.T) {
 
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	for _, argv := range [][]string{nil, {"no-such-program"}, {"/no/such/program"}} {
-		if _, err := Start(reaper, Command{Argv: argv, Env: []string{"PATH=/bin"}}); err == nil || (argv != nil && !strings.Contains(err.Error(), argv[0])) {
+		if _, err := Start(reaper, Command{Argv: argv, Env: []string{"PATH=/bin"}}); err == nil ||
+			(argv != nil && !strings.Contains(err.Error(), argv[0])) {
 			t.Errorf("%q: error is %v", argv, err)
 		}
 	}

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package testns runs the tests of a package in Linux namespaces of their own, so that they can make links and mounts, as root and as an ordinary user, and
-// leave nothing behind.
+// Package testns runs the tests of a package in Linux namespaces of their own, so that they can make links and mounts,
+// as root and as an ordinary user, and leave nothing behind.
 package testns
 
 import (
@@ -18,7 +18,8 @@ import (
 
 const inside = "CAPSTAN_TEST_INSIDE"
 
-// Child is set (NAME=VALUE) in the environment of a child process that runs this same test binary in namespaces that the test made.
+// Child is set (NAME=VALUE) in the environment of a child process that runs this same test binary in namespaces that
+// the test made.
 const Child = inside + "=child"
 
 // Main is the body of a TestMain. It ends the process.

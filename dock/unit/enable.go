@@ -12,10 +12,12 @@ import (
 // BootTarget is the target whose wants are started at boot.
 const BootTarget = "multi-user.target"
 
-// Enable makes the links that the unit's [Install] section asks for in dir, and says which it made. A unit without such a section is an error.
+// Enable makes the links that the unit's [Install] section asks for in dir, and says which it made. A unit without such
+// a section is an error.
 func Enable(u *Unit, dir string) (made []string, err error) {
 	if len(u.WantedBy) == 0 {
-		return nil, fmt.Errorf("the unit file of %s has no [Install] section with WantedBy=, so it can't be enabled; use systemctl start", u.Name)
+		return nil, fmt.Errorf("the unit file of %s has no [Install] section with WantedBy=, so it can't be enabled; use "+
+			"systemctl start", u.Name)
 	}
 	for _, target := range u.WantedBy {
 		if err := ValidName(target); err != nil {

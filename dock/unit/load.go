@@ -18,8 +18,8 @@ import (
 // maxFile bounds what is read of one unit or environment file, in bytes.
 const maxFile = 1 << 20
 
-// Dirs are the folders that hold unit files, the first that has one wins. The machine's own /usr/lib/systemd is deliberately
-// absent: its services are none of a local host's.
+// Dirs are the folders that hold unit files, the first that has one wins. The machine's own /usr/lib/systemd is
+// deliberately absent: its services are none of a local host's.
 var Dirs = []string{"/etc/systemd/system", "/run/systemd/system"}
 
 // Load reads the unit called name (with suffix) and its drop-ins NAME.d/*.conf from dirs.
@@ -73,7 +73,8 @@ func find(name string, dirs []string) (path string, data []byte, err error) {
 			return "", nil, fmt.Errorf("reading unit %s: %w", path, err)
 		}
 	}
-	return "", nil, fmt.Errorf("Unit %s could not be found: %w", name, ErrNotFound) // systemd's own words, which scripts look for
+	// systemd's own words, which scripts look for
+	return "", nil, fmt.Errorf("Unit %s could not be found: %w", name, ErrNotFound)
 }
 
 // findDropIns sorts by file name over all dirs, as systemd does; of equal names the first dir wins.
@@ -147,7 +148,8 @@ func (u *Unit) Env(base []string) ([]string, error) {
 	return env, nil
 }
 
-// parseEnv reads lines NAME=VALUE: comments begin with # or ;, a value may be quoted whole, a backslash at the end of a line joins it with the next.
+// parseEnv reads lines NAME=VALUE: comments begin with # or ;, a value may be quoted whole, a backslash at the end of a
+// line joins it with the next.
 func parseEnv(data string) []string {
 	var out []string
 	data = strings.ReplaceAll(data, "\\\n", "")

@@ -62,7 +62,8 @@ var ErrMasked = errors.New("unit is masked")
 
 // FullName adds ".service" to a name without a known suffix.
 func FullName(name string) string {
-	for _, suffix := range []string{".service", ".target", ".socket", ".timer", ".mount", ".path", ".slice", ".scope", ".device", ".swap"} {
+	for _, suffix := range []string{".service", ".target", ".socket", ".timer", ".mount", ".path", ".slice", ".scope",
+		".device", ".swap"} {
 		if strings.HasSuffix(name, suffix) {
 			return name
 		}
@@ -185,7 +186,8 @@ func (u *Unit) set(o option) (err error) {
 		default:
 			return errors.New("unknown value")
 		}
-	case "Unit.Documentation", "Unit.Wants", "Unit.Requires", "Unit.Before", "Service.StandardOutput", "Service.StandardError":
+	case "Unit.Documentation", "Unit.Wants", "Unit.Requires", "Unit.Before", "Service.StandardOutput",
+		"Service.StandardError":
 		// Known to matter little here: not worth a line in the log.
 	default:
 		u.Ignored = append(u.Ignored, o.section+"."+o.name)

@@ -52,13 +52,16 @@ RestartSec=1
 		t.Fatal(err)
 	}
 	want := &Unit{
-		Name: "kubelet.service", Path: filepath.Join(dir, "kubelet.service"), Description: "kubelet: the node agent", Type: "simple",
-		DropIns:          []string{filepath.Join(dir, "kubelet.service.d/10-kubeadm.conf"), filepath.Join(dir, "kubelet.service.d/20-later.conf")},
+		Name: "kubelet.service", Path: filepath.Join(dir, "kubelet.service"), Description: "kubelet: the node agent",
+		Type: "simple",
+		DropIns: []string{filepath.Join(dir, "kubelet.service.d/10-kubeadm.conf"),
+			filepath.Join(dir, "kubelet.service.d/20-later.conf")},
 		ExecStart:        []Command{{Argv: []string{"/usr/bin/kubelet", "$KUBELET_KUBECONFIG_ARGS", "$KUBELET_EXTRA_ARGS"}}},
 		Environment:      []string{"KUBELET_KUBECONFIG_ARGS=--kubeconfig=/etc/kubernetes/kubelet.conf --x", "B=2", "B=3"},
 		EnvironmentFiles: []EnvironmentFile{{Path: "/var/lib/kubelet/kubeadm-flags.env", Optional: true}},
-		Restart:          "always", RestartPause: time.Second, TimeoutStart: 90 * time.Second, TimeoutStop: 10 * time.Second, KillMode: "control-group",
-		After: []string{"network-online.target", "containerd.service"}, WantedBy: []string{"multi-user.target"},
+		Restart:          "always", RestartPause: time.Second, TimeoutStart: 90 * time.Second, TimeoutStop: 10 * time.Second,
+		KillMode: "control-group",
+		After:    []string{"network-online.target", "containerd.service"}, WantedBy: []string{"multi-user.target"},
 		Ignored: []string{"Service.StartLimitInterval"},
 	}
 	if !reflect.DeepEqual(u, want) {
@@ -77,8 +80,10 @@ func TestLoadSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"missing.service": "could not be found", "empty.service": "no ExecStart", "two.service": "Type=oneshot", "forking.service": "Type=forking",
-		"quote.service": "unbalanced quote", "span.service": "RestartSec=soon", "masked.service": "masked", "../etc/passwd": "not a unit name",
+		"missing.service": "could not be found", "empty.service": "no ExecStart", "two.service": "Type=oneshot",
+		"forking.service": "Type=forking",
+		"quote.service":   "unbalanced quote", "span.service": "RestartSec=soon", "masked.service": "masked",
+		"../etc/passwd": "not a unit name",
 	} {
 		_, err := Load(name, []string{dir})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -119,16 +124,21 @@ func TestExpand(t *testing.T) {
 		in   Command
 		want []string
 	}{
-		"a variable alone becomes words":           {Command{Argv: []string{"x", "$TWO", "$ONE"}}, []string{"x", "a", "b", "one"}},
-		"quotes in the value group":                {Command{Argv: []string{"x", "$QUOTED"}}, []string{"x", "c d", "e"}},
-		"braces replace in place":                  {Command{Argv: []string{"x", "-${TWO}-${ONE}"}}, []string{"x", "-a b-one"}},
-		"an unset or empty one vanishes":           {Command{Argv: []string{"x", "$NOPE", "$EMPTY", "y"}}, []string{"x", "y"}},
-		"an unset one in braces is empty":          {Command{Argv: []string{"x", "${NOPE}"}}, []string{"x", ""}},
-		"two dollar signs are one":                 {Command{Argv: []string{"x", "$$ONE", "a$$"}}, []string{"x", "$ONE", "a$"}},
+		"a variable alone becomes words": {Command{Argv: []string{"x", "$TWO", "$ONE"}},
+			[]string{"x", "a", "b", "one"}},
+		"quotes in the value group": {Command{Argv: []string{"x", "$QUOTED"}}, []string{"x", "c d", "e"}},
+		"braces replace in place": {Command{Argv: []string{"x", "-${TWO}-${ONE}"}},
+			[]string{"x", "-a b-one"}},
+		"an unset or empty one vanishes": {Command{Argv: []string{"x", "$NOPE", "$EMPTY", "y"}},
+			[]string{"x", "y"}},
+		"an unset one in braces is empty": {Command{Argv: []string{"x", "${NOPE}"}}, []string{"x", ""}},
+		"two dollar signs are one": {Command{Argv: []string{"x", "$$ONE", "a$$"}},
+			[]string{"x", "$ONE", "a$"}},
 		"a dollar sign inside of a word is left":   {Command{Argv: []string{"x", "a$ONE"}}, []string{"x", "a$ONE"}},
 		"the program is not a variable":            {Command{Argv: []string{"$ONE", "y"}}, []string{"$ONE", "y"}},
 		"a percent sign in a value is a plain one": {Command{Argv: []string{"x", "$PERCENT"}}, []string{"x", "50%"}},
-		"the prefix : leaves all as it is":         {Command{Argv: []string{"x", "$ONE"}, NoExpand: true}, []string{"x", "$ONE"}},
+		"the prefix : leaves all as it is": {Command{Argv: []string{"x", "$ONE"}, NoExpand: true},
+			[]string{"x", "$ONE"}},
 	} {
 		if got := c.in.Expand(env); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
@@ -139,7 +149,10 @@ func TestExpand(t *testing.T) {
 func TestEnvironmentFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "env", "# comment\n; too\nA=1\nB=\"two words\"\nC='it is'\nD=x \\\ny\nnot a pair\n1BAD=x\nE=\n")
-	u := &Unit{Name: "x.service", Environment: []string{"A=0"}, EnvironmentFiles: []EnvironmentFile{{Path: path}, {Path: dir + "/none", Optional: true}}}
+	u := &Unit{
+		Name: "x.service", Environment: []string{"A=0"},
+		EnvironmentFiles: []EnvironmentFile{{Path: path}, {Path: dir + "/none", Optional: true}},
+	}
 	got, err := u.Env([]string{"BASE=1"})
 	want := []string{"BASE=1", "A=0", "A=1", "B=two words", "C=it is", "D=x y", "E="}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -153,7 +166,8 @@ func TestEnvironmentFiles(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"5": 5 * time.Second, "500ms": 500 * time.Millisecond, "1min 30s": 90 * time.Second, "0": 0, "infinity": 0, "1.5s": 1500 * time.Millisecond, "2h": 2 * time.Hour,
+		"5": 5 * time.Second, "500ms": 500 * time.Millisecond, "1min 30s": 90 * time.Second, "0": 0, "infinity": 0,
+		"1.5s": 1500 * time.Millisecond, "2h": 2 * time.Hour,
 	} {
 		if got, err := Span(in); err != nil || got != want {
 			t.Errorf("Span(%q) = %v, %v; want %v", in, got, err, want)

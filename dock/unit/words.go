@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// split breaks a line into words as systemd does: quotes (single and double) group, a backslash escapes, "%%" is a percent sign.
+// split breaks a line into words as systemd does: quotes (single and double) group, a backslash escapes, "%%" is a
+// percent sign.
 func split(line string) ([]string, error) {
 	var out []string
 	var word strings.Builder
@@ -93,8 +94,8 @@ func escape(s string) (text string, n int, err error) {
 	return string([]byte{byte(code)}), 1 + width, nil
 }
 
-// Expand gives the words to execute: "${NAME}" is replaced in place, a word that is "$NAME" alone is replaced by the words of the value
-// (none if it is empty), "$$" is a dollar sign. env holds NAME=VALUE; later ones win.
+// Expand gives the words to execute: "${NAME}" is replaced in place, a word that is "$NAME" alone is replaced by the
+// words of the value (none if it is empty), "$$" is a dollar sign. env holds NAME=VALUE; later ones win.
 func (c Command) Expand(env []string) []string {
 	if c.NoExpand {
 		return c.Argv

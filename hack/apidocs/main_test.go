@@ -28,11 +28,13 @@ func TestReferenceSaysWhatAReaderNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, text := range map[string]string{
-		"a rule":           "- spec.providerID can't be changed: it names the instance; delete the Machine to get another one",
+		"a rule": "- spec.providerID can't be changed: it names the instance; delete the Machine to get another " +
+			"one",
 		"limits":           "| `spec.providerID` | string, 1 to 512 characters |",
 		"a default":        "Default: `\"External\"`.",
 		"a required field": "| `spec.zone` | string, 1 to 63 characters, required |",
-		"a short name":     "| [CapstanMachine](#capstanmachine) | `cpm` | v1beta2, v1beta1 | v1beta1 by v1beta1, v1beta2 by v1beta2 |",
+		"a short name": "| [CapstanMachine](#capstanmachine) | `cpm` | v1beta2, v1beta1 | v1beta1 by v1beta1, v1beta2 " +
+			"by v1beta2 |",
 		"a list with keys": "list of object, each with its own type, at most 32 items",
 		"a column":         "Host (claimed host)",
 	} {

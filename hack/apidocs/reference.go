@@ -12,8 +12,10 @@ import (
 // reference returns the document.
 func reference(definitions []apiextensionsv1.CustomResourceDefinition) string {
 	var b strings.Builder
-	b.WriteString("# API reference\n\nMade by `make generate` from the CustomResourceDefinitions; edit the types in `api/` instead.\n\n")
-	b.WriteString("Every field is optional unless it says that it is required. Ids such as IM-10 name rules of Cluster API's provider contracts.\n\n")
+	b.WriteString("# API reference\n\nMade by `make generate` from the CustomResourceDefinitions; edit the types in " +
+		"`api/` instead.\n\n")
+	b.WriteString("Every field is optional unless it says that it is required. Ids such as IM-10 name rules of Cluster " +
+		"API's provider contracts.\n\n")
 	b.WriteString("| Kind | Short name | Versions (the stored one first) | Serves contract |\n|---|---|---|---|\n")
 	for _, crd := range definitions {
 		fmt.Fprintf(&b, "| [%s](#%s) | `%s` | %s | %s |\n", crd.Spec.Names.Kind, strings.ToLower(crd.Spec.Names.Kind),

@@ -18,8 +18,9 @@ const bound = 5
 // sides are the two sides of the comparison.
 var sides = []string{"on", "off"}
 
-// compareExtensions makes and upgrades clusters with the plane's own extensions and without them, in turns, so that both sides meet the same machine, and prints
-// what they cost. Without a bundle of the Kubernetes minor before, nothing is upgraded.
+// compareExtensions makes and upgrades clusters with the plane's own extensions and without them, in turns, so that
+// both sides meet the same machine, and prints what they cost. Without a bundle of the Kubernetes minor before, nothing
+// is upgraded.
 func (b *bench) compareExtensions(times int) error {
 	if err := b.do("up"); err != nil {
 		return err
@@ -71,7 +72,9 @@ func (b *bench) compareOnce(side, name, from, to string, took map[string][]time.
 		operation string
 		args      []string
 	}
-	steps := []step{{"create 1 + 1", []string{"cluster", "create", name, "--workers", "1", "--kubernetes-version", version}}}
+	steps := []step{
+		{"create 1 + 1", []string{"cluster", "create", name, "--workers", "1", "--kubernetes-version", version}},
+	}
 	if from != "" {
 		steps = append(steps, step{"upgrade 1 + 1", []string{"cluster", "upgrade", name, "--kubernetes-version", to}})
 	}
@@ -104,12 +107,15 @@ func (b *bench) switchExtensions(on bool) error {
 	if !on {
 		selector = `{"matchLabels":{"kubernetes.io/metadata.name":"no-namespace"}}`
 	}
-	if err := b.do("kubectl", "patch", "extensionconfig", "capstan", "--type", "merge", "-p", `{"spec":{"namespaceSelector":`+selector+`}}`); err != nil {
+	if err := b.do("kubectl", "patch", "extensionconfig", "capstan", "--type", "merge", "-p",
+		`{"spec":{"namespaceSelector":`+selector+`}}`); err != nil {
 		return err
 	}
 	for range 300 {
-		out, err := b.command("kubectl", "get", "extensionconfig", "capstan", "-o", `jsonpath={.metadata.generation} {.status.conditions[?(@.type=="Discovered")].observedGeneration}`).Output()
-		if generation, observed, _ := strings.Cut(string(out), " "); err == nil && generation != "" && generation == observed {
+		out, err := b.command("kubectl", "get", "extensionconfig", "capstan", "-o",
+			`jsonpath={.metadata.generation} {.status.conditions[?(@.type=="Discovered")].observedGeneration}`).Output()
+		if generation, observed, _ := strings.Cut(string(out), " "); err == nil && generation != "" &&
+			generation == observed {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -125,7 +131,8 @@ func loadAverage() string {
 }
 
 func (b *bench) printComparison(took map[string][]time.Duration) {
-	fmt.Printf("\nThe plane's own extensions on and off, in turns; the bound is %d %% more. Medians, and the shortest of all.\n\n", bound)
+	fmt.Printf("\nThe plane's own extensions on and off, in turns; the bound is %d %% more. Medians, and the shortest "+
+		"of all.\n\n", bound)
 	w := tabwriter.NewWriter(os.Stdout, 0, 4, 3, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tTIMES\tON\tOFF\tMORE\tSHORTEST ON\tSHORTEST OFF\tMORE")
 	for _, operation := range []string{"create 1 + 1", "upgrade 1 + 1", "delete"} {

@@ -1,10 +1,12 @@
-// Command bench measures Capstan as a user meets it: it runs the built binaries in a directory of its own and prints how long
-// each operation takes, phase by phase, and how much memory all of it takes, beside the bounds that the project has set itself.
+// Command bench measures Capstan as a user meets it: it runs the built binaries in a directory of its own and prints
+// how long each operation takes, phase by phase, and how much memory all of it takes, beside the bounds that the
+// project has set itself.
 //
 //	go run ./hack/bench [-ha] [-keep]
 //	go run ./hack/bench -extensions 5
 //
-// Figures depend on the machine and on what else it does: compare those of one run, or the same run before and after a change.
+// Figures depend on the machine and on what else it does: compare those of one run, or the same run before and after a
+// change.
 package main
 
 import (
@@ -27,7 +29,8 @@ import (
 func main() {
 	ha := flag.Bool("ha", true, "also measure a cluster with three control plane machines")
 	keep := flag.Bool("keep", false, "leave everything running at the end")
-	extensions := flag.Int("extensions", 0, "instead: so many times, make and upgrade a cluster with the plane's own extensions and without, and compare")
+	extensions := flag.Int("extensions", 0,
+		"instead: so many times, make and upgrade a cluster with the plane's own extensions and without, and compare")
 	flag.Parse()
 	if err := run(*ha, *keep, *extensions); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -86,7 +89,8 @@ func (b *bench) measure(ha bool) error {
 		{"up, empty directory", "12 s", "8 s", []string{"up"}, b.planePhases},
 		{"(down)", "", "", []string{"down"}, nil},
 		{"up, existing data", "8 s", "5 s", []string{"up"}, b.planePhases},
-		{"create 1 + 2 to all Nodes Ready", "40 s", "20 s", []string{"cluster", "create", "one"}, func() string { return b.clusterPhases("one") }},
+		{"create 1 + 2 to all Nodes Ready", "40 s", "20 s", []string{"cluster", "create", "one"},
+			func() string { return b.clusterPhases("one") }},
 		{"workers 2 to 3", "10 s", "5 s", []string{"cluster", "scale", "one", "--workers", "3"}, nil},
 	}
 	for _, o := range ops {
@@ -100,7 +104,8 @@ func (b *bench) measure(ha bool) error {
 	if err := b.replaceWorker("one"); err != nil {
 		return err
 	}
-	if err := b.time("control plane 1 to 3", "60 s", "40 s", nil, "cluster", "scale", "one", "--control-plane", "3"); err != nil {
+	if err := b.time("control plane 1 to 3", "60 s", "40 s", nil, "cluster", "scale", "one", "--control-plane",
+		"3"); err != nil {
 		return err
 	}
 	if err := b.time("delete the cluster", "10 s", "3 s", nil, "cluster", "delete", "one"); err != nil {
@@ -203,7 +208,8 @@ func (b *bench) list(kind string) []object {
 	return list.Items
 }
 
-// clusterPhases tells when each machine of a cluster reached each step, in seconds after the Cluster was created. The API keeps whole seconds.
+// clusterPhases tells when each machine of a cluster reached each step, in seconds after the Cluster was created. The
+// API keeps whole seconds.
 func (b *bench) clusterPhases(name string) string {
 	var start time.Time
 	for _, c := range b.list("clusters") {
@@ -215,7 +221,8 @@ func (b *bench) clusterPhases(name string) string {
 	for _, h := range b.list("capstanhosts") {
 		if c := h.Spec.Claim; c != nil && h.Status.Agent != nil && h.Status.Agent.Bootstrap != nil {
 			r := h.Status.Agent.Bootstrap
-			bootstrap[c.Machine] = fmt.Sprintf("kubeadm %.0f to %.0f", r.StartTime.Sub(start).Seconds(), r.CompletionTime.Sub(start).Seconds())
+			bootstrap[c.Machine] = fmt.Sprintf("kubeadm %.0f to %.0f", r.StartTime.Sub(start).Seconds(),
+				r.CompletionTime.Sub(start).Seconds())
 		}
 	}
 	var parts []string
@@ -295,7 +302,8 @@ func (b *bench) memory(name, must, aim string) {
 		parts[i] = fmt.Sprintf("%s %d", n, byName[n]>>10)
 	}
 	b.results = append(b.results, result{
-		name: fmt.Sprintf("%s: %.2f GiB", name, float64(total)/(1<<20)), must: must, aim: aim, where: "MiB: " + strings.Join(parts, ", "),
+		name: fmt.Sprintf("%s: %.2f GiB", name, float64(total)/(1<<20)), must: must, aim: aim,
+		where: "MiB: " + strings.Join(parts, ", "),
 	})
 }
 

@@ -58,7 +58,8 @@ func (o *options) cluster(ctx context.Context) (c *cluster, err error) {
 		if o.hollow {
 			pods = "--hollow"
 		}
-		if _, err := c.run(ctx, "cluster", "create", clusterName, "--control-plane", "1", "--workers", "2", pods); err != nil {
+		if _, err := c.run(ctx, "cluster", "create", clusterName, "--control-plane", "1", "--workers", "2",
+			pods); err != nil {
 			return c, err
 		}
 	}

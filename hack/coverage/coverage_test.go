@@ -40,7 +40,8 @@ func TestRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for name, value := range map[string]string{
-		"a list": "RX-05, RX-06", "a range": "RX-05 to RX-08", "a version that is none": "IM-05 v1", "nothing": "", "words": "the rule",
+		"a list": "RX-05, RX-06", "a range": "RX-05 to RX-08", "a version that is none": "IM-05 v1", "nothing": "",
+		"words": "the rule",
 	} {
 		line := `{"Action":"attr","Package":"p","Test":"T","Key":"rule","Value":"` + value + `"}`
 		if _, err := read(strings.NewReader(line)); err == nil {
@@ -62,19 +63,27 @@ func TestJudge(t *testing.T) {
 		state   state
 		problem string
 	}{
-		"a record that passed":               {rx, []record{{"RX-05", "", "a.T", pass}}, nil, passed, ""},
-		"one of two records failed":          {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-05", "", "a.U", fail}}, nil, failed, ""},
-		"nothing":                            {rx, nil, nil, missing, "no executed test asserts RX-05"},
-		"a reason":                           {rx, nil, map[string]string{"RX-05": "why"}, reason, ""},
-		"a record and a reason":              {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-05": "why"}, passed, "remove the reason"},
-		"a record of the other version":      {old, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, missing, "no executed test asserts IM-05 v1beta1"},
-		"a record of the version":            {new, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, passed, ""},
-		"a reason for the version":           {old, nil, map[string]string{"IM-05 v1beta1": "why"}, reason, ""},
-		"a reason for another version":       {old, nil, map[string]string{"IM-05 v1beta2": "why"}, missing, "the reason for IM-05 v1beta2 has no use"},
-		"a record of a rule that is not":     {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-99", "", "a.T", pass}}, nil, passed, "RX-99, which the contract does not have"},
-		"a reason for a rule that is not":    {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-99": "why"}, passed, "the reason for RX-99 has no use"},
-		"a record of a sequence":             {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-01", "", "a.T", pass}}, nil, passed, ""},
-		"a record of a sequence that is not": {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-99", "", "a.T", pass}}, nil, passed, "T-CT-99"},
+		"a record that passed": {rx, []record{{"RX-05", "", "a.T", pass}}, nil, passed, ""},
+		"one of two records failed": {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-05", "", "a.U", fail}}, nil,
+			failed, ""},
+		"nothing":  {rx, nil, nil, missing, "no executed test asserts RX-05"},
+		"a reason": {rx, nil, map[string]string{"RX-05": "why"}, reason, ""},
+		"a record and a reason": {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-05": "why"},
+			passed, "remove the reason"},
+		"a record of the other version": {old, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, missing,
+			"no executed test asserts IM-05 v1beta1"},
+		"a record of the version":  {new, []record{{"IM-05", "v1beta2", "a.T", pass}}, nil, passed, ""},
+		"a reason for the version": {old, nil, map[string]string{"IM-05 v1beta1": "why"}, reason, ""},
+		"a reason for another version": {old, nil, map[string]string{"IM-05 v1beta2": "why"}, missing,
+			"the reason for IM-05 v1beta2 has no use"},
+		"a record of a rule that is not": {rx, []record{{"RX-05", "", "a.T", pass}, {"RX-99", "", "a.T", pass}}, nil,
+			passed, "RX-99, which the contract does not have"},
+		"a reason for a rule that is not": {rx, []record{{"RX-05", "", "a.T", pass}}, map[string]string{"RX-99": "why"},
+			passed, "the reason for RX-99 has no use"},
+		"a record of a sequence": {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-01", "", "a.T", pass}}, nil,
+			passed, ""},
+		"a record of a sequence that is not": {rx, []record{{"RX-05", "", "a.T", pass}, {"T-CT-99", "", "a.T", pass}}, nil,
+			passed, "T-CT-99"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			results, problems := judge([]row{c.row}, c.records, c.reasons)
@@ -125,7 +134,9 @@ func TestX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]string{"RX-05": "p_test.go:4", "IM-05": "p_test.go:5", "IM-06": "p_test.go:6", "RX-99": ""} {
+	for id, want := range map[string]string{
+		"RX-05": "p_test.go:4", "IM-05": "p_test.go:5", "IM-06": "p_test.go:6", "RX-99": "",
+	} {
 		if got := strings.Join(sites[id], " "); got != want {
 			t.Errorf("%s is recorded at %q, want %q", id, got, want)
 		}

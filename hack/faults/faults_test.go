@@ -94,8 +94,11 @@ func TestJudge(t *testing.T) {
 		"no test runs":             {`{"Action":"pass"}`, notRun},
 		"the fault does not build": {`{"Action":"build-fail"}` + "\n" + `{"Action":"fail"}`, notCompiled},
 		"the package crashes":      {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, found},
-		"another test fails":       {`{"Action":"fail","Test":"TestB"}` + "\n" + `{"Action":"pass","Test":"TestA"}` + "\n" + `{"Action":"fail"}`, notFound},
-		"there are no events":      {"", ""},
+		"another test fails": {
+			`{"Action":"fail","Test":"TestB"}` + "\n" + `{"Action":"pass","Test":"TestA"}` + "\n" + `{"Action":"fail"}`,
+			notFound,
+		},
+		"there are no events": {"", ""},
 	} {
 		if got, _ := judge([]byte(c.events), "TestA"); got != c.want {
 			t.Errorf("when %s, the outcome is %q, want %q", name, got, c.want)

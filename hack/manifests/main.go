@@ -1,10 +1,12 @@
-// Command manifests copies the CustomResourceDefinitions and webhook configurations of Cluster API's providers from the module cache into
-// plane/manifests/upstream, where package manifests embeds them. Upstream does not offer them as a Go package.
+// Command manifests copies the CustomResourceDefinitions and webhook configurations of Cluster API's providers from the
+// module cache into plane/manifests/upstream, where package manifests embeds them. Upstream does not offer them as a Go
+// package.
 //
 //	go run ./hack/manifests [FOLDER]
 //
-// Each file becomes one line of JSON per object: the plane reads them at every start, and JSON is read ten times as fast as YAML. The result
-// depends on the version of the module sigs.k8s.io/cluster-api alone, which is written to the file "version".
+// Each file becomes one line of JSON per object: the plane reads them at every start, and JSON is read ten times as
+// fast as YAML. The result depends on the version of the module sigs.k8s.io/cluster-api alone, which is written to the
+// file "version".
 package main
 
 import (
@@ -27,10 +29,11 @@ const module = "sigs.k8s.io/cluster-api"
 
 // sources maps folders of the result to what they are made of, as patterns inside the module.
 var sources = map[string][]string{
-	"core":          {"core/config/crd/bases/*.yaml", "core/config/webhook/manifests.yaml"},
-	"bootstrap":     {"bootstrap/kubeadm/config/crd/bases/*.yaml", "bootstrap/kubeadm/config/webhook/manifests.yaml"},
-	"control-plane": {"controlplane/kubeadm/config/crd/bases/*.yaml", "controlplane/kubeadm/config/webhook/manifests.yaml"},
-	"clusterctl":    {"cmd/clusterctl/config/crd/bases/clusterctl.cluster.x-k8s.io_providers.yaml"},
+	"core":      {"core/config/crd/bases/*.yaml", "core/config/webhook/manifests.yaml"},
+	"bootstrap": {"bootstrap/kubeadm/config/crd/bases/*.yaml", "bootstrap/kubeadm/config/webhook/manifests.yaml"},
+	"control-plane": {"controlplane/kubeadm/config/crd/bases/*.yaml",
+		"controlplane/kubeadm/config/webhook/manifests.yaml"},
+	"clusterctl": {"cmd/clusterctl/config/crd/bases/clusterctl.cluster.x-k8s.io_providers.yaml"},
 }
 
 func main() {

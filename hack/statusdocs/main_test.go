@@ -132,7 +132,8 @@ func TestTroubleshootingHasEachReason(t *testing.T) {
 	}
 }
 
-// TestTheErrorsAreThoseOfTheCode: the parts of each error in docs/troubleshooting.md are in string literals of the code.
+// TestTheErrorsAreThoseOfTheCode: the parts of each error in docs/troubleshooting.md are in string literals of the
+// code.
 func TestTheErrorsAreThoseOfTheCode(t *testing.T) {
 	var code strings.Builder
 	for _, dir := range []string{"cmd/capstan", "local", "dock"} {

@@ -44,7 +44,8 @@ type Options struct {
 	Env []string
 	// Dir is the working directory; default /.
 	Dir string
-	// Architecture is that of the programs in a directory, as Go names it; default: this machine's. A program says its own.
+	// Architecture is that of the programs in a directory, as Go names it; default: this machine's. A program says its
+	// own.
 	Architecture string
 	// Epoch is the time of everything in the image; default 1970.
 	Epoch time.Time

@@ -1,8 +1,8 @@
 // Package component knows which container images are components of a Kubernetes control plane.
 //
-// Those are the containers that really run on a local host, as processes of a bundle; every other image is hollow: its container is
-// reported as running without any process behind it. The kubelet (which probes to keep) and the CRI server (what to start) must agree on that,
-// so both ask this package.
+// Those are the containers that really run on a local host, as processes of a bundle; every other image is hollow: its
+// container is reported as running without any process behind it. The kubelet (which probes to keep) and the CRI server
+// (what to start) must agree on that, so both ask this package.
 package component
 
 import (
@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// SourceAnnotation is the annotation in which the kubelet notes where a pod came from; the CRI server finds it in the sandbox's configuration.
+// SourceAnnotation is the annotation in which the kubelet notes where a pod came from; the CRI server finds it in the
+// sandbox's configuration.
 const SourceAnnotation = "kubernetes.io/config.source"
 
-// EndsAnnotation lists the containers of a pod, separated by commas, that end by themselves with exit code 0 when they are hollow: init
-// containers and the containers of pods that are not restarted. The kubelet sets it on its own copy of a pod, because the CRI isn't told
-// restart policies.
+// EndsAnnotation lists the containers of a pod, separated by commas, that end by themselves with exit code 0 when they
+// are hollow: init containers and the containers of pods that are not restarted. The kubelet sets it on its own copy of
+// a pod, because the CRI isn't told restart policies.
 const EndsAnnotation = "hollow.capstan.dev/ends"
 
 // names are the base names of the images that really run; each is the name of an applet too.
@@ -45,8 +46,9 @@ func split(ref string) (base, tag string) {
 	return base, tag
 }
 
-// Runs reports whether a container of image ref in a pod with these annotations really runs: it is a component, and the host's own
-// files asked for it. An etcd that somebody deploys through the API is as hollow as any other pod, as it would fight for the host's ports.
+// Runs reports whether a container of image ref in a pod with these annotations really runs: it is a component, and the
+// host's own files asked for it. An etcd that somebody deploys through the API is as hollow as any other pod, as it
+// would fight for the host's ports.
 func Runs(ref string, annotations map[string]string) (Image, bool) {
 	if annotations[SourceAnnotation] != "file" {
 		return Image{}, false

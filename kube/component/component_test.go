@@ -8,11 +8,14 @@ func TestMatch(t *testing.T) {
 		want Image
 		ok   bool
 	}{
-		"a component of any registry":               {"registry.example:5000/path/kube-apiserver:v1.36.3", Image{"kube-apiserver", "v1.36.3"}, true},
-		"etcd's tag is not Kubernetes'":             {"registry.example/etcd:3.6.8-0", Image{"etcd", "3.6.8-0"}, true},
-		"a bare name":                               {"kube-scheduler", Image{"kube-scheduler", ""}, true},
-		"a digest is not a tag":                     {"r.example/kube-scheduler:v1.36.3@sha256:00ff", Image{"kube-scheduler", "v1.36.3"}, true},
-		"a digest without a tag":                    {"r.example/kube-scheduler@sha256:00ff", Image{"kube-scheduler", ""}, true},
+		"a component of any registry": {"registry.example:5000/path/kube-apiserver:v1.36.3",
+			Image{"kube-apiserver", "v1.36.3"}, true},
+		"etcd's tag is not Kubernetes'": {"registry.example/etcd:3.6.8-0", Image{"etcd", "3.6.8-0"}, true},
+		"a bare name":                   {"kube-scheduler", Image{"kube-scheduler", ""}, true},
+		"a digest is not a tag": {"r.example/kube-scheduler:v1.36.3@sha256:00ff",
+			Image{"kube-scheduler", "v1.36.3"}, true},
+		"a digest without a tag": {"r.example/kube-scheduler@sha256:00ff",
+			Image{"kube-scheduler", ""}, true},
 		"a registry's port is not a tag":            {"r.example:5000/etcd", Image{"etcd", ""}, true},
 		"a component's name as a folder is nothing": {"r.example/etcd/backup:v1", Image{}, false},
 		"a longer name is another image":            {"r.example/kube-apiserver-proxy:v1", Image{}, false},
@@ -35,9 +38,12 @@ func TestRuns(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"a component of a manifest on the host":  {"r.example/etcd:3.6.8-0", map[string]string{SourceAnnotation: "file"}, true},
-		"a component deployed through the API":   {"r.example/etcd:3.6.8-0", map[string]string{SourceAnnotation: "api"}, false},
-		"another image of a manifest":            {"r.example/kube-vip:v1", map[string]string{SourceAnnotation: "file"}, false},
+		"a component of a manifest on the host": {"r.example/etcd:3.6.8-0",
+			map[string]string{SourceAnnotation: "file"}, true},
+		"a component deployed through the API": {"r.example/etcd:3.6.8-0",
+			map[string]string{SourceAnnotation: "api"}, false},
+		"another image of a manifest": {"r.example/kube-vip:v1",
+			map[string]string{SourceAnnotation: "file"}, false},
 		"a pod of which the source is not known": {"r.example/etcd:3.6.8-0", nil, false},
 	}
 	for name, c := range cases {

@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fallbackCIDR is where pods get addresses while the node's own range isn't known: the range for benchmarks of RFC 2544, which is
-// routed nowhere. Pod addresses of hollow pods answer nobody in any case.
+// fallbackCIDR is where pods get addresses while the node's own range isn't known: the range for benchmarks of RFC
+// 2544, which is routed nowhere. Pod addresses of hollow pods answer nobody in any case.
 const fallbackCIDR = "198.18.0.0/15"
 
 // addressTries bounds the search for a free address in a range.
@@ -68,8 +68,8 @@ func (s *Server) freeAddresses(pod string) []string {
 	return ips
 }
 
-// freeAddress returns the lowest address of a range that isn't taken, from the third one on: the first two are the network's and, by custom, its
-// gateway's. Empty when there is none.
+// freeAddress returns the lowest address of a range that isn't taken, from the third one on: the first two are the
+// network's and, by custom, its gateway's. Empty when there is none.
 func freeAddress(cidr string, taken map[string]bool) string {
 	prefix, err := netip.ParsePrefix(cidr)
 	if err != nil {

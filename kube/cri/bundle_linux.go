@@ -25,15 +25,16 @@ type Bundles struct {
 	Contents Contents
 }
 
-// Find returns the path of the binary for an image: the bundle of the image's version. etcd has versions of its own, and any bundle's reads
-// the data of the one before, so it comes from this server's bundle.
+// Find returns the path of the binary for an image: the bundle of the image's version. etcd has versions of its own,
+// and any bundle's reads the data of the one before, so it comes from this server's bundle.
 func (b Bundles) Find(image component.Image) (string, error) {
 	if image.Name == "etcd" || image.Tag == b.Contents.Kubernetes {
 		return b.Own, nil
 	}
 	binary := filepath.Join(b.Dir, filepath.Base(image.Tag), "capstan-kube")
 	if _, err := os.Stat(binary); err != nil {
-		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use a version that is there",
+		return "", fmt.Errorf("no bundle has %s %s: this host has %s and what is in %s; install the bundle, or use a "+
+			"version that is there",
 			image.Name, image.Tag, b.Contents.Kubernetes, b.Dir)
 	}
 	return binary, nil
@@ -46,7 +47,8 @@ func commandLine(image component.Image, config *runtimeapi.ContainerConfig) ([]s
 		return append([]string{image.Name}, args...), nil
 	}
 	if path.Base(config.Command[0]) != image.Name {
-		return nil, fmt.Errorf("command %q is not in this host's image of %s, which has only the component itself", config.Command[0], image.Name)
+		return nil, fmt.Errorf("command %q is not in this host's image of %s, which has only the component itself",
+			config.Command[0], image.Name)
 	}
 	args[0] = image.Name // the name picks the applet
 	return args, nil
@@ -66,13 +68,15 @@ func environment(settings []string, envs []*runtimeapi.KeyValue) []string {
 // ownFiles are files that the kubelet mounts into every container; a component uses the host's instead.
 var ownFiles = []string{"/etc/hosts", "/dev/termination-log"}
 
-// checkMounts refuses what a process in the host's own filesystem wouldn't find: a mount at another path than the host's.
+// checkMounts refuses what a process in the host's own filesystem wouldn't find: a mount at another path than the
+// host's.
 func checkMounts(mounts []*runtimeapi.Mount) error {
 	for _, m := range mounts {
 		if slices.Contains(ownFiles, m.ContainerPath) || path.Clean(m.ContainerPath) == path.Clean(m.HostPath) {
 			continue
 		}
-		return fmt.Errorf("the mount of %s at %s can't be done: components run in the host's own filesystem, so mount it at the path that it has on the host",
+		return fmt.Errorf("the mount of %s at %s can't be done: components run in the host's own filesystem, so mount it "+
+			"at the path that it has on the host",
 			m.HostPath, m.ContainerPath)
 	}
 	return nil

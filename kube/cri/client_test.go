@@ -41,9 +41,11 @@ func options(t *testing.T, dir string) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		State:   filepath.Join(dir, "state"),
-		Bundles: Bundles{Dir: filepath.Join(dir, "bundles"), Own: self, Contents: Contents{Kubernetes: "v1.36.3", Applets: []string{"etcd"}}},
-		Env:     map[string][]string{"etcd": {"CAPSTAN_TEST_FILE=" + filepath.Join(dir, "file")}},
+		State: filepath.Join(dir, "state"),
+		Bundles: Bundles{
+			Dir: filepath.Join(dir, "bundles"), Own: self, Contents: Contents{Kubernetes: "v1.36.3", Applets: []string{"etcd"}},
+		},
+		Env: map[string][]string{"etcd": {"CAPSTAN_TEST_FILE=" + filepath.Join(dir, "file")}},
 	}
 }
 
@@ -81,7 +83,10 @@ func dial(t *testing.T, path string) *client {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}, MinConnectTimeout: limit}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
+			MinConnectTimeout: limit,
+		}),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", addr)
 		}))
@@ -91,7 +96,8 @@ func dial(t *testing.T, path string) *client {
 	t.Cleanup(func() { conn.Close() })
 	ctx, cancel := context.WithTimeout(context.Background(), 3*limit)
 	t.Cleanup(cancel)
-	return &client{runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn), t, ctx, filepath.Dir(path)}
+	return &client{runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn), t, ctx,
+		filepath.Dir(path)}
 }
 
 // killAll ends the processes of a server.
@@ -222,7 +228,9 @@ func (c *client) logged(container, line string) {
 
 func (c *client) stop(container string, seconds int64) {
 	c.t.Helper()
-	if _, err := c.StopContainer(c.ctx, &runtimeapi.StopContainerRequest{ContainerId: container, Timeout: seconds}); err != nil {
+	if _, err := c.StopContainer(c.ctx, &runtimeapi.StopContainerRequest{
+		ContainerId: container, Timeout: seconds,
+	}); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -79,7 +79,8 @@ func (s *Server) CreateContainer(
 }
 
 // StartContainer starts a container.
-func (s *Server) StartContainer(_ context.Context, req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *Server) StartContainer(_ context.Context,
+	req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	c, err := s.find(req.ContainerId)
 	if err != nil {
 		return nil, err
@@ -90,8 +91,10 @@ func (s *Server) StartContainer(_ context.Context, req *runtimeapi.StartContaine
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// StopContainer ends a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called again.
-func (s *Server) StopContainer(_ context.Context, req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+// StopContainer ends a container by its stop signal, and by SIGKILL after the timeout (in seconds). It may be called
+// again.
+func (s *Server) StopContainer(_ context.Context,
+	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	s.mu.RLock()
 	c := s.containers[req.ContainerId]
 	s.mu.RUnlock()
@@ -105,7 +108,8 @@ func (s *Server) StopContainer(_ context.Context, req *runtimeapi.StopContainerR
 }
 
 // RemoveContainer removes a container, ending it first if need be. It may be called again.
-func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+func (s *Server) RemoveContainer(_ context.Context,
+	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	s.mu.RLock()
 	c := s.containers[req.ContainerId]
 	s.mu.RUnlock()
@@ -122,7 +126,8 @@ func (s *Server) RemoveContainer(_ context.Context, req *runtimeapi.RemoveContai
 }
 
 // ContainerStatus reports a container.
-func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (s *Server) ContainerStatus(_ context.Context,
+	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c := s.containers[req.ContainerId]
@@ -133,7 +138,8 @@ func (s *Server) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSta
 }
 
 // ListContainers lists containers.
-func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *Server) ListContainers(_ context.Context,
+	req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	resp := &runtimeapi.ListContainersResponse{}
@@ -162,7 +168,8 @@ func (s *Server) ListContainers(_ context.Context, req *runtimeapi.ListContainer
 }
 
 // UpdateContainerResources records the new resources, and sets the limits of a container that runs.
-func (s *Server) UpdateContainerResources(_ context.Context, req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *Server) UpdateContainerResources(_ context.Context,
+	req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	c, err := s.find(req.ContainerId)
 	if err != nil {
 		return nil, err
@@ -185,7 +192,8 @@ func (s *Server) UpdateContainerResources(_ context.Context, req *runtimeapi.Upd
 }
 
 // ReopenContainerLog opens the log anew, after the kubelet moved it away.
-func (s *Server) ReopenContainerLog(_ context.Context, req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *Server) ReopenContainerLog(_ context.Context,
+	req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.find(req.ContainerId)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ type events struct {
 	watchers map[chan *runtimeapi.ContainerEventResponse]struct{}
 }
 
-// watch returns a channel that gets every event from now on; it is closed when its reader lags too far behind, or at the end.
+// watch returns a channel that gets every event from now on; it is closed when its reader lags too far behind, or at
+// the end.
 func (e *events) watch() chan *runtimeapi.ContainerEventResponse {
 	w := make(chan *runtimeapi.ContainerEventResponse, eventBuffer)
 	e.mu.Lock()
@@ -71,8 +72,8 @@ func (e *events) close() {
 	e.watchers = nil
 }
 
-// emit tells watchers what happened to a container or sandbox (by its id), with the state of the whole pod; the caller holds the
-// server's lock.
+// emit tells watchers what happened to a container or sandbox (by its id), with the state of the whole pod; the caller
+// holds the server's lock.
 func (s *Server) emit(kind runtimeapi.ContainerEventType, id string, sb *sandbox) {
 	s.events.send(func() *runtimeapi.ContainerEventResponse {
 		ev := &runtimeapi.ContainerEventResponse{
@@ -94,7 +95,8 @@ func (s *Server) emit(kind runtimeapi.ContainerEventType, id string, sb *sandbox
 }
 
 // GetContainerEvents streams events until the client leaves.
-func (s *Server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+func (s *Server) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
+	stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
 	w := s.events.watch()
 	defer s.events.unwatch(w)
 	for {

@@ -197,8 +197,8 @@ func runOnPipes(cmd command, in io.Reader, out, errOut io.Writer) error {
 	return exitError(cmd.Wait())
 }
 
-// runOnTerminal runs a command on a pseudo terminal. When all that comes from the client has ended, or nothing can be sent to it, it is gone: the
-// terminal is hung up then, and what does not end by that is killed after killDelay.
+// runOnTerminal runs a command on a pseudo terminal. When all that comes from the client has ended, or nothing can be
+// sent to it, it is gone: the terminal is hung up then, and what does not end by that is killed after killDelay.
 func runOnTerminal(cmd command, in io.Reader, out io.Writer, resize <-chan terminalSize) error {
 	terminal, err := cmd.startOnTerminal()
 	if err != nil {

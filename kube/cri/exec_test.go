@@ -45,7 +45,9 @@ func (o *output) has(text string) bool {
 
 // exec executes a command on a terminal as kubectl does, until ctx ends.
 func (c *client) exec(ctx context.Context, container string, in io.Reader, out io.Writer, command ...string) error {
-	resp, err := c.Exec(c.ctx, &runtimeapi.ExecRequest{ContainerId: container, Cmd: command, Tty: true, Stdin: in != nil, Stdout: true})
+	resp, err := c.Exec(c.ctx, &runtimeapi.ExecRequest{
+		ContainerId: container, Cmd: command, Tty: true, Stdin: in != nil, Stdout: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -138,7 +140,8 @@ func TestTheEndOfTheInputIsNotThatOfTheClient(t *testing.T) {
 	}
 	// Background processes do not hold the terminal.
 	began := time.Now()
-	if err := c.exec(c.ctx, container, nil, &out, "sh", "-c", "trap '' HUP; sleep 1000 & echo $! > "+filepath.Join(c.dir, "pid")); err != nil {
+	if err := c.exec(c.ctx, container, nil, &out, "sh", "-c",
+		"trap '' HUP; sleep 1000 & echo $! > "+filepath.Join(c.dir, "pid")); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > limit/2 {

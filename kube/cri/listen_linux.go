@@ -96,7 +96,8 @@ func (s store) used() bool {
 	return err == nil && len(files) > 0
 }
 
-// listenUnix listens at the address, replacing the socket of a server that is gone (New has made sure that there is no other one).
+// listenUnix listens at the address, replacing the socket of a server that is gone (New has made sure that there is no
+// other one).
 func listenUnix(address string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(address, "unix://")
 	if !ok || !filepath.IsAbs(path) {

@@ -39,8 +39,8 @@ var defaultEnv = map[string][]string{
 	"kube-scheduler":          {"GOGC=50"},
 }
 
-// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. A service manager that gave NOTIFY_SOCKET is told when the server is
-// ready. own is what the binary has.
+// Main runs the CRI server until SIGTERM or SIGINT, and returns its exit code. A service manager that gave
+// NOTIFY_SOCKET is told when the server is ready. own is what the binary has.
 func Main(own Contents, args []string, stderr io.Writer) int {
 	if err := runServer(args, own, stderr); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -58,16 +58,20 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	at := addFlags(flags)
 	state := flags.String("state", DefaultState, "`directory` of all state")
-	bundles := flags.String("bundles", DefaultBundles, "`directory` with a directory for each bundle, named by its Kubernetes version")
+	bundles := flags.String("bundles", DefaultBundles,
+		"`directory` with a directory for each bundle, named by its Kubernetes version")
 	socket := flags.String("images", images.DefaultSocket, "`socket` of the image store, if not hollow")
 	layers := flags.String("layers", images.DefaultLayers, "`directory` with the unpacked layers of the image store")
-	groups := flags.String("groups", cgroup.DefaultDir, "`directory` with the control groups that limit containers, if there are any")
+	groups := flags.String("groups", cgroup.DefaultDir,
+		"`directory` with the control groups that limit containers, if there are any")
 	runner := flags.String("runner", "", "`path` of capstan-run, by default beside this binary")
-	flags.Func("env", "environment of a component as `COMPONENT=NAME=VALUE[,NAME=VALUE...]`, in place of its defaults; may be repeated", func(s string) error {
-		name, vars, err := parseEnv(s)
-		env[name] = vars
-		return err
-	})
+	flags.Func("env",
+		"environment of a component as `COMPONENT=NAME=VALUE[,NAME=VALUE...]`, in place of its defaults; may be repeated",
+		func(s string) error {
+			name, vars, err := parseEnv(s)
+			env[name] = vars
+			return err
+		})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -99,7 +103,8 @@ func runServer(args []string, contents Contents, stderr io.Writer) error {
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
-	// Initialising all the packages of the binary left garbage of several MiB, and a quiet server would not collect it for minutes.
+	// Initialising all the packages of the binary left garbage of several MiB, and a quiet server would not collect it for
+	// minutes.
 	debug.FreeOSMemory()
 	// The socket takes connections from here on, so a service manager may start the kubelet.
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
@@ -125,7 +130,8 @@ func findRunner(asked, own string) (string, error) {
 func parseEnv(s string) (component string, vars []string, err error) {
 	component, list, ok := strings.Cut(s, "=")
 	if _, known := defaultEnv[component]; !ok || !known {
-		return component, nil, fmt.Errorf("write COMPONENT=NAME=VALUE with a component of %s", strings.Join(slices.Sorted(maps.Keys(defaultEnv)), ", "))
+		return component, nil, fmt.Errorf("write COMPONENT=NAME=VALUE with a component of %s",
+			strings.Join(slices.Sorted(maps.Keys(defaultEnv)), ", "))
 	}
 	for entry := range strings.SplitSeq(list, ",") {
 		if entry == "" {

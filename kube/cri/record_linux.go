@@ -90,7 +90,8 @@ func (s store) saveContainer(c *container) error {
 func (s store) removeSandbox(id string) error   { return removeIfExists(s.sandboxFile(id)) }
 func (s store) removeContainer(id string) error { return removeIfExists(s.containerDir(id)) }
 
-// load reads all records. One that can't be read, as after a power failure, is dropped: the kubelet then makes the container anew.
+// load reads all records. One that can't be read, as after a power failure, is dropped: the kubelet then makes the
+// container anew.
 func (s store) load() ([]*sandbox, []*container, error) {
 	var sandboxes []*sandbox
 	files, err := filepath.Glob(filepath.Join(s.dir, "sandboxes", "*.json"))

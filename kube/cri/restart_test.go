@@ -30,7 +30,8 @@ func spawn(t *testing.T, opts Options) (c *client, kill func()) {
 	t.Helper()
 	dir := filepath.Dir(opts.State)
 	path := filepath.Join(dir, "sock")
-	cmd := exec.Command(opts.Bundles.Own, "--state", opts.State, "--listen", "unix://"+path, "--listen-hollow=", "--listen-real=",
+	cmd := exec.Command(opts.Bundles.Own, "--state", opts.State, "--listen", "unix://"+path, "--listen-hollow=",
+		"--listen-real=",
 		"--bundles", opts.Bundles.Dir,
 		"--env", "etcd="+strings.Join(opts.Env["etcd"], ","))
 	cmd.Env = append(os.Environ(), serverVariable+"=1")
@@ -112,7 +113,8 @@ func TestComponentsThatEndWhileTheServerIsDead(t *testing.T) {
 		return err == nil && found[instance+"/"+container] == 0
 	})
 	c, _ = spawn(t, opts)
-	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != process.CodeUnknown || got.Reason != "Unknown" {
+	if got := c.status(container); got.State != runtimeapi.ContainerState_CONTAINER_EXITED ||
+		got.ExitCode != process.CodeUnknown || got.Reason != "Unknown" {
 		t.Errorf("it is %v", got)
 	}
 }
@@ -185,7 +187,8 @@ func TestAfterAReboot(t *testing.T) {
 	sandbox, _ = c.sandbox(nil)
 	kill()
 	c, _ = spawn(t, opts)
-	if st, err = c.PodSandboxStatus(c.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox}); err != nil || st.Status.State != runtimeapi.PodSandboxState_SANDBOX_READY {
+	if st, err = c.PodSandboxStatus(c.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox}); err != nil ||
+		st.Status.State != runtimeapi.PodSandboxState_SANDBOX_READY {
 		t.Errorf("after a restart the sandbox is %v, %v; want it ready", st, err)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/process"
 )
 
-// outputWait is how long to read on after a process has ended, in case that something it started still holds its output.
+// outputWait is how long to read on after a process has ended, in case that something it started still holds its
+// output.
 const outputWait = time.Second
 
 // start starts a container that was created.
@@ -69,7 +70,8 @@ func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error 
 	now := time.Now().UnixNano()
 	c.StartedAt = now
 	c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
-	ends := slices.Contains(strings.Split(sb.config.Annotations[component.EndsAnnotation], ","), c.config.GetMetadata().GetName())
+	ends := slices.Contains(strings.Split(sb.config.Annotations[component.EndsAnnotation], ","),
+		c.config.GetMetadata().GetName())
 	if ends {
 		c.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		c.FinishedAt = now
@@ -85,7 +87,8 @@ func (s *Server) startHollow(c *container, sb *sandbox, log *logfile.Log) error 
 	return nil
 }
 
-// startComponent starts the process of a component. Its supervisor closes the log; where there is no process, this does.
+// startComponent starts the process of a component. Its supervisor closes the log; where there is no process, this
+// does.
 func (s *Server) startComponent(c *container, image component.Image, log *logfile.Log) error {
 	started := false
 	defer func() {

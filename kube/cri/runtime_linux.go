@@ -26,8 +26,8 @@ func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimea
 	}, nil
 }
 
-// Status reports whether runtime and network are ready: hollow pods need no network, real ones need the Node's range. If
-// asked to be verbose it says what containers are here, which the kubelet wants to know (package mode).
+// Status reports whether runtime and network are ready: hollow pods need no network, real ones need the Node's range.
+// If asked to be verbose it says what containers are here, which the kubelet wants to know (package mode).
 func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	features := &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: !hollow(ctx)}
 	var info map[string]string
@@ -48,7 +48,8 @@ func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*ru
 }
 
 // RuntimeConfig reports a cgroup driver, because kubelet and kubeadm ask for one.
-func (s *Server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
+func (s *Server) RuntimeConfig(context.Context,
+	*runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
 	return &runtimeapi.RuntimeConfigResponse{
 		Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS},
 	}, nil

@@ -57,8 +57,10 @@ func (s *Server) addSandbox(sb *sandbox) error {
 	return nil
 }
 
-// StopPodSandbox ends all containers of a sandbox, without grace, and the sandbox. It may be called again, and for one that is gone.
-func (s *Server) StopPodSandbox(_ context.Context, req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+// StopPodSandbox ends all containers of a sandbox, without grace, and the sandbox. It may be called again, and for one
+// that is gone.
+func (s *Server) StopPodSandbox(_ context.Context,
+	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	for _, c := range s.containersOf(req.PodSandboxId) {
 		if err := s.stop(c, 0); err != nil {
 			return nil, err
@@ -91,7 +93,8 @@ func (s *Server) closeSandbox(id string) error {
 }
 
 // RemovePodSandbox removes a sandbox and its containers. It may be called again.
-func (s *Server) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+func (s *Server) RemovePodSandbox(ctx context.Context,
+	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	if _, err := s.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: req.PodSandboxId}); err != nil {
 		return nil, err
 	}
@@ -120,7 +123,8 @@ func (s *Server) RemovePodSandbox(ctx context.Context, req *runtimeapi.RemovePod
 }
 
 // PodSandboxStatus reports a sandbox.
-func (s *Server) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *Server) PodSandboxStatus(_ context.Context,
+	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	sb := s.sandboxes[req.PodSandboxId]
@@ -137,7 +141,8 @@ func (s *Server) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxS
 }
 
 // ListPodSandbox lists sandboxes.
-func (s *Server) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (s *Server) ListPodSandbox(_ context.Context,
+	req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	resp := &runtimeapi.ListPodSandboxResponse{}
@@ -162,7 +167,8 @@ func (s *Server) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandbo
 }
 
 // UpdatePodSandboxResources has nothing to change.
-func (s *Server) UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+func (s *Server) UpdatePodSandboxResources(context.Context,
+	*runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	return &runtimeapi.UpdatePodSandboxResourcesResponse{}, nil
 }
 

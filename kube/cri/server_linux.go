@@ -1,10 +1,12 @@
 // Package cri is a small server of the Container Runtime Interface for local hosts.
 //
-// It needs no images, no cgroups and no privileges. Containers of control plane components (package component) are real: processes
-// of a bundle's binary, in the host's own filesystem and network, with logs, exit codes, stop signals, exec and port-forward. All other containers
-// are hollow: reported as running, or as completed where they are meant to end, with no process behind them.
+// It needs no images, no cgroups and no privileges. Containers of control plane components (package component) are
+// real: processes of a bundle's binary, in the host's own filesystem and network, with logs, exit codes, stop signals,
+// exec and port-forward. All other containers are hollow: reported as running, or as completed where they are meant to
+// end, with no process behind them.
 //
-// All state is on disk before it is reported. Processes outlive the server: a new one adopts what still runs and reports what ended meanwhile.
+// All state is on disk before it is reported. Processes outlive the server: a new one adopts what still runs and
+// reports what ended meanwhile.
 package cri
 
 import (
@@ -157,8 +159,8 @@ func (s *Server) Close() error {
 	return s.lock.Close()
 }
 
-// restore reads the state directory. Processes that still run are adopted; containers whose process is gone, or all after a reboot of the
-// host, have exited.
+// restore reads the state directory. Processes that still run are adopted; containers whose process is gone, or all
+// after a reboot of the host, have exited.
 func (s *Server) restore() error {
 	var err error
 	if s.instance, err = s.store.instance(); err != nil {

@@ -28,7 +28,8 @@ func TestAComponentRunsLogsAndStops(t *testing.T) {
 	c.logged(container, "stdout F running")
 	c.stop(container, 20)
 	got := c.status(container)
-	if got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != 7 || got.Reason != "Error" || got.FinishedAt < got.StartedAt {
+	if got.State != runtimeapi.ContainerState_CONTAINER_EXITED || got.ExitCode != 7 || got.Reason != "Error" ||
+		got.FinishedAt < got.StartedAt {
 		t.Errorf("a stopped component is %v", got)
 	}
 	c.logged(container, "stdout F ending") // the log is whole when the end is reported
@@ -121,9 +122,11 @@ func TestHollowContainers(t *testing.T) {
 		annotations map[string]string
 		want        runtimeapi.ContainerState
 	}{
-		"any image":                             {"registry.example/coredns:v1.14.2", static, runtimeapi.ContainerState_CONTAINER_RUNNING},
-		"a component that came through the API": {"registry.example/etcd:3.6.8-0", map[string]string{component.SourceAnnotation: "api"}, runtimeapi.ContainerState_CONTAINER_RUNNING},
-		"one that is meant to end":              {"registry.example/busybox", ends, runtimeapi.ContainerState_CONTAINER_EXITED},
+		"any image": {"registry.example/coredns:v1.14.2", static,
+			runtimeapi.ContainerState_CONTAINER_RUNNING},
+		"a component that came through the API": {"registry.example/etcd:3.6.8-0",
+			map[string]string{component.SourceAnnotation: "api"}, runtimeapi.ContainerState_CONTAINER_RUNNING},
+		"one that is meant to end": {"registry.example/busybox", ends, runtimeapi.ContainerState_CONTAINER_EXITED},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +140,11 @@ func TestHollowContainers(t *testing.T) {
 			if got.State != tc.want || got.ExitCode != 0 || got.Image.Image != tc.image {
 				t.Errorf("it is %v, want state %s", got, tc.want)
 			}
-			c.logged(container, "stdout F This container is hollow: on this host only control plane components run, "+tc.image+" does not.")
-			if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"true"}}); status.Code(err) != codes.FailedPrecondition {
+			c.logged(container, "stdout F This container is hollow: on this host only control plane components run, "+tc.image+
+				" does not.")
+			if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{
+				ContainerId: container, Cmd: []string{"true"},
+			}); status.Code(err) != codes.FailedPrecondition {
 				t.Errorf("exec in it: %v, want FailedPrecondition", err)
 			}
 			c.stop(container, 0)
@@ -152,17 +158,20 @@ func TestHollowContainers(t *testing.T) {
 func TestWhatCannotRunIsRefused(t *testing.T) {
 	c := serve(t, options(t, t.TempDir()))
 	sandbox, config := c.sandbox(static)
-	_, err := c.CreateContainer(c.ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config, Config: &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
-		Image:    &runtimeapi.ImageSpec{Image: "registry.example/kube-apiserver:v1.36.3"},
-		Mounts:   []*runtimeapi.Mount{{HostPath: "/etc/audit.yaml", ContainerPath: "/etc/policies/audit.yaml"}},
-	}})
+	_, err := c.CreateContainer(c.ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: config,
+		Config: &runtimeapi.ContainerConfig{
+			Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+			Image:    &runtimeapi.ImageSpec{Image: "registry.example/kube-apiserver:v1.36.3"},
+			Mounts:   []*runtimeapi.Mount{{HostPath: "/etc/audit.yaml", ContainerPath: "/etc/policies/audit.yaml"}},
+		}})
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "/etc/policies/audit.yaml") {
 		t.Errorf("a mount at another path: %v, want InvalidArgument and the path", err)
 	}
 	for name, tc := range map[string]struct{ image, command, want string }{
-		"a version without a bundle": {"registry.example/kube-apiserver:v1.12.0", "kube-apiserver", "no bundle has kube-apiserver v1.12.0"},
-		"another command":            {"registry.example/etcd:3.6.8-0", "/bin/sh", `command "/bin/sh" is not in this host's image of etcd`},
+		"a version without a bundle": {"registry.example/kube-apiserver:v1.12.0", "kube-apiserver",
+			"no bundle has kube-apiserver v1.12.0"},
+		"another command": {"registry.example/etcd:3.6.8-0", "/bin/sh",
+			`command "/bin/sh" is not in this host's image of etcd`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := c.create(sandbox, config, tc.image, tc.command)
@@ -211,10 +220,14 @@ func TestExecSync(t *testing.T) {
 			}
 		})
 	}
-	if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"sleep", "60"}, Timeout: 1}); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{
+		ContainerId: container, Cmd: []string{"sleep", "60"}, Timeout: 1,
+	}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a command that takes too long: %v, want DeadlineExceeded", err)
 	}
-	if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{ContainerId: container, Cmd: []string{"no-such-command"}}); status.Code(err) != codes.NotFound {
+	if _, err := c.ExecSync(c.ctx, &runtimeapi.ExecSyncRequest{
+		ContainerId: container, Cmd: []string{"no-such-command"},
+	}); status.Code(err) != codes.NotFound {
 		t.Errorf("a command that isn't there: %v, want NotFound", err)
 	}
 }
@@ -288,7 +301,9 @@ func TestImages(t *testing.T) {
 	if err != nil || len(list.Images) != 1 {
 		t.Errorf("list: %v, %v; want one image", list, err)
 	}
-	if _, err := c.images.RemoveImage(c.ctx, &runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}); err != nil {
+	if _, err := c.images.RemoveImage(c.ctx, &runtimeapi.RemoveImageRequest{
+		Image: &runtimeapi.ImageSpec{Image: ref},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err = c.images.ListImages(c.ctx, &runtimeapi.ListImagesRequest{}); err != nil || len(list.Images) != 0 {

@@ -23,7 +23,8 @@ type usage struct {
 }
 
 // ContainerStats reports what one container uses.
-func (s *Server) ContainerStats(_ context.Context, req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
+func (s *Server) ContainerStats(_ context.Context,
+	req *runtimeapi.ContainerStatsRequest) (*runtimeapi.ContainerStatsResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	c := s.containers[req.ContainerId]
@@ -34,7 +35,8 @@ func (s *Server) ContainerStats(_ context.Context, req *runtimeapi.ContainerStat
 }
 
 // ListContainerStats reports what the running containers use.
-func (s *Server) ListContainerStats(_ context.Context, req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (s *Server) ListContainerStats(_ context.Context,
+	req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	resp := &runtimeapi.ListContainerStatsResponse{}
@@ -51,7 +53,8 @@ func (s *Server) ListContainerStats(_ context.Context, req *runtimeapi.ListConta
 }
 
 // PodSandboxStats reports what the containers of one pod use.
-func (s *Server) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
+func (s *Server) PodSandboxStats(_ context.Context,
+	req *runtimeapi.PodSandboxStatsRequest) (*runtimeapi.PodSandboxStatsResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	sb := s.sandboxes[req.PodSandboxId]
@@ -62,7 +65,8 @@ func (s *Server) PodSandboxStats(_ context.Context, req *runtimeapi.PodSandboxSt
 }
 
 // ListPodSandboxStats reports what the containers of running pods use.
-func (s *Server) ListPodSandboxStats(_ context.Context, req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+func (s *Server) ListPodSandboxStats(_ context.Context,
+	req *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	resp := &runtimeapi.ListPodSandboxStatsResponse{}
@@ -111,9 +115,11 @@ func (s *Server) sandboxStats(sb *sandbox) *runtimeapi.PodSandboxStats {
 			Id: sb.ID, Metadata: sb.config.Metadata, Labels: sb.config.Labels, Annotations: sb.config.Annotations,
 		},
 		Linux: &runtimeapi.LinuxPodSandboxStats{
-			Cpu:        cpuUsage(now, total),
-			Memory:     memoryUsage(now, total),
-			Process:    &runtimeapi.ProcessUsage{Timestamp: now, ProcessCount: &runtimeapi.UInt64Value{Value: uint64(len(containers))}},
+			Cpu:    cpuUsage(now, total),
+			Memory: memoryUsage(now, total),
+			Process: &runtimeapi.ProcessUsage{
+				Timestamp: now, ProcessCount: &runtimeapi.UInt64Value{Value: uint64(len(containers))},
+			},
 			Containers: containers,
 		},
 	}

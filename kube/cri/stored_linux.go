@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-dev/capstan/kube/cri/images"
 )
 
-// stored reports whether an image comes from the image store: all but those of components, of add-ons, and those that kubeadm has
-// pulled for itself. annotations are the pod's, where the kubelet asks for one; kubeadm has none.
+// stored reports whether an image comes from the image store: all but those of components, of add-ons, and those that
+// kubeadm has pulled for itself. annotations are the pod's, where the kubelet asks for one; kubeadm has none.
 func (s *Server) stored(ctx context.Context, ref string, annotations map[string]string) bool {
 	if s.source(ctx) == nil || ref == "" {
 		return false

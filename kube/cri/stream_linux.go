@@ -26,8 +26,8 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
-// streams serves exec, attach and port-forward: the kubelet asks for a URL by gRPC (with a random token, for one use) and connects to it. It
-// listens on a loopback port of the host.
+// streams serves exec, attach and port-forward: the kubelet asks for a URL by gRPC (with a random token, for one use)
+// and connects to it. It listens on a loopback port of the host.
 type streams struct {
 	lib  streamServer
 	http *http.Server
@@ -97,7 +97,8 @@ func (s *Server) Attach(_ context.Context, req *runtimeapi.AttachRequest) (*runt
 }
 
 // PortForward prepares connections to a port of a pod, which must be real or have the host's network.
-func (s *Server) PortForward(_ context.Context, req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
+func (s *Server) PortForward(_ context.Context,
+	req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	s.mu.RLock()
 	sb := s.sandboxes[req.PodSandboxId]
 	s.mu.RUnlock()
@@ -134,7 +135,8 @@ type streamRuntime struct {
 }
 
 // Exec executes a command.
-func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, resize <-chan terminalSize) error {
+func (r *streamRuntime) Exec(ctx context.Context, id string, command []string, in io.Reader, out, errOut io.WriteCloser,
+	tty bool, resize <-chan terminalSize) error {
 	c, err := r.server.real(id)
 	if err != nil {
 		return err

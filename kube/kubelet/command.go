@@ -1,11 +1,11 @@
-// Package kubelet is Kubernetes' kubelet for local hosts: the real one, with its flags, configuration file, TLS bootstrap, API, pod
-// lifecycle and probes, but without cgroups and cAdvisor, so that it runs in a few namespaces, rootless and many times
-// on one machine.
+// Package kubelet is Kubernetes' kubelet for local hosts: the real one, with its flags, configuration file, TLS
+// bootstrap, API, pod lifecycle and probes, but without cgroups and cAdvisor, so that it runs in a few namespaces,
+// rootless and many times on one machine.
 //
-// The stock command can't be injected into, so this package reads flags and file the way that command does (flags win), fits the settings
-// to such a host (settings.go), takes the stock dependencies and replaces some (dependencies.go), and hands over to the stock Run.
-// Whether containers are hollow is a property of the CRI endpoint that it is given (mode.go). Where they are, it mounts
-// nothing, and pods are rewritten on their way in (pods.go).
+// The stock command can't be injected into, so this package reads flags and file the way that command does (flags win),
+// fits the settings to such a host (settings.go), takes the stock dependencies and replaces some (dependencies.go), and
+// hands over to the stock Run. Whether containers are hollow is a property of the CRI endpoint that it is given
+// (mode.go). Where they are, it mounts nothing, and pods are rewritten on their way in (pods.go).
 package kubelet
 
 import (
@@ -75,8 +75,10 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// run runs the kubelet until ctx ends. config holds the flags' values so far; args are parsed again over the configuration file.
-func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration, args []string) error {
+// run runs the kubelet until ctx ends. config holds the flags' values so far; args are parsed again over the
+// configuration file.
+func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration,
+	args []string) error {
 	gates := utilfeature.DefaultMutableFeatureGate
 	if err := gates.SetFromMap(config.FeatureGates); err != nil {
 		return fmt.Errorf("setting feature gates from flags: %w", err)
@@ -106,7 +108,8 @@ func run(ctx context.Context, flags *options.KubeletFlags, config *kubeletconfig
 	fit(flags, config, containers)
 
 	logs.InitLogs()
-	if err := logsapi.ValidateAndApplyAsField(&config.Logging, utilfeature.DefaultFeatureGate, field.NewPath("logging")); err != nil {
+	if err := logsapi.ValidateAndApplyAsField(&config.Logging, utilfeature.DefaultFeatureGate,
+		field.NewPath("logging")); err != nil {
 		return fmt.Errorf("starting logging: %w", err)
 	}
 	if err := validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate); err != nil {
@@ -138,8 +141,8 @@ func load(ctx context.Context, name string) (*kubeletconfig.KubeletConfiguration
 	return config, nil
 }
 
-// overlay parses args once more, this time over the values of the configuration file. Flags that are not part of the configuration go to
-// throw-away values, because some of them add up when they are parsed twice.
+// overlay parses args once more, this time over the values of the configuration file. Flags that are not part of the
+// configuration go to throw-away values, because some of them add up when they are parsed twice.
 func overlay(config *kubeletconfig.KubeletConfiguration, args []string) error {
 	globals := pflag.NewFlagSet("", pflag.ContinueOnError)
 	globals.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)

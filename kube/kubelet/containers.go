@@ -12,8 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// containers is a container manager without cgroups: the kubelet's own stub, with a capacity of ephemeral storage that is true. It also
-// learns at its start how to ask for the Node, which tells when pods of the API may be accepted.
+// containers is a container manager without cgroups: the kubelet's own stub, with a capacity of ephemeral storage that
+// is true. It also learns at its start how to ask for the Node, which tells when pods of the API may be accepted.
 type containers struct {
 	cm.ContainerManager
 	machine *machine
@@ -27,7 +27,9 @@ func newContainers(m *machine) *containers {
 }
 
 // Start is called by the kubelet as soon as the container runtime answers.
-func (c *containers) Start(ctx context.Context, node *v1.Node, active cm.ActivePodsFunc, getNode cm.GetNodeFunc, ready config.SourcesReady, pods status.PodStatusProvider, runtime internalapi.RuntimeService, localStorage bool) error {
+func (c *containers) Start(ctx context.Context, node *v1.Node, active cm.ActivePodsFunc, getNode cm.GetNodeFunc,
+	ready config.SourcesReady, pods status.PodStatusProvider, runtime internalapi.RuntimeService,
+	localStorage bool) error {
 	c.mu.Lock()
 	c.getNode = getNode
 	c.mu.Unlock()
@@ -62,8 +64,8 @@ func (podContainers) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceC
 	return nil, nil
 }
 
-// nodeSynced reports whether the kubelet has the Node as the API server has it. Pods must not be admitted before, as a Node without the
-// labels that others gave it would turn pods away.
+// nodeSynced reports whether the kubelet has the Node as the API server has it. Pods must not be admitted before, as a
+// Node without the labels that others gave it would turn pods away.
 func (c *containers) nodeSynced(ctx context.Context) bool {
 	c.mu.Lock()
 	getNode := c.getNode

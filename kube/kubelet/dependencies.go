@@ -54,8 +54,8 @@ func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mo
 	if err != nil {
 		return nil, fmt.Errorf("finding the Node's name: %w", err)
 	}
-	// Run adjusts its own OOM score when the clients and the event recorder exist and before the kubelet itself is made. That is the
-	// only moment at which the sources of pods can be put in place.
+	// Run adjusts its own OOM score when the clients and the event recorder exist and before the kubelet itself is made.
+	// That is the only moment at which the sources of pods can be put in place.
 	deps.OOMAdjuster = &oom.OOMAdjuster{
 		ApplyOOMScoreAdj: func(int, int) error {
 			if deps.PodConfig == nil {
@@ -68,8 +68,8 @@ func dependencies(ctx context.Context, server *options.KubeletServer, of mode.Mo
 	return deps, nil
 }
 
-// connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both changed
-// on their way.
+// connect makes the clients patient and puts the sources of pods in place: static pods and pods of the API, both
+// changed on their way.
 func connect(ctx context.Context, server *options.KubeletServer, deps *upstream.Dependencies, manager *containers,
 	node types.NodeName, change rewriter,
 ) {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine answers the questions that the kubelet asks cAdvisor, about the machine as a whole: what it has, and what is free. It starts nothing
-// and watches nothing; every answer is read when asked.
+// machine answers the questions that the kubelet asks cAdvisor, about the machine as a whole: what it has, and what is
+// free. It starts nothing and watches nothing; every answer is read when asked.
 type machine struct {
 	root    string // the kubelet's root directory: its filesystem is the node's
 	started time.Time
@@ -57,7 +57,8 @@ func (m *machine) VersionInfo() (*cadvisorv1.VersionInfo, error) {
 }
 
 // ContainerInfoV2 returns the whole machine as the root container, whichever is asked for: there are no others.
-func (m *machine) ContainerInfoV2(name string, options cadvisorv2.RequestOptions) (map[string]cadvisorv2.ContainerInfo, error) {
+func (m *machine) ContainerInfoV2(name string,
+	options cadvisorv2.RequestOptions) (map[string]cadvisorv2.ContainerInfo, error) {
 	if options.Recursive || name != "/" {
 		return map[string]cadvisorv2.ContainerInfo{}, nil
 	}
@@ -86,7 +87,8 @@ func (m *machine) ContainerInfoV2(name string, options cadvisorv2.RequestOptions
 }
 
 // GetRequestedContainersInfo returns nothing: no container has a cgroup.
-func (m *machine) GetRequestedContainersInfo(string, cadvisorv2.RequestOptions) (map[string]*cadvisorv1.ContainerInfo, error) {
+func (m *machine) GetRequestedContainersInfo(string,
+	cadvisorv2.RequestOptions) (map[string]*cadvisorv1.ContainerInfo, error) {
 	return map[string]*cadvisorv1.ContainerInfo{}, nil
 }
 
@@ -151,7 +153,8 @@ func cpuTime() (time.Duration, error) {
 	return parseCPUTime(string(data)), nil
 }
 
-// parseCPUTime adds up user, nice, system, irq, softirq and steal time of the first line of /proc/stat, which counts in 1/100 s.
+// parseCPUTime adds up user, nice, system, irq, softirq and steal time of the first line of /proc/stat, which counts in
+// 1/100 s.
 func parseCPUTime(data string) time.Duration {
 	line, _, _ := strings.Cut(data, "\n")
 	fields := strings.Fields(line)

@@ -18,12 +18,12 @@ const (
 	retryMax = 250 * time.Millisecond
 )
 
-// patient is a transport that, when nobody listens at the API server's address, tries the requests of informers and the registration of the Node
-// again for a while before it reports so.
+// patient is a transport that, when nobody listens at the API server's address, tries the requests of informers and the
+// registration of the Node again for a while before it reports so.
 //
-// The kubelet of a control plane starts before its API server. Its informers and its registration then back off to many seconds each, and
-// the whole start-up waits for them. Asking again soon costs a refused connection on the same host. Other requests fail at once as ever, because
-// loops that static pods need wait for them.
+// The kubelet of a control plane starts before its API server. Its informers and its registration then back off to many
+// seconds each, and the whole start-up waits for them. Asking again soon costs a refused connection on the same host.
+// Other requests fail at once as ever, because loops that static pods need wait for them.
 type patient struct {
 	next  http.RoundTripper
 	limit time.Duration

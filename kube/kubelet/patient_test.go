@@ -79,7 +79,9 @@ func TestWorthWaiting(t *testing.T) {
 		method, url string
 		want        bool
 	}{
-		"a list of an informer":   {http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3Dx&limit=500&resourceVersion=0", true},
+		"a list of an informer": {
+			http.MethodGet, "/api/v1/pods?fieldSelector=spec.nodeName%3Dx&limit=500&resourceVersion=0", true,
+		},
 		"a watch":                 {http.MethodGet, "/api/v1/services?allowWatchBookmarks=true&watch=true", true},
 		"the registration":        {http.MethodPost, "/api/v1/nodes", true},
 		"one object":              {http.MethodGet, "/api/v1/nodes/first", false},

@@ -77,8 +77,8 @@ func rewrite(pod *v1.Pod, source string) *v1.Pod {
 	return pod
 }
 
-// hasten makes a start-up probe ask at once and every second, for as long in all as it did. kubeadm's ask every 10 seconds, the first time after
-// 10 seconds, which is most of the time that a control plane here takes to start.
+// hasten makes a start-up probe ask at once and every second, for as long in all as it did. kubeadm's ask every 10
+// seconds, the first time after 10 seconds, which is most of the time that a control plane here takes to start.
 func hasten(p *v1.Probe) {
 	if p == nil {
 		return
@@ -97,8 +97,8 @@ func hasten(p *v1.Probe) {
 	p.TimeoutSeconds = max(p.TimeoutSeconds, 1)
 }
 
-// hollowContainer removes what needs a process, a mount or a kernel feature. Environment and volumes of files stay, as references to
-// missing Secrets and ConfigMaps are found on a hollow host too.
+// hollowContainer removes what needs a process, a mount or a kernel feature. Environment and volumes of files stay, as
+// references to missing Secrets and ConfigMaps are found on a hollow host too.
 func hollowContainer(c *v1.Container) {
 	c.StartupProbe, c.ReadinessProbe, c.LivenessProbe, c.Lifecycle = nil, nil, nil, nil
 	c.VolumeDevices = nil
@@ -141,5 +141,6 @@ func hollowSpec(spec *v1.PodSpec) {
 
 // files reports whether the kubelet itself makes the volume, out of files.
 func files(v v1.Volume) bool {
-	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.HostPath != nil
+	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil ||
+		v.HostPath != nil
 }

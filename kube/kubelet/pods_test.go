@@ -38,37 +38,66 @@ func TestRewrite(t *testing.T) {
 	}{
 		"a component keeps all and starts quicker": {
 			source: kubetypes.FileSource,
-			pod:    v1.PodSpec{Containers: []v1.Container{full(etcdImage)}, Volumes: []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data", Type: ptr.To(v1.HostPathDirectoryOrCreate)}}}}},
+			pod: v1.PodSpec{
+				Containers: []v1.Container{full(etcdImage)},
+				Volumes: []v1.Volume{
+					{Name: "data", VolumeSource: v1.VolumeSource{
+						HostPath: &v1.HostPathVolumeSource{Path: "/data", Type: ptr.To(v1.HostPathDirectoryOrCreate)},
+					}},
+				},
+			},
 			want: func() v1.PodSpec {
 				c := full(etcdImage)
 				c.StartupProbe = probe(0, 1, 250) // 10 s and 24 times 10 s
-				return v1.PodSpec{Containers: []v1.Container{c}, Volumes: []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/data", Type: ptr.To(v1.HostPathDirectoryOrCreate)}}}}}
+				return v1.PodSpec{
+					Containers: []v1.Container{c},
+					Volumes: []v1.Volume{
+						{Name: "data", VolumeSource: v1.VolumeSource{
+							HostPath: &v1.HostPathVolumeSource{Path: "/data", Type: ptr.To(v1.HostPathDirectoryOrCreate)},
+						}},
+					},
+				}
 			}(),
 		},
 		"the same image through the API is hollow": {
 			source: kubetypes.ApiserverSource,
 			pod:    v1.PodSpec{Containers: []v1.Container{full(etcdImage)}},
-			want:   v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: etcdImage, VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}}}},
+			want: v1.PodSpec{
+				Containers: []v1.Container{
+					{Name: "main", Image: etcdImage, VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}},
+				},
+			},
 		},
 		"another image of a manifest is hollow": {
 			source: kubetypes.FileSource,
 			pod:    v1.PodSpec{Containers: []v1.Container{full(otherImage)}},
-			want:   v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: otherImage, VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}}}},
+			want: v1.PodSpec{
+				Containers: []v1.Container{
+					{Name: "main", Image: otherImage, VolumeMounts: []v1.VolumeMount{{Name: "data", MountPath: "/data"}}},
+				},
+			},
 		},
 		"volumes of files stay, others go with their mounts": {
 			source: kubetypes.ApiserverSource,
 			pod: v1.PodSpec{
 				Containers: []v1.Container{{Name: "main", VolumeMounts: []v1.VolumeMount{
-					{Name: "config", MountPath: "/a"}, {Name: "disk", MountPath: "/b"}, {Name: "config", MountPath: "/c", SubPath: "x"}, {Name: "host", MountPath: "/d"},
+					{Name: "config", MountPath: "/a"}, {Name: "disk", MountPath: "/b"},
+					{Name: "config", MountPath: "/c", SubPath: "x"}, {Name: "host", MountPath: "/d"},
 				}}},
 				Volumes: []v1.Volume{
 					{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}},
-					{Name: "disk", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}},
-					{Name: "host", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/lib/modules", Type: ptr.To(v1.HostPathDirectory)}}},
+					{Name: "disk", VolumeSource: v1.VolumeSource{
+						PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "x"},
+					}},
+					{Name: "host", VolumeSource: v1.VolumeSource{
+						HostPath: &v1.HostPathVolumeSource{Path: "/lib/modules", Type: ptr.To(v1.HostPathDirectory)},
+					}},
 				},
 			},
 			want: v1.PodSpec{
-				Containers: []v1.Container{{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "config", MountPath: "/a"}, {Name: "host", MountPath: "/d"}}}},
+				Containers: []v1.Container{
+					{Name: "main", VolumeMounts: []v1.VolumeMount{{Name: "config", MountPath: "/a"}, {Name: "host", MountPath: "/d"}}},
+				},
 				Volumes: []v1.Volume{
 					{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}},
 					{Name: "host", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/lib/modules"}}},
@@ -78,12 +107,14 @@ func TestRewrite(t *testing.T) {
 		"init containers end, sidecars do not": {
 			source: kubetypes.ApiserverSource,
 			pod: v1.PodSpec{
-				InitContainers: []v1.Container{{Name: "one"}, {Name: "sidecar", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}, {Name: "two"}},
-				Containers:     []v1.Container{{Name: "main"}},
+				InitContainers: []v1.Container{{Name: "one"},
+					{Name: "sidecar", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}, {Name: "two"}},
+				Containers: []v1.Container{{Name: "main"}},
 			},
 			want: v1.PodSpec{
-				InitContainers: []v1.Container{{Name: "one"}, {Name: "sidecar", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}, {Name: "two"}},
-				Containers:     []v1.Container{{Name: "main"}},
+				InitContainers: []v1.Container{{Name: "one"},
+					{Name: "sidecar", RestartPolicy: ptr.To(v1.ContainerRestartPolicyAlways)}, {Name: "two"}},
+				Containers: []v1.Container{{Name: "main"}},
 			},
 			ends: "one,two",
 		},
@@ -96,9 +127,15 @@ func TestRewrite(t *testing.T) {
 		"what the host can't do goes": {
 			source: kubetypes.ApiserverSource,
 			pod: v1.PodSpec{
-				HostUsers:       ptr.To(false),
-				SecurityContext: &v1.PodSecurityContext{AppArmorProfile: &v1.AppArmorProfile{}, FSGroup: ptr.To[int64](1), RunAsNonRoot: ptr.To(true)},
-				Containers:      []v1.Container{{Name: "main", SecurityContext: &v1.SecurityContext{AppArmorProfile: &v1.AppArmorProfile{}, RunAsUser: ptr.To[int64](5)}}},
+				HostUsers: ptr.To(false),
+				SecurityContext: &v1.PodSecurityContext{
+					AppArmorProfile: &v1.AppArmorProfile{}, FSGroup: ptr.To[int64](1), RunAsNonRoot: ptr.To(true),
+				},
+				Containers: []v1.Container{
+					{Name: "main", SecurityContext: &v1.SecurityContext{
+						AppArmorProfile: &v1.AppArmorProfile{}, RunAsUser: ptr.To[int64](5),
+					}},
+				},
 			},
 			want: v1.PodSpec{
 				SecurityContext: &v1.PodSecurityContext{RunAsNonRoot: ptr.To(true)},
@@ -139,8 +176,10 @@ func TestRewriteLeavesMirrorPodsAlone(t *testing.T) {
 
 func TestRewriteDoesNotBelieveAnAnnotationOfThePod(t *testing.T) {
 	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{component.SourceAnnotation: "file", component.EndsAnnotation: "main"}},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: etcdImage, StartupProbe: probe(10, 10, 24)}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{component.SourceAnnotation: "file", component.EndsAnnotation: "main"},
+		},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: etcdImage, StartupProbe: probe(10, 10, 24)}}},
 	}
 	got := rewrite(pod, kubetypes.ApiserverSource)
 	if got.Spec.Containers[0].StartupProbe != nil || got.Annotations[component.EndsAnnotation] != "" {
@@ -168,7 +207,9 @@ func TestHasten(t *testing.T) {
 func TestRewritingPassesUpdatesOn(t *testing.T) {
 	out := make(chan struct{ Pods []*v1.Pod }, 1)
 	in := rewriting(t.Context(), rewrite, kubetypes.ApiserverSource, out)
-	in <- struct{ Pods []*v1.Pod }{[]*v1.Pod{{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", LivenessProbe: probe(1, 1, 1)}}}}}}
+	in <- struct {
+		Pods []*v1.Pod
+	}{[]*v1.Pod{{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", LivenessProbe: probe(1, 1, 1)}}}}}}
 	got := <-out
 	if len(got.Pods) != 1 || got.Pods[0].Spec.Containers[0].LivenessProbe != nil {
 		t.Errorf("got %v", got)

@@ -12,8 +12,9 @@ import (
 	"github.com/capstan-dev/capstan/kube/mode"
 )
 
-// fit changes what a host without cgroups, iptables and a machine of its own can't do; everything else stays as the user wrote it. It runs
-// after flags and configuration file were read and before they are validated, so that configurations as kubeadm writes them need no change.
+// fit changes what a host without cgroups, iptables and a machine of its own can't do; everything else stays as the
+// user wrote it. It runs after flags and configuration file were read and before they are validated, so that
+// configurations as kubeadm writes them need no change.
 func fit(flags *options.KubeletFlags, config *kubeletconfig.KubeletConfiguration, of mode.Mode) {
 	if flags.NodeLabels == nil {
 		flags.NodeLabels = map[string]string{}

@@ -68,7 +68,8 @@ func TestFitAcceptsAnOrdinaryConfiguration(t *testing.T) {
 	if config.ClusterDomain != "cluster.local" || config.KubeReserved["cpu"] != "100m" {
 		t.Errorf("what the host can do was changed: %v, %v", config.ClusterDomain, config.KubeReserved)
 	}
-	if config.CgroupsPerQOS || config.EnforceNodeAllocatable != nil || config.EvictionHard["nodefs.available"] != "0%" || config.ResolverConfig != "" {
+	if config.CgroupsPerQOS || config.EnforceNodeAllocatable != nil || config.EvictionHard["nodefs.available"] != "0%" ||
+		config.ResolverConfig != "" {
 		t.Errorf("what the host can't do is left: %v", config)
 	}
 }

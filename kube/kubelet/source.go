@@ -19,8 +19,9 @@ func newPodConfig(deps *upstream.Dependencies) *config.PodConfig {
 // askNode asks the kubelet for the Node.
 func askNode(ctx context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { return getNode(ctx) }
 
-// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod rewritten. The element's
-// type is not exported by the kubelet, but its shape is, so it is a type parameter here. The goroutine ends with ctx.
+// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod
+// rewritten. The element's type is not exported by the kubelet, but its shape is, so it is a type parameter here. The
+// goroutine ends with ctx.
 func rewriting[U ~struct{ Pods []*v1.Pod }](
 	ctx context.Context, change rewriter, source string, out chan<- U,
 ) chan<- U {

@@ -20,8 +20,8 @@ func newPodConfig(deps *upstream.Dependencies) *config.PodConfig {
 // askNode asks the kubelet for the Node.
 func askNode(_ context.Context, getNode cm.GetNodeFunc) (*v1.Node, error) { return getNode() }
 
-// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod rewritten. The goroutine
-// ends with ctx.
+// rewriting returns the channel for a source of pods called source: what is sent to it reaches out with each pod
+// rewritten. The goroutine ends with ctx.
 func rewriting(ctx context.Context, change rewriter, source string, out chan<- any) chan<- any {
 	in := make(chan any)
 	go func() {

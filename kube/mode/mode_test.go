@@ -11,8 +11,10 @@ func TestParse(t *testing.T) {
 		info    map[string]string
 		want    Mode
 	}{
-		"what a server says":               {RuntimeName, Mode{IDs: IDsOne, Limits: "cpu"}.Info(), Mode{IDs: IDsOne, Limits: "cpu"}},
-		"a hollow endpoint":                {RuntimeName, Mode{Hollow: true, IDs: IDsAll}.Info(), Mode{Hollow: true, IDs: IDsAll}},
+		"what a server says": {RuntimeName, Mode{IDs: IDsOne, Limits: "cpu"}.Info(),
+			Mode{IDs: IDsOne, Limits: "cpu"}},
+		"a hollow endpoint": {RuntimeName, Mode{Hollow: true, IDs: IDsAll}.Info(),
+			Mode{Hollow: true, IDs: IDsAll}},
 		"a server of ours of before":       {RuntimeName, nil, Mode{Hollow: true}},
 		"another runtime is not hollow":    {"containerd", map[string]string{"config": "{}"}, Mode{}},
 		"another word than true is a no":   {RuntimeName, map[string]string{infoHollow: `"yes"`}, Mode{}},

@@ -95,10 +95,11 @@ func TestConflicts(t *testing.T) {
 		have, want HostPort
 		conflict   bool
 	}{
-		"the same":                           {port(table.TCP, "", 80, 1), port(table.TCP, "", 80, 2), true},
-		"another port":                       {port(table.TCP, "", 80, 1), port(table.TCP, "", 81, 1), false},
-		"another protocol":                   {port(table.TCP, "", 80, 1), port(table.UDP, "", 80, 1), false},
-		"another address":                    {port(table.TCP, "10.0.0.1", 80, 1), port(table.TCP, "127.0.0.1", 80, 1), false},
+		"the same":         {port(table.TCP, "", 80, 1), port(table.TCP, "", 80, 2), true},
+		"another port":     {port(table.TCP, "", 80, 1), port(table.TCP, "", 81, 1), false},
+		"another protocol": {port(table.TCP, "", 80, 1), port(table.UDP, "", 80, 1), false},
+		"another address": {port(table.TCP, "10.0.0.1", 80, 1),
+			port(table.TCP, "127.0.0.1", 80, 1), false},
 		"the same address":                   {port(table.TCP, "10.0.0.1", 80, 1), port(table.TCP, "10.0.0.1", 80, 1), true},
 		"all addresses, and one":             {port(table.TCP, "", 80, 1), port(table.TCP, "127.0.0.1", 80, 1), true},
 		"all of IPv4, and one":               {port(table.TCP, "0.0.0.0", 80, 1), port(table.TCP, "127.0.0.1", 80, 1), true},

@@ -1,5 +1,5 @@
-// Package tool has the few system tools that kubeadm insists on, for machines that lack them: as much of each as kubeadm and the kubelet of a local
-// host use, and an error that says so for everything else.
+// Package tool has the few system tools that kubeadm insists on, for machines that lack them: as much of each as
+// kubeadm and the kubelet of a local host use, and an error that says so for everything else.
 package tool
 
 import (
@@ -39,10 +39,12 @@ func options() *flag.FlagSet {
 
 // mountFlags are the options that the kernel takes as flags.
 var mountFlags = map[string]uintptr{
-	"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "remount": unix.MS_REMOUNT,
-	"bind": unix.MS_BIND, "rbind": unix.MS_BIND | unix.MS_REC, "relatime": unix.MS_RELATIME, "noatime": unix.MS_NOATIME,
-	"private": unix.MS_PRIVATE, "rprivate": unix.MS_PRIVATE | unix.MS_REC, "shared": unix.MS_SHARED, "rshared": unix.MS_SHARED | unix.MS_REC,
-	"slave": unix.MS_SLAVE, "rslave": unix.MS_SLAVE | unix.MS_REC, "rw": 0, "defaults": 0,
+	"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC,
+	"remount": unix.MS_REMOUNT,
+	"bind":    unix.MS_BIND, "rbind": unix.MS_BIND | unix.MS_REC, "relatime": unix.MS_RELATIME, "noatime": unix.MS_NOATIME,
+	"private": unix.MS_PRIVATE, "rprivate": unix.MS_PRIVATE | unix.MS_REC, "shared": unix.MS_SHARED,
+	"rshared": unix.MS_SHARED | unix.MS_REC,
+	"slave":   unix.MS_SLAVE, "rslave": unix.MS_SLAVE | unix.MS_REC, "rw": 0, "defaults": 0,
 }
 
 // mount does "mount", which lists mounts, and "mount [-t TYPE] [-o OPTIONS] [--bind] SOURCE TARGET".

@@ -79,11 +79,12 @@ func TestErrorsSayWhat(t *testing.T) {
 	}{
 		"no such tool":           {[]string{"fdisk"}, "fdisk: there is no such tool"},
 		"mount without a target": {[]string{"mount", "/a"}, "fstab is not read"},
-		"mount of nothing":       {[]string{"mount", "-t", "tmpfs", "x", "/no/such/directory"}, "mounting x at /no/such/directory"},
-		"umount of nothing":      {[]string{"umount"}, "give a target"},
-		"umount of no mount":     {[]string{"umount", "/no/such/directory"}, "unmounting /no/such/directory"},
-		"an unknown option":      {[]string{"cp", "--sparse", "a", "b"}, "sparse"},
-		"a loop device":          {[]string{"losetup", "/dev/loop0", "file"}, "no loop devices"},
+		"mount of nothing": {[]string{"mount", "-t", "tmpfs", "x", "/no/such/directory"},
+			"mounting x at /no/such/directory"},
+		"umount of nothing":  {[]string{"umount"}, "give a target"},
+		"umount of no mount": {[]string{"umount", "/no/such/directory"}, "unmounting /no/such/directory"},
+		"an unknown option":  {[]string{"cp", "--sparse", "a", "b"}, "sparse"},
+		"a loop device":      {[]string{"losetup", "/dev/loop0", "file"}, "no loop devices"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

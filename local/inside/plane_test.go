@@ -66,9 +66,12 @@ func TestAClosedGateLeavesOutWhatItRefuses(t *testing.T) {
 		not     string
 		process bool
 	}{
-		"all open":                      {nil, []string{"kind: ClusterClass", "kind: ExtensionConfig"}, "kind: Nonsense", true},
-		"no runtime extensions (RC-02)": {gates.Set{"RuntimeSDK": false}, []string{"kind: ClusterClass"}, "kind: ExtensionConfig", false},
-		"no ClusterClasses":             {gates.Set{"ClusterTopology": false}, []string{"kind: ExtensionConfig"}, "kind: ClusterClass", true},
+		"all open": {nil, []string{"kind: ClusterClass", "kind: ExtensionConfig"},
+			"kind: Nonsense", true},
+		"no runtime extensions (RC-02)": {gates.Set{"RuntimeSDK": false}, []string{"kind: ClusterClass"},
+			"kind: ExtensionConfig", false},
+		"no ClusterClasses": {gates.Set{"ClusterTopology": false}, []string{"kind: ExtensionConfig"},
+			"kind: ClusterClass", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := gates.Plane().With(c.changes)

@@ -1,8 +1,8 @@
 // Package planebackup makes a backup of a management plane, and makes a plane of it, on this computer or another one.
 //
 // A backup is one file with everything that the plane is: a snapshot of its etcd, its authorities and the key of
-// service accounts, the key that encrypts its Secrets, and what the user has chosen. It is not encrypted: whoever has it is the
-// plane. Local hosts with their clusters are no part of it, nor images, backups of clusters, and logs.
+// service accounts, the key that encrypts its Secrets, and what the user has chosen. It is not encrypted: whoever has
+// it is the plane. Local hosts with their clusters are no part of it, nor images, backups of clusters, and logs.
 package planebackup
 
 import (

@@ -1,5 +1,5 @@
-// Package apply brings the plane's own objects into its API server, and leaves alone what is there already: each object carries a hash of
-// its content, so a warm start reads some lists of names and writes nothing.
+// Package apply brings the plane's own objects into its API server, and leaves alone what is there already: each object
+// carries a hash of its content, so a warm start reads some lists of names and writes nothing.
 package apply
 
 import (
@@ -28,8 +28,8 @@ const FieldManager = "capstan-plane"
 // parallel is how many requests are under way at the same time.
 const parallel = 4
 
-// Client writes objects as they are, without decoding them. Its requests have no retries of their own: an API server that starts asks to come
-// again in five seconds, and is ready in one.
+// Client writes objects as they are, without decoding them. Its requests have no retries of their own: an API server
+// that starts asks to come again in five seconds, and is ready in one.
 type Client struct{ rest *rest.RESTClient }
 
 // New returns a client for the API server that config reaches.
@@ -44,8 +44,8 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{rest: client}, nil
 }
 
-// Ensure makes the API server have the objects and returns how many were written. What fails for a reason that passes is tried again until
-// ctx ends. Labels and annotations that others have set are kept.
+// Ensure makes the API server have the objects and returns how many were written. What fails for a reason that passes
+// is tried again until ctx ends. Labels and annotations that others have set are kept.
 func (c *Client) Ensure(ctx context.Context, objects []manifests.Object) (written int, err error) {
 	have, err := c.hashes(ctx, objects)
 	if err != nil {
@@ -113,7 +113,8 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 		return err
 	}
 	path := key(object.Collection, object.Name)
-	// A patch, also for a new object: the API server holds back the creation of objects whose type is younger than two seconds.
+	// A patch, also for a new object: the API server holds back the creation of objects whose type is younger than two
+	// seconds.
 	write := func() error {
 		return c.rest.Patch(types.ApplyPatchType).MaxRetries(0).AbsPath(path).
 			Param("fieldManager", FieldManager).Param("force", "true").Body(body).Do(ctx).Error()
@@ -129,7 +130,8 @@ func (c *Client) ensure(ctx context.Context, object manifests.Object, exists boo
 	return err
 }
 
-// ensureCRD writes a definition: as a new one, or over the one that exists. Applying would compare hundreds of kilobytes field by field.
+// ensureCRD writes a definition: as a new one, or over the one that exists. Applying would compare hundreds of
+// kilobytes field by field.
 func (c *Client) ensureCRD(ctx context.Context, object manifests.Object, exists bool) error {
 	if !exists {
 		body, err := stamp(object, nil)
@@ -159,7 +161,8 @@ func (c *Client) ensureCRD(ctx context.Context, object manifests.Object, exists 
 		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 }
 
-// stamp returns the object with its hash. If there is an old one, its version and the labels and annotations that others set are taken over.
+// stamp returns the object with its hash. If there is an old one, its version and the labels and annotations that
+// others set are taken over.
 func stamp(object manifests.Object, old *metav1.ObjectMeta) ([]byte, error) {
 	var raw map[string]json.RawMessage
 	var metadata map[string]any
@@ -203,7 +206,8 @@ func keep(m map[string]any, old map[string]string) {
 	}
 }
 
-// again calls do until it works, fails for good, or ctx ends, with pauses that grow to a tenth of a second: a start waits for it.
+// again calls do until it works, fails for good, or ctx ends, with pauses that grow to a tenth of a second: a start
+// waits for it.
 func again(ctx context.Context, do func(context.Context) error) error {
 	pauses := backoff.Backoff{First: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 	for {
@@ -217,7 +221,8 @@ func again(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// passes reports whether an error may go away by itself: the server starts, is busy, or somebody else wrote at the same time.
+// passes reports whether an error may go away by itself: the server starts, is busy, or somebody else wrote at the same
+// time.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -39,7 +39,8 @@ func TestEnsureReplacesABindingToAnotherRole(t *testing.T) {
 	for _, role := range []string{"older", "newer"} {
 		binding := manifests.Object{
 			Kind: "ClusterRoleBinding", Name: "hooks", Collection: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-			JSON: fmt.Appendf(nil, `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "hooks"},
+			JSON: fmt.Appendf(nil,
+				`{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "hooks"},
 				"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": %q},
 				"subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}]}`, role),
 		}
@@ -50,7 +51,8 @@ func TestEnsureReplacesABindingToAnotherRole(t *testing.T) {
 			}
 		}
 		got := &rbacv1.ClusterRoleBinding{}
-		if err := reader.Get(ctx, client.ObjectKey{Name: "hooks"}, got); err != nil || got.RoleRef.Name != role || len(got.Subjects) != 1 {
+		if err := reader.Get(ctx, client.ObjectKey{Name: "hooks"}, got); err != nil || got.RoleRef.Name != role ||
+			len(got.Subjects) != 1 {
 			t.Errorf("the binding is to %s with subjects %v, want role %s (%v)", got.RoleRef.Name, got.Subjects, role, err)
 		}
 	}

@@ -27,9 +27,10 @@ type definition struct {
 	}
 }
 
-// Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled the caches that
-// watches of their stored versions are answered from: a watch that comes before is sent away for a second. Where objects may be stored in
-// another version it does not wait for that: they are converted by webhooks of the process that waits here.
+// Served waits until the API server serves all versions of the CustomResourceDefinitions among objects, and has filled
+// the caches that watches of their stored versions are answered from: a watch that comes before is sent away for a
+// second. Where objects may be stored in another version it does not wait for that: they are converted by webhooks of
+// the process that waits here.
 func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 	current, err := c.current(ctx)
 	if err != nil {
@@ -67,8 +68,8 @@ func (c *Client) Served(ctx context.Context, objects []manifests.Object) error {
 	return nil
 }
 
-// current returns the names of the definitions whose objects are all stored in the version to store them in: nothing has changed since
-// the controller that rewrites them said so.
+// current returns the names of the definitions whose objects are all stored in the version to store them in: nothing
+// has changed since the controller that rewrites them said so.
 func (c *Client) current(ctx context.Context) (map[string]bool, error) {
 	current := map[string]bool{}
 	err := again(ctx, func(ctx context.Context) error {
@@ -82,7 +83,8 @@ func (c *Client) current(ctx context.Context) (map[string]bool, error) {
 			return err
 		}
 		for _, crd := range list.Items {
-			current[crd.Name] = crd.Annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] == strconv.FormatInt(crd.Generation, 10)
+			current[crd.Name] = crd.Annotations[clusterv1.CRDMigrationObservedGenerationAnnotation] ==
+				strconv.FormatInt(crd.Generation, 10)
 		}
 		return nil
 	})
@@ -128,8 +130,8 @@ func (c *Client) discovered(ctx context.Context, path string, plurals []string) 
 	return nil
 }
 
-// Allowed waits until the API server lets this client find out what it serves: the roles that the client has were written just now, and
-// the authorizer may not have seen them.
+// Allowed waits until the API server lets this client find out what it serves: the roles that the client has were
+// written just now, and the authorizer may not have seen them.
 func (c *Client) Allowed(ctx context.Context) error {
 	err := again(ctx, func(ctx context.Context) error {
 		return c.rest.Get().MaxRetries(0).AbsPath("/apis").Do(ctx).Error()

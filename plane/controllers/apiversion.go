@@ -17,25 +17,29 @@ import (
 // contracts are the contract versions that Cluster API v1.14 understands, the best first.
 var contracts = []string{"v1beta2", "v1beta1"}
 
-// apiVersions finds the API version of a kind from the contract labels of its CustomResourceDefinition. Conversion needs it: references say
-// the version in v1beta1, and do not in v1beta2.
+// apiVersions finds the API version of a kind from the contract labels of its CustomResourceDefinition. Conversion
+// needs it: references say the version in v1beta1, and do not in v1beta2.
 type apiVersions struct{ reader client.Reader }
 
 // latest returns the group and version that serves the highest contract.
 func (a apiVersions) latest(ctx context.Context, gk schema.GroupKind) (string, error) {
 	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
+	})
 	if err := a.reader.Get(ctx, client.ObjectKey{Name: contract.CalculateCRDName(gk.Group, gk.Kind)}, crd); err != nil {
 		return "", fmt.Errorf("reading the definition of %s: %w", gk, err)
 	}
 	v := pickVersion(crd.Labels)
 	if v == "" {
-		return "", fmt.Errorf("the definition %s has no label %s/%s: it serves no contract of Cluster API", crd.Name, clusterv1.GroupVersion.Group, contracts[0])
+		return "", fmt.Errorf("the definition %s has no label %s/%s: it serves no contract of Cluster API", crd.Name,
+			clusterv1.GroupVersion.Group, contracts[0])
 	}
 	return schema.GroupVersion{Group: gk.Group, Version: v}.String(), nil
 }
 
-// pickVersion returns the highest API version that serves the highest contract, as the labels of a definition say, or "".
+// pickVersion returns the highest API version that serves the highest contract, as the labels of a definition say, or
+// "".
 func pickVersion(labels map[string]string) string {
 	for _, c := range contracts {
 		if versions := labels[clusterv1.GroupVersion.Group+"/"+c]; versions != "" {

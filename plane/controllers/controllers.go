@@ -1,7 +1,9 @@
-// Package controllers runs all of Cluster API in one manager: the reconcilers and webhooks of its core, kubeadm bootstrap and kubeadm control
-// plane providers, beside those that the caller adds, over one cache, one webhook server and one set of connections to workload clusters.
+// Package controllers runs all of Cluster API in one manager: the reconcilers and webhooks of its core, kubeadm
+// bootstrap and kubeadm control plane providers, beside those that the caller adds, over one cache, one webhook server
+// and one set of connections to workload clusters.
 //
-// Upstream runs them as three managers. What must be made once here, although upstream makes it in each, is said where it is made.
+// Upstream runs them as three managers. What must be made once here, although upstream makes it in each, is said where
+// it is made.
 package controllers
 
 import (
@@ -63,8 +65,9 @@ type Options struct {
 	MetricsAddress string
 	// Concurrency is how many objects of one kind are reconciled at the same time; default 10.
 	Concurrency int
-	// ConnectRetry is the pause before a workload cluster that could not be reached is tried again; default 1 s. Upstream's 30 s would be the
-	// longest single delay of a cluster's creation, because the first try always comes before the API server answers.
+	// ConnectRetry is the pause before a workload cluster that could not be reached is tried again; default 1 s.
+	// Upstream's 30 s would be the longest single delay of a cluster's creation, because the first try always comes before
+	// the API server answers.
 	ConnectRetry time.Duration
 	// Scheme adds types to the scheme.
 	Scheme []func(*runtime.Scheme) error
@@ -80,8 +83,8 @@ type Options struct {
 type Deps struct {
 	// ClusterCache holds the connections to workload clusters.
 	ClusterCache clustercache.ClusterCache
-	// SecretReader reads Secrets of clusters (those with the cluster name label) from the cache. Only Secrets of a known purpose, such as
-	// NAME-kubeconfig and NAME-ca, have their data.
+	// SecretReader reads Secrets of clusters (those with the cluster name label) from the cache. Only Secrets of a known
+	// purpose, such as NAME-kubeconfig and NAME-ca, have their data.
 	SecretReader client.Client
 	// RuntimeClient calls runtime extensions. It is nil while the feature gate RuntimeSDK is closed.
 	RuntimeClient runtimeclient.Client
@@ -96,8 +99,8 @@ type Controllers struct {
 	guard   *readyourwrites.Guard
 }
 
-// New sets everything up. The API server must serve the CustomResourceDefinitions already, for the indexes need them. It works once in a
-// process: upstream keeps feature gates, metrics and the names of caches in global variables.
+// New sets everything up. The API server must serve the CustomResourceDefinitions already, for the indexes need them.
+// It works once in a process: upstream keeps feature gates, metrics and the names of caches in global variables.
 func New(ctx context.Context, opts Options) (*Controllers, error) {
 	if opts.Concurrency <= 0 {
 		opts.Concurrency = 10
@@ -148,7 +151,8 @@ func New(ctx context.Context, opts Options) (*Controllers, error) {
 	return &Controllers{manager: mgr, guard: guard}, nil
 }
 
-// Run runs the manager until ctx ends. ready (may be nil) is called once the webhooks answer, the caches are filled and the controllers work.
+// Run runs the manager until ctx ends. ready (may be nil) is called once the webhooks answer, the caches are filled and
+// the controllers work.
 func (c *Controllers) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -196,8 +200,8 @@ func (c *Controllers) wait(ctx context.Context) bool {
 
 // newManager makes a manager whose cache fits all three of upstream's providers and whose writes are guarded.
 func newManager(scheme *runtime.Scheme, guard *readyourwrites.Guard, opts Options) (ctrl.Manager, error) {
-	// Core's cache is the one that holds everything: the other providers' drop fields that core needs. But they read the data of the
-	// Secrets that belong to clusters, of which core keeps kubeconfigs only.
+	// Core's cache is the one that holds everything: the other providers' drop fields that core needs. But they read the
+	// data of the Secrets that belong to clusters, of which core keeps kubeconfigs only.
 	caches := setup.ManagerCacheOptions(scheme, name, "", syncPeriod)
 	for object, by := range caches.ByObject {
 		if _, ok := object.(*corev1.Secret); ok {
@@ -257,8 +261,9 @@ func trimSecret(in any) (any, error) {
 
 const (
 	firstRetry = 5 * time.Millisecond
-	// longestRetry is how long a controller pauses at most before it tries again what has failed. The default is more than 16 minutes: when the cause of
-	// a long outage is gone, nobody wants to wait for so long, and there are few objects on a plane.
+	// longestRetry is how long a controller pauses at most before it tries again what has failed. The default is more than
+	// 16 minutes: when the cause of a long outage is gone, nobody wants to wait for so long, and there are few objects on
+	// a plane.
 	longestRetry = 30 * time.Second
 )
 
@@ -266,6 +271,7 @@ const (
 func (s *setter) options() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: s.concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry,
+			longestRetry),
 	}
 }

@@ -12,12 +12,19 @@ func TestPickVersion(t *testing.T) {
 		labels map[string]string
 		want   string
 	}{
-		"the newer contract wins":                      {map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}, "v1beta2"},
-		"the older contract is better than none":       {map[string]string{"cluster.x-k8s.io/v1beta1": "v1alpha3"}, "v1alpha3"},
-		"the highest version of a contract wins":       {map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta1_v1beta2_v1alpha4"}, "v1beta2"},
-		"a stable version is higher than a beta":       {map[string]string{"cluster.x-k8s.io/v1beta2": "v1_v1beta9"}, "v1"},
-		"no label, no version":                         {nil, ""},
-		"an empty label counts as none":                {map[string]string{"cluster.x-k8s.io/v1beta2": "", "cluster.x-k8s.io/v1beta1": "v1"}, "v1"},
+		"the newer contract wins": {
+			map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}, "v1beta2",
+		},
+		"the older contract is better than none": {map[string]string{"cluster.x-k8s.io/v1beta1": "v1alpha3"},
+			"v1alpha3"},
+		"the highest version of a contract wins": {
+			map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta1_v1beta2_v1alpha4"}, "v1beta2",
+		},
+		"a stable version is higher than a beta": {map[string]string{"cluster.x-k8s.io/v1beta2": "v1_v1beta9"}, "v1"},
+		"no label, no version":                   {nil, ""},
+		"an empty label counts as none": {
+			map[string]string{"cluster.x-k8s.io/v1beta2": "", "cluster.x-k8s.io/v1beta1": "v1"}, "v1",
+		},
 		"contracts that nobody knows yet do not count": {map[string]string{"cluster.x-k8s.io/v1": "v1"}, ""},
 	}
 	for name, c := range cases {

@@ -67,33 +67,44 @@ func TestPatchEngineOfClusterAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls, _ := extensionWith(t,
-		server.Handle(hook.GeneratePatches, "patch", func(_ context.Context, request *runtimehooksv1.GeneratePatchesRequest, response *runtimehooksv1.GeneratePatchesResponse) error {
+		server.Handle(hook.GeneratePatches, "patch", func(_ context.Context, request *runtimehooksv1.GeneratePatchesRequest,
+			response *runtimehooksv1.GeneratePatchesResponse) error {
 			for _, item := range request.Items {
-				patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"zone": request.Settings["zone"]}}}})
+				patch, err := json.Marshal(map[string]any{
+					"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"zone": request.Settings["zone"]}}},
+				})
 				if err != nil {
 					return err
 				}
-				response.Items = append(response.Items, runtimehooksv1.GeneratePatchesResponseItem{UID: item.UID, PatchType: runtimehooksv1.JSONMergePatchType, Patch: patch})
+				response.Items = append(response.Items, runtimehooksv1.GeneratePatchesResponseItem{
+					UID: item.UID, PatchType: runtimehooksv1.JSONMergePatchType, Patch: patch,
+				})
 			}
 			return nil
 		}),
-		server.Handle(hook.ValidateTopology, "validate", func(_ context.Context, request *runtimehooksv1.ValidateTopologyRequest, response *runtimehooksv1.ValidateTopologyResponse) error {
-			response.Message = request.Settings["zone"]
-			return nil
-		}))
+		server.Handle(hook.ValidateTopology, "validate",
+			func(_ context.Context, request *runtimehooksv1.ValidateTopologyRequest,
+				response *runtimehooksv1.ValidateTopologyResponse) error {
+				response.Message = request.Settings["zone"]
+				return nil
+			}))
 	patch := &clusterv1.ClusterClassPatch{Name: "zone", External: &clusterv1.ExternalPatchDefinition{
-		GeneratePatchesExtension: "patch.ext", ValidateTopologyExtension: "validate.ext", Settings: map[string]string{"zone": "a"},
+		GeneratePatchesExtension: "patch.ext", ValidateTopologyExtension: "validate.ext",
+		Settings: map[string]string{"zone": "a"},
 	}}
 	request := &runtimehooksv1.GeneratePatchesRequest{Items: []runtimehooksv1.GeneratePatchesRequestItem{
-		{UID: "1", HolderReference: runtimehooksv1.HolderReference{Kind: "Cluster"}, Object: runtime.RawExtension{Raw: []byte(`{"kind":"X"}`)}},
+		{UID: "1", HolderReference: runtimehooksv1.HolderReference{Kind: "Cluster"},
+			Object: runtime.RawExtension{Raw: []byte(`{"kind":"X"}`)}},
 	}}
 	for range 3 {
 		response, err := external.NewGenerator(calls, patch).Generate(t.Context(), hookCluster(), request)
-		if err != nil || len(response.Items) != 1 || response.Items[0].UID != "1" || !strings.Contains(string(response.Items[0].Patch), `"zone":"a"`) {
+		if err != nil || len(response.Items) != 1 || response.Items[0].UID != "1" ||
+			!strings.Contains(string(response.Items[0].Patch), `"zone":"a"`) {
 			t.Fatalf("got %+v, %v", response, err)
 		}
 	}
-	validated, err := external.NewValidator(calls, patch).Validate(t.Context(), hookCluster(), &runtimehooksv1.ValidateTopologyRequest{})
+	validated, err := external.NewValidator(calls, patch).Validate(t.Context(), hookCluster(),
+		&runtimehooksv1.ValidateTopologyRequest{})
 	if err != nil || validated.Message != "a" {
 		t.Errorf("got %+v, %v", validated, err)
 	}
@@ -103,8 +114,10 @@ func TestPatchEngineOfClusterAPI(t *testing.T) {
 // Cluster API asks for the versions between two versions in this way (UH-06), and remembers the answer itself.
 func TestUpgradePlanOfClusterAPI(t *testing.T) {
 	calls, count := extensionWith(t, server.Handle(hook.GenerateUpgradePlan, "plan",
-		func(_ context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, response *runtimehooksv1.GenerateUpgradePlanResponse) error {
-			response.ControlPlaneUpgrades = []runtimehooksv1.UpgradeStep{{Version: "v1.35.0"}, {Version: request.ToKubernetesVersion}}
+		func(_ context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest,
+			response *runtimehooksv1.GenerateUpgradePlanResponse) error {
+			response.ControlPlaneUpgrades = []runtimehooksv1.UpgradeStep{{Version: "v1.35.0"},
+				{Version: request.ToKubernetesVersion}}
 			response.WorkersUpgrades = response.ControlPlaneUpgrades[1:]
 			return nil
 		}))
@@ -112,7 +125,8 @@ func TestUpgradePlanOfClusterAPI(t *testing.T) {
 	plan := desiredstate.GetUpgradePlanFromExtension(calls, kept, hookCluster(), "plan.ext")
 	for range 2 {
 		controlPlane, workers, err := plan(t.Context(), "v1.36.0", "v1.34.0", "v1.34.0")
-		if err != nil || !slices.Equal(controlPlane, []string{"v1.35.0", "v1.36.0"}) || !slices.Equal(workers, []string{"v1.36.0"}) {
+		if err != nil || !slices.Equal(controlPlane, []string{"v1.35.0", "v1.36.0"}) ||
+			!slices.Equal(workers, []string{"v1.36.0"}) {
 			t.Fatalf("got %v, %v, %v", controlPlane, workers, err)
 		}
 	}
@@ -124,25 +138,31 @@ func TestUpgradePlanOfClusterAPI(t *testing.T) {
 // In-place updates: what can be changed is asked by name, the update itself blocks until it is done (UH-07).
 func TestInPlaceUpdateThroughTheClient(t *testing.T) {
 	calls, _ := extensionWith(t,
-		server.Handle(hook.CanUpdateMachine, "can", func(_ context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) error {
+		server.Handle(hook.CanUpdateMachine, "can", func(_ context.Context, request *runtimehooksv1.CanUpdateMachineRequest,
+			response *runtimehooksv1.CanUpdateMachineResponse) error {
 			response.MachinePatch = runtimehooksv1.Patch{PatchType: runtimehooksv1.JSONMergePatchType,
 				Patch: []byte(`{"spec":{"version":"` + request.Desired.Machine.Spec.Version + `"}}`)}
 			return nil
 		}),
-		server.Handle(hook.UpdateMachine, "update", func(_ context.Context, request *runtimehooksv1.UpdateMachineRequest, _ *runtimehooksv1.UpdateMachineResponse) error {
+		server.Handle(hook.UpdateMachine, "update", func(_ context.Context, request *runtimehooksv1.UpdateMachineRequest,
+			_ *runtimehooksv1.UpdateMachineResponse) error {
 			if request.Desired.Machine.Annotations["done"] == "" {
 				return server.Wait(15e9, "updating")
 			}
 			return nil
 		}))
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "u1"}, Spec: clusterv1.MachineSpec{Version: "v1.36.0"}}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "u1"},
+		Spec:       clusterv1.MachineSpec{Version: "v1.36.0"},
+	}
 	names, err := calls.GetAllExtensions(t.Context(), runtimehooksv1.CanUpdateMachine, machine)
 	if err != nil || !slices.Equal(names, []string{"can.ext"}) {
 		t.Fatalf("handlers are %v, %v", names, err)
 	}
 	can := &runtimehooksv1.CanUpdateMachineResponse{}
 	if err := calls.CallExtension(t.Context(), runtimehooksv1.CanUpdateMachine, machine, names[0],
-		&runtimehooksv1.CanUpdateMachineRequest{Desired: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: *machine}}, can); err != nil ||
+		&runtimehooksv1.CanUpdateMachineRequest{Desired: runtimehooksv1.CanUpdateMachineRequestObjects{Machine: *machine}},
+		can); err != nil ||
 		string(can.MachinePatch.Patch) != `{"spec":{"version":"v1.36.0"}}` {
 		t.Errorf("got %+v, %v", can, err)
 	}
@@ -152,7 +172,8 @@ func TestInPlaceUpdateThroughTheClient(t *testing.T) {
 			machine.Annotations = map[string]string{"done": "yes"}
 		}
 		if err := calls.CallAllExtensions(t.Context(), runtimehooksv1.UpdateMachine, machine,
-			&runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{Machine: *machine}}, update); err != nil || update.RetryAfterSeconds != want {
+			&runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{Machine: *machine}},
+			update); err != nil || update.RetryAfterSeconds != want {
 			t.Errorf("got %+v, %v, want a wait of %d s", update, err, want)
 		}
 	}

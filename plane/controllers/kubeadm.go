@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/controlplane/kubeadm/reconcilers/kubeadmcontrolplane"
 )
 
-// Limits of the control plane provider's calls to etcd members. Upstream waits 10 and 15 s, for members far away; here every second counts
-// while a member that is gone is still listed.
+// Limits of the control plane provider's calls to etcd members. Upstream waits 10 and 15 s, for members far away; here
+// every second counts while a member that is gone is still listed.
 const (
 	etcdDialTimeout = 5 * time.Second
 	etcdCallTimeout = 8 * time.Second
@@ -23,8 +23,9 @@ const (
 // kubeadm adds the reconcilers of the kubeadm bootstrap and control plane providers.
 func (s *setter) kubeadm(ctx context.Context) error {
 	err := (&kubeadmconfig.Reconciler{
-		Client: s.GetClient(), APIReader: s.GetAPIReader(), SecretCachingClient: s.deps.SecretReader, ClusterCache: s.deps.ClusterCache,
-		TokenTTL: kubeadmconfig.DefaultTokenTTL,
+		Client: s.GetClient(), APIReader: s.GetAPIReader(), SecretCachingClient: s.deps.SecretReader,
+		ClusterCache: s.deps.ClusterCache,
+		TokenTTL:     kubeadmconfig.DefaultTokenTTL,
 	}).SetupWithManager(ctx, s.Manager, s.options())
 	if err != nil {
 		return fmt.Errorf("adding the controller of KubeadmConfig: %w", err)
@@ -37,7 +38,8 @@ func (s *setter) kubeadm(ctx context.Context) error {
 	options := s.options()
 	options.ReconciliationTimeout = kcpTimeout
 	err = (&kubeadmcontrolplane.Reconciler{
-		Client: s.GetClient(), APIReader: s.GetAPIReader(), SecretCachingClient: s.deps.SecretReader, ClusterCache: s.deps.ClusterCache,
+		Client: s.GetClient(), APIReader: s.GetAPIReader(), SecretCachingClient: s.deps.SecretReader,
+		ClusterCache:    s.deps.ClusterCache,
 		RuntimeClient:   s.deps.RuntimeClient,
 		EtcdDialTimeout: etcdDialTimeout, EtcdCallTimeout: etcdCallTimeout, EtcdLogger: logger,
 		RemoteConditionsGracePeriod: conditionsGrace,

@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/migration"
 )
 
-// migrator adds the controller that rewrites stored objects after an update of the CustomResourceDefinitions. Each of upstream's managers
-// has one for its own types; there can be one of that name here, for all types.
+// migrator adds the controller that rewrites stored objects after an update of the CustomResourceDefinitions. Each of
+// upstream's managers has one for its own types; there can be one of that name here, for all types.
 func (s *setter) migrator(ctx context.Context) error {
 	byStatus := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}
 	bySpec := crdmigrator.ByObjectConfig{}

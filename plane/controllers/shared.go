@@ -32,7 +32,8 @@ type setter struct {
 	secretNames cache.Cache
 }
 
-// shared makes what all controllers use: one connection to each workload cluster, one reader of Secrets, one runtime client.
+// shared makes what all controllers use: one connection to each workload cluster, one reader of Secrets, one runtime
+// client.
 func (s *setter) shared(ctx context.Context, opts Options) error {
 	var err error
 	if s.deps.SecretReader, err = setup.CreateSecretCachingClient(s.Manager); err != nil {
@@ -51,7 +52,8 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 	}
 	retry, ok := clusters.(interface{ SetConnectionCreationRetryInterval(time.Duration) })
 	if !ok {
-		return errors.New("the cluster cache of this version of Cluster API has no settable retry interval: creating clusters would take 30 s longer")
+		return errors.New("the cluster cache of this version of Cluster API has no settable retry interval: creating " +
+			"clusters would take 30 s longer")
 	}
 	retry.SetConnectionCreationRetryInterval(opts.ConnectRetry)
 	s.waker = wakeup.New(clusters, s.GetClient())
@@ -67,7 +69,9 @@ func (s *setter) shared(ctx context.Context, opts Options) error {
 		Scheme: s.GetScheme(), Mapper: s.GetRESTMapper(), HTTPClient: s.GetHTTPClient(),
 		SyncPeriod: ptr.To(syncPeriod),
 		ByObject: map[client.Object]cache.ByObject{
-			&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}: {Transform: cache.TransformStripManagedFields()},
+			&metav1.PartialObjectMetadata{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			}: {Transform: cache.TransformStripManagedFields()},
 		},
 	})
 	if err != nil {

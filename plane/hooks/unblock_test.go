@@ -28,11 +28,13 @@ func TestBlocksAt(t *testing.T) {
 		want            int
 		err             string
 	}{
-		"all that block":               {two, "BeforeClusterUpgrade", "", 2, ""},
-		"written in small letters":     {two, "beforeclusterupgrade", "", 2, ""},
-		"of one extension":             {two, "BeforeClusterUpgrade", "b", 1, ""},
-		"of one that does not block":   {two, "BeforeClusterUpgrade", "c", 0, "what does: BeforeClusterUpgrade by extension a, "},
-		"a hook that does not block":   {two, "BeforeClusterDelete", "", 0, "hook BeforeClusterDelete does not block it; what does: "},
+		"all that block":           {two, "BeforeClusterUpgrade", "", 2, ""},
+		"written in small letters": {two, "beforeclusterupgrade", "", 2, ""},
+		"of one extension":         {two, "BeforeClusterUpgrade", "b", 1, ""},
+		"of one that does not block": {two, "BeforeClusterUpgrade", "c", 0,
+			"what does: BeforeClusterUpgrade by extension a, "},
+		"a hook that does not block": {two, "BeforeClusterDelete", "", 0,
+			"hook BeforeClusterDelete does not block it; what does: "},
 		"a cluster that nothing holds": {nil, "BeforeClusterDelete", "", 0, "no hook blocks it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,14 +52,18 @@ func TestPassedSince(t *testing.T) {
 	if !passedSince([]record.Call{passed}, "BeforeClusterUpgrade", at.Add(-time.Second)) {
 		t.Error("it was passed")
 	}
-	if passedSince([]record.Call{passed}, "BeforeClusterUpgrade", at) || passedSince([]record.Call{passed}, "BeforeClusterDelete", at.Add(-time.Second)) {
+	if passedSince([]record.Call{passed}, "BeforeClusterUpgrade", at) ||
+		passedSince([]record.Call{passed}, "BeforeClusterDelete", at.Add(-time.Second)) {
 		t.Error("that was another time, or another hook")
 	}
 }
 
 func TestStillBlocked(t *testing.T) {
-	calls := []record.Call{{Hook: "g/v1/BeforeClusterUpgrade", Extension: "other", Answer: record.Blocked, Message: "no hosts"}}
-	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade", Extension: "mine"}); !strings.Contains(got, "extension other blocks, too: no hosts") {
+	calls := []record.Call{
+		{Hook: "g/v1/BeforeClusterUpgrade", Extension: "other", Answer: record.Blocked, Message: "no hosts"},
+	}
+	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade", Extension: "mine"}); !strings.Contains(got,
+		"extension other blocks, too: no hosts") {
 		t.Errorf("got %q", got)
 	}
 	if got := stillBlocked(calls, unblock.Order{Hook: "BeforeClusterUpgrade"}); strings.Contains(got, "too") {
@@ -108,7 +114,8 @@ func TestGrant(t *testing.T) {
 			c := &changing{spec: spec}
 			u := &Unblocking{Client: c, Cluster: &clusterv1.Cluster{}, Order: order}
 			err := u.Grant(t.Context())
-			if c.granted == spec || (err == nil) == spec || err != nil && !strings.Contains(err.Error(), "was changed by somebody") {
+			if c.granted == spec || (err == nil) == spec ||
+				err != nil && !strings.Contains(err.Error(), "was changed by somebody") {
 				t.Errorf("granted: %t after %d writes, %v", c.granted, c.patches, err)
 			}
 		})

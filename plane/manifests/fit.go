@@ -12,13 +12,13 @@ import (
 type provider struct {
 	// folder is the one in upstream; empty for Capstan's own.
 	folder string
-	// label is the value of the label cluster.x-k8s.io/provider, which is also the name of the inventory object. Empty for what belongs to
-	// no provider.
+	// label is the value of the label cluster.x-k8s.io/provider, which is also the name of the inventory object. Empty for
+	// what belongs to no provider.
 	label string
 	// prefix is set before the names of webhook configurations, which are the same in all of upstream's modules.
 	prefix string
-	// contracts are the labels by which Cluster API finds the API version that serves a contract. Upstream's kustomization sets them on
-	// the bootstrap and control plane CRDs, so the plane must; Capstan's CRDs are generated with theirs.
+	// contracts are the labels by which Cluster API finds the API version that serves a contract. Upstream's kustomization
+	// sets them on the bootstrap and control plane CRDs, so the plane must; Capstan's CRDs are generated with theirs.
 	contracts map[string]string
 	// conversion tells that every CRD of the provider is converted by webhook, also one that has a single version.
 	conversion bool
@@ -31,9 +31,11 @@ var bothContracts = map[string]string{"cluster.x-k8s.io/v1beta1": "v1beta1", "cl
 var providers = []provider{
 	{folder: "core", label: "cluster-api", prefix: "capi-", conversion: true,
 		name: "cluster-api", kind: "CoreProvider", namespace: "capi-system"},
-	{folder: "bootstrap", label: "bootstrap-kubeadm", prefix: "capi-kubeadm-bootstrap-", contracts: bothContracts, conversion: true,
-		name: "kubeadm", kind: "BootstrapProvider", namespace: "capi-kubeadm-bootstrap-system"},
-	{folder: "control-plane", label: "control-plane-kubeadm", prefix: "capi-kubeadm-control-plane-", contracts: bothContracts, conversion: true,
+	{folder: "bootstrap", label: "bootstrap-kubeadm", prefix: "capi-kubeadm-bootstrap-", contracts: bothContracts,
+		conversion: true,
+		name:       "kubeadm", kind: "BootstrapProvider", namespace: "capi-kubeadm-bootstrap-system"},
+	{folder: "control-plane", label: "control-plane-kubeadm", prefix: "capi-kubeadm-control-plane-",
+		contracts: bothContracts, conversion: true,
 		name: "kubeadm", kind: "ControlPlaneProvider", namespace: "capi-kubeadm-control-plane-system"},
 	{folder: "clusterctl"},
 	{label: "infrastructure-capstan", prefix: "capstan-",
@@ -61,11 +63,13 @@ type head struct {
 	} `json:"metadata"`
 }
 
-// fitCRD labels a CustomResourceDefinition and points its conversion to our webhooks. The schemas, nearly all of its bytes, are not decoded.
+// fitCRD labels a CustomResourceDefinition and points its conversion to our webhooks. The schemas, nearly all of its
+// bytes, are not decoded.
 func fitCRD(p provider, data []byte, webhooks Webhooks) (Object, error) {
 	var what head
 	var object, spec map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(data, &what), json.Unmarshal(data, &object), json.Unmarshal(object["spec"], &spec)); err != nil {
+	if err := errors.Join(json.Unmarshal(data, &what), json.Unmarshal(data, &object),
+		json.Unmarshal(object["spec"], &spec)); err != nil {
 		return Object{}, err
 	}
 	if what.Kind != "CustomResourceDefinition" {
@@ -105,7 +109,8 @@ func fitWebhooks(p provider, data []byte, webhooks Webhooks) (Object, error) {
 	var what head
 	var object map[string]json.RawMessage
 	var hooks []map[string]any
-	if err := errors.Join(json.Unmarshal(data, &what), json.Unmarshal(data, &object), json.Unmarshal(object["webhooks"], &hooks)); err != nil {
+	if err := errors.Join(json.Unmarshal(data, &what), json.Unmarshal(data, &object),
+		json.Unmarshal(object["webhooks"], &hooks)); err != nil {
 		return Object{}, err
 	}
 	if !strings.HasSuffix(what.Kind, "WebhookConfiguration") {

@@ -1,6 +1,7 @@
-// Package manifests holds the objects that make an API server a Cluster API management cluster: the CustomResourceDefinitions and webhook
-// configurations of Cluster API's core, kubeadm bootstrap and kubeadm control plane providers and of Capstan, fitted to a plane whose
-// webhooks run in one process outside of the cluster, and the inventory that makes clusterctl feel at home.
+// Package manifests holds the objects that make an API server a Cluster API management cluster: the
+// CustomResourceDefinitions and webhook configurations of Cluster API's core, kubeadm bootstrap and kubeadm control
+// plane providers and of Capstan, fitted to a plane whose webhooks run in one process outside of the cluster, and the
+// inventory that makes clusterctl feel at home.
 package manifests
 
 import (
@@ -37,7 +38,8 @@ type Object struct {
 	JSON []byte
 }
 
-// HashAnnotation is set on each object that was applied; its value is [Object.Hash]. An object that has it is not applied again.
+// HashAnnotation is set on each object that was applied; its value is [Object.Hash]. An object that has it is not
+// applied again.
 const HashAnnotation = "plane.capstan.dev/hash"
 
 // Hash identifies the content of the object.
@@ -60,7 +62,8 @@ type Webhooks struct {
 // url returns where the API server finds path.
 func (w Webhooks) url(path string) string { return "https://" + w.Address + path }
 
-// Version returns the version of Cluster API that the manifests are of, such as v1.14.2. The error is [ErrMissing] or nil.
+// Version returns the version of Cluster API that the manifests are of, such as v1.14.2. The error is [ErrMissing] or
+// nil.
 func Version() (string, error) {
 	text, err := upstream.ReadFile("upstream/version")
 	if err != nil {
@@ -69,8 +72,8 @@ func Version() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's. With a contract version, such as v1beta1,
-// Capstan's are labelled for that one only; empty stands for all.
+// CRDs returns all CustomResourceDefinitions: upstream's, clusterctl's inventory and Capstan's. With a contract
+// version, such as v1beta1, Capstan's are labelled for that one only; empty stands for all.
 func CRDs(webhooks Webhooks, contract string) ([]Object, error) {
 	if _, err := Version(); err != nil {
 		return nil, err

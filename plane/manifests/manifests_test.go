@@ -56,7 +56,8 @@ func TestCRDs(t *testing.T) {
 		if err := json.Unmarshal(object.JSON, &crd); err != nil {
 			t.Fatal(err)
 		}
-		if crd.Metadata.Name != object.Name || !object.IsCRD() || !strings.HasSuffix(object.Collection, "/customresourcedefinitions") {
+		if crd.Metadata.Name != object.Name || !object.IsCRD() ||
+			!strings.HasSuffix(object.Collection, "/customresourcedefinitions") {
 			t.Errorf("%s: got %+v", crd.Metadata.Name, object)
 		}
 		label := crd.Metadata.Labels["cluster.x-k8s.io/provider"]
@@ -70,7 +71,8 @@ func TestCRDs(t *testing.T) {
 		config := crd.Spec.Conversion.Webhook.ClientConfig
 		ours := label == "infrastructure-capstan"
 		if !ours || len(crd.Spec.Versions) > 1 {
-			if crd.Spec.Conversion.Strategy != "Webhook" || config.URL != "https://127.0.0.1:9443/convert" || string(config.CABundle) != "authority" || config.Service != nil {
+			if crd.Spec.Conversion.Strategy != "Webhook" || config.URL != "https://127.0.0.1:9443/convert" ||
+				string(config.CABundle) != "authority" || config.Service != nil {
 				t.Errorf("%s is converted by %+v", object.Name, crd.Spec.Conversion)
 			}
 		}
@@ -143,13 +145,15 @@ func TestWebhookConfigurations(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, hook := range config.Webhooks {
-			if len(hook.ClientConfig) != 2 || !strings.HasPrefix(hook.ClientConfig["url"], "https://127.0.0.1:9443/") || hook.ClientConfig["caBundle"] == "" {
+			if len(hook.ClientConfig) != 2 || !strings.HasPrefix(hook.ClientConfig["url"], "https://127.0.0.1:9443/") ||
+				hook.ClientConfig["caBundle"] == "" {
 				t.Errorf("%s of %s is called by %v", hook.Name, object.Name, hook.ClientConfig)
 			}
 			urls = append(urls, hook.ClientConfig["url"])
 		}
 	}
-	if !names["ValidatingWebhookConfiguration/capstan-validating-webhook-configuration"] || !names["MutatingWebhookConfiguration/capi-mutating-webhook-configuration"] {
+	if !names["ValidatingWebhookConfiguration/capstan-validating-webhook-configuration"] ||
+		!names["MutatingWebhookConfiguration/capi-mutating-webhook-configuration"] {
 		t.Errorf("got %v", names)
 	}
 	slices.Sort(urls)
@@ -233,12 +237,14 @@ func TestAccess(t *testing.T) {
 			bound[subject.Name] = append(bound[subject.Name], view.RoleRef.Name)
 		}
 		for _, rule := range view.Rules {
-			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "bind") {
+			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") ||
+				slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "bind") {
 				t.Errorf("%s may do too much: %+v", view.Metadata.Name, rule)
 			}
 		}
 	}
-	for _, role := range []string{"system:controller:generic-garbage-collector", "system:controller:namespace-controller"} {
+	for _, role := range []string{"system:controller:generic-garbage-collector",
+		"system:controller:namespace-controller"} {
 		if !slices.Contains(bound["system:kube-controller-manager"], role) {
 			t.Errorf("kube-controller-manager lacks %s", role)
 		}

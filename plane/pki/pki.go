@@ -1,9 +1,10 @@
-// Package pki keeps the keys and certificates of the management plane in a folder, so that they survive restarts: a new authority would
-// change every kubeconfig, every webhook's CA bundle and every token.
+// Package pki keeps the keys and certificates of the management plane in a folder, so that they survive restarts: a new
+// authority would change every kubeconfig, every webhook's CA bundle and every token.
 //
-// There are two authorities. "ca" signs the API server, the webhooks and everyone who talks to the API server; "etcd-ca" signs etcd and its
-// only client, so that no user of the API can talk to etcd behind its back. Leaf certificates are made again when they near their end, when their
-// names change, or when they are not of their authority.
+// There are two authorities. "ca" signs the API server, the webhooks and everyone who talks to the API server;
+// "etcd-ca" signs etcd and its only client, so that no user of the API can talk to etcd behind its back. Leaf
+// certificates are made again when they near their end, when their names change, or when they are not of their
+// authority.
 package pki
 
 import (
@@ -87,8 +88,8 @@ type Leaf struct {
 	AtLeast time.Duration
 }
 
-// Authority returns the authority called name and makes it when it does not exist. An authority that has ended or cannot be read is an
-// error, not replaced: everything that trusts it would break without a word.
+// Authority returns the authority called name and makes it when it does not exist. An authority that has ended or
+// cannot be read is an error, not replaced: everything that trusts it would break without a word.
 func (f Folder) Authority(name string) (Pair, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return Pair{}, fmt.Errorf("making the folder for keys: %w", err)
@@ -97,10 +98,12 @@ func (f Folder) Authority(name string) (Pair, error) {
 	if _, err := os.Stat(certFile); !errors.Is(err, fs.ErrNotExist) {
 		pair, err := f.load(name)
 		if err != nil {
-			return Pair{}, fmt.Errorf("%w; restore it, or remove the folder %s to get a new authority, which ends all kubeconfigs made before", err, f.Path)
+			return Pair{}, fmt.Errorf("%w; restore it, or remove the folder %s to get a new authority, which ends all "+
+				"kubeconfigs made before", err, f.Path)
 		}
 		if f.now().After(pair.parsed.NotAfter) {
-			return Pair{}, fmt.Errorf("the authority %s ended on %s; remove the folder %s to get a new one, which ends all kubeconfigs made before",
+			return Pair{}, fmt.Errorf("the authority %s ended on %s; remove the folder %s to get a new one, which ends all "+
+				"kubeconfigs made before",
 				certFile, pair.parsed.NotAfter.Format(time.DateOnly), f.Path)
 		}
 		return pair, nil
@@ -115,7 +118,8 @@ func (f Folder) Authority(name string) (Pair, error) {
 	return f.sign(name, template, Pair{}, nil)
 }
 
-// Leaf returns the certificate that leaf describes, signed by ca, and makes it when it is missing, near its end or different.
+// Leaf returns the certificate that leaf describes, signed by ca, and makes it when it is missing, near its end or
+// different.
 func (f Folder) Leaf(ca Pair, leaf Leaf) (Pair, error) {
 	lifetime := max(cmp.Or(f.Lifetime, LeafLifetime), leaf.AtLeast)
 	template := &x509.Certificate{
@@ -194,12 +198,14 @@ func (f Folder) sign(name string, template *x509.Certificate, ca Pair, key *ecds
 		return Pair{}, fmt.Errorf("encoding the key %s: %w", name, err)
 	}
 	certFile, keyFile := f.files(name)
-	// The key comes first: a kill between the two leaves an authority without certificate, which counts as missing, or a leaf whose halves
-	// do not match, which is made again.
-	if err := atomicfile.Write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	// The key comes first: a kill between the two leaves an authority without certificate, which counts as missing, or a
+	// leaf whose halves do not match, which is made again.
+	if err := atomicfile.Write(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		0o600); err != nil {
 		return Pair{}, err
 	}
-	if err := atomicfile.Write(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+	if err := atomicfile.Write(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o600); err != nil {
 		return Pair{}, err
 	}
 	return f.load(name)

@@ -134,21 +134,36 @@ func TestPlane(t *testing.T) {
 		host           string
 		ok             bool
 	}{
-		"the admin reaches the API server by its relayed address":    {first.APIServer, first.Admin, first.CA, "127.0.0.1", true},
-		"hosts reach the API server by the bridge":                   {first.APIServer, first.Admin, first.CA, "10.231.0.1", true},
-		"pods would reach the API server by its service":             {first.APIServer, first.Admin, first.CA, "kubernetes.default.svc", true},
-		"an option adds a name":                                      {first.APIServer, first.Admin, first.CA, "plane.example", true},
-		"the API server is not somebody else":                        {first.APIServer, first.Admin, first.CA, "evil.example", false},
-		"the API server reaches etcd":                                {first.Etcd, first.EtcdClient, first.EtcdCA, "127.0.0.1", true},
-		"etcd reaches itself as its peer":                            {first.Etcd, first.Etcd, first.EtcdCA, "127.0.0.1", true},
-		"the admin of the API does not reach etcd":                   {first.Etcd, first.Admin, first.EtcdCA, "127.0.0.1", false},
-		"etcd's client is nobody to the API server":                  {first.APIServer, first.EtcdClient, first.CA, "127.0.0.1", false},
-		"the webhook's certificate is not good for logging in":       {first.APIServer, first.Webhook, first.CA, "127.0.0.1", false},
-		"the runtime client reaches the extension":                   {first.ExtensionServer, first.RuntimeClient, first.CA, "127.0.0.1", true},
-		"the API server reaches the webhook":                         {first.Webhook, first.Admin, first.CA, "127.0.0.1", true},
-		"the API server's certificate is not good for logging in":    {first.APIServer, first.APIServer, first.CA, "127.0.0.1", false},
-		"the service account certificate does not serve":             {first.ServiceAccounts, first.Admin, first.CA, "127.0.0.1", false},
-		"the service account certificate is not good for logging in": {first.APIServer, first.ServiceAccounts, first.CA, "127.0.0.1", false},
+		"the admin reaches the API server by its relayed address": {first.APIServer, first.Admin, first.CA,
+			"127.0.0.1", true},
+		"hosts reach the API server by the bridge": {first.APIServer, first.Admin, first.CA,
+			"10.231.0.1", true},
+		"pods would reach the API server by its service": {first.APIServer, first.Admin, first.CA,
+			"kubernetes.default.svc", true},
+		"an option adds a name": {first.APIServer, first.Admin, first.CA,
+			"plane.example", true},
+		"the API server is not somebody else": {first.APIServer, first.Admin, first.CA,
+			"evil.example", false},
+		"the API server reaches etcd": {first.Etcd, first.EtcdClient, first.EtcdCA,
+			"127.0.0.1", true},
+		"etcd reaches itself as its peer": {first.Etcd, first.Etcd, first.EtcdCA,
+			"127.0.0.1", true},
+		"the admin of the API does not reach etcd": {first.Etcd, first.Admin, first.EtcdCA,
+			"127.0.0.1", false},
+		"etcd's client is nobody to the API server": {first.APIServer, first.EtcdClient, first.CA,
+			"127.0.0.1", false},
+		"the webhook's certificate is not good for logging in": {first.APIServer, first.Webhook, first.CA,
+			"127.0.0.1", false},
+		"the runtime client reaches the extension": {first.ExtensionServer, first.RuntimeClient, first.CA,
+			"127.0.0.1", true},
+		"the API server reaches the webhook": {first.Webhook, first.Admin, first.CA,
+			"127.0.0.1", true},
+		"the API server's certificate is not good for logging in": {first.APIServer, first.APIServer, first.CA,
+			"127.0.0.1", false},
+		"the service account certificate does not serve": {first.ServiceAccounts, first.Admin, first.CA,
+			"127.0.0.1", false},
+		"the service account certificate is not good for logging in": {first.APIServer, first.ServiceAccounts, first.CA,
+			"127.0.0.1", false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -191,8 +206,8 @@ func handshake(t *testing.T, server, client, ca Pair, host string) error {
 		_, err := conn.Write([]byte("x"))
 		serverErr <- err
 	}()
-	// The client always shows its certificate, also when the server does not ask for one of its authority. It reads, because it has
-	// finished its part of the handshake before the server judges the certificate.
+	// The client always shows its certificate, also when the server does not ask for one of its authority. It reads,
+	// because it has finished its part of the handshake before the server judges the certificate.
 	conn := tls.Client(b, &tls.Config{RootCAs: pool, ServerName: host,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &clientCert, nil }})
 	_, err = conn.Read(make([]byte, 1))

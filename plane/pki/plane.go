@@ -34,19 +34,21 @@ type Plane struct {
 	Etcd Pair
 	// Webhook is the serving certificate of the webhooks in the manager.
 	Webhook Pair
-	// ExtensionServer is the serving certificate of the runtime extensions; RuntimeClient is what the manager shows to them.
+	// ExtensionServer is the serving certificate of the runtime extensions; RuntimeClient is what the manager shows to
+	// them.
 	ExtensionServer, RuntimeClient Pair
 	// Admin, Manager, ControllerManager and Extension are clients of the API server.
 	Admin, Manager, ControllerManager, Extension Pair
-	// ServiceAccounts signs the tokens of service accounts. It is kept as long as an authority: a new key would end all tokens at once,
-	// and with them the agents that renew theirs by the one they have.
+	// ServiceAccounts signs the tokens of service accounts. It is kept as long as an authority: a new key would end all
+	// tokens at once, and with them the agents that renew theirs by the one they have.
 	ServiceAccounts Pair
 }
 
 // local are the names by which a process of the plane is called on its own machine.
 var local = []string{"localhost", "127.0.0.1"}
 
-// Ensure returns the certificates of the plane and makes what is missing. hosts are further names and addresses of the API server.
+// Ensure returns the certificates of the plane and makes what is missing. hosts are further names and addresses of the
+// API server.
 func Ensure(folder Folder, hosts []string) (*Plane, error) {
 	p := &Plane{}
 	for name, pair := range map[string]*Pair{"ca": &p.CA, "etcd-ca": &p.EtcdCA, "service-accounts": &p.ServiceAccounts} {
@@ -93,7 +95,8 @@ func (p *Plane) Ends() (leaf, authority time.Time) {
 func (p *Plane) Renewed(before *Plane) []string {
 	var names []string
 	for _, pair := range [][2]Pair{
-		{p.APIServer, before.APIServer}, {p.EtcdClient, before.EtcdClient}, {p.Etcd, before.Etcd}, {p.Webhook, before.Webhook},
+		{p.APIServer, before.APIServer}, {p.EtcdClient, before.EtcdClient}, {p.Etcd, before.Etcd},
+		{p.Webhook, before.Webhook},
 		{p.ExtensionServer, before.ExtensionServer}, {p.RuntimeClient, before.RuntimeClient}, {p.Admin, before.Admin},
 		{p.Manager, before.Manager}, {p.ControllerManager, before.ControllerManager}, {p.Extension, before.Extension},
 	} {
@@ -115,7 +118,8 @@ func first(pairs ...Pair) time.Time {
 	return end
 }
 
-// Load returns the authority and the administrator's certificate of a plane that exists, for making kubeconfigs; it makes nothing.
+// Load returns the authority and the administrator's certificate of a plane that exists, for making kubeconfigs; it
+// makes nothing.
 func Load(folder Folder) (*Plane, error) {
 	p := &Plane{}
 	for name, pair := range map[string]*Pair{"ca": &p.CA, "admin": &p.Admin} {

@@ -1,9 +1,9 @@
-// Package progress is how the plane tells others on the machine, which may not share its network, how far it is: a small JSON file, written
-// again at every step and always whole.
+// Package progress is how the plane tells others on the machine, which may not share its network, how far it is: a
+// small JSON file, written again at every step and always whole.
 //
-// While the plane starts there is plane/status.json. Once it is ready there is plane/ready.json too, with the same content; it is gone while
-// the plane starts again and after it ended well. After a kill the old files stay until the next start, so who needs to know
-// whether the plane lives asks its API server.
+// While the plane starts there is plane/status.json. Once it is ready there is plane/ready.json too, with the same
+// content; it is gone while the plane starts again and after it ended well. After a kill the old files stay until the
+// next start, so who needs to know whether the plane lives asks its API server.
 package progress
 
 import (
@@ -93,7 +93,8 @@ type State struct {
 	Components []Component `json:"components"`
 }
 
-// Read returns the state that the plane in folder dir has written last. The error is fs.ErrNotExist if it has written none.
+// Read returns the state that the plane in folder dir has written last. The error is fs.ErrNotExist if it has written
+// none.
 func Read(dir string) (State, error) {
 	data, err := os.ReadFile(filepath.Join(dir, StatusFile))
 	if err != nil {

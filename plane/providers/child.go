@@ -55,11 +55,15 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // it outlives the request
-	c := &child{fingerprint: s.fingerprint, cancel: cancel, done: make(chan struct{}), state: state{problem: "the process is being started"}}
+	c := &child{
+		fingerprint: s.fingerprint, cancel: cancel, done: make(chan struct{}),
+		state: state{problem: "the process is being started"},
+	}
 	r.running[key] = c
 	p := process.Process{
 		Name: "provider " + key.String(), Path: s.binary, Args: append([]string{s.binary}, s.args...), Env: s.env, Dir: s.dir,
-		Log: filepath.Join(r.Logs, "provider-"+key.Namespace+"-"+key.Name+".log"), Files: r.Files, Grace: r.Grace, StartTimeout: startTimeout,
+		Log: filepath.Join(r.Logs, "provider-"+key.Namespace+"-"+key.Name+".log"), Files: r.Files, Grace: r.Grace,
+		StartTimeout: startTimeout,
 	}
 	if s.ready != nil {
 		p.Probe = s.ready.ask
@@ -86,7 +90,8 @@ func (r *reconciler) start(d *appsv1.Deployment, s *setting) *child {
 	return c
 }
 
-// keep runs the process until ctx ends. Unlike one of the plane's own, a provider that has never worked is tried again, too: what it needs may come.
+// keep runs the process until ctx ends. Unlike one of the plane's own, a provider that has never worked is tried again,
+// too: what it needs may come.
 func (c *child) keep(ctx context.Context, p process.Process, s *setting) {
 	pauses := backoff.Backoff{First: firstPause, Max: mostPause, Healthy: steady}
 	for {
@@ -103,7 +108,8 @@ func (c *child) keep(ctx context.Context, p process.Process, s *setting) {
 	}
 }
 
-// live runs the process, and again when it ends by itself, until ctx ends, it has never worked, or its liveness probe fails. The error says which, but for the first.
+// live runs the process, and again when it ends by itself, until ctx ends, it has never worked, or its liveness probe
+// fails. The error says which, but for the first.
 func (c *child) live(ctx context.Context, p process.Process, s *setting) error {
 	run, end := context.WithCancelCause(ctx)
 	var probes sync.WaitGroup
@@ -155,7 +161,8 @@ func (c *child) now() state {
 	return c.state
 }
 
-// limited is a text that is not too long: its beginning, which says what has happened, and its end, where the reason is.
+// limited is a text that is not too long: its beginning, which says what has happened, and its end, where the reason
+// is.
 func limited(text string) string {
 	if len(text) <= messageLimit {
 		return text

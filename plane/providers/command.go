@@ -8,8 +8,9 @@ import (
 
 const loopback = "127.0.0.1"
 
-// command returns the arguments and the environment of the process that stands for a container. $(NAME) is replaced by the variable of that name, and the path of a mount by the folder that stands for it.
-// The first element of the container's command is the program, which is another one here.
+// command returns the arguments and the environment of the process that stands for a container. $(NAME) is replaced by
+// the variable of that name, and the path of a mount by the folder that stands for it. The first element of the
+// container's command is the program, which is another one here.
 func command(c *corev1.Container, variables []corev1.EnvVar, mounts map[string]string) (args, env []string) {
 	var known []string // pairs, the last one first: it counts
 	expand := func(text string) string { return strings.NewReplacer(known...).Replace(text) }

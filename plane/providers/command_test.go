@@ -9,19 +9,23 @@ import (
 
 func TestCommand(t *testing.T) {
 	mounts := map[string]string{"/tmp/certs": "/h/volumes/certs", "/tmp/certs/more": "/h/volumes/more"}
-	variables := []corev1.EnvVar{{Name: "NS", Value: "blue"}, {Name: "FILE", Value: "/tmp/certs/$(NS)"}, {Name: "AGAIN", Value: "$(NOBODY)"}}
+	variables := []corev1.EnvVar{{Name: "NS", Value: "blue"}, {Name: "FILE", Value: "/tmp/certs/$(NS)"},
+		{Name: "AGAIN", Value: "$(NOBODY)"}}
 	for name, c := range map[string]struct {
 		command, args, want []string
 	}{
-		"nothing":                            {nil, nil, nil},
-		"the program's name is left out":     {[]string{"/manager"}, []string{"--a"}, []string{"--a"}},
-		"arguments in the command stay":      {[]string{"/manager", "run"}, []string{"--a"}, []string{"run", "--a"}},
-		"variables":                          {nil, []string{"--namespace=$(NS)", "$(NS)-$(NONE)"}, []string{"--namespace=blue", "blue-$(NONE)"}},
-		"a variable with a path":             {nil, []string{"--x=$(FILE)"}, []string{"--x=/h/volumes/certs/blue"}},
-		"a mount":                            {nil, []string{"--dir=/tmp/certs", "--dir=/tmp/certs/", "/tmp/certs/tls.crt"}, []string{"--dir=/h/volumes/certs", "--dir=/h/volumes/certs/", "/h/volumes/certs/tls.crt"}},
-		"the innermost mount":                {nil, []string{"--dir=/tmp/certs/more/x"}, []string{"--dir=/h/volumes/more/x"}},
-		"a path that only begins like one":   {nil, []string{"--dir=/tmp/certs2"}, []string{"--dir=/tmp/certs2"}},
-		"a value that has an equals sign":    {nil, []string{"--feature-gates=A=/tmp/certs"}, []string{"--feature-gates=A=/tmp/certs"}},
+		"nothing":                        {nil, nil, nil},
+		"the program's name is left out": {[]string{"/manager"}, []string{"--a"}, []string{"--a"}},
+		"arguments in the command stay":  {[]string{"/manager", "run"}, []string{"--a"}, []string{"run", "--a"}},
+		"variables": {nil, []string{"--namespace=$(NS)", "$(NS)-$(NONE)"},
+			[]string{"--namespace=blue", "blue-$(NONE)"}},
+		"a variable with a path": {nil, []string{"--x=$(FILE)"}, []string{"--x=/h/volumes/certs/blue"}},
+		"a mount": {nil, []string{"--dir=/tmp/certs", "--dir=/tmp/certs/", "/tmp/certs/tls.crt"},
+			[]string{"--dir=/h/volumes/certs", "--dir=/h/volumes/certs/", "/h/volumes/certs/tls.crt"}},
+		"the innermost mount":              {nil, []string{"--dir=/tmp/certs/more/x"}, []string{"--dir=/h/volumes/more/x"}},
+		"a path that only begins like one": {nil, []string{"--dir=/tmp/certs2"}, []string{"--dir=/tmp/certs2"}},
+		"a value that has an equals sign": {nil, []string{"--feature-gates=A=/tmp/certs"},
+			[]string{"--feature-gates=A=/tmp/certs"}},
 		"a flag without value and then path": {nil, []string{"--dir", "/tmp/certs"}, []string{"--dir", "/h/volumes/certs"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,11 +64,17 @@ func TestServiceDialer(t *testing.T) {
 		"a port by its number":               {service(intstr.FromInt32(port), same), deployment, name, ""},
 		"an address that is not a Service's": {nil, nil, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))), ""},
 		"no such Service":                    {nil, deployment, name, "there is no Service ext-system/hooks"},
-		"no such port of the Service":        {service(intstr.FromInt32(port), same), deployment, "hooks.ext-system.svc:8443", "has no port 8443"},
-		"no such port of the process":        {service(intstr.FromString("metrics"), same), deployment, name, "port metrics, which Deployment ext doesn't have"},
-		"a Service without a selector":       {service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector = nil }), deployment, name, "selects nothing"},
-		"a Service of others":                {service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector["app"] = "other" }), deployment, name, "leads to no provider"},
-		"a Deployment of Pods":               {service(intstr.FromInt32(port), same), pods, name, "leads to no provider"},
+		"no such port of the Service": {service(intstr.FromInt32(port), same), deployment, "hooks.ext-system.svc:8443",
+			"has no port 8443"},
+		"no such port of the process": {service(intstr.FromString("metrics"), same), deployment, name,
+			"port metrics, which Deployment ext doesn't have"},
+		"a Service without a selector": {service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector = nil }),
+			deployment, name, "selects nothing"},
+		"a Service of others": {
+			service(intstr.FromInt32(port), func(s *corev1.Service) { s.Spec.Selector["app"] = "other" }), deployment, name,
+			"leads to no provider",
+		},
+		"a Deployment of Pods": {service(intstr.FromInt32(port), same), pods, name, "leads to no provider"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := fake.NewClientBuilder()

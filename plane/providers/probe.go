@@ -17,9 +17,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// probe is a question that a container answers over HTTP. Its numbers mean what they do for a kubelet, but for leastTimeout.
+// probe is a question that a container answers over HTTP. Its numbers mean what they do for a kubelet, but for
+// leastTimeout.
 type probe struct {
-	// URL is asked every period; an answer that takes longer than timeout is none. threshold is how many failures in a row count.
+	// URL is asked every period; an answer that takes longer than timeout is none. threshold is how many failures in a row
+	// count.
 	URL             string
 	period, timeout time.Duration
 	threshold       int
@@ -48,7 +50,8 @@ func newProbe(c *corev1.Container, p *corev1.Probe) *probe {
 	}
 	return &probe{
 		URL: u.String(), threshold: int(cmp.Or(p.FailureThreshold, 3)),
-		period: time.Duration(cmp.Or(p.PeriodSeconds, 10)) * time.Second, timeout: max(time.Duration(p.TimeoutSeconds)*time.Second, leastTimeout),
+		period:  time.Duration(cmp.Or(p.PeriodSeconds, 10)) * time.Second,
+		timeout: max(time.Duration(p.TimeoutSeconds)*time.Second, leastTimeout),
 	}
 }
 
@@ -72,8 +75,8 @@ func (p *probe) ask(ctx context.Context) error {
 	return nil
 }
 
-// watch asks again and again, and tells what has changed: an error after as many failures as count, nil at the first success after that. It returns when ctx ends or tell says no. Without a probe
-// there is nothing to tell.
+// watch asks again and again, and tells what has changed: an error after as many failures as count, nil at the first
+// success after that. It returns when ctx ends or tell says no. Without a probe there is nothing to tell.
 func (p *probe) watch(ctx context.Context, tell func(error) bool) {
 	if p == nil {
 		return

@@ -18,10 +18,13 @@ func TestProbe(t *testing.T) {
 		probe *corev1.HTTPGetAction
 		want  string
 	}{
-		"none":                  {nil, ""},
-		"a port by its name":    {&corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("healthz")}, "http://127.0.0.1:9501/readyz"},
-		"a port by its number":  {&corev1.HTTPGetAction{Path: "readyz", Port: intstr.FromInt32(80)}, "http://127.0.0.1:80/readyz"},
-		"with TLS":              {&corev1.HTTPGetAction{Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS}, "https://127.0.0.1:80"},
+		"none": {nil, ""},
+		"a port by its name": {&corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString("healthz")},
+			"http://127.0.0.1:9501/readyz"},
+		"a port by its number": {&corev1.HTTPGetAction{Path: "readyz", Port: intstr.FromInt32(80)},
+			"http://127.0.0.1:80/readyz"},
+		"with TLS": {&corev1.HTTPGetAction{Port: intstr.FromInt32(80), Scheme: corev1.URISchemeHTTPS},
+			"https://127.0.0.1:80"},
 		"a port that is not it": {&corev1.HTTPGetAction{Port: intstr.FromString("other")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,13 +1,16 @@
 // Package providers runs the controllers of other providers as processes of the plane, which runs no containers.
 //
-// A Deployment with [BinaryAnnotation] is the record of such a provider. For each there is one process: the file that the annotation names, with the arguments and variables of the
-// Deployment's container, and the rights of its ServiceAccount at the API server. It is started anew when it ends, and when the Deployment, a Secret or ConfigMap that it mounts, or the file
-// has changed; it ends with the Deployment and with the plane. The Deployment's status says how it is; an Event says why it ended.
+// A Deployment with [BinaryAnnotation] is the record of such a provider. For each there is one process: the file that
+// the annotation names, with the arguments and variables of the Deployment's container, and the rights of its
+// ServiceAccount at the API server. It is started anew when it ends, and when the Deployment, a Secret or ConfigMap
+// that it mounts, or the file has changed; it ends with the Deployment and with the plane. The Deployment's status says
+// how it is; an Event says why it ended.
 //
-// The process is no container: it may do on this machine what the user may who runs the plane. So a Deployment alone is not enough, or whoever can write one would run any program here: the user
-// must have allowed the file by [Allow].
+// The process is no container: it may do on this machine what the user may who runs the plane. So a Deployment alone is
+// not enough, or whoever can write one would run any program here: the user must have allowed the file by [Allow].
 //
-// In the folder of the plane there is providers/NAMESPACE/NAME for each, with its kubeconfig and token, a folder for temporary files and one for each volume.
+// In the folder of the plane there is providers/NAMESPACE/NAME for each, with its kubeconfig and token, a folder for
+// temporary files and one for each volume.
 package providers
 
 import (
@@ -41,7 +44,8 @@ const (
 	lookAgain = 10 * time.Second
 	// tryAgain is the pause after something that a process needs was not there.
 	tryAgain = 2 * time.Second
-	// changes bounds how many processes wait to be looked at because something has happened to them; the others are looked at soon anyway.
+	// changes bounds how many processes wait to be looked at because something has happened to them; the others are looked
+	// at soon anyway.
 	changes = 64
 )
 
@@ -129,8 +133,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: pause}, r.report(ctx, d, now)
 }
 
-// keep sees to it that the process runs, with what the Deployment says now. An error says why it can't; then there is none. One that runs already goes on while something is
-// missing, and keeps its rights: the API server may be away for a moment, or the program be built anew.
+// keep sees to it that the process runs, with what the Deployment says now. An error says why it can't; then there is
+// none. One that runs already goes on while something is missing, and keeps its rights: the API server may be away for
+// a moment, or the program be built anew.
 func (r *reconciler) keep(ctx context.Context, d *appsv1.Deployment, binary string) (state, error) {
 	key := client.ObjectKeyFromObject(d)
 	c := r.child(key)

@@ -83,7 +83,8 @@ func beProvider() error {
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(told{os.Getpid(), *word, string(secret), info.Mode().String(), fmt.Sprint(len(strings.Split(string(token), ".")))})
+	line, err := json.Marshal(told{os.Getpid(), *word, string(secret), info.Mode().String(),
+		fmt.Sprint(len(strings.Split(string(token), ".")))})
 	if err != nil {
 		return err
 	}
@@ -95,11 +96,13 @@ func beProvider() error {
 	if _, err := out.Write(append(line, '\n')); err != nil {
 		return err
 	}
-	server := &http.Server{Addr: *health, ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if sick, err := os.ReadFile(os.Getenv("PROVIDER") + ".sick"); err == nil && strings.Contains(string(sick), r.URL.Path) {
-			http.Error(w, "sick", http.StatusInternalServerError)
-		}
-	})}
+	server := &http.Server{Addr: *health, ReadHeaderTimeout: patience,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if sick, err := os.ReadFile(os.Getenv("PROVIDER") + ".sick"); err == nil &&
+				strings.Contains(string(sick), r.URL.Path) {
+				http.Error(w, "sick", http.StatusInternalServerError)
+			}
+		})}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -130,11 +133,13 @@ func newBench(t *testing.T) *bench {
 	b := &bench{T: t, dir: t.TempDir(), out: filepath.Join(t.TempDir(), "out")}
 	b.must(os.MkdirAll(filepath.Join(b.dir, folder, "old", "gone"), 0o700))
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
-		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // for -count
+		// for -count
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	b.must(err)
 	b.must(Setup(mgr, Options{
-		Dir: b.dir, Logs: b.dir, Server: server.Config.Host, CA: server.Config.CAData, Grace: time.Second, Env: os.Environ(), look: 20 * time.Millisecond, retry: 20 * time.Millisecond,
+		Dir: b.dir, Logs: b.dir, Server: server.Config.Host, CA: server.Config.CAData, Grace: time.Second, Env: os.Environ(),
+		look: 20 * time.Millisecond, retry: 20 * time.Millisecond,
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -199,7 +204,9 @@ func (b *bench) works(after int) told {
 func (b *bench) available() corev1.ConditionStatus {
 	b.Helper()
 	b.must(b.api.Get(b.Context(), client.ObjectKeyFromObject(b.d), b.d))
-	i := slices.IndexFunc(b.d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == appsv1.DeploymentAvailable })
+	i := slices.IndexFunc(b.d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentAvailable
+	})
 	if i < 0 || b.d.Status.ObservedGeneration != b.d.Generation {
 		return corev1.ConditionUnknown
 	}
@@ -248,7 +255,8 @@ func (b *bench) change(how func()) {
 // gone waits until a process has ended.
 func (b *bench) gone(pid int) {
 	b.Helper()
-	b.until(fmt.Sprintf("process %d has ended", pid), func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	b.until(fmt.Sprintf("process %d has ended", pid),
+		func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 }
 
 // TestLife: a process is what its Deployment, its Secret and its file say, from the first to the last day.
@@ -259,7 +267,8 @@ func TestLife(t *testing.T) {
 	b.must(err)
 	b.must(os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", self), 0o700))
 	b.d = deployment(program, b.out, b.freePort())
-	container := func() *corev1.Container { return &b.d.Spec.Template.Spec.Containers[0] } // the slice is another one after each read
+	// the slice is another one after each read
+	container := func() *corev1.Container { return &b.d.Spec.Template.Spec.Containers[0] }
 	b.must(b.api.Create(b.Context(), b.d))
 	b.until("the folder of a provider that is gone is removed", func() bool {
 		_, err := os.Stat(filepath.Join(b.dir, folder, "old"))
@@ -269,10 +278,14 @@ func TestLife(t *testing.T) {
 	b.says("may not run here")
 	b.must(Allow(b.dir, program))
 	b.says(`"key" not found`)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "key"}, Data: map[string][]byte{"tls.key": []byte("first")}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "key"}, Data: map[string][]byte{"tls.key": []byte("first")},
+	}
 	b.must(b.api.Create(b.Context(), secret))
 	b.says("ServiceAccount x")
-	b.must(b.api.Create(b.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}))
+	b.must(b.api.Create(b.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"},
+	}))
 	now := b.works(0)
 	if now.Word != "default" || now.Key != "first" || now.Mode != "-rw-------" || now.User != "3" {
 		t.Errorf("the provider was given %+v", now)
@@ -379,26 +392,39 @@ func (b *bench) freePort() int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// deployment is one of a provider that needs all that there is: a Secret as a volume, a variable, a ServiceAccount, a probe.
+// deployment is one of a provider that needs all that there is: a Secret as a volume, a variable, a ServiceAccount, a
+// probe.
 func deployment(program, out string, port int) *appsv1.Deployment {
 	labels := map[string]string{"a": "b"}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", Annotations: map[string]string{BinaryAnnotation: program}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "x", Annotations: map[string]string{BinaryAnnotation: program},
+		},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				ServiceAccountName: "x",
-				Volumes:            []corev1.Volume{{Name: "certs", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "key"}}}},
+				Volumes: []corev1.Volume{
+					{Name: "certs", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "key"}}},
+				},
 				Containers: []corev1.Container{{
 					Name: "manager", Image: "example.com/x", Command: []string{"/manager"},
 					Args: []string{"--word=$(NAMESPACE)", "--key=/certs/tls.key", fmt.Sprintf("--health-addr=127.0.0.1:%d", port)},
 					Env: []corev1.EnvVar{
 						{Name: "PROVIDER", Value: out},
-						{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}},
+						{Name: "NAMESPACE", ValueFrom: &corev1.EnvVarSource{
+							FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"},
+						}},
 					},
-					VolumeMounts:   []corev1.VolumeMount{{Name: "certs", MountPath: "/certs"}},
-					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(port)}}, PeriodSeconds: 1, FailureThreshold: 1},
-					LivenessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromInt(port)}}, PeriodSeconds: 1, FailureThreshold: 1},
+					VolumeMounts: []corev1.VolumeMount{{Name: "certs", MountPath: "/certs"}},
+					ReadinessProbe: &corev1.Probe{
+						ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(port)}},
+						PeriodSeconds: 1, FailureThreshold: 1,
+					},
+					LivenessProbe: &corev1.Probe{
+						ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: intstr.FromInt(port)}},
+						PeriodSeconds: 1, FailureThreshold: 1,
+					},
 				}},
 			}},
 		},

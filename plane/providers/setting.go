@@ -27,7 +27,8 @@ type setting struct {
 	// files are those of Secrets and ConfigMaps, by their paths; folders are the other ones that it needs.
 	files   map[string][]byte
 	folders []string
-	// ready and live ask whether the process works, and whether it is worth keeping; without them it does when it was started, and is.
+	// ready and live ask whether the process works, and whether it is worth keeping; without them it does when it was
+	// started, and is.
 	ready, live *probe
 	// fingerprint differs if anything of this, or the program, does.
 	fingerprint string
@@ -43,11 +44,13 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 		return nil, err
 	}
 	if !slices.Contains(programs, binary) {
-		return nil, fmt.Errorf("%s %w: only what was given to capstan clusterctl by --provider-binary may", binary, errNotAllowed)
+		return nil, fmt.Errorf("%s %w: only what was given to capstan clusterctl by --provider-binary may", binary,
+			errNotAllowed)
 	}
 	info, err := os.Stat(binary)
 	if err != nil {
-		return nil, fmt.Errorf("looking at the program: %w; put it there, or upgrade the provider with another --provider-binary", err)
+		return nil, fmt.Errorf("looking at the program: %w; put it there, or upgrade the provider with another "+
+			"--provider-binary", err)
 	}
 	pod := &d.Spec.Template.Spec
 	if len(pod.Containers) != 1 {
@@ -67,7 +70,8 @@ func (r *reconciler) setting(ctx context.Context, d *appsv1.Deployment, binary s
 	s.env = append(slices.Clone(r.Env), append(s.env, "KUBECONFIG="+s.kubeconfig(), "TMPDIR="+s.temporary())...)
 	s.ready, s.live = newProbe(c, c.ReadinessProbe), newProbe(c, c.LivenessProbe)
 	// The time and size of the file tell that it was built anew, without reading it all.
-	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.folders, c.ReadinessProbe, c.LivenessProbe})
+	content, err := json.Marshal([]any{binary, info.ModTime(), info.Size(), s.args, s.env, s.files, s.folders,
+		c.ReadinessProbe, c.LivenessProbe})
 	if err != nil {
 		return nil, fmt.Errorf("summing up the provider: %w", err)
 	}
@@ -135,7 +139,8 @@ func (r *reconciler) mount(ctx context.Context, d *appsv1.Deployment, s *setting
 }
 
 // data reads a Secret or ConfigMap; nothing, if it may be missing and is.
-func (r *reconciler) data(ctx context.Context, namespace string, o client.Object, optional *bool) (map[string][]byte, error) {
+func (r *reconciler) data(ctx context.Context, namespace string, o client.Object,
+	optional *bool) (map[string][]byte, error) {
 	err := r.direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, o)
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil, nil

@@ -40,7 +40,9 @@ func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, s state) 
 // status is that of a Deployment whose only Pod is a process.
 func status(old appsv1.DeploymentStatus, generation int64, s state, now metav1.Time) appsv1.DeploymentStatus {
 	want := appsv1.DeploymentStatus{ObservedGeneration: generation, Conditions: old.Conditions}
-	available := appsv1.DeploymentCondition{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "ProcessNotReady", Message: s.problem}
+	available := appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "ProcessNotReady", Message: s.problem,
+	}
 	if !s.off {
 		want.Replicas, want.UpdatedReplicas, want.UnavailableReplicas = 1, 1, 1
 	}
@@ -49,13 +51,15 @@ func status(old appsv1.DeploymentStatus, generation int64, s state, now metav1.T
 		available.Reason, available.Message = "ScaledDown", "There is no process, because there are no replicas."
 	case s.ready:
 		want.ReadyReplicas, want.AvailableReplicas, want.UnavailableReplicas = 1, 1, 0
-		available.Status, available.Reason, available.Message = corev1.ConditionTrue, "ProcessReady", "The process of the plane works."
+		available.Status, available.Reason, available.Message =
+			corev1.ConditionTrue, "ProcessReady", "The process of the plane works."
 	}
 	if !s.off && s.missing != "" {
 		available.Message += " (It runs on as it was started, and can't be started anew: " + s.missing + ")"
 	}
 	for _, c := range old.Conditions {
-		if c.Type == available.Type && c.Status == available.Status && c.Reason == available.Reason && c.Message == available.Message {
+		if c.Type == available.Type && c.Status == available.Status && c.Reason == available.Reason &&
+			c.Message == available.Message {
 			return want
 		}
 	}

@@ -22,7 +22,8 @@ import (
 // tokenLifetime is how long a token works. It is renewed at half of that; clients read the file again every minute.
 const tokenLifetime = time.Hour
 
-// renew writes a token of the Deployment's ServiceAccount and a kubeconfig for it into the folder of the provider, unless there is one that is young enough.
+// renew writes a token of the Deployment's ServiceAccount and a kubeconfig for it into the folder of the provider,
+// unless there is one that is young enough.
 func (r *reconciler) renew(ctx context.Context, d *appsv1.Deployment, dir string) error {
 	s := setting{dir: dir} // for its paths
 	switch info, err := os.Stat(s.token()); {
@@ -31,7 +32,9 @@ func (r *reconciler) renew(ctx context.Context, d *appsv1.Deployment, dir string
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("looking at the token of the provider: %w", err)
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second))}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second))},
+	}
 	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: account(d)}}
 	if err := r.SubResource("token").Create(ctx, owner, request); err != nil {
 		return fmt.Errorf("asking for a token of ServiceAccount %s: %w", owner.Name, err)

@@ -36,7 +36,8 @@ const (
 )
 
 // NewInformer makes an informer; see the field of this name in controller-runtime's cache.Options.
-type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+	toolscache.Indexers) toolscache.SharedIndexInformer
 
 // Guard knows the caches of a process, and delays its writes until they have seen them.
 type Guard struct {
@@ -60,7 +61,8 @@ func New(scheme *runtime.Scheme, limit time.Duration) *Guard {
 // type, by a label for example, must not be shown to the guard: it would wait for what they never see. except names
 // such types.
 func (g *Guard) Informers(next NewInformer, except ...schema.GroupResource) NewInformer {
-	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		informer := next(lw, example, resync, indexers)
 		gvk, err := apiutil.GVKForObject(example, g.scheme)
 		if err != nil {

@@ -45,7 +45,9 @@ func (i *informer) see(t *testing.T, name, uid, version string) {
 }
 
 func machine(name, uid, version string) *clusterv1.Machine {
-	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: version}}
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: version},
+	}
 }
 
 // guarded returns a client whose writes wait for cache, and the guard.
@@ -56,7 +58,8 @@ func guarded(t *testing.T, cache *informer, limit time.Duration) (*http.Client, 
 		t.Fatal(err)
 	}
 	g := New(scheme, limit)
-	g.Informers(func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+	g.Informers(func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+		toolscache.Indexers) toolscache.SharedIndexInformer {
 		return cache
 	}, schema.GroupResource{Resource: "secrets"})(nil, &clusterv1.Machine{}, 0, nil)
 	return &http.Client{Transport: g.Wrap(http.DefaultTransport)}, g
@@ -87,26 +90,36 @@ func TestWaits(t *testing.T) {
 		have                      string // the version that the cache has of machine a
 		waits                     bool
 	}{
-		"a creation that the cache has not seen":           {http.MethodPost, machines, "", written, 201, "99", true},
-		"a creation that the cache has seen":               {http.MethodPost, machines, "", written, 201, "100", false},
-		"an update":                                        {http.MethodPut, machines + "/a", "", written, 200, "99", true},
-		"a patch of the status":                            {http.MethodPatch, machines + "/a/status", "", written, 200, "99", true},
-		"a longer version number is newer":                 {http.MethodPut, machines + "/a", "", written, 200, "1000", false},
-		"a deletion that leaves the object to finalizers":  {http.MethodDelete, machines + "/a", "", written, 200, "99", true},
-		"a deletion that removes the object":               {http.MethodDelete, machines + "/a", "", removed, 200, "200", true},
-		"a deletion of an older object of that name":       {http.MethodDelete, machines + "/a", "", strings.ReplaceAll(removed, "u1", "u0"), 200, "200", false},
-		"a deletion of an object that the cache never had": {http.MethodDelete, machines + "/b", "", removed, 200, "200", false},
-		"a read":                            {http.MethodGet, machines + "/a", "", written, 200, "99", false},
-		"a write that failed":               {http.MethodPut, machines + "/a", "", written, 409, "99", false},
-		"a dry run":                         {http.MethodPost, machines + "?dryRun=All", "", written, 201, "99", false},
-		"a type that is not cached":         {http.MethodPost, "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machinesets", "", written, 201, "99", false},
-		"a deletion of a collection":        {http.MethodDelete, machines, "", written, 200, "99", false},
-		"an answer that is not JSON":        {http.MethodPost, machines, "application/vnd.kubernetes.protobuf", written, 201, "99", false},
-		"an answer that says nothing":       {http.MethodPost, machines, "", "{}", 201, "99", false},
-		"an answer that is broken":          {http.MethodPost, machines, "", "{", 201, "99", false},
-		"a version that is no number":       {http.MethodPost, machines, "", strings.ReplaceAll(written, "100", "x"), 201, "99", false},
-		"another path that has the word":    {http.MethodPost, "/healthz/machines", "", written, 201, "99", false},
-		"an older version of the same type": {http.MethodPost, strings.ReplaceAll(machines, "v1beta2", "v1beta1"), "", written, 201, "99", true},
+		"a creation that the cache has not seen": {http.MethodPost, machines, "", written, 201, "99", true},
+		"a creation that the cache has seen":     {http.MethodPost, machines, "", written, 201, "100", false},
+		"an update":                              {http.MethodPut, machines + "/a", "", written, 200, "99", true},
+		"a patch of the status": {http.MethodPatch, machines + "/a/status", "", written, 200,
+			"99", true},
+		"a longer version number is newer": {http.MethodPut, machines + "/a", "", written, 200,
+			"1000", false},
+		"a deletion that leaves the object to finalizers": {http.MethodDelete, machines + "/a", "", written, 200,
+			"99", true},
+		"a deletion that removes the object": {http.MethodDelete, machines + "/a", "", removed, 200,
+			"200", true},
+		"a deletion of an older object of that name": {http.MethodDelete, machines + "/a", "",
+			strings.ReplaceAll(removed, "u1", "u0"), 200, "200", false},
+		"a deletion of an object that the cache never had": {http.MethodDelete, machines + "/b", "", removed, 200,
+			"200", false},
+		"a read":              {http.MethodGet, machines + "/a", "", written, 200, "99", false},
+		"a write that failed": {http.MethodPut, machines + "/a", "", written, 409, "99", false},
+		"a dry run":           {http.MethodPost, machines + "?dryRun=All", "", written, 201, "99", false},
+		"a type that is not cached": {http.MethodPost, "/apis/cluster.x-k8s.io/v1beta2/namespaces/ns/machinesets", "",
+			written, 201, "99", false},
+		"a deletion of a collection": {http.MethodDelete, machines, "", written, 200, "99", false},
+		"an answer that is not JSON": {http.MethodPost, machines, "application/vnd.kubernetes.protobuf", written, 201,
+			"99", false},
+		"an answer that says nothing": {http.MethodPost, machines, "", "{}", 201, "99", false},
+		"an answer that is broken":    {http.MethodPost, machines, "", "{", 201, "99", false},
+		"a version that is no number": {http.MethodPost, machines, "", strings.ReplaceAll(written, "100", "x"), 201,
+			"99", false},
+		"another path that has the word": {http.MethodPost, "/healthz/machines", "", written, 201, "99", false},
+		"an older version of the same type": {http.MethodPost, strings.ReplaceAll(machines, "v1beta2", "v1beta1"), "",
+			written, 201, "99", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +198,8 @@ func TestAWriteEndsWithItsRequest(t *testing.T) {
 	cache.see(t, "a", "u1", "99")
 	caller, _ := guarded(t, cache, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, answering(t, 201, "application/json", written)+machines, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		answering(t, 201, "application/json", written)+machines, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,22 +37,27 @@ func statusChanged(old, kcp *controlplanev1.KubeadmControlPlane) bool {
 	return !equality.Semantic.DeepEqual(old.Status, kcp.Status)
 }
 
-// heldBack reports whether a MachineSet has fewer Machines than it shall have, as one has that waits for the control plane.
+// heldBack reports whether a MachineSet has fewer Machines than it shall have, as one has that waits for the control
+// plane.
 func heldBack(ms *clusterv1.MachineSet) bool {
 	return ms.DeletionTimestamp.IsZero() && ptr.Deref(ms.Status.Replicas, 0) < ptr.Deref(ms.Spec.Replicas, 1)
 }
 
 // discovered reports whether an extension was discovered anew: it can be called again, or has other handlers.
 func discovered(old, e *runtimev1.ExtensionConfig) bool {
-	now, before := conditions.Get(e, runtimev1.ExtensionConfigDiscoveredCondition), conditions.Get(old, runtimev1.ExtensionConfigDiscoveredCondition)
+	now, before := conditions.Get(e, runtimev1.ExtensionConfigDiscoveredCondition),
+		conditions.Get(old, runtimev1.ExtensionConfigDiscoveredCondition)
 	if now == nil || now.Status != metav1.ConditionTrue {
 		return false
 	}
-	return before == nil || before.Status != now.Status || before.ObservedGeneration != now.ObservedGeneration || !equality.Semantic.DeepEqual(old.Status.Handlers, e.Status.Handlers)
+	return before == nil || before.Status != now.Status || before.ObservedGeneration != now.ObservedGeneration ||
+		!equality.Semantic.DeepEqual(old.Status.Handlers, e.Status.Handlers)
 }
 
-// waits reports whether a Cluster with a topology may wait for an extension: something is left to do, a hook is pending, or it is being deleted.
+// waits reports whether a Cluster with a topology may wait for an extension: something is left to do, a hook is
+// pending, or it is being deleted.
 func waits(cluster *clusterv1.Cluster) bool {
-	return cluster.Spec.Topology.IsDefined() && (!cluster.DeletionTimestamp.IsZero() || cluster.Annotations[runtimev1.PendingHooksAnnotation] != "" ||
+	return cluster.Spec.Topology.IsDefined() && (!cluster.DeletionTimestamp.IsZero() ||
+		cluster.Annotations[runtimev1.PendingHooksAnnotation] != "" ||
 		!conditions.IsTrue(cluster, clusterv1.ClusterTopologyReconciledCondition))
 }

@@ -22,12 +22,14 @@ type podWatcher struct {
 	controller controller.Controller
 }
 
-// Reconcile watches the Pods of a cluster. It is called at every connect and disconnect; a second watch of one connection changes nothing.
+// Reconcile watches the Pods of a cluster. It is called at every connect and disconnect; a second watch of one
+// connection changes nothing.
 func (w *podWatcher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := req.NamespacedName
-	err := w.cache.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Pod, reconcile.Request]{
-		Name: "wakeup-pods", Watcher: w.controller, Kind: &corev1.Pod{}, EventHandler: w.handler(cluster),
-	}))
+	err := w.cache.Watch(ctx, cluster,
+		clustercache.NewWatcher(clustercache.TypedWatcherOptions[*corev1.Pod, reconcile.Request]{
+			Name: "wakeup-pods", Watcher: w.controller, Kind: &corev1.Pod{}, EventHandler: w.handler(cluster),
+		}))
 	if err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, fmt.Errorf("watching the Pods of the cluster: %w", err)
 	}
@@ -57,7 +59,8 @@ func (w *podWatcher) handler(cluster types.NamespacedName) handler.TypedEventHan
 	}
 }
 
-// TrimPod keeps of a Pod what this package looks at. It is a transform for the caches of workload clusters: nobody else reads Pods from them.
+// TrimPod keeps of a Pod what this package looks at. It is a transform for the caches of workload clusters: nobody else
+// reads Pods from them.
 func TrimPod(in any) (any, error) {
 	pod, ok := in.(*corev1.Pod)
 	if !ok {

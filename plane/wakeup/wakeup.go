@@ -91,29 +91,32 @@ func (c *Cache) SetupWithManager(mgr ctrl.Manager, pods controller.Options) erro
 	if watcher.controller, err = controller.New("wakeup", mgr, pods); err != nil {
 		return fmt.Errorf("adding the nudging controller: %w", err)
 	}
-	connections := c.ClusterCache.GetClusterSource("wakeup", func(_ context.Context, cluster client.Object) []ctrl.Request {
-		return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
-	})
-	kcps := source.Kind(mgr.GetCache(), &controlplanev1.KubeadmControlPlane{}, handler.TypedFuncs[*controlplanev1.KubeadmControlPlane, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
-			c.controlPlaneAppeared(ctx, e.Object)
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
-			if statusChanged(e.ObjectOld, e.ObjectNew) {
-				c.controlPlaneChanged(ctx, e.ObjectNew)
-			}
-		},
-	})
-	extensions := source.Kind(mgr.GetCache(), &runtimev1.ExtensionConfig{}, handler.TypedFuncs[*runtimev1.ExtensionConfig, reconcile.Request]{
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*runtimev1.ExtensionConfig], _ queue) {
-			if discovered(e.ObjectOld, e.ObjectNew) {
-				c.extensionDiscovered(ctx)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[*runtimev1.ExtensionConfig], _ queue) {
-			c.extensionDiscovered(ctx) // nobody waits for it any more
-		},
-	})
+	connections := c.ClusterCache.GetClusterSource("wakeup",
+		func(_ context.Context, cluster client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(cluster)}}
+		})
+	kcps := source.Kind(mgr.GetCache(), &controlplanev1.KubeadmControlPlane{},
+		handler.TypedFuncs[*controlplanev1.KubeadmControlPlane, reconcile.Request]{
+			CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
+				c.controlPlaneAppeared(ctx, e.Object)
+			},
+			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*controlplanev1.KubeadmControlPlane], _ queue) {
+				if statusChanged(e.ObjectOld, e.ObjectNew) {
+					c.controlPlaneChanged(ctx, e.ObjectNew)
+				}
+			},
+		})
+	extensions := source.Kind(mgr.GetCache(), &runtimev1.ExtensionConfig{},
+		handler.TypedFuncs[*runtimev1.ExtensionConfig, reconcile.Request]{
+			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*runtimev1.ExtensionConfig], _ queue) {
+				if discovered(e.ObjectOld, e.ObjectNew) {
+					c.extensionDiscovered(ctx)
+				}
+			},
+			DeleteFunc: func(ctx context.Context, _ event.TypedDeleteEvent[*runtimev1.ExtensionConfig], _ queue) {
+				c.extensionDiscovered(ctx) // nobody waits for it any more
+			},
+		})
 	for _, s := range []source.Source{connections, kcps, extensions} {
 		if err := watcher.controller.Watch(s); err != nil {
 			return fmt.Errorf("adding the nudging controller: %w", err)
@@ -138,7 +141,8 @@ func (c *Cache) addAfter(controller string, key types.NamespacedName, pause time
 // controlPlaneChanged wakes the MachineSets that may have waited for this control plane.
 func (c *Cache) controlPlaneChanged(ctx context.Context, kcp *controlplanev1.KubeadmControlPlane) {
 	var list clusterv1.MachineSetList
-	if err := c.reader.List(ctx, &list, client.InNamespace(kcp.Namespace), inCluster(kcp.Labels[clusterv1.ClusterNameLabel])); err != nil {
+	if err := c.reader.List(ctx, &list, client.InNamespace(kcp.Namespace),
+		inCluster(kcp.Labels[clusterv1.ClusterNameLabel])); err != nil {
 		return // without a wakeup it only takes longer
 	}
 	for i := range list.Items {

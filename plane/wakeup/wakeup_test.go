@@ -41,7 +41,10 @@ func pod(name, tier string, phase corev1.PodPhase, conditions ...string) *corev1
 	}
 	for _, c := range conditions {
 		kind, status, _ := strings.Cut(c, "=")
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status), Message: "for people"})
+		p.Status.Conditions = append(p.Status.Conditions,
+			corev1.PodCondition{
+				Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status), Message: "for people",
+			})
 	}
 	return p
 }
@@ -49,7 +52,8 @@ func pod(name, tier string, phase corev1.PodPhase, conditions ...string) *corev1
 // inner is a ClusterCache that has sources and nothing else.
 type inner struct{ clustercache.ClusterCache }
 
-func (inner) GetClusterSource(string, func(context.Context, client.Object) []ctrl.Request, ...clustercache.GetClusterSourceOption) source.Source {
+func (inner) GetClusterSource(string, func(context.Context, client.Object) []ctrl.Request,
+	...clustercache.GetClusterSourceOption) source.Source {
 	return source.Func(func(context.Context, queue) error { return nil })
 }
 
@@ -117,17 +121,20 @@ func TestPods(t *testing.T) {
 		old, new *corev1.Pod // nil: there is none
 		want     []string
 	}{
-		"a control plane Pod appears":                        {nil, running(), []string{kcp}},
-		"a control plane Pod becomes ready":                  {running("Ready=False"), running("Ready=True"), []string{kcp}},
-		"a control plane Pod is scheduled":                   {running(), running("PodScheduled=True"), []string{kcp}},
-		"a control plane Pod changes its phase":              {pod("etcd", "control-plane", corev1.PodPending), running(), []string{kcp}},
+		"a control plane Pod appears":       {nil, running(), []string{kcp}},
+		"a control plane Pod becomes ready": {running("Ready=False"), running("Ready=True"), []string{kcp}},
+		"a control plane Pod is scheduled":  {running(), running("PodScheduled=True"), []string{kcp}},
+		"a control plane Pod changes its phase": {pod("etcd", "control-plane", corev1.PodPending), running(),
+			[]string{kcp}},
 		"a control plane Pod changes in nothing that counts": {running("Ready=True"), running("Ready=True"), nil},
 		"a control plane Pod disappears":                     {running(), nil, []string{kcp, drained}},
 		"another Pod appears":                                {nil, pod("coredns", "", corev1.PodRunning), nil},
-		"another Pod becomes ready":                          {pod("coredns", "", corev1.PodRunning), pod("coredns", "", corev1.PodRunning, "Ready=True"), nil},
-		"a Pod leaves a Node that is drained":                {pod("coredns", "", corev1.PodRunning), nil, []string{drained}},
-		"a Pod on a Node that is drained ends":               {pod("job", "", corev1.PodRunning), pod("job", "", corev1.PodSucceeded), []string{drained}},
-		"a Pod that had ended changes":                       {pod("job", "", corev1.PodFailed), pod("job", "", corev1.PodFailed), nil},
+		"another Pod becomes ready": {pod("coredns", "", corev1.PodRunning),
+			pod("coredns", "", corev1.PodRunning, "Ready=True"), nil},
+		"a Pod leaves a Node that is drained": {pod("coredns", "", corev1.PodRunning), nil, []string{drained}},
+		"a Pod on a Node that is drained ends": {pod("job", "", corev1.PodRunning), pod("job", "", corev1.PodSucceeded),
+			[]string{drained}},
+		"a Pod that had ended changes": {pod("job", "", corev1.PodFailed), pod("job", "", corev1.PodFailed), nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +202,8 @@ func TestTopologies(t *testing.T) {
 	plain := cluster("without-topology", metav1.ConditionFalse)
 	plain.Spec.Topology = clusterv1.Topology{}
 	synctest.Test(t, func(t *testing.T) {
-		cache, woken := started(t, cluster("held-back", metav1.ConditionFalse), cluster("done", metav1.ConditionTrue), deleted, pending, plain)
+		cache, woken := started(t, cluster("held-back", metav1.ConditionFalse), cluster("done", metav1.ConditionTrue),
+			deleted, pending, plain)
 		cache.extensionDiscovered(t.Context())
 		synctest.Wait()
 		if got := woken(); len(got) != 0 {
@@ -203,7 +211,8 @@ func TestTopologies(t *testing.T) {
 		}
 		time.Sleep(registerPause)
 		synctest.Wait()
-		if got, want := woken(), []string{"topology/cluster ns/deleted", "topology/cluster ns/held-back", "topology/cluster ns/pending"}; !slices.Equal(got, want) {
+		if got, want := woken(), []string{"topology/cluster ns/deleted", "topology/cluster ns/held-back",
+			"topology/cluster ns/pending"}; !slices.Equal(got, want) {
 			t.Errorf("woken %v, want %v", got, want)
 		}
 	})
@@ -213,7 +222,9 @@ func TestDiscovered(t *testing.T) {
 	config := func(status metav1.ConditionStatus, generation int64, handlers ...string) *runtimev1.ExtensionConfig {
 		e := &runtimev1.ExtensionConfig{}
 		if status != "" {
-			e.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: status, ObservedGeneration: generation}}
+			e.Status.Conditions = []metav1.Condition{
+				{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: status, ObservedGeneration: generation},
+			}
 		}
 		for _, h := range handlers {
 			e.Status.Handlers = append(e.Status.Handlers, runtimev1.ExtensionHandler{Name: h})
@@ -224,12 +235,15 @@ func TestDiscovered(t *testing.T) {
 		old, new *runtimev1.ExtensionConfig
 		want     bool
 	}{
-		"for the first time":              {config("", 0), config(metav1.ConditionTrue, 1, "a"), true},
-		"again after a failure":           {config(metav1.ConditionFalse, 1, "a"), config(metav1.ConditionTrue, 1, "a"), true},
-		"after a change of its spec":      {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 2, "a"), true},
-		"with other handlers":             {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "b"), true},
-		"as before":                       {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "a"), false},
-		"not: discovery has failed":       {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionFalse, 2, "a"), false},
+		"for the first time": {config("", 0), config(metav1.ConditionTrue, 1, "a"), true},
+		"again after a failure": {config(metav1.ConditionFalse, 1, "a"),
+			config(metav1.ConditionTrue, 1, "a"), true},
+		"after a change of its spec": {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 2, "a"), true},
+		"with other handlers":        {config(metav1.ConditionTrue, 1, "a"), config(metav1.ConditionTrue, 1, "b"), true},
+		"as before": {config(metav1.ConditionTrue, 1, "a"),
+			config(metav1.ConditionTrue, 1, "a"), false},
+		"not: discovery has failed": {config(metav1.ConditionTrue, 1, "a"),
+			config(metav1.ConditionFalse, 2, "a"), false},
 		"not: nobody has asked it so far": {config("", 0), config("", 0), false},
 	} {
 		t.Run(name, func(t *testing.T) {

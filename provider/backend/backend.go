@@ -1,5 +1,5 @@
-// Package backend keeps the backends of a cluster's control plane balancer equal to the control plane machines that have an
-// address and are not being deleted (IM-51, IM-58).
+// Package backend keeps the backends of a cluster's control plane balancer equal to the control plane machines that
+// have an address and are not being deleted (IM-51, IM-58).
 package backend
 
 import (
@@ -25,8 +25,8 @@ const DefaultPort = 6443
 // callTimeout bounds one call of the balancer.
 const callTimeout = 10 * time.Second
 
-// Balancer supplies control plane endpoints: TCP balancers, one for each cluster. Every call may come again after it succeeded, and
-// must then change nothing; no call may outlive its context.
+// Balancer supplies control plane endpoints: TCP balancers, one for each cluster. Every call may come again after it
+// succeeded, and must then change nothing; no call may outlive its context.
 type Balancer interface {
 	// Ensure makes sure that the cluster's balancer exists and listens, and returns where. The answer never changes.
 	Ensure(ctx context.Context, cluster types.NamespacedName) (host string, port int32, err error)
@@ -38,8 +38,8 @@ type Balancer interface {
 	Delete(ctx context.Context, cluster types.NamespacedName) error
 }
 
-// Keeper sets backends. The reconcilers of clusters and of machines share one, so that a machine that is leaving is not put back by a
-// pass over its cluster that began earlier: computing and setting happen under one lock for each cluster.
+// Keeper sets backends. The reconcilers of clusters and of machines share one, so that a machine that is leaving is not
+// put back by a pass over its cluster that began earlier: computing and setting happen under one lock for each cluster.
 type Keeper struct {
 	// Reader reads CapstanHosts and CapstanMachines; the same cache as the reconcilers'.
 	Reader client.Reader
@@ -99,7 +99,8 @@ func (k *Keeper) Ensure(ctx context.Context, cluster types.NamespacedName) (stri
 		return "", 0, fmt.Errorf("making the balancer of cluster %s: %w", cluster, err)
 	}
 	if host == "" || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("the balancer of cluster %s says it listens on %q port %d, which is no endpoint", cluster, host, port)
+		return "", 0, fmt.Errorf("the balancer of cluster %s says it listens on %q port %d, which is no endpoint", cluster,
+			host, port)
 	}
 	return host, port, nil
 }

@@ -31,22 +31,31 @@ func TestPlanBackends(t *testing.T) {
 			hosts: []infrav1.CapstanHost{host("b", "10.231.1.2", cp("m2")), host("a", "10.231.1.1", cp("m1"))},
 			want:  []string{"10.231.1.1:6443", "10.231.1.2:6443"},
 		},
-		"the port of the cluster": {hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", cp("m1"))}, port: 8443, want: []string{"10.231.1.1:8443"}},
-		"an address of IPv6":      {hosts: []infrav1.CapstanHost{host("a", "fd00::1", cp("m1"))}, want: []string{"[fd00::1]:6443"}},
-		"no address yet":          {hosts: []infrav1.CapstanHost{host("a", "", cp("m1"))}, want: []string{}},
+		"the port of the cluster": {
+			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", cp("m1"))}, port: 8443, want: []string{"10.231.1.1:8443"},
+		},
+		"an address of IPv6": {
+			hosts: []infrav1.CapstanHost{host("a", "fd00::1", cp("m1"))}, want: []string{"[fd00::1]:6443"},
+		},
+		"no address yet": {hosts: []infrav1.CapstanHost{host("a", "", cp("m1"))}, want: []string{}},
 		"workers are no backends": {
-			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "demo"})}, want: []string{},
+			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "demo"})},
+			want:  []string{},
 		},
 		"other clusters' machines are no backends": {
-			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "x", ControlPlane: true})}, want: []string{},
+			hosts: []infrav1.CapstanHost{
+				host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "x", ControlPlane: true}),
+			}, want: []string{},
 		},
 		"a machine that is being deleted leaves at once (IM-58)": {
 			hosts:   []infrav1.CapstanHost{host("a", "10.231.1.1", cp("m1")), host("b", "10.231.1.2", cp("m2"))},
 			leaving: map[string]bool{"m1": true}, want: []string{"10.231.1.2:6443"},
 		},
 		"a released host is no backend": {
-			hosts: []infrav1.CapstanHost{host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "demo", ControlPlane: true, Released: true})},
-			want:  []string{},
+			hosts: []infrav1.CapstanHost{
+				host("a", "10.231.1.1", infrav1.HostClaim{Machine: "m1", Cluster: "demo", ControlPlane: true, Released: true}),
+			},
+			want: []string{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

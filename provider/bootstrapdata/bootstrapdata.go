@@ -1,5 +1,5 @@
-// Package bootstrapdata carries a machine's bootstrap data to its host: into the one Secret that the host's agent may read, and out
-// of it again.
+// Package bootstrapdata carries a machine's bootstrap data to its host: into the one Secret that the host's agent may
+// read, and out of it again.
 //
 // Secrets are read without a cache, so that the provider needs no right to list or watch them (RB-12).
 package bootstrapdata
@@ -49,8 +49,9 @@ type Data struct {
 	Format []byte
 }
 
-// Read returns the bootstrap data of a Machine, which is in the Secret that spec.bootstrap.dataSecretName names (IM-48).
-// The error is NotFound if there is no such Secret, and a RefusedError if it is not proved to be this Machine's data.
+// Read returns the bootstrap data of a Machine, which is in the Secret that spec.bootstrap.dataSecretName names
+// (IM-48). The error is NotFound if there is no such Secret, and a RefusedError if it is not proved to be this
+// Machine's data.
 func Read(ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine) (*Data, error) {
 	secret := types.NamespacedName{Namespace: m.Namespace, Name: *m.Spec.Bootstrap.DataSecretName}
 	if err := refuseName(secret.Name); err != nil {
@@ -81,7 +82,9 @@ func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanH
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
-		return false, wrap(err, "reading", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: key(host).Name}})
+		return false, wrap(err, "reading", &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: key(host).Name},
+		})
 	}
 	if !identity.Owns(host, secret) {
 		return false, taken(host)
@@ -91,7 +94,8 @@ func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanH
 
 // Deliver puts the data for the host's claim into the host's Secret, in place of what an earlier claim may have left
 // there. A Secret of that name that is not the host's stays as it is: the error is an identity.TakenError then.
-func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, data *Data) error {
+func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
+	data *Data) error {
 	want, err := secretFor(host, data)
 	if err != nil {
 		return err
@@ -106,16 +110,19 @@ func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, ho
 	if !identity.Owns(host, has) {
 		return taken(host)
 	}
-	if has.Annotations[ProviderIDAnnotation] == want.Annotations[ProviderIDAnnotation] && maps.EqualFunc(has.Data, want.Data, slices.Equal) {
+	if has.Annotations[ProviderIDAnnotation] == want.Annotations[ProviderIDAnnotation] &&
+		maps.EqualFunc(has.Data, want.Data, slices.Equal) {
 		return nil
 	}
-	has.Annotations, has.Labels, has.OwnerReferences, has.Data = want.Annotations, want.Labels, want.OwnerReferences, want.Data
+	has.Annotations, has.Labels, has.OwnerReferences, has.Data =
+		want.Annotations, want.Labels, want.OwnerReferences, want.Data
 	return wrap(writer.Update(ctx, has), "replacing", has)
 }
 
 // Remove deletes the data of one claim from the host, if it is there. Data of another claim stays: the caller's view of
 // the host may be old. So does a Secret that is not the host's.
-func Remove(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, providerID string) error {
+func Remove(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
+	providerID string) error {
 	secret := &corev1.Secret{}
 	if err := reader.Get(ctx, key(host), secret); err != nil {
 		if apierrors.IsNotFound(err) {

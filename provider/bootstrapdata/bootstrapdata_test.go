@@ -44,9 +44,16 @@ func TestRead(t *testing.T) {
 		format  string
 		fails   string
 	}{
-		"data with its format":                    {objects: []client.Object{secret(map[string][]byte{"value": []byte("x"), "format": []byte("ignition")})}, format: "ignition"},
-		"data that doesn't say its format":        {objects: []client.Object{secret(map[string][]byte{"value": []byte("x")})}, format: "cloud-config"},
-		"a secret without data says what to do":   {objects: []client.Object{secret(nil)}, fails: "check the bootstrap provider"},
+		"data with its format": {
+			objects: []client.Object{secret(map[string][]byte{"value": []byte("x"), "format": []byte("ignition")})},
+			format:  "ignition",
+		},
+		"data that doesn't say its format": {
+			objects: []client.Object{secret(map[string][]byte{"value": []byte("x")})}, format: "cloud-config",
+		},
+		"a secret without data says what to do": {
+			objects: []client.Object{secret(nil)}, fails: "check the bootstrap provider",
+		},
 		"no secret is an error that is not found": {fails: "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +98,8 @@ func TestDeliverReplacesWhatAnEarlierClaimLeft(t *testing.T) {
 	if again := deliver(host("capstan://default/host-01/first"), "one"); again.ResourceVersion != first.ResourceVersion {
 		t.Error("delivering the same again wrote it again")
 	}
-	if second := deliver(host("capstan://default/host-01/second"), "two"); string(second.Data[ValueKey]) != "two" || second.Annotations[ProviderIDAnnotation] != "capstan://default/host-01/second" {
+	if second := deliver(host("capstan://default/host-01/second"), "two"); string(second.Data[ValueKey]) != "two" ||
+		second.Annotations[ProviderIDAnnotation] != "capstan://default/host-01/second" {
 		t.Errorf("what an earlier claim left was not replaced: %+v", second)
 	}
 }

@@ -1,5 +1,5 @@
-// Package claim knows what the claim of a host means: which host a machine holds, what its instance is called, and what the
-// agent reported about it. Pure functions; the reconcilers write.
+// Package claim knows what the claim of a host means: which host a machine holds, what its instance is called, and what
+// the agent reported about it. Pure functions; the reconcilers write.
 package claim
 
 import (
@@ -19,13 +19,15 @@ import (
 // uidPart is how many characters of a machine's uid tell two uses of one host apart.
 const uidPart = 8
 
-// ProviderID returns the identifier of the instance that a machine makes of a host: capstan://<namespace>/<host>/<first 8 of uid>.
+// ProviderID returns the identifier of the instance that a machine makes of a host: capstan://<namespace>/<host>/<first
+// 8 of uid>.
 func ProviderID(namespace, host string, machine types.UID) string {
 	return fmt.Sprintf("capstan://%s/%s/%s", namespace, host, machine[:min(len(machine), uidPart)])
 }
 
-// New returns the claim of a machine to a host. It lets the agent begin at once: the bootstrap data follows within the same pass, and
-// the agent waits for data that is marked with this claim. Saying so later, when the data is there, would cost a write for each machine.
+// New returns the claim of a machine to a host. It lets the agent begin at once: the bootstrap data follows within the
+// same pass, and the agent waits for data that is marked with this claim. Saying so later, when the data is there,
+// would cost a write for each machine.
 func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *clusterv1.Machine) *infrav1.HostClaim {
 	return &infrav1.HostClaim{
 		Machine:           capstan.Name,
@@ -96,8 +98,8 @@ func HostOf(providerID, namespace string) string {
 	return host
 }
 
-// Bootstrap returns what the agent reported about the bootstrap data of the host's claim, or nil: nothing yet. Reports about
-// earlier claims do not count.
+// Bootstrap returns what the agent reported about the bootstrap data of the host's claim, or nil: nothing yet. Reports
+// about earlier claims do not count.
 func Bootstrap(host *infrav1.CapstanHost) *infrav1.BootstrapReport {
 	if host.Spec.Claim == nil || host.Status.Agent == nil {
 		return nil
@@ -119,11 +121,12 @@ func Cleaning(host *infrav1.CapstanHost) *infrav1.CleaningReport {
 	return nil
 }
 
-// Abandoned reports whether an administrator has given up waiting until the host is clean after its claim (see infrav1.AbandonAnnotation). Supplied hosts are destroyed
-// instead, so it doesn't count for them.
+// Abandoned reports whether an administrator has given up waiting until the host is clean after its claim (see
+// infrav1.AbandonAnnotation). Supplied hosts are destroyed instead, so it doesn't count for them.
 func Abandoned(host *infrav1.CapstanHost) bool {
 	c := host.Spec.Claim
-	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AbandonAnnotation] == c.ProviderID
+	return c != nil && c.Released && host.Spec.Supplier == "" &&
+		host.Annotations[infrav1.AbandonAnnotation] == c.ProviderID
 }
 
 // Accepted reports whether somebody has said that the host is clean after its claim (see infrav1.AcceptAnnotation).
@@ -192,8 +195,9 @@ func bootstrapped(host *infrav1.CapstanHost) bool {
 	return host.Spec.Claim.Baseline != "" || Bootstrap(host) != nil
 }
 
-// Address returns the address that the host's agent reported, or nothing if it reported none, or one that no other computer can use. The
-// agent is trusted for its own host only, so what is no plain unicast IP address is not passed on.
+// Address returns the address that the host's agent reported, or nothing if it reported none, or one that no other
+// computer can use. The agent is trusted for its own host only, so what is no plain unicast IP address is not passed
+// on.
 func Address(host *infrav1.CapstanHost) string {
 	if host.Status.Agent == nil {
 		return ""

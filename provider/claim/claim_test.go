@@ -34,7 +34,8 @@ func TestNewNamesTheInstance(t *testing.T) {
 		t.Errorf("claim %+v\nwant  %+v", *h.Spec.Claim, want)
 	}
 	data := infrav1.InstanceData{
-		InstanceID: "default/host-01/01234567", LocalHostname: "demo-abc", ProviderID: want.ProviderID, Host: "host-01", Zone: "zone-a",
+		InstanceID: "default/host-01/01234567", LocalHostname: "demo-abc", ProviderID: want.ProviderID, Host: "host-01",
+		Zone: "zone-a",
 	}
 	if got := InstanceData(&h); got != data {
 		t.Errorf("instance data %+v\nwant          %+v", got, data)
@@ -89,10 +90,12 @@ func TestHeld(t *testing.T) {
 			providerID: "p", want: []string{"b", "a"},
 		},
 		"a host that has its bootstrap data comes before one that has not": {
-			hosts: []infrav1.CapstanHost{host("a", byUID("p", false, false)), host("b", byUID("q", true, false))}, want: []string{"b", "a"},
+			hosts: []infrav1.CapstanHost{host("a", byUID("p", false, false)), host("b", byUID("q", true, false))},
+			want:  []string{"b", "a"},
 		},
 		"a released host comes last": {
-			hosts: []infrav1.CapstanHost{host("a", byUID("p", true, true)), host("b", byUID("q", false, false))}, want: []string{"b", "a"},
+			hosts: []infrav1.CapstanHost{host("a", byUID("p", true, true)), host("b", byUID("q", false, false))},
+			want:  []string{"b", "a"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +160,8 @@ func TestReportsCountForTheirClaimOnly(t *testing.T) {
 func TestAddress(t *testing.T) {
 	for reported, want := range map[string]string{
 		"10.231.1.4": "10.231.1.4", "fd00::1": "fd00::1",
-		"": "", "127.0.0.1": "", "0.0.0.0": "", "::": "", "169.254.1.1": "", "fe80::1%eth0": "", "10.231.1.4:6443": "", "api.example.com": "",
+		"": "", "127.0.0.1": "", "0.0.0.0": "", "::": "", "169.254.1.1": "", "fe80::1%eth0": "", "10.231.1.4:6443": "",
+		"api.example.com": "",
 	} {
 		h := host("host-01", nil)
 		h.Status.Agent = &infrav1.AgentReport{Address: reported}
@@ -192,8 +196,9 @@ func TestJudge(t *testing.T) {
 		accepted string
 		want     Verdict
 	}{
-		"an agent that has said nothing":              {claimIs(), nil, "", Unknown},
-		"an agent that still cleans":                  {claimIs(), &infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{ProviderID: "p"}}, "", Unknown},
+		"an agent that has said nothing": {claimIs(), nil, "", Unknown},
+		"an agent that still cleans": {claimIs(),
+			&infrav1.AgentReport{Cleaning: &infrav1.CleaningReport{ProviderID: "p"}}, "", Unknown},
 		"nothing left of a claim of before":           {claimIs(), done(""), "", Clean},
 		"something left":                              {claimIs(), done("", "process 1 x"), "", Left},
 		"something left by comparison":                {claimIs(compare), done("", "mount /x"), "", Left},

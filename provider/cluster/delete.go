@@ -24,8 +24,8 @@ func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) 
 	return step.Next(), nil
 }
 
-// machinesGone waits until no machine of the cluster is left: Cluster API deletes machines first, and they need the endpoint to leave
-// in order. An object without owner is not waited for (IC-53).
+// machinesGone waits until no machine of the cluster is left: Cluster API deletes machines first, and they need the
+// endpoint to leave in order. An object without owner is not waited for (IC-53).
 func (r *Reconciler) machinesGone(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.name.Name == "" {
 		return step.Next(), nil

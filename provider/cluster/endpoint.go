@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// endpoint makes sure that the control plane endpoint is known: from the balancer for type Local (IC-49), else from the user, who sets it here or on
-// the Cluster (IC-18).
+// endpoint makes sure that the control plane endpoint is known: from the balancer for type Local (IC-49), else from the
+// user, who sets it here or on the Cluster (IC-18).
 func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error) {
 	if !local(s.capstan) {
 		for _, e := range []clusterv1.APIEndpoint{s.capstan.Spec.ControlPlaneEndpoint, s.cluster.Spec.ControlPlaneEndpoint} {
@@ -30,7 +30,8 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 			return step.Next(), nil
 		}
 		s.obstacle = &step.Obstacle{Reason: infrav1.WaitingForEndpointReason, Message: fmt.Sprintf(
-			"set spec.controlPlaneEndpoint on Cluster %s, or here, to the load balancer or virtual address of the control plane", s.name.Name)}
+			"set spec.controlPlaneEndpoint on Cluster %s, or here, to the load balancer or virtual address of the control plane",
+			s.name.Name)}
 		return step.Stop(), nil
 	}
 	if r.Backends.Balancer == nil {
@@ -48,7 +49,8 @@ func (r *Reconciler) endpoint(ctx context.Context, s *scope) (step.Answer, error
 	has, want := s.capstan.Spec.ControlPlaneEndpoint, clusterv1.APIEndpoint{Host: host, Port: port}
 	if !has.IsZero() && has != want {
 		s.obstacle = &step.Obstacle{Reason: infrav1.EndpointMovedReason, Message: fmt.Sprintf(
-			"the balancer listens on %s port %d, but the machines know %s port %d: recreate the cluster", host, port, has.Host, has.Port)}
+			"the balancer listens on %s port %d, but the machines know %s port %d: recreate the cluster", host, port,
+			has.Host, has.Port)}
 		return step.Stop(), nil
 	}
 	before := s.capstan.DeepCopy()

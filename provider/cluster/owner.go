@@ -18,8 +18,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owned stops while no Cluster owns the object (IC-46). It comes after pause: an object with the annotation is paused before it has an owner.
-// A Cluster that is not in the cache yet may be paused, so nothing is said of an object that has just been made.
+// owned stops while no Cluster owns the object (IC-46). It comes after pause: an object with the annotation is paused
+// before it has an owner. A Cluster that is not in the cache yet may be paused, so nothing is said of an object that
+// has just been made.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.cluster == nil {
 		if step.Fresh(s.capstan, r.Clock.Now()) {

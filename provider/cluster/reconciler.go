@@ -66,7 +66,8 @@ type scope struct {
 	waiting string
 	// failed is the condition Reconciled of a pass that failed; set after the steps. Nil: none.
 	failed *metav1.Condition
-	// silent is true when there is no status to write: our finalizer is removed, or the object is so young that a wait isn't worth a note.
+	// silent is true when there is no status to write: our finalizer is removed, or the object is so young that a wait
+	// isn't worth a note.
 	silent bool
 }
 
@@ -88,7 +89,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.failures.Forget(request.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	// What was ours before somebody else took it over is cleaned up by us: our finalizer is on it, and the balancer is ours.
+	// What was ours before somebody else took it over is cleaned up by us: our finalizer is on it, and the balancer is
+	// ours.
 	s := &scope{capstan: c, paused: pause.Why(nil, c)}
 	ours := leaving(s) && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer)
 	if !r.Filter.Matches(c) || externallyManaged(c) && !ours {
@@ -113,8 +115,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return step.Finish(result, err, r.writeStatus(ctx, s, err))
 }
 
-// externallyManaged reports whether somebody else fills in the object. The annotation is what core looks at, the label is what the contract's
-// text says: both count (D-03). Nothing of such an object is changed, not even its status (IC-34, IC-35, IC-45).
+// externallyManaged reports whether somebody else fills in the object. The annotation is what core looks at, the label
+// is what the contract's text says: both count (D-03). Nothing of such an object is changed, not even its status
+// (IC-34, IC-35, IC-45).
 func externallyManaged(c *infrav1.CapstanCluster) bool {
 	_, label := c.Labels[clusterv1.ManagedByAnnotation]
 	return label || annotations.IsExternallyManaged(c)

@@ -26,10 +26,12 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager, options contro
 		WithOptions(options).
 		For(&infrav1.CapstanCluster{}).
 		Watches(&clusterv1.Cluster{},
-			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, kind, mgr.GetClient(), &infrav1.CapstanCluster{})),
+			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, kind, mgr.GetClient(),
+				&infrav1.CapstanCluster{})),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, leftNow()))).
 		Watches(&infrav1.CapstanMachine{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfMachine),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})). // the start of a deletion changes the generation too
+			// the start of a deletion changes the generation too
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.clusterOfControlPlane),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&infrav1.CapstanCluster{}, handler.EnqueueRequestsFromMapFunc(r.clustersBeside),
@@ -57,7 +59,8 @@ func leftNow() predicate.Predicate {
 
 func (r *Reconciler) clusterOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
 	name := machine.GetLabels()[clusterv1.ClusterNameLabel]
-	return r.requests(ctx, machine.GetNamespace(), func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
+	return r.requests(ctx, machine.GetNamespace(),
+		func(c *infrav1.CapstanCluster) bool { return name != "" && ownerName(c) == name })
 }
 
 // clusterOfControlPlane returns the cluster of a control plane machine. With its first one, it is offered all zones
@@ -103,7 +106,8 @@ func (r *Reconciler) outdated(ctx context.Context, namespace string) func(*infra
 	}
 }
 
-func (r *Reconciler) requests(ctx context.Context, namespace string, want func(*infrav1.CapstanCluster) bool) []reconcile.Request {
+func (r *Reconciler) requests(ctx context.Context, namespace string,
+	want func(*infrav1.CapstanCluster) bool) []reconcile.Request {
 	list := &infrav1.CapstanClusterList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing CapstanClusters that an event is about")

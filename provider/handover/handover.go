@@ -38,7 +38,8 @@ func Mark(host *infrav1.CapstanHost) {
 		delete(host.Annotations, infrav1.HandedOverAnnotation)
 	}
 	host.Labels = set(host.Labels, clusterctlv1.ClusterctlMoveLabel, claimed)
-	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, claimed && !HandedOver(host) && !Leaving(host))
+	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation,
+		claimed && !HandedOver(host) && !Leaving(host))
 }
 
 // HandedOver reports whether the host is handed over: somebody vouches for its agent, by the uid of the object, or the

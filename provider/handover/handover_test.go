@@ -9,7 +9,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-const label, block, leave = clusterctlv1.ClusterctlMoveLabel, clusterctlv1.BlockMoveAnnotation, clusterctlv1.DeleteForMoveAnnotation
+const label, block, leave = clusterctlv1.ClusterctlMoveLabel, clusterctlv1.BlockMoveAnnotation,
+	clusterctlv1.DeleteForMoveAnnotation
 
 func accepted(offer string) *infrav1.HandOverReport {
 	return &infrav1.HandOverReport{Offer: offer, Accepted: true}
@@ -26,17 +27,26 @@ func TestMark(t *testing.T) {
 		wantLabels, want    values
 	}{
 		"a free host stays": {},
-		"a claimed host moves, when its agent knows where to":   {claimed: true, wantLabels: values{label: ours}, want: values{block: ours}},
-		"a local host never moves, and neither do its machines": {supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid"}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid", block: ours}},
+		"a claimed host moves, when its agent knows where to": {
+			claimed: true, wantLabels: values{label: ours}, want: values{block: ours},
+		},
+		"a local host never moves, and neither do its machines": {
+			supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid"},
+			wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid", block: ours},
+		},
 		"the agent was handed over": {
-			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid", block: ours}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid"},
+			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid", block: ours},
+			wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "uid"},
 		},
 		"the agent has accepted the offer": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", block: ours}, report: accepted("uid/1"),
-			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
+			wantLabels: values{
+				label: ours,
+			}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
 		},
 		"the agent can't go along any more": {
-			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"}, report: &infrav1.HandOverReport{Offer: "uid/1", Message: "expired"},
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid/1"},
+			report:     &infrav1.HandOverReport{Offer: "uid/1", Message: "expired"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
 		"the agent says nothing any more": {
@@ -44,30 +54,40 @@ func TestMark(t *testing.T) {
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
 		"the agent has accepted the next offer": {
-			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/1"}, report: accepted("uid/2"),
-			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/2"},
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/1"},
+			report: accepted("uid/2"),
+			wantLabels: values{
+				label: ours,
+			}, want: values{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/2"},
 		},
 		"somebody has removed the offer": {
-			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid/1"}, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{block: ours},
+			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "uid/1"}, report: accepted("uid/1"),
+			wantLabels: values{label: ours}, want: values{block: ours},
 		},
 		"somebody vouched for an agent that can't accept the offer": {
-			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"}, report: &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
+			report:     &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
 		},
 		"somebody vouched for an agent that accepts the offer": {
-			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"}, report: accepted("uid/1"),
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
+			report:     accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", infrav1.HandedOverAnnotation: "uid"},
 		},
 		"the hand-over of the object before a move": {
-			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1"}, report: accepted("earlier/1"),
-			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1", block: ours},
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1"},
+			report: accepted("earlier/1"),
+			wantLabels: values{
+				label: ours,
+			}, want: values{infrav1.OfferAnnotation: "earlier/1", infrav1.HandedOverAnnotation: "earlier/1", block: ours},
 		},
 		"the agent has accepted an earlier offer": {
 			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/2"}, report: accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/2", block: ours},
 		},
 		"the agent can't accept the offer": {
-			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
+			claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"},
+			report:     &infrav1.HandOverReport{Offer: "uid/1", Message: "no"},
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
 		"an offer that the object before the move has accepted": {
@@ -77,23 +97,34 @@ func TestMark(t *testing.T) {
 		"an offer that was called off and that the agent still reports": {
 			claimed: true, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{block: ours},
 		},
-		"a free host is not handed over": {annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"), want: values{infrav1.OfferAnnotation: "uid/1"}},
+		"a free host is not handed over": {
+			annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"),
+			want: values{infrav1.OfferAnnotation: "uid/1"},
+		},
 		"a local host accepts no offer": {
-			supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"}, report: accepted("uid/1"),
+			supplier: infrav1.SupplierDock, claimed: true, annotations: values{infrav1.OfferAnnotation: "uid/1"},
+			report:     accepted("uid/1"),
 			wantLabels: values{label: ours}, want: values{infrav1.OfferAnnotation: "uid/1", block: ours},
 		},
 		"the mover has marked it, and ended before it deleted it": {
-			claimed: true, annotations: values{leave: ""}, report: accepted("uid/1"), wantLabels: values{label: ours}, want: values{leave: ""},
+			claimed: true, annotations: values{leave: ""}, report: accepted("uid/1"), wantLabels: values{label: ours},
+			want: values{leave: ""},
 		},
 		"a mark that is left from an earlier move": {
-			claimed: true, annotations: values{leave: ""}, report: accepted("earlier/1"), wantLabels: values{label: ours}, want: values{leave: "", block: ours},
+			claimed: true, annotations: values{leave: ""}, report: accepted("earlier/1"), wantLabels: values{label: ours},
+			want: values{leave: "", block: ours},
 		},
 		"that was another object, before a move": {
-			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "earlier"}, wantLabels: values{label: ours}, want: values{infrav1.HandedOverAnnotation: "earlier", block: ours},
+			claimed: true, annotations: values{infrav1.HandedOverAnnotation: "earlier"}, wantLabels: values{label: ours},
+			want: values{infrav1.HandedOverAnnotation: "earlier", block: ours},
 		},
-		"the machine has gone": {labels: values{label: ours, "a": "b"}, annotations: values{block: ours}, wantLabels: values{"a": "b"}, want: values{}},
+		"the machine has gone": {
+			labels: values{label: ours, "a": "b"}, annotations: values{block: ours}, wantLabels: values{"a": "b"},
+			want: values{},
+		},
 		"what others have set stays on a free host": {
-			labels: values{label: ""}, annotations: values{block: "me"}, wantLabels: values{label: ""}, want: values{block: "me"},
+			labels: values{label: ""}, annotations: values{block: "me"}, wantLabels: values{label: ""},
+			want: values{block: "me"},
 		},
 		"what others have set stays on a claimed host": {
 			claimed: true, labels: values{label: ""}, annotations: values{block: "me", infrav1.HandedOverAnnotation: "uid"},
@@ -137,8 +168,10 @@ func TestOffers(t *testing.T) {
 		do   func()
 		want map[string]string
 	}{
-		{"an offer", func() { Offer(host, "uid/2") }, map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
-		{"the controller, before it is accepted", func() { Mark(host) }, map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
+		{"an offer", func() { Offer(host, "uid/2") },
+			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
+		{"the controller, before it is accepted", func() { Mark(host) },
+			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
 		{"the controller, when it is accepted", func() { host.Status.Agent.HandOver.Offer = "uid/2"; Mark(host) },
 			map[string]string{infrav1.OfferAnnotation: "uid/2", infrav1.HandedOverAnnotation: "uid/2", "a": "b"}},
 		{"the controller, when the agent can't any more", func() {
@@ -146,7 +179,8 @@ func TestOffers(t *testing.T) {
 			Mark(host)
 		},
 			map[string]string{infrav1.OfferAnnotation: "uid/2", block: ours, "a": "b"}},
-		{"an offer anew", func() { Offer(host, "uid/3") }, map[string]string{infrav1.OfferAnnotation: "uid/3", block: ours, "a": "b"}},
+		{"an offer anew", func() { Offer(host, "uid/3") },
+			map[string]string{infrav1.OfferAnnotation: "uid/3", block: ours, "a": "b"}},
 		{"the controller, when that is accepted", func() { host.Status.Agent.HandOver = accepted("uid/3"); Mark(host) },
 			map[string]string{infrav1.OfferAnnotation: "uid/3", infrav1.HandedOverAnnotation: "uid/3", "a": "b"}},
 		{"calling it off", func() { CallOff(host) }, map[string]string{block: ours, "a": "b"}},

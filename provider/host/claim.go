@@ -34,8 +34,8 @@ func (r *Reconciler) baseline(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), nil
 }
 
-// endClaim clears a released claim as soon as the host is clean: a supplied host when it is destroyed, an owned one when
-// its agent has proved it as the claim asks for (see claim.Judge), or somebody has accepted it.
+// endClaim clears a released claim as soon as the host is clean: a supplied host when it is destroyed, an owned one
+// when its agent has proved it as the claim asks for (see claim.Judge), or somebody has accepted it.
 func (r *Reconciler) endClaim(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if c == nil || !c.Released {

@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// finalizer makes sure that our finalizer is there before the host gets an identity, and stops a deletion in which we have no
-// part any more.
+// finalizer makes sure that our finalizer is there before the host gets an identity, and stops a deletion in which we
+// have no part any more.
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	if !s.host.DeletionTimestamp.IsZero() {
 		if !controllerutil.ContainsFinalizer(s.host, infrav1.HostFinalizer) {
@@ -28,8 +28,9 @@ func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Next(), patch.Object(ctx, r.Client, before, s.host, patch.Locked)
 }
 
-// delete lets a host go that is being deleted and has no claim, or one that was given up: what the supplier made is destroyed by then, so identity and finalizer
-// are left. A computer whose host was given up and deleted has no identity any more: it has to be set up and enrolled again.
+// delete lets a host go that is being deleted and has no claim, or one that was given up: what the supplier made is
+// destroyed by then, so identity and finalizer are left. A computer whose host was given up and deleted has no identity
+// any more: it has to be set up and enrolled again.
 func (r *Reconciler) delete(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host.DeletionTimestamp.IsZero() || s.host.Spec.Claim != nil && !claim.Abandoned(s.host) {
 		return step.Next(), nil

@@ -71,7 +71,8 @@ func (r *Reconciler) drain(ctx context.Context, s *scope) (step.Answer, error) {
 	case err != nil:
 		return step.Answer{}, fmt.Errorf("deleting Machine %s: %w", machine.Name, err)
 	default:
-		r.Recorder.Eventf(s.host, machine, "Normal", infrav1.DrainingEvent, "Drain", "deleted Machine %s: the host is to be drained",
+		r.Recorder.Eventf(s.host, machine, "Normal", infrav1.DrainingEvent, "Drain",
+			"deleted Machine %s: the host is to be drained",
 			machine.Name)
 	}
 	s.drain = waitForMachine("Machine %s is being deleted", machine.Name)

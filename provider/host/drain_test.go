@@ -61,7 +61,9 @@ func TestMayGo(t *testing.T) {
 		"one of three": {machine: member("a", sick), others: []clusterv1.Machine{member("b"), member("c")}},
 		"one of three, one starts": {machine: member("a"), others: []clusterv1.Machine{member("b"), member("c", noNode)},
 			reason: "ControlPlaneAtRisk", message: "1 of the 2"},
-		"one of four, one is sick": {machine: member("a"), others: []clusterv1.Machine{member("b"), member("c"), member("d", sick)}},
+		"one of four, one is sick": {
+			machine: member("a"), others: []clusterv1.Machine{member("b"), member("c"), member("d", sick)},
+		},
 		"one of three, one leaves": {machine: member("a"), others: []clusterv1.Machine{member("b"), member("c", deleted)},
 			reason: "ControlPlaneAtRisk", message: "one after the other"},
 		"one that is being deleted": {machine: member("a", deleted),

@@ -32,8 +32,9 @@ const (
 	silent
 )
 
-// heartbeats tells from the changes of Leases which hosts live. Only that a Lease changes counts, and when this process saw it, so no
-// clock of a host is trusted. A process that has just started sees no change at first, and then knows nothing for one timeout at most.
+// heartbeats tells from the changes of Leases which hosts live. Only that a Lease changes counts, and when this process
+// saw it, so no clock of a host is trusted. A process that has just started sees no change at first, and then knows
+// nothing for one timeout at most.
 type heartbeats struct {
 	clock   Clock
 	timeout time.Duration

@@ -29,17 +29,37 @@ func TestHeartbeats(t *testing.T) {
 		want  liveness
 		left  int
 	}{
-		"a host that was never seen is unseen":                 {at: 5, want: unseen, left: 40},
-		"a lease that was never renewed is unseen for a while": {beats: []beatAt{{0, 0, false}}, at: 39, want: unseen, left: 1},
-		"and silent then":                                                 {beats: []beatAt{{0, 0, false}}, at: 40, want: silent},
-		"the first renewal is a heartbeat":                                {beats: []beatAt{{0, 0, false}, {3, 1, true}}, at: 10, want: alive, left: 33},
-		"what a new process finds is no heartbeat":                        {beats: []beatAt{{0, 5, false}}, at: 10, want: unseen, left: 30},
-		"the next change is":                                              {beats: []beatAt{{0, 5, false}, {9, 6, true}}, at: 10, want: alive, left: 39},
-		"a second beat is no news":                                        {beats: []beatAt{{0, 0, false}, {3, 1, true}, {13, 2, false}}, at: 50, want: alive, left: 3},
-		"a beat that repeats the last one is none":                        {beats: []beatAt{{0, 0, false}, {3, 1, true}, {30, 1, false}}, at: 43, want: silent},
-		"a host that comes back is news":                                  {beats: []beatAt{{0, 0, false}, {3, 1, true}, {60, 2, true}}, at: 61, want: alive, left: 39},
-		"a host whose clock goes back lives all the same":                 {beats: []beatAt{{0, 9, false}, {3, 2, true}}, at: 10, want: alive, left: 33},
-		"a lease that somebody emptied is a change, like any other write": {beats: []beatAt{{0, 9, false}, {3, 0, true}}, at: 10, want: alive, left: 33},
+		"a host that was never seen is unseen": {at: 5, want: unseen, left: 40},
+		"a lease that was never renewed is unseen for a while": {
+			beats: []beatAt{{0, 0, false}}, at: 39, want: unseen, left: 1,
+		},
+		"and silent then": {
+			beats: []beatAt{{0, 0, false}}, at: 40, want: silent,
+		},
+		"the first renewal is a heartbeat": {
+			beats: []beatAt{{0, 0, false}, {3, 1, true}}, at: 10, want: alive, left: 33,
+		},
+		"what a new process finds is no heartbeat": {
+			beats: []beatAt{{0, 5, false}}, at: 10, want: unseen, left: 30,
+		},
+		"the next change is": {
+			beats: []beatAt{{0, 5, false}, {9, 6, true}}, at: 10, want: alive, left: 39,
+		},
+		"a second beat is no news": {
+			beats: []beatAt{{0, 0, false}, {3, 1, true}, {13, 2, false}}, at: 50, want: alive, left: 3,
+		},
+		"a beat that repeats the last one is none": {
+			beats: []beatAt{{0, 0, false}, {3, 1, true}, {30, 1, false}}, at: 43, want: silent,
+		},
+		"a host that comes back is news": {
+			beats: []beatAt{{0, 0, false}, {3, 1, true}, {60, 2, true}}, at: 61, want: alive, left: 39,
+		},
+		"a host whose clock goes back lives all the same": {
+			beats: []beatAt{{0, 9, false}, {3, 2, true}}, at: 10, want: alive, left: 33,
+		},
+		"a lease that somebody emptied is a change, like any other write": {
+			beats: []beatAt{{0, 9, false}, {3, 0, true}}, at: 10, want: alive, left: 33,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(start)

@@ -21,8 +21,8 @@ const takenPause = 15 * time.Second
 
 // identity makes sure that the host's agent has an account that may do what an agent does, for its own host only. A
 // supplied host gets it when it is claimed: before, it has no agent. It is applied once by each process, and again when
-// a token can't be had. A host whose objects can't be made, because others have their names, gets none of them and is not
-// ready. A Lease that got lost is made again.
+// a token can't be had. A host whose objects can't be made, because others have their names, gets none of them and is
+// not ready. A Lease that got lost is made again.
 func (r *Reconciler) identity(ctx context.Context, s *scope) (step.Answer, error) {
 	if !needsIdentity(s.host) {
 		return step.Next(), nil

@@ -42,8 +42,8 @@ type power struct {
 	host types.NamespacedName
 }
 
-// power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host that has
-// been silent for too long is powered on again: where it still runs, its agent gets a new token.
+// power powers a supplied host on while it is claimed, and makes sure once that one without claim doesn't run. A host
+// that has been silent for too long is powered on again: where it still runs, its agent gets a new token.
 func (r *Reconciler) power(ctx context.Context, s *scope) (step.Answer, error) {
 	c := s.host.Spec.Claim
 	if s.host.Spec.Supplier == "" || c != nil && c.Released {
@@ -104,13 +104,16 @@ func (r *Reconciler) powerOn(ctx context.Context, s *scope) (err error) {
 		return fmt.Errorf("powering on: %w", err)
 	}
 	r.setPower(s.host, power{providerID: s.host.Spec.Claim.ProviderID, at: r.Clock.Now()})
-	r.Recorder.Eventf(s.host, nil, "Normal", infrav1.PoweredOnEvent, "PowerOn", "powered on for machine %s", s.host.Spec.Claim.Machine)
+	r.Recorder.Eventf(s.host, nil, "Normal", infrav1.PoweredOnEvent, "PowerOn", "powered on for machine %s",
+		s.host.Spec.Claim.Machine)
 	return nil
 }
 
 // token asks for a token of the host's account.
 func (r *Reconciler) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name}}
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: host.Namespace, Name: infrav1.IdentityPrefix + host.Name},
+	}
 	request := epoch.TokenRequest(host, tokenLifetime)
 	if err := r.Client.SubResource("token").Create(ctx, account, request); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -183,5 +186,6 @@ func (r *Reconciler) noSupplier(host *infrav1.CapstanHost) *step.Obstacle {
 			"supplier %s makes %s: delete this CapstanHost", host.Spec.Supplier, where)}
 	}
 	return &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: fmt.Sprintf(
-		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost", host.Spec.Supplier)}
+		"there is no supplier %s here: local hosts exist in the local mode only; delete this CapstanHost",
+		host.Spec.Supplier)}
 }

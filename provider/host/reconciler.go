@@ -1,5 +1,5 @@
-// Package host reconciles CapstanHosts: it gives each host's agent an identity, powers supplied hosts on and destroys them, clears claims
-// once the host is proved clean, and watches heartbeats.
+// Package host reconciles CapstanHosts: it gives each host's agent an identity, powers supplied hosts on and destroys
+// them, clears claims once the host is proved clean, and watches heartbeats.
 package host
 
 import (
@@ -38,7 +38,8 @@ type Reconciler struct {
 	identities map[types.UID]identityState
 	// lostLeases are the hosts whose Lease is to be made again.
 	lostLeases map[types.NamespacedName]bool
-	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out, or done again.
+	// powered holds what this process did last with the power of supplied hosts. What is not in it is unknown: found out,
+	// or done again.
 	powered map[types.UID]power
 }
 
@@ -115,8 +116,8 @@ func (s *scope) sooner(d time.Duration) {
 	}
 }
 
-// The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself: that is why there are rights
-// here that the controller itself does not use.
+// The agents' roles grant what stands here for own objects, and nobody can grant what he may not do himself: that is
+// why there are rights here that the controller itself does not use.
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/status,verbs=get;update;patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanhosts/claim;capstanhosts/handover,verbs=assign

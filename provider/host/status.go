@@ -94,8 +94,8 @@ func (r *Reconciler) facts(s *scope) facts {
 const maxVersions = 64
 
 // setStatus writes into the host's status what this controller decides: phase, versions, conditions HostOnline, Clean,
-// Linked, Drained, Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped when the
-// host is off: that computer is gone.
+// Linked, Drained, Ready. A pure function of the host and the facts. What the agent of a supplied host said is dropped
+// when the host is off: that computer is gone.
 func setStatus(host *infrav1.CapstanHost, f facts) {
 	off := host.Spec.Supplier != "" && host.Spec.Claim == nil
 	if off {
@@ -177,7 +177,8 @@ func judgeClean(host *infrav1.CapstanHost) metav1.Condition {
 	}
 	if claim.Abandoned(host) {
 		return no(infrav1.CleanCondition, infrav1.AbandonedReason, fmt.Sprintf(
-			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is gone, delete this CapstanHost",
+			"given up after machine %s, and not clean: it is used again when its agent has cleaned it; if the computer is "+
+				"gone, delete this CapstanHost",
 			c.Machine,
 		))
 	}

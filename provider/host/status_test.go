@@ -64,11 +64,13 @@ func TestSetStatus(t *testing.T) {
 		"a supplied host that can't be powered on": {
 			supplier: "dock", claim: claimed(),
 			facts: facts{obstacle: &step.Obstacle{Reason: infrav1.HostStartingReason, Message: "no space left"}},
-			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "False HostStarting", clean: "False InUse", message: "no space left",
+			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "False HostStarting", clean: "False InUse",
+			message: "no space left",
 		},
 		"a supplied host without its supplier is not ready": {
 			supplier: "dock", facts: facts{obstacle: &step.Obstacle{Reason: infrav1.SupplierMissingReason, Message: "no dock"}},
-			phase: infrav1.HostOff, ready: "False SupplierMissing", online: "False HostOff", clean: "True Clean", message: "no dock",
+			phase: infrav1.HostOff, ready: "False SupplierMissing", online: "False HostOff", clean: "True Clean",
+			message: "no dock",
 		},
 		"an owned host that its agent has not compared with what it was before": {
 			claim: claimed(released, compare), agent: compared(strings.Repeat("b", 64)), facts: facts{live: alive},
@@ -82,7 +84,8 @@ func TestSetStatus(t *testing.T) {
 		"an owned host that is to be installed anew": {
 			claim: claimed(released, func(c *infrav1.HostClaim) { c.Proof = infrav1.ProofReimage }), agent: cleaning(true),
 			facts: facts{live: alive},
-			phase: infrav1.HostQuarantined, ready: "False ReimageNeeded", online: "True HostOnline", clean: "False ReimageNeeded",
+			phase: infrav1.HostQuarantined, ready: "False ReimageNeeded", online: "True HostOnline",
+			clean:   "False ReimageNeeded",
 			message: "install the host anew and enroll it, then say so",
 		},
 		"an owned host whose agent never came": {
@@ -127,7 +130,8 @@ func TestSetStatus(t *testing.T) {
 			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
 		},
 		"an owned host that is silent": {
-			facts: facts{live: silent}, phase: infrav1.HostOffline, ready: "False HostOffline", online: "False HostOffline", clean: "True Clean",
+			facts: facts{live: silent}, phase: infrav1.HostOffline, ready: "False HostOffline", online: "False HostOffline",
+			clean:   "True Clean",
 			message: "check the host",
 		},
 		"what was known before the controller started holds: online": {
@@ -135,14 +139,16 @@ func TestSetStatus(t *testing.T) {
 			phase: infrav1.HostAvailable, ready: "True Ready", online: "True HostOnline", clean: "True Clean",
 		},
 		"what was known before the controller started holds: offline": {
-			before: infrav1.HostOfflineReason, phase: infrav1.HostOffline, ready: "False HostOffline", online: "False HostOffline", clean: "True Clean",
+			before: infrav1.HostOfflineReason, phase: infrav1.HostOffline, ready: "False HostOffline",
+			online: "False HostOffline", clean: "True Clean",
 		},
 		"claimed and online": {
 			claim: claimed(), agent: &infrav1.AgentReport{}, facts: facts{live: alive},
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "True HostOnline", clean: "False InUse",
 		},
 		"a report about an earlier claim doesn't count": {
-			claim: claimed(func(c *infrav1.HostClaim) { c.ProviderID = "q" }), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
+			claim: claimed(func(c *infrav1.HostClaim) { c.ProviderID = "q" }), agent: bootstrap(infrav1.BootstrapSucceeded),
+			facts: facts{live: alive},
 			phase: infrav1.HostClaimed, ready: "False HostStarting", online: "True HostOnline", clean: "False InUse",
 		},
 		"the bootstrap runs": {
@@ -168,7 +174,8 @@ func TestSetStatus(t *testing.T) {
 		},
 		"in use by a machine that doesn't exist": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive, orphaned: true},
-			phase: infrav1.HostInUse, ready: "False MachineGone", online: "True HostOnline", clean: "False InUse", message: "spec.claim.released",
+			phase: infrav1.HostInUse, ready: "False MachineGone", online: "True HostOnline", clean: "False InUse",
+			message: "spec.claim.released",
 		},
 		"released": {
 			claim: claimed(released), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive},
@@ -184,17 +191,20 @@ func TestSetStatus(t *testing.T) {
 		},
 		"cleaning ended and left something": {
 			claim: claimed(released), agent: cleaning(true, "mount /x", "process 8 kubelet"), facts: facts{live: alive},
-			phase: infrav1.HostQuarantined, ready: "False LeftoversFound", online: "True HostOnline", clean: "False LeftoversFound",
+			phase: infrav1.HostQuarantined, ready: "False LeftoversFound", online: "True HostOnline",
+			clean:   "False LeftoversFound",
 			message: "mount /x, process 8 kubelet",
 		},
 		"much was left": {
 			claim: claimed(released), agent: cleaning(true, "a", "b", "c", "d", "e", "f", "g"), facts: facts{live: alive},
-			phase: infrav1.HostQuarantined, ready: "False LeftoversFound", online: "True HostOnline", clean: "False LeftoversFound",
+			phase: infrav1.HostQuarantined, ready: "False LeftoversFound", online: "True HostOnline",
+			clean:   "False LeftoversFound",
 			message: "a, b, c, d, e and 2 more",
 		},
 		"being deleted while in use": {
 			claim: claimed(), agent: bootstrap(infrav1.BootstrapSucceeded), facts: facts{live: alive}, deleting: true,
-			phase: infrav1.HostInUse, ready: "False Deleting", online: "True HostOnline", clean: "False InUse", message: "when that machine is deleted",
+			phase: infrav1.HostInUse, ready: "False Deleting", online: "True HostOnline", clean: "False InUse",
+			message: "when that machine is deleted",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,8 +231,10 @@ func TestSetStatus(t *testing.T) {
 				condition := conditions.Get(h, kind)
 				return string(condition.Status) + " " + condition.Reason
 			}
-			if h.Status.Phase != c.phase || got(infrav1.ReadyCondition) != c.ready || got(infrav1.HostOnlineCondition) != c.online ||
-				got(infrav1.CleanCondition) != c.clean || !strings.Contains(conditions.Get(h, infrav1.ReadyCondition).Message, c.message) {
+			if h.Status.Phase != c.phase || got(infrav1.ReadyCondition) != c.ready ||
+				got(infrav1.HostOnlineCondition) != c.online ||
+				got(infrav1.CleanCondition) != c.clean || !strings.Contains(conditions.Get(h, infrav1.ReadyCondition).Message,
+				c.message) {
 				t.Errorf("phase %s, conditions %+v", h.Status.Phase, h.Status.Conditions)
 			}
 			if h.Status.Phase == infrav1.HostOff && h.Status.Agent != nil {
@@ -241,9 +253,14 @@ func TestVersions(t *testing.T) {
 	}{
 		"nobody can tell":                       {},
 		"the supplier's for a host that is off": {supplier: []string{"v1.36.3"}, want: []string{"v1.36.3"}},
-		"the agent knows better":                {agent: &infrav1.AgentReport{KubernetesVersions: []string{"v1.35.4"}}, supplier: []string{"v1.36.3"}, want: []string{"v1.35.4"}},
-		"an agent that can't tell":              {agent: &infrav1.AgentReport{}, supplier: []string{"v1.36.3"}, want: []string{"v1.36.3"}},
-		"no more than the API takes":            {supplier: many, want: many[:64]},
+		"the agent knows better": {
+			agent: &infrav1.AgentReport{KubernetesVersions: []string{"v1.35.4"}}, supplier: []string{"v1.36.3"},
+			want: []string{"v1.35.4"},
+		},
+		"an agent that can't tell": {
+			agent: &infrav1.AgentReport{}, supplier: []string{"v1.36.3"}, want: []string{"v1.36.3"},
+		},
+		"no more than the API takes": {supplier: many, want: many[:64]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &infrav1.CapstanHost{Status: infrav1.CapstanHostStatus{Agent: c.agent}}

@@ -46,11 +46,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 				r.onLostLease(e.Object, queue)
 			},
 		}).
-		Watches(&infrav1.CapstanMachine{}, handler.EnqueueRequestsFromMapFunc(hostOfMachine), builder.WithPredicates(deleted)).
+		Watches(&infrav1.CapstanMachine{}, handler.EnqueueRequestsFromMapFunc(hostOfMachine),
+			builder.WithPredicates(deleted)).
 		Complete(r)
 }
 
-// onLease takes note of a heartbeat. Only one that tells something new starts a pass: a thousand hosts beat a hundred times a second.
+// onLease takes note of a heartbeat. Only one that tells something new starts a pass: a thousand hosts beat a hundred
+// times a second.
 func (r *Reconciler) onLease(object client.Object, queue requests) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok {

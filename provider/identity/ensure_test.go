@@ -47,14 +47,16 @@ func TestOwns(t *testing.T) {
 		object object
 		want   bool
 	}{
-		"label and owner":              {object{Labels: label, OwnerReferences: byHost}, true},
-		"made for the host's arrival":  {object{Labels: label}, true},
-		"data of an earlier version":   {object{Annotations: delivered, OwnerReferences: byHost}, true},
-		"neither label nor owner":      {object{}, false},
-		"the label of another host":    {object{Labels: map[string]string{Label: "b"}}, false},
-		"an owner without label":       {object{OwnerReferences: byHost}, false},
-		"an annotation without owner":  {object{Annotations: delivered}, false},
-		"an earlier host of that name": {object{Labels: label, OwnerReferences: owner(group, "CapstanHost", "a", "0")}, false},
+		"label and owner":             {object{Labels: label, OwnerReferences: byHost}, true},
+		"made for the host's arrival": {object{Labels: label}, true},
+		"data of an earlier version":  {object{Annotations: delivered, OwnerReferences: byHost}, true},
+		"neither label nor owner":     {object{}, false},
+		"the label of another host":   {object{Labels: map[string]string{Label: "b"}}, false},
+		"an owner without label":      {object{OwnerReferences: byHost}, false},
+		"an annotation without owner": {object{Annotations: delivered}, false},
+		"an earlier host of that name": {
+			object{Labels: label, OwnerReferences: owner(group, "CapstanHost", "a", "0")}, false,
+		},
 		"an owner of another kind": {
 			object{Labels: label, OwnerReferences: owner(group, "CapstanMachine", "a", "1")}, false,
 		},

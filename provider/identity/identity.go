@@ -25,9 +25,9 @@ const ProviderIDAnnotation = "infrastructure.capstan.dev/provider-id"
 const FieldOwner = client.FieldOwner("capstan")
 
 // Objects returns the account of a host's agent, which comes first, its role and binding, and the Lease of its
-// heartbeat. The Lease is made here so that no agent needs the right to create any: that can't be limited to a name. The
-// host owns and controls them. A host without uid isn't there yet: they are made for its arrival, without an owner, and
-// the controller takes them over then.
+// heartbeat. The Lease is made here so that no agent needs the right to create any: that can't be limited to a name.
+// The host owns and controls them. A host without uid isn't there yet: they are made for its arrival, without an owner,
+// and the controller takes them over then.
 func Objects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
 	account := infrav1.IdentityPrefix + host.Name
 	labels := map[string]string{Label: host.Name}

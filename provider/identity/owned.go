@@ -59,8 +59,9 @@ func Owns(host *infrav1.CapstanHost, object metav1.Object) bool {
 	return false
 }
 
-// leftover reports whether an object belongs to an earlier host of that name: what the garbage collector has not come to
-// yet, after a move for example. The host itself, or that nobody there has its name, is proof that the owner is gone.
+// leftover reports whether an object belongs to an earlier host of that name: what the garbage collector has not come
+// to yet, after a move for example. The host itself, or that nobody there has its name, is proof that the owner is
+// gone.
 func leftover(host *infrav1.CapstanHost, object metav1.Object) bool {
 	owners := object.GetOwnerReferences()
 	for _, owner := range owners {
@@ -74,8 +75,8 @@ func leftover(host *infrav1.CapstanHost, object metav1.Object) bool {
 	return len(owners) > 0 && object.GetLabels()[Label] == host.Name
 }
 
-// find returns the metadata of an object that belongs to the host; nil: it doesn't exist. It fails with a TakenError, and
-// returns the object nevertheless, if it belongs to somebody else.
+// find returns the metadata of an object that belongs to the host; nil: it doesn't exist. It fails with a TakenError,
+// and returns the object nevertheless, if it belongs to somebody else.
 func find(
 	ctx context.Context, reader client.Reader, host *infrav1.CapstanHost, kind schema.GroupVersionKind, name string,
 ) (*metav1.PartialObjectMetadata, error) {

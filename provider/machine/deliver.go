@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// deliver puts the bootstrap data where the host's agent may read it. Until the agent has reported an end it makes sure in every pass that the
-// data is there: the claim let the agent begin, and it waits for the data.
+// deliver puts the bootstrap data where the host's agent may read it. Until the agent has reported an end it makes sure
+// in every pass that the data is there: the claim let the agent begin, and it waits for the data.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error) {
 	report := claim.Bootstrap(s.host)
 	if s.capstan.Spec.ProviderID != "" || report != nil && report.Phase != infrav1.BootstrapRunning {

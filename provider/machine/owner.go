@@ -14,7 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owned stops while no Machine owns the object (IM-41). It comes after pause: an object with the annotation is paused before it has an owner.
+// owned stops while no Machine owns the object (IM-41). It comes after pause: an object with the annotation is paused
+// before it has an owner.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine == nil {
 		s.obstacle = &step.Obstacle{

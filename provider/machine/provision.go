@@ -8,7 +8,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// providerID writes the identifier of the instance (IM-52), before anything says that the machine is provisioned (IM-53).
+// providerID writes the identifier of the instance (IM-52), before anything says that the machine is provisioned
+// (IM-53).
 func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.capstan.Spec.ProviderID != "" {
 		return step.Next(), nil
@@ -19,12 +20,13 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 		s.capstan.Spec.ProviderID = "" // the status must not build on it
 		return step.Answer{}, err
 	}
-	r.Recorder.Eventf(s.capstan, s.host, "Normal", infrav1.BootstrappedEvent, "Bootstrap", "host %s ran the bootstrap data", s.host.Name)
+	r.Recorder.Eventf(s.capstan, s.host, "Normal", infrav1.BootstrappedEvent, "Bootstrap",
+		"host %s ran the bootstrap data", s.host.Name)
 	return step.Next(), nil
 }
 
-// provisioned lets the status say that the machine is provisioned (IM-53), with addresses (IM-54) and failure domain (IM-55) in the
-// same patch: see setStatus.
+// provisioned lets the status say that the machine is provisioned (IM-53), with addresses (IM-54) and failure domain
+// (IM-55) in the same patch: see setStatus.
 func (r *Reconciler) provisioned(_ context.Context, s *scope) (step.Answer, error) {
 	s.done = true
 	return step.Stop(), nil

@@ -61,11 +61,11 @@ type Reconciler struct {
 	replacing replacing
 }
 
-// Everything is written with patches. RB-01 and RB-02 ask for more on the provider's own types than is used. Secrets are read and written one
-// by one, never listed or watched (RB-12). Nothing that is made here blocks the deletion of its owner, so no right to finalizers is needed
-// (RB-10). Of bootstrap configurations only the metadata is read, one by one: whose they are. The kinds are those of the
-// bootstrap providers that are known; another one needs a ClusterRole of its own that lets the manager get its kind, and
-// until then its machines say which right is missing.
+// Everything is written with patches. RB-01 and RB-02 ask for more on the provider's own types than is used. Secrets
+// are read and written one by one, never listed or watched (RB-12). Nothing that is made here blocks the deletion of
+// its owner, so no right to finalizers is needed (RB-10). Of bootstrap configurations only the metadata is read, one by
+// one: whose they are. The kinds are those of the bootstrap providers that are known; another one needs a ClusterRole
+// of its own that lets the manager get its kind, and until then its machines say which right is missing.
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;k0scontrollerconfigs;k0sworkerconfigs,verbs=get
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kthreesconfigs;microk8sconfigs;rke2configs;talosconfigs,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch;create;update;patch;delete

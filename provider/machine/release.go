@@ -14,10 +14,12 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// release marks the claim released, and waits until the host is clean and the claim cleared (IM-57), or an administrator has given that up.
+// release marks the claim released, and waits until the host is clean and the claim cleared (IM-57), or an
+// administrator has given that up.
 //
-// Without an owner the contract wants no infrastructure deleted and the finalizer removed (IM-62). The claim is marked released all the
-// same, and not waited for: it is a note in our own inventory, without which the host would be lost to everybody (D-09).
+// Without an owner the contract wants no infrastructure deleted and the finalizer removed (IM-62). The claim is marked
+// released all the same, and not waited for: it is a note in our own inventory, without which the host would be lost to
+// everybody (D-09).
 func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host == nil {
 		return step.Next(), nil
@@ -38,7 +40,8 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 	}
 	if claim.Abandoned(s.host) {
 		r.Recorder.Eventf(s.capstan, s.host, "Warning", infrav1.HostAbandonedEvent, "Release",
-			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name, infrav1.AbandonAnnotation)
+			"host %s was not cleaned: annotation %s gave it up; it stays out of the pool", s.host.Name,
+			infrav1.AbandonAnnotation)
 		return step.Next(), nil
 	}
 	if s.host.Spec.Supplier == "" && claim.Judge(s.host) == claim.ToReimage {
@@ -62,7 +65,8 @@ func wayOut(host *infrav1.CapstanHost) string {
 	if host.Spec.Supplier != "" {
 		return "it is destroyed and made again"
 	}
-	return fmt.Sprintf("if that never happens, \"kubectl annotate capstanhost -n %s %s %s=%s\" lets the machine go, and the host stays out of the pool",
+	return fmt.Sprintf("if that never happens, \"kubectl annotate capstanhost -n %s %s %s=%s\" lets the machine go, and "+
+		"the host stays out of the pool",
 		host.Namespace, host.Name, infrav1.AbandonAnnotation, host.Spec.Claim.ProviderID)
 }
 
@@ -72,7 +76,8 @@ func waitingMessage(host *infrav1.CapstanHost) string {
 		(c.Reason == infrav1.LeftoversFoundReason || c.Reason == infrav1.NotComparedReason) {
 		return fmt.Sprintf("host %s is quarantined: %s; %s", host.Name, c.Message, wayOut(host))
 	}
-	if c := conditions.Get(host, infrav1.HostOnlineCondition); c != nil && c.Status == metav1.ConditionFalse && host.Spec.Supplier == "" {
+	if c := conditions.Get(host, infrav1.HostOnlineCondition); c != nil && c.Status == metav1.ConditionFalse &&
+		host.Spec.Supplier == "" {
 		return fmt.Sprintf("host %s is offline: its agent cleans it when it is back; %s", host.Name, wayOut(host))
 	}
 	return fmt.Sprintf("host %s is being cleaned", host.Name)

@@ -40,11 +40,13 @@ func TestReplaceAMachineThatFailed(t *testing.T) {
 		asked bool
 		calls []string
 	}{
-		"a set makes another one":             {edits: []change{known, owned}, asked: true, calls: []string{"patch Machine"}},
-		"nobody makes another one":            {edits: []change{known}},
-		"it is asked for already":             {edits: []change{known, owned, asked}, asked: true},
-		"the Machine is being deleted":        {edits: []change{known, owned, going}},
-		"the failure is new: the data goes":   {edits: []change{owned}, asked: true, calls: []string{"get Secret", "patch Machine"}},
+		"a set makes another one":      {edits: []change{known, owned}, asked: true, calls: []string{"patch Machine"}},
+		"nobody makes another one":     {edits: []change{known}},
+		"it is asked for already":      {edits: []change{known, owned, asked}, asked: true},
+		"the Machine is being deleted": {edits: []change{known, owned, going}},
+		"the failure is new: the data goes": {
+			edits: []change{owned}, asked: true, calls: []string{"get Secret", "patch Machine"},
+		},
 		"the failure is new, and nobody asks": {calls: []string{"get Secret"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// report waits for the end of the bootstrap and removes the data from the host's reach, whatever the end was. A machine that has a
-// provider id is past it: the id is written after success only, and outlives the report when objects are moved (IM-63).
+// report waits for the end of the bootstrap and removes the data from the host's reach, whatever the end was. A machine
+// that has a provider id is past it: the id is written after success only, and outlives the report when objects are
+// moved (IM-63).
 func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.capstan.Spec.ProviderID != "" {
 		return step.Next(), nil

@@ -117,7 +117,8 @@ func decide(s *scope) []metav1.Condition {
 		}
 	case s.lost != "":
 		found = append(found,
-			no(infrav1.HostClaimedCondition, infrav1.HostGoneReason, s.lost), no(infrav1.HostOnlineCondition, infrav1.HostGoneReason, s.lost))
+			no(infrav1.HostClaimedCondition, infrav1.HostGoneReason, s.lost),
+			no(infrav1.HostOnlineCondition, infrav1.HostGoneReason, s.lost))
 	case s.obstacle != nil:
 		found = append(found, no(infrav1.HostClaimedCondition, s.obstacle.Reason, s.obstacle.Message))
 	case s.failed == nil:
@@ -163,7 +164,8 @@ func bootstrapped(s *scope) metav1.Condition {
 	case report != nil && report.Phase == infrav1.BootstrapFailed:
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, bootstrapFailure(host, report))
 	default:
-		// How far it is isn't said here: each step would cost a write. It is in the host's phase, conditions and status.agent.bootstrap.
+		// How far it is isn't said here: each step would cost a write. It is in the host's phase, conditions and
+		// status.agent.bootstrap.
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason,
 			fmt.Sprintf("host %s starts and runs the bootstrap data; CapstanHost %s tells how far it is", host, host))
 	}
@@ -179,12 +181,13 @@ func bootstrapFailure(host string, report *infrav1.BootstrapReport) string {
 	if report.Message != "" {
 		what = ": " + report.Message
 	}
-	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it isn't tried again: delete the Machine, it is replaced", host, where, what)
+	return fmt.Sprintf("the bootstrap data failed on host %s%s%s; it isn't tried again: delete the Machine, it is "+
+		"replaced", host, where, what)
 }
 
-// online repeats what the host's controller says. Until the bootstrap data has run, only that the heartbeat stopped is worth a word:
-// being off, being powered on and the agent's start are all part of it. An agent that reports the end of the bootstrap is online, also before
-// its heartbeat has been compared with an earlier one.
+// online repeats what the host's controller says. Until the bootstrap data has run, only that the heartbeat stopped is
+// worth a word: being off, being powered on and the agent's start are all part of it. An agent that reports the end of
+// the bootstrap is online, also before its heartbeat has been compared with an earlier one.
 func online(s *scope) *metav1.Condition {
 	c := conditions.Get(s.host, infrav1.HostOnlineCondition)
 	switch {

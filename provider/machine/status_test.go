@@ -40,7 +40,8 @@ func TestSetStatus(t *testing.T) {
 	}
 	silent := func(h *infrav1.CapstanHost) *infrav1.CapstanHost {
 		conditions.Set(h, metav1.Condition{
-			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionFalse, Reason: infrav1.HostOfflineReason, Message: "no heartbeat",
+			Type: infrav1.HostOnlineCondition, Status: metav1.ConditionFalse, Reason: infrav1.HostOfflineReason,
+			Message: "no heartbeat",
 		})
 		return h
 	}
@@ -64,15 +65,18 @@ func TestSetStatus(t *testing.T) {
 			ready: "False NoHostMatches", claimed: "False NoHostMatches", message: "0 of 1 host fits",
 		},
 		"the host starts": {
-			scope: scope{host: host("", "")}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping",
-			message: "host host-01 starts and runs the bootstrap data",
+			scope: scope{host: host("", "")}, ready: "False Bootstrapping", claimed: "True HostClaimed",
+			bootstrapped: "False Bootstrapping",
+			message:      "host host-01 starts and runs the bootstrap data",
 		},
 		"the host is online and has reported nothing: no other words, so no write": {
-			scope: scope{host: host(metav1.ConditionTrue, "")}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping",
-			message: "host host-01 starts and runs the bootstrap data",
+			scope: scope{host: host(metav1.ConditionTrue, "")}, ready: "False Bootstrapping", claimed: "True HostClaimed",
+			bootstrapped: "False Bootstrapping",
+			message:      "host host-01 starts and runs the bootstrap data",
 		},
 		"the host went silent before the bootstrap ended": {
-			scope: scope{host: silent(host("", ""))}, ready: "False Bootstrapping", claimed: "True HostClaimed", bootstrapped: "False Bootstrapping", online: "False HostOffline",
+			scope: scope{host: silent(host("", ""))}, ready: "False Bootstrapping", claimed: "True HostClaimed",
+			bootstrapped: "False Bootstrapping", online: "False HostOffline",
 		},
 		"the bootstrap runs": {
 			scope: scope{host: host(metav1.ConditionTrue, infrav1.BootstrapRunning)},
@@ -93,7 +97,8 @@ func TestSetStatus(t *testing.T) {
 		},
 		"provisioned, and the host went offline (IM-20)": {
 			scope: scope{host: host(metav1.ConditionFalse, infrav1.BootstrapSucceeded), done: true}, id: "p",
-			ready: "False Whatever", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", message: "host says so", provisioned: true,
+			ready: "False Whatever", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded",
+			message: "host says so", provisioned: true,
 		},
 		"provisioned, and the agent's report is the only sign of life so far": {
 			scope: scope{host: host("", infrav1.BootstrapSucceeded), done: true}, id: "p", online: "True HostOnline",
@@ -101,10 +106,12 @@ func TestSetStatus(t *testing.T) {
 		},
 		"provisioned, and it is not known yet whether the host lives": {
 			scope: scope{host: host("", ""), done: true}, id: "p",
-			ready: "Unknown HostStarting", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded", provisioned: true,
+			ready: "Unknown HostStarting", claimed: "True HostClaimed", bootstrapped: "True BootstrapSucceeded",
+			provisioned: true,
 		},
 		"the host is gone": {
-			scope: scope{lost: "no host has the claim"}, id: "p", ready: "False HostGone", claimed: "False HostGone", message: "no host has the claim",
+			scope: scope{lost: "no host has the claim"}, id: "p", ready: "False HostGone", claimed: "False HostGone",
+			message: "no host has the claim",
 		},
 		"being deleted (IM-30)": {
 			scope: scope{
@@ -178,7 +185,8 @@ func TestAddresses(t *testing.T) {
 		spec            []infrav1.HostAddress
 		want            string
 	}{
-		{what: "no instance", agent: "10.231.1.1", spec: []infrav1.HostAddress{{Type: "ExternalIP", Address: "198.51.100.7"}}},
+		{what: "no instance", agent: "10.231.1.1",
+			spec: []infrav1.HostAddress{{Type: "ExternalIP", Address: "198.51.100.7"}}},
 		{what: "nothing added", id: "p", agent: "10.231.1.1", want: "Hostname demo-abc, InternalIP 10.231.1.1"},
 		{
 			what: "all types", id: "p", agent: "10.231.1.1",

@@ -27,7 +27,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 		WithOptions(options).
 		For(&infrav1.CapstanMachine{}).
 		Watches(&clusterv1.Machine{},
-			handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("CapstanMachine"))),
+			handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(
+				infrav1.GroupVersion.WithKind("CapstanMachine"))),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{},
 			handler.EnqueueRequestsFromMapFunc(r.machinesOfCluster),

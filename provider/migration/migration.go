@@ -1,5 +1,6 @@
-// Package migration rewrites stored objects after an upgrade, so that all of them are stored in the version that the CustomResourceDefinitions name,
-// and older versions can go one day. The work is done by Cluster API's controller for this, which acts when a definition has changed.
+// Package migration rewrites stored objects after an upgrade, so that all of them are stored in the version that the
+// CustomResourceDefinitions name, and older versions can go one day. The work is done by Cluster API's controller for
+// this, which acts when a definition has changed.
 package migration
 
 import (
@@ -19,7 +20,8 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=capstanclusters.infrastructure.capstan.dev;capstanclustertemplates.infrastructure.capstan.dev;capstanhosts.infrastructure.capstan.dev;capstanmachines.infrastructure.capstan.dev;capstanmachinetemplates.infrastructure.capstan.dev,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanclustertemplates;capstanmachinetemplates,verbs=get;list;patch
 
-// Kinds are our kinds and how their objects are rewritten. Those with a status are rewritten there, where no admission webhook stands in the way.
+// Kinds are our kinds and how their objects are rewritten. Those with a status are rewritten there, where no admission
+// webhook stands in the way.
 func Kinds() map[client.Object]crdmigrator.ByObjectConfig {
 	byStatus, bySpec := crdmigrator.ByObjectConfig{UseStatusForStorageVersionMigration: true}, crdmigrator.ByObjectConfig{}
 	return map[client.Object]crdmigrator.ByObjectConfig{
@@ -31,11 +33,12 @@ func Kinds() map[client.Object]crdmigrator.ByObjectConfig {
 	}
 }
 
-// Setup adds the controller for our kinds alone to the manager. Where Cluster API's own kinds are rewritten by the same process, give Kinds to
-// that controller instead: there can be one of its name.
+// Setup adds the controller for our kinds alone to the manager. Where Cluster API's own kinds are rewritten by the same
+// process, give Kinds to that controller instead: there can be one of its name.
 func Setup(ctx context.Context, mgr ctrl.Manager) error {
 	err := (&crdmigrator.CRDMigrator{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Config: Kinds()}).
-		SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1, UsePriorityQueue: ptr.To(false)}) // see the provider's options
+		// see the provider's options
+		SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 1, UsePriorityQueue: ptr.To(false)})
 	if err != nil {
 		return fmt.Errorf("adding the migration of stored objects: %w", err)
 	}

@@ -28,8 +28,9 @@ import (
 // patience bounds each wait. It is long because the machine may be busy.
 const patience = time.Minute
 
-// TestUpgrade installs the definitions as a release that knew v1beta1 only would have had them, stores an object of each kind, installs today's
-// definitions over them, and starts the manager: all objects are there, and stored in today's version.
+// TestUpgrade installs the definitions as a release that knew v1beta1 only would have had them, stores an object of
+// each kind, installs today's definitions over them, and starts the manager: all objects are there, and stored in
+// today's version.
 func TestUpgrade(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	today, err := apiserver.Capstan()
@@ -51,7 +52,8 @@ func TestUpgrade(t *testing.T) {
 	})
 	must(t, err)
 	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), webhook.AddToScheme(scheme)))
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		webhook.AddToScheme(scheme)))
 	api, err := client.New(s.Config, client.Options{Scheme: scheme})
 	must(t, err)
 
@@ -88,7 +90,8 @@ func TestUpgrade(t *testing.T) {
 		is := &unstructured.Unstructured{}
 		is.SetGroupVersionKind(was.GroupVersionKind())
 		must(t, api.Get(t.Context(), client.ObjectKeyFromObject(was), is))
-		if is.GetUID() != was.GetUID() || fmt.Sprint(is.Object["spec"]) != fmt.Sprint(was.Object["spec"]) || fmt.Sprint(is.Object["status"]) != fmt.Sprint(was.Object["status"]) {
+		if is.GetUID() != was.GetUID() || fmt.Sprint(is.Object["spec"]) != fmt.Sprint(was.Object["spec"]) ||
+			fmt.Sprint(is.Object["status"]) != fmt.Sprint(was.Object["status"]) {
 			t.Errorf("%s was\n%v\nand is\n%v", kind, was.Object, is.Object)
 		}
 		if is.GetResourceVersion() == was.GetResourceVersion() {
@@ -107,7 +110,9 @@ func TestUpgrade(t *testing.T) {
 			return api.Update(t.Context(), now)
 		}))
 	}
-	m := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "infrastructure.capstan.dev/v1beta2", "kind": "CapstanMachine"}}
+	m := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "infrastructure.capstan.dev/v1beta2", "kind": "CapstanMachine"},
+	}
 	await(t, "a machine is read without conversion", func() error {
 		return api.Get(t.Context(), client.ObjectKeyFromObject(stored["CapstanMachine"]), m)
 	})
@@ -126,7 +131,8 @@ func onlyOld(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.Cus
 	return crd
 }
 
-func version(crd *apiextensionsv1.CustomResourceDefinition, name string) apiextensionsv1.CustomResourceDefinitionVersion {
+func version(crd *apiextensionsv1.CustomResourceDefinition,
+	name string) apiextensionsv1.CustomResourceDefinitionVersion {
 	for _, v := range crd.Spec.Versions {
 		if v.Name == name {
 			return v
@@ -139,20 +145,28 @@ func version(crd *apiextensionsv1.CustomResourceDefinition, name string) apiexte
 func oldObject(kind string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "infrastructure.capstan.dev/v1beta1", "kind": kind,
-		"metadata": map[string]any{"name": "old", "namespace": "default", "labels": map[string]any{"cluster.x-k8s.io/cluster-name": "old"}},
+		"metadata": map[string]any{
+			"name": "old", "namespace": "default", "labels": map[string]any{"cluster.x-k8s.io/cluster-name": "old"},
+		},
 	}}
 	endpoint := map[string]any{"controlPlaneEndpoint": map[string]any{"host": "10.0.0.1", "port": int64(6443)}}
 	conditions := []any{map[string]any{
-		"type": "Ready", "status": "False", "severity": "Error", "reason": "Bad", "message": "it was", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": "Ready", "status": "False", "severity": "Error", "reason": "Bad", "message": "it was",
+		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}
 	switch kind {
 	case "CapstanMachine":
 		u.Object["spec"] = map[string]any{"providerID": "capstan://default/host-1/12345678", "failureDomain": "zone-a"}
-		u.Object["status"] = map[string]any{"ready": true, "host": "host-1", "conditions": conditions, "failureReason": "CreateError", "failureMessage": "so it is"}
+		u.Object["status"] = map[string]any{
+			"ready": true, "host": "host-1", "conditions": conditions, "failureReason": "CreateError",
+			"failureMessage": "so it is",
+		}
 	case "CapstanCluster":
 		u.Object["spec"] = endpoint
 		u.Object["status"] = map[string]any{
-			"ready": true, "conditions": conditions, "failureDomains": map[string]any{"zone-a": map[string]any{"controlPlane": true}},
+			"ready": true, "conditions": conditions, "failureDomains": map[string]any{
+				"zone-a": map[string]any{"controlPlane": true},
+			},
 		}
 	case "CapstanMachineTemplate":
 		u.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"failureDomain": "zone-b"}}}
@@ -200,8 +214,10 @@ func start(t *testing.T, s *apiserver.Server, scheme *runtime.Scheme) {
 	w := s.Webhooks
 	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		Controller:    config.Controller{SkipNameValidation: ptr.To(true)}, // with -count there is one for each run
-		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{Host: w.LocalServingHost, Port: w.LocalServingPort, CertDir: w.LocalServingCertDir}),
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // with -count there is one for each run
+		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{
+			Host: w.LocalServingHost, Port: w.LocalServingPort, CertDir: w.LocalServingCertDir,
+		}),
 	})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())

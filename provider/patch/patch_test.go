@@ -22,15 +22,18 @@ func api(t *testing.T) (client.Client, *int) {
 		t.Fatal(err)
 	}
 	writes := 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&infrav1.CapstanHost{}).WithObjects(&infrav1.CapstanHost{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "host-01", Labels: map[string]string{"foreign": "stays"}},
-		Spec:       infrav1.CapstanHostSpec{Zone: "zone-a"},
-	}).WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&infrav1.CapstanHost{}).
+		WithObjects(&infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "host-01", Labels: map[string]string{"foreign": "stays"}},
+			Spec:       infrav1.CapstanHostSpec{Zone: "zone-a"},
+		}).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
 			writes++
 			return c.Patch(ctx, o, p, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			writes++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
@@ -81,7 +84,8 @@ func TestOnlyTheDifferenceIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := read(t, c)
-	if got.Labels["foreign"] != "stays" || got.Labels["theirs"] != "too" || !got.Spec.Unschedulable || got.Status.Phase != infrav1.HostOff {
+	if got.Labels["foreign"] != "stays" || got.Labels["theirs"] != "too" || !got.Spec.Unschedulable ||
+		got.Status.Phase != infrav1.HostOff {
 		t.Errorf("something was lost (IM-56): %+v", got)
 	}
 	if *writes != 2 {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 )
 
-// Why returns the reason for which an object is paused, as a sentence, or nothing when it is not. A nil cluster pauses nothing. The
-// presence of the annotation counts, not its value.
+// Why returns the reason for which an object is paused, as a sentence, or nothing when it is not. A nil cluster pauses
+// nothing. The presence of the annotation counts, not its value.
 func Why(cluster *clusterv1.Cluster, object metav1.Object) string {
 	var why []string
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
@@ -26,7 +26,11 @@ func Why(cluster *clusterv1.Cluster, object metav1.Object) string {
 // Condition returns the condition Paused for the answer of Why.
 func Condition(why string) metav1.Condition {
 	if why == "" {
-		return metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason}
+		return metav1.Condition{
+			Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason,
+		}
 	}
-	return metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: why}
+	return metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.PausedReason, Message: why,
+	}
 }

@@ -20,10 +20,12 @@ func TestWhy(t *testing.T) {
 		object  *metav1.ObjectMeta
 		paused  bool
 	}{
-		"no cluster and no annotation":                      {object: &metav1.ObjectMeta{}},
-		"the cluster says nothing":                          {cluster: cluster(nil), object: &metav1.ObjectMeta{}},
-		"the cluster says false":                            {cluster: cluster(ptr.To(false)), object: &metav1.ObjectMeta{}},
-		"the cluster says true (IM-64)":                     {cluster: cluster(ptr.To(true)), object: &metav1.ObjectMeta{}, paused: true},
+		"no cluster and no annotation": {object: &metav1.ObjectMeta{}},
+		"the cluster says nothing":     {cluster: cluster(nil), object: &metav1.ObjectMeta{}},
+		"the cluster says false":       {cluster: cluster(ptr.To(false)), object: &metav1.ObjectMeta{}},
+		"the cluster says true (IM-64)": {
+			cluster: cluster(ptr.To(true)), object: &metav1.ObjectMeta{}, paused: true,
+		},
 		"an empty annotation pauses (IM-64)":                {object: annotated(""), paused: true},
 		"an annotation that says false pauses too (IM-64)":  {object: annotated("false"), paused: true},
 		"an annotation pauses when the cluster is not here": {cluster: cluster(nil), object: annotated("x"), paused: true},

@@ -73,11 +73,14 @@ func TestPlace(t *testing.T) {
 		"an empty inventory": {why: "there are no hosts in this namespace"},
 		"one free host":      {hosts: []infrav1.CapstanHost{ready("a", "z1")}, want: "a", why: "1 of 1 host fits"},
 		"the first by name, whatever the order of the list": {
-			hosts: []infrav1.CapstanHost{ready("c", "z1"), ready("a", "z1"), ready("b", "z1")}, want: "a", why: "3 of 3 hosts fit",
+			hosts: []infrav1.CapstanHost{ready("c", "z1"), ready("a", "z1"), ready("b", "z1")}, want: "a",
+			why: "3 of 3 hosts fit",
 		},
 		"a host that was never judged by its controller does not fit": {
-			hosts: []infrav1.CapstanHost{ready("a", "z1", func(h *infrav1.CapstanHost) { h.Status = infrav1.CapstanHostStatus{} })},
-			why:   "0 of 1 host fits: 1 not ready yet",
+			hosts: []infrav1.CapstanHost{
+				ready("a", "z1", func(h *infrav1.CapstanHost) { h.Status = infrav1.CapstanHostStatus{} }),
+			},
+			why: "0 of 1 host fits: 1 not ready yet",
 		},
 		"the wanted zone, IM-17": {
 			hosts:   []infrav1.CapstanHost{ready("a", "z1"), ready("b", "z2")},
@@ -112,12 +115,14 @@ func TestPlace(t *testing.T) {
 		},
 		"the version, with or without v": {
 			hosts: []infrav1.CapstanHost{
-				ready("a", "z1", versions("v1.35.4")), ready("b", "z1", versions("1.36.3", "v1.35.4")), ready("c", "z1", versions("v1.36.30")),
+				ready("a", "z1", versions("v1.35.4")), ready("b", "z1", versions("1.36.3", "v1.35.4")),
+				ready("c", "z1", versions("v1.36.30")),
 			},
 			request: Request{Version: "v1.36.3"}, want: "b", why: "1 of 3 hosts fit: 2 without the Kubernetes version",
 		},
 		"a host that can't tell its versions": {
-			hosts: []infrav1.CapstanHost{ready("a", "z1")}, request: Request{Version: "v1.36.3"}, want: "a", why: "1 of 1 host fits",
+			hosts: []infrav1.CapstanHost{ready("a", "z1")}, request: Request{Version: "v1.36.3"}, want: "a",
+			why: "1 of 1 host fits",
 		},
 		"everything in the way, each host counted once": {
 			hosts: []infrav1.CapstanHost{
@@ -129,7 +134,8 @@ func TestPlace(t *testing.T) {
 				ready("j", "z1", versions("v1.35.4")),
 			},
 			request: Request{Zone: "z1", Version: "v1.36.3"},
-			why: "0 of 10 hosts fit: 2 claimed, 1 in another zone, 1 without the Kubernetes version, 1 offline, 1 unschedulable, " +
+			why: "0 of 10 hosts fit: 2 claimed, 1 in another zone, 1 without the Kubernetes version, 1 offline, 1 " +
+				"unschedulable, " +
 				"1 being cleaned, 1 quarantined, 1 not ready yet, 1 being deleted",
 		},
 		"the zone with the fewest machines of the cluster and role": {
@@ -147,7 +153,8 @@ func TestPlace(t *testing.T) {
 			request: Request{Cluster: "demo", ControlPlane: true}, want: "a", why: "2 of 4 hosts fit: 2 claimed",
 		},
 		"a released claim doesn't push away": {
-			hosts:   []infrav1.CapstanHost{ready("a", "z1"), ready("b", "z2"), ready("x", "z1", claimedBy("demo", true), released)},
+			hosts: []infrav1.CapstanHost{ready("a", "z1"), ready("b", "z2"),
+				ready("x", "z1", claimedBy("demo", true), released)},
 			request: Request{Cluster: "demo", ControlPlane: true}, want: "a", why: "2 of 3 hosts fit: 1 claimed",
 		},
 	} {
@@ -167,7 +174,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceLaws checks on random inventories: the chosen host is free, the counts add up, and the order of the list is of no matter.
+// TestPlaceLaws checks on random inventories: the chosen host is free, the counts add up, and the order of the list is
+// of no matter.
 func TestPlaceLaws(t *testing.T) {
 	edits := []edit{
 		func(*infrav1.CapstanHost) {}, claimedBy("demo", true), claimedBy("demo", false), unready(infrav1.HostOffline),

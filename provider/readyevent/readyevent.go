@@ -43,7 +43,8 @@ type Object interface {
 // Record records an event if Ready changed between two states of an object in a way that is worth one. The second
 // state must be written already.
 func Record(recorder events.EventRecorder, before, after Object) {
-	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition), conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
+	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition),
+		conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
 		recorder.Eventf(after, nil, kind, reason, "Reconcile", "%s", Note(note))
 	}
 }

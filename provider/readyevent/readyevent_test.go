@@ -59,7 +59,8 @@ func TestNote(t *testing.T) {
 	}
 	for shift := range 4 {
 		text := strings.Repeat("x", shift) + strings.Repeat("€", maxNote)
-		if got := Note(text); len(got) > maxNote || len(got) < maxNote-6 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+		if got := Note(text); len(got) > maxNote || len(got) < maxNote-6 || !utf8.ValidString(got) ||
+			!strings.HasSuffix(got, "…") {
 			t.Errorf("a long one: %d bytes, %q", len(got), got[len(got)-8:])
 		}
 	}

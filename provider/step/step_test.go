@@ -21,10 +21,12 @@ func TestRun(t *testing.T) {
 		ran    []string
 		after  time.Duration
 	}{
-		"all steps run when each says Next":              {second: Next(), ran: []string{"first", "second", "third"}},
-		"a step that says Stop ends the pass":            {second: Stop(), ran: []string{"first", "second"}},
-		"a step that says StopFor asks for another pass": {second: StopFor(time.Minute), ran: []string{"first", "second"}, after: time.Minute},
-		"an error ends the pass and names the step":      {err: boom, ran: []string{"first", "second"}},
+		"all steps run when each says Next":   {second: Next(), ran: []string{"first", "second", "third"}},
+		"a step that says Stop ends the pass": {second: Stop(), ran: []string{"first", "second"}},
+		"a step that says StopFor asks for another pass": {
+			second: StopFor(time.Minute), ran: []string{"first", "second"}, after: time.Minute,
+		},
+		"an error ends the pass and names the step": {err: boom, ran: []string{"first", "second"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package supply has the border between hosts and whoever makes them: a Supplier powers a host on when it is claimed, and destroys
-// it when it is released.
+// Package supply has the border between hosts and whoever makes them: a Supplier powers a host on when it is claimed,
+// and destroys it when it is released.
 package supply
 
 import (
@@ -9,14 +9,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Supplier makes and destroys hosts. Every call may come again after it succeeded, and must then change nothing; no call
-// may outlive its context. A host is named by its CapstanHost.
+// Supplier makes and destroys hosts. Every call may come again after it succeeded, and must then change nothing; no
+// call may outlive its context. A host is named by its CapstanHost.
 type Supplier interface {
-	// Versions returns the versions of Kubernetes that new hosts can install, newest first, for example v1.36.3. Empty: any.
+	// Versions returns the versions of Kubernetes that new hosts can install, newest first, for example v1.36.3. Empty:
+	// any.
 	Versions() []string
 
-	// PowerOn makes sure that the host exists and runs. agentConfig becomes /etc/capstan/agent.yaml, at the latest when the host
-	// starts the next time. It returns the host's IP address.
+	// PowerOn makes sure that the host exists and runs. agentConfig becomes /etc/capstan/agent.yaml, at the latest when
+	// the host starts the next time. It returns the host's IP address.
 	PowerOn(ctx context.Context, host string, agentConfig []byte) (address string, err error)
 
 	// Destroy removes the host and all that it stored. When it returns nil, no process, mount or file of the host is left.
@@ -26,8 +27,8 @@ type Supplier interface {
 	List(ctx context.Context) ([]string, error)
 }
 
-// NamespaceOf returns the namespace of the CapstanHost that a supplier makes a host for, "" if there is none. A Supplier
-// knows hosts by name alone: a CapstanHost with the same name in another namespace is not supplied.
+// NamespaceOf returns the namespace of the CapstanHost that a supplier makes a host for, "" if there is none. A
+// Supplier knows hosts by name alone: a CapstanHost with the same name in another namespace is not supplied.
 type NamespaceOf func(host string) string
 
 // In says that all supplied hosts are in one namespace.

@@ -3,7 +3,8 @@ package supply
 import "testing"
 
 func TestAgentConfig(t *testing.T) {
-	got, err := AgentConfig(AgentServer{URL: "https://10.231.0.1:6443", CAData: []byte("PEM")}, "default", "host-01", "secret")
+	got, err := AgentConfig(AgentServer{URL: "https://10.231.0.1:6443", CAData: []byte("PEM")}, "default",
+		"host-01", "secret")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package watchfilter limits controllers to the objects that carry a label, so that several instances of the provider share a
-// management cluster without touching each other's objects (IC-40, IM-66).
+// Package watchfilter limits controllers to the objects that carry a label, so that several instances of the provider
+// share a management cluster without touching each other's objects (IC-40, IM-66).
 package watchfilter
 
 import (

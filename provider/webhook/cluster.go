@@ -21,7 +21,8 @@ func (clusters) ValidateCreate(context.Context, *v1beta2.CapstanCluster) (admiss
 	return nil, nil
 }
 
-// ValidateUpdate keeps a cluster that somebody else manages from becoming ours: neither would know what of it the other made (IC-34, IC-36).
+// ValidateUpdate keeps a cluster that somebody else manages from becoming ours: neither would know what of it the other
+// made (IC-34, IC-36).
 func (clusters) ValidateUpdate(_ context.Context, was, is *v1beta2.CapstanCluster) (admission.Warnings, error) {
 	_, before := was.Annotations[clusterv1.ManagedByAnnotation]
 	_, after := is.Annotations[clusterv1.ManagedByAnnotation]
@@ -30,7 +31,8 @@ func (clusters) ValidateUpdate(_ context.Context, was, is *v1beta2.CapstanCluste
 	}
 	return nil, refuse("CapstanCluster", is.Name, field.ErrorList{field.Forbidden(
 		field.NewPath("metadata", "annotations").Key(clusterv1.ManagedByAnnotation),
-		"it can't be taken away: what manages the infrastructure of this cluster goes on to do so; create a new cluster instead")})
+		"it can't be taken away: what manages the infrastructure of this cluster goes on to do so; create a new cluster "+
+			"instead")})
 }
 
 func (clusters) ValidateDelete(context.Context, *v1beta2.CapstanCluster) (admission.Warnings, error) {

@@ -20,8 +20,14 @@ func machineStatus() map[string]any {
 		"failureDomain":  "zone-a",
 		"host":           "host-1",
 		"conditions": []any{
-			map[string]any{"type": "Ready", "status": "False", "reason": "HostOffline", "message": "no heartbeat", "lastTransitionTime": "2026-11-01T00:00:00Z", "observedGeneration": int64(2)},
-			map[string]any{"type": "HostClaimed", "status": "True", "reason": "HostClaimed", "message": "", "lastTransitionTime": "2026-11-01T00:00:00Z"},
+			map[string]any{
+				"type": "Ready", "status": "False", "reason": "HostOffline", "message": "no heartbeat",
+				"lastTransitionTime": "2026-11-01T00:00:00Z", "observedGeneration": int64(2),
+			},
+			map[string]any{
+				"type": "HostClaimed", "status": "True", "reason": "HostClaimed", "message": "",
+				"lastTransitionTime": "2026-11-01T00:00:00Z",
+			},
 		},
 	}
 }
@@ -80,13 +86,16 @@ func TestReadAndWriteThroughV1Beta1(t *testing.T) {
 	same(t, "changed through v1beta1", want, as(t, "v1beta2", m).Object["status"])
 }
 
-// TestTwoManagersInTwoVersions: fields that are applied in one version stay when another manager applies in the other version.
+// TestTwoManagersInTwoVersions: fields that are applied in one version stay when another manager applies in the other
+// version.
 func TestTwoManagersInTwoVersions(t *testing.T) {
 	applied := func(version, manager string, u *unstructured.Unstructured) {
 		t.Helper()
-		must(t, live.api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership))
+		must(t, live.api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager),
+			client.ForceOwnership))
 	}
-	u := object("v1beta1", "CapstanCluster", "two", map[string]any{"controlPlaneEndpoint": map[string]any{"host": "10.0.0.1", "port": int64(6443)}})
+	u := object("v1beta1", "CapstanCluster", "two",
+		map[string]any{"controlPlaneEndpoint": map[string]any{"host": "10.0.0.1", "port": int64(6443)}})
 	created(t, object("v1beta2", "CapstanCluster", "two", nil))
 	applied("v1beta1", "one", u)
 	labelled := object("v1beta2", "CapstanCluster", "two", nil)

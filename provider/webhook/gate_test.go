@@ -22,7 +22,8 @@ func TestClosedGateRefusesClusterTemplates(t *testing.T) {
 		_, created := c.check.ValidateCreate(t.Context(), template)
 		_, updated := c.check.ValidateUpdate(t.Context(), template, template)
 		for what, err := range map[string]error{"a new one": created, "a change": updated} {
-			if refused := err != nil && strings.Contains(err.Error(), "feature gate ClusterTopology is closed"); refused != c.refuse {
+			if refused := err != nil && strings.Contains(err.Error(),
+				"feature gate ClusterTopology is closed"); refused != c.refuse {
 				t.Errorf("%s: %s is answered with: %v", name, what, err)
 			}
 		}

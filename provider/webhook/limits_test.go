@@ -26,13 +26,14 @@ type attempt struct {
 // unlimited are fields that have no limit of their own, each with the reason.
 var unlimited = map[string]string{
 	"hostSelector": "Kubernetes' own type: the webhook checks its keys and values, the API server the size of the object",
-	"labels":       "Cluster API's own type: the webhook checks its keys and values, the API server the size of the object",
-	"annotations":  "Cluster API's own type: the webhook checks keys and size",
-	"attributes":   "Cluster API's own type, written by the controller only",
+	"labels": "Cluster API's own type: the webhook checks its keys and values, the API server the size of the " +
+		"object",
+	"annotations": "Cluster API's own type: the webhook checks keys and size",
+	"attributes":  "Cluster API's own type, written by the controller only",
 }
 
-// TestLimits puts every field of every version of every kind at its limits, which is taken, and beyond, which is refused with the name of the
-// field. What to try follows from the schema, so that no new field is left out.
+// TestLimits puts every field of every version of every kind at its limits, which is taken, and beyond, which is
+// refused with the name of the field. What to try follows from the schema, so that no new field is left out.
 func TestLimits(t *testing.T) {
 	tried := 0
 	for _, crd := range live.definitions {
@@ -95,7 +96,8 @@ func judge(t *testing.T, path []string, a attempt, err error) {
 }
 
 // walk visits all fields below path.
-func walk(path []string, s *apiextensionsv1.JSONSchemaProps, visit func([]string, *apiextensionsv1.JSONSchemaProps, []attempt)) {
+func walk(path []string, s *apiextensionsv1.JSONSchemaProps,
+	visit func([]string, *apiextensionsv1.JSONSchemaProps, []attempt)) {
 	if _, imported := unlimited[path[len(path)-1]]; imported {
 		return
 	}
@@ -167,7 +169,8 @@ func attempts(path []string, s *apiextensionsv1.JSONSchemaProps) (all []attempt)
 	case "object":
 		add(false, "text", "text")
 		if s.MinProperties != nil && *s.MinProperties > 0 && len(s.Properties) > 0 {
-			filled := slices.ContainsFunc(slices.Collect(maps.Values(s.Properties)), func(p apiextensionsv1.JSONSchemaProps) bool { return p.Default != nil })
+			filled := slices.ContainsFunc(slices.Collect(maps.Values(s.Properties)),
+				func(p apiextensionsv1.JSONSchemaProps) bool { return p.Default != nil })
 			add(filled, map[string]any{}, "empty")
 		}
 	case "array":
@@ -253,7 +256,8 @@ func bounded(t *testing.T, kind string, path []string, s *apiextensionsv1.JSONSc
 		return
 	}
 	switch {
-	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0 && s.Format == "" && wanted[strings.Join(path[max(0, len(path)-2):], ".")] == nil:
+	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0 && s.Format == "" &&
+		wanted[strings.Join(path[max(0, len(path)-2):], ".")] == nil:
 		t.Errorf("%s: %s has no maximal length", kind, field)
 	case s.Type == "array":
 		if s.MaxItems == nil {

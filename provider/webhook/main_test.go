@@ -72,7 +72,8 @@ func start() (stop func() error, err error) {
 	}
 	live.Config.QPS = -1
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), webhook.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
+		webhook.AddToScheme(scheme)); err != nil {
 		return stop, err
 	}
 	if live.api, err = client.New(live.Config, client.Options{Scheme: scheme}); err != nil {
@@ -81,7 +82,9 @@ func start() (stop func() error, err error) {
 	at := live.Webhooks
 	mgr, err := ctrl.NewManager(live.Config, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
-		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir}),
+		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{
+			Host: at.LocalServingHost, Port: at.LocalServingPort, CertDir: at.LocalServingCertDir,
+		}),
 	})
 	if err != nil {
 		return stop, err
@@ -117,7 +120,9 @@ func register(ctx context.Context) error {
 		return err
 	}
 	// The API server learns of it a moment later: what must be refused is refused from then on.
-	bad := template("probe", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}}})
+	bad := template("probe", map[string]any{
+		"hostSelector": map[string]any{"matchLabels": map[string]any{"not a key": "x"}},
+	})
 	return await(func() error {
 		if err := live.api.Create(ctx, bad.DeepCopy(), client.DryRunAll); err == nil {
 			return errors.New("the API server does not ask the webhooks")

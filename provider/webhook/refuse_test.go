@@ -25,20 +25,24 @@ func TestImmutable(t *testing.T) {
 		says   []string // none: it is taken
 	}{
 		"the provider id of a machine (IM-10)": {
-			"CapstanMachine", map[string]any{"providerID": "p"}, setTo("q", "spec", "providerID"), []string{"spec.providerID can't be changed", "delete the Machine"},
+			"CapstanMachine", map[string]any{"providerID": "p"}, setTo("q", "spec", "providerID"),
+			[]string{"spec.providerID can't be changed", "delete the Machine"},
 		},
 		"taking it away": {
-			"CapstanMachine", map[string]any{"providerID": "p"}, without("spec", "providerID"), []string{"spec.providerID can't be changed"},
+			"CapstanMachine", map[string]any{"providerID": "p"}, without("spec", "providerID"),
+			[]string{"spec.providerID can't be changed"},
 		},
 		"taking the whole spec away": {
 			"CapstanMachine", map[string]any{"providerID": "p"}, without("spec"), []string{"spec.providerID can't be changed"},
 		},
 		"a provider id that is set for the first time": {"CapstanMachine", nil, setTo("p", "spec", "providerID"), nil},
 		"the selector of a machine that has no host yet": {
-			"CapstanMachine", nil, setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"), nil,
+			"CapstanMachine", nil, setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"),
+			nil,
 		},
 		"the selector of a machine that has one": {
-			"CapstanMachine", map[string]any{"providerID": "p"}, setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"),
+			"CapstanMachine", map[string]any{"providerID": "p"},
+			setTo(map[string]any{"matchLabels": map[string]any{"rack": "a"}}, "spec", "hostSelector"),
 			[]string{"spec.hostSelector can't be changed", "change the template"},
 		},
 		"the hardware of a machine that has no host yet": {
@@ -50,36 +54,45 @@ func TestImmutable(t *testing.T) {
 			[]string{"spec.hostRequirements can't be changed", "change the template"},
 		},
 		"the endpoint of a cluster": {
-			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint}, setTo("10.0.0.2", "spec", "controlPlaneEndpoint", "host"),
+			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint},
+			setTo("10.0.0.2", "spec", "controlPlaneEndpoint", "host"),
 			[]string{"spec.controlPlaneEndpoint can't be changed", "create a new cluster"},
 		},
 		"the port of the endpoint": {
-			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint}, setTo(int64(443), "spec", "controlPlaneEndpoint", "port"),
+			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint},
+			setTo(int64(443), "spec", "controlPlaneEndpoint", "port"),
 			[]string{"spec.controlPlaneEndpoint can't be changed"},
 		},
 		"taking the endpoint away": {
-			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint}, without("spec", "controlPlaneEndpoint"), []string{"spec.controlPlaneEndpoint can't be changed"},
+			"CapstanCluster", map[string]any{"controlPlaneEndpoint": endpoint}, without("spec", "controlPlaneEndpoint"),
+			[]string{"spec.controlPlaneEndpoint can't be changed"},
 		},
-		"an endpoint that is set for the first time (IC-16)": {"CapstanCluster", nil, setTo(endpoint, "spec", "controlPlaneEndpoint"), nil},
+		"an endpoint that is set for the first time (IC-16)": {"CapstanCluster", nil,
+			setTo(endpoint, "spec", "controlPlaneEndpoint"), nil},
 		"the balancer of a cluster": {
-			"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}}, setTo("External", "spec", "loadBalancer", "type"),
+			"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}},
+			setTo("External", "spec", "loadBalancer", "type"),
 			[]string{"spec.loadBalancer.type can't be changed", "create a new cluster"},
 		},
 		"taking the balancer away": {
-			"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}}, without("spec", "loadBalancer"), []string{"spec.loadBalancer.type can't be changed"},
+			"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}}, without("spec", "loadBalancer"),
+			[]string{"spec.loadBalancer.type can't be changed"},
 		},
 		"saying what is the default anyway": {
 			"CapstanCluster", nil, setTo(map[string]any{"type": "External"}, "spec", "loadBalancer"), nil,
 		},
 		"the spec of a template of machines": {
-			"CapstanMachineTemplate", inTemplate(map[string]any{}), setTo(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "spec", "template", "spec", "hostSelector"),
+			"CapstanMachineTemplate", inTemplate(map[string]any{}),
+			setTo(map[string]any{"matchLabels": map[string]any{"a": "b"}}, "spec", "template", "spec", "hostSelector"),
 			[]string{"spec.template.spec", "can't be changed", "create a new template"},
 		},
 		"the metadata of a template of machines": {
-			"CapstanMachineTemplate", inTemplate(map[string]any{}), setTo(map[string]any{"labels": map[string]any{"a": "b"}}, "spec", "template", "metadata"), nil,
+			"CapstanMachineTemplate", inTemplate(map[string]any{}),
+			setTo(map[string]any{"labels": map[string]any{"a": "b"}}, "spec", "template", "metadata"), nil,
 		},
 		"the spec of a template of clusters": {
-			"CapstanClusterTemplate", inTemplate(map[string]any{}), setTo(map[string]any{"type": "Local"}, "spec", "template", "spec", "loadBalancer"),
+			"CapstanClusterTemplate", inTemplate(map[string]any{}),
+			setTo(map[string]any{"type": "Local"}, "spec", "template", "spec", "loadBalancer"),
 			[]string{"spec.template.spec", "can't be changed", "create a new template"},
 		},
 	} {
@@ -124,40 +137,61 @@ func TestRules(t *testing.T) {
 		only         string   // version, if not both
 	}{
 		"an endpoint without port": {
-			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "a"}}, says: []string{"spec.controlPlaneEndpoint", "needs both host and port"},
+			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "a"}},
+			says: []string{"spec.controlPlaneEndpoint", "needs both host and port"},
 		},
 		"an endpoint without host": {
-			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"port": int64(6443)}}, says: []string{"spec.controlPlaneEndpoint", "needs both host and port"},
+			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"port": int64(6443)}},
+			says: []string{"spec.controlPlaneEndpoint", "needs both host and port"},
 		},
 		"an endpoint that is a URL": {
-			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "https://a", "port": int64(6443)}},
+			kind: "CapstanCluster", spec: map[string]any{
+				"controlPlaneEndpoint": map[string]any{"host": "https://a", "port": int64(6443)},
+			},
 			says: []string{"spec.controlPlaneEndpoint", "without scheme and path"},
 		},
-		"an endpoint with an IPv6 address": {kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "fd00::1", "port": int64(6443)}}},
+		"an endpoint with an IPv6 address": {
+			kind: "CapstanCluster", spec: map[string]any{
+				"controlPlaneEndpoint": map[string]any{"host": "fd00::1", "port": int64(6443)},
+			},
+		},
 		"an empty endpoint as old clients write it (D-43)": {
-			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "", "port": int64(0)}}, only: "v1beta1",
+			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "", "port": int64(0)}},
+			only: "v1beta1",
 		},
 		"a port that is none": {
-			kind: "CapstanCluster", spec: map[string]any{"controlPlaneEndpoint": map[string]any{"host": "a", "port": int64(65536)}}, says: []string{"spec.controlPlaneEndpoint", "65535"},
+			kind: "CapstanCluster", spec: map[string]any{
+				"controlPlaneEndpoint": map[string]any{"host": "a", "port": int64(65536)},
+			}, says: []string{"spec.controlPlaneEndpoint", "65535"},
 		},
-		"no spec at all":                              {kind: "CapstanCluster"},
-		"a machine without spec":                      {kind: "CapstanMachine"},
-		"a machine whose name is too long for a host": {kind: "CapstanMachine", object: long, says: []string{"metadata.name", "63 characters", "shorter name"}},
-		"a machine whose name just fits":              {kind: "CapstanMachine", object: long[:63]},
+		"no spec at all":         {kind: "CapstanCluster"},
+		"a machine without spec": {kind: "CapstanMachine"},
+		"a machine whose name is too long for a host": {
+			kind: "CapstanMachine", object: long, says: []string{"metadata.name", "63 characters", "shorter name"},
+		},
+		"a machine whose name just fits": {kind: "CapstanMachine", object: long[:63]},
 		"a selector with an impossible operator": {
-			kind: "CapstanMachine", spec: map[string]any{"hostSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Near"}}}},
+			kind: "CapstanMachine", spec: map[string]any{
+				"hostSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Near"}}},
+			},
 			says: []string{"spec.hostSelector.matchExpressions[0].operator", "not a valid selector operator"},
 		},
 		"a selector that looks for one of nothing": {
-			kind: "CapstanMachine", spec: map[string]any{"hostSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "In"}}}},
-			says: []string{"spec.hostSelector.matchExpressions[0].values", "must be specified when `operator` is 'In' or 'NotIn'"},
+			kind: "CapstanMachine", spec: map[string]any{
+				"hostSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "In"}}},
+			},
+			says: []string{"spec.hostSelector.matchExpressions[0].values",
+				"must be specified when `operator` is 'In' or 'NotIn'"},
 		},
 		"a selector with a key that is none": {
-			kind: "CapstanMachine", spec: map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"no key": "x"}}},
+			kind: "CapstanMachine", spec: map[string]any{
+				"hostSelector": map[string]any{"matchLabels": map[string]any{"no key": "x"}},
+			},
 			says: []string{"spec.hostSelector.matchLabels", "no key"},
 		},
 		"the same in a template": {
-			kind: "CapstanMachineTemplate", spec: inTemplate(map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"no key": "x"}}}),
+			kind: "CapstanMachineTemplate",
+			spec: inTemplate(map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"no key": "x"}}}),
 			says: []string{"spec.template.spec.hostSelector.matchLabels", "no key"},
 		},
 		"a template whose machines would all have the same provider id": {
@@ -165,18 +199,28 @@ func TestRules(t *testing.T) {
 			says: []string{"spec.template.spec", "providerID can't be in a template", "leave it out"},
 		},
 		"a template with a label that is none": {
-			kind: "CapstanMachineTemplate", spec: map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "no value"}}, "spec": map[string]any{}}},
+			kind: "CapstanMachineTemplate", spec: map[string]any{
+				"template": map[string]any{
+					"metadata": map[string]any{"labels": map[string]any{"a": "no value"}}, "spec": map[string]any{},
+				},
+			},
 			says: []string{"spec.template.metadata.labels", "no value"},
 		},
 		"a template of clusters with an annotation that is none": {
-			kind: "CapstanClusterTemplate", spec: map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"no key": "x"}}, "spec": map[string]any{}}},
+			kind: "CapstanClusterTemplate", spec: map[string]any{
+				"template": map[string]any{
+					"metadata": map[string]any{"annotations": map[string]any{"no key": "x"}}, "spec": map[string]any{},
+				},
+			},
 			says: []string{"spec.template.metadata.annotations", "no key"},
 		},
 		"a host in a zone that can't be a label": {
-			kind: "CapstanHost", spec: map[string]any{"zone": "zone a"}, says: []string{"spec.zone", "value of a label"}, only: "v1beta2",
+			kind: "CapstanHost", spec: map[string]any{"zone": "zone a"}, says: []string{"spec.zone", "value of a label"},
+			only: "v1beta2",
 		},
 		"a host with a name too long for a label": {
-			kind: "CapstanHost", object: long, spec: map[string]any{"zone": "a"}, says: []string{"metadata.name", "63 characters"}, only: "v1beta2",
+			kind: "CapstanHost", object: long, spec: map[string]any{"zone": "a"},
+			says: []string{"metadata.name", "63 characters"}, only: "v1beta2",
 		},
 		"a host without a zone": {kind: "CapstanHost", spec: map[string]any{}, says: []string{"spec.zone"}, only: "v1beta2"},
 	} {
@@ -199,7 +243,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestTopologyDryRun: the topology controller tries by server-side apply what a change of a template would be; nobody else may (IMT-12).
+// TestTopologyDryRun: the topology controller tries by server-side apply what a change of a template would be; nobody
+// else may (IMT-12).
 func TestTopologyDryRun(t *testing.T) {
 	for kind, change := range map[string]map[string]any{
 		"CapstanMachineTemplate": {"hostSelector": map[string]any{"matchLabels": map[string]any{"rack": "b"}}},
@@ -213,7 +258,8 @@ func TestTopologyDryRun(t *testing.T) {
 					if annotated {
 						u.SetAnnotations(map[string]string{"topology.cluster.x-k8s.io/dry-run": ""})
 					}
-					return live.api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), append(options, client.FieldOwner("capi-topology"), client.ForceOwnership)...)
+					return live.api.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u),
+						append(options, client.FieldOwner("capi-topology"), client.ForceOwnership)...)
 				}
 				must(t, apply(true, client.DryRunAll))
 				refused(t, apply(false, client.DryRunAll), "spec.template.spec", "can't be changed")
@@ -236,6 +282,7 @@ func TestManagedByStays(t *testing.T) {
 		u.SetAnnotations(map[string]string{"cluster.x-k8s.io/managed-by": "pulumi"})
 		must(t, live.api.Update(t.Context(), u))
 		u.SetAnnotations(nil)
-		refused(t, live.api.Update(t.Context(), u), "metadata.annotations[cluster.x-k8s.io/managed-by]", "create a new cluster")
+		refused(t, live.api.Update(t.Context(), u), "metadata.annotations[cluster.x-k8s.io/managed-by]",
+			"create a new cluster")
 	})
 }

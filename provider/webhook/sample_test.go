@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// wanted are values of fields for which the schema alone does not tell a good one: a rule does, or the admission webhook.
+// wanted are values of fields for which the schema alone does not tell a good one: a rule does, or the admission
+// webhook.
 var wanted = map[string]any{
 	"matchExpressions.operator": "Exists",
 	"matchExpressions.values":   nil, // none for Exists
@@ -20,7 +21,8 @@ var wanted = map[string]any{
 }
 
 // schemaOf returns the schema of a version of a kind.
-func schemaOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.JSONSchemaProps {
+func schemaOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition,
+	version string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	for _, v := range crd.Spec.Versions {
 		if v.Name == version {
@@ -32,7 +34,8 @@ func schemaOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, versi
 }
 
 // sample makes an object in which every field of the spec is set.
-func sample(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version, name string) *unstructured.Unstructured {
+func sample(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition,
+	version, name string) *unstructured.Unstructured {
 	t.Helper()
 	spec := schemaOf(t, crd, version).Properties["spec"]
 	return object(version, crd.Spec.Names.Kind, name, value("spec", &spec).(map[string]any))

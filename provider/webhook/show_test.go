@@ -22,10 +22,14 @@ func TestDefaults(t *testing.T) {
 		path []string
 		want string
 	}{
-		"a cluster with an empty spec":    {"CapstanCluster", map[string]any{}, []string{"spec", "loadBalancer", "type"}, "External"},
-		"a cluster with an empty section": {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{}}, []string{"spec", "loadBalancer", "type"}, "External"},
-		"a cluster that says it":          {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}}, []string{"spec", "loadBalancer", "type"}, "Local"},
-		"a template of clusters":          {"CapstanClusterTemplate", inTemplate(map[string]any{}), []string{"spec", "template", "spec", "loadBalancer", "type"}, "External"},
+		"a cluster with an empty spec": {"CapstanCluster", map[string]any{}, []string{"spec", "loadBalancer", "type"},
+			"External"},
+		"a cluster with an empty section": {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{}},
+			[]string{"spec", "loadBalancer", "type"}, "External"},
+		"a cluster that says it": {"CapstanCluster", map[string]any{"loadBalancer": map[string]any{"type": "Local"}},
+			[]string{"spec", "loadBalancer", "type"}, "Local"},
+		"a template of clusters": {"CapstanClusterTemplate", inTemplate(map[string]any{}),
+			[]string{"spec", "template", "spec", "loadBalancer", "type"}, "External"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, version string) {
@@ -49,7 +53,8 @@ func TestColumns(t *testing.T) {
 	web, err := rest.HTTPClientFor(live.Config)
 	must(t, err)
 	each(t, func(t *testing.T, version string) {
-		url := fmt.Sprintf("%s/apis/%s%s/namespaces/%s/capstanmachines/columns", strings.TrimSuffix(live.Config.Host, "/"), group, version, ns)
+		url := fmt.Sprintf("%s/apis/%s%s/namespaces/%s/capstanmachines/columns", strings.TrimSuffix(live.Config.Host, "/"),
+			group, version, ns)
 		if !strings.HasPrefix(url, "http") {
 			url = "https://" + url
 		}

@@ -27,12 +27,15 @@ type machineTemplates struct{}
 
 var _ admission.Validator[*v1beta2.CapstanMachineTemplate] = machineTemplates{}
 
-func (machineTemplates) ValidateCreate(_ context.Context, t *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
+func (machineTemplates) ValidateCreate(_ context.Context,
+	t *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
 	return nil, refuse("CapstanMachineTemplate", t.Name, append(
-		selector(t.Spec.Template.Spec.HostSelector, templateSpec.Child("hostSelector")), metadata(t.Spec.Template.ObjectMeta)...))
+		selector(t.Spec.Template.Spec.HostSelector, templateSpec.Child("hostSelector")),
+		metadata(t.Spec.Template.ObjectMeta)...))
 }
 
-func (machineTemplates) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
+func (machineTemplates) ValidateUpdate(ctx context.Context,
+	was, is *v1beta2.CapstanMachineTemplate) (admission.Warnings, error) {
 	return nil, refuse("CapstanMachineTemplate", is.Name, update(ctx, is, versions{
 		specWas: was.Spec.Template.Spec, specIs: is.Spec.Template.Spec,
 		metadataWas: was.Spec.Template.ObjectMeta, metadataIs: is.Spec.Template.ObjectMeta,
@@ -51,11 +54,13 @@ type clusterTemplates struct {
 
 var _ admission.Validator[*v1beta2.CapstanClusterTemplate] = clusterTemplates{}
 
-func (w clusterTemplates) ValidateCreate(_ context.Context, t *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+func (w clusterTemplates) ValidateCreate(_ context.Context,
+	t *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
 	return nil, refuse("CapstanClusterTemplate", t.Name, append(w.gate(), metadata(t.Spec.Template.ObjectMeta)...))
 }
 
-func (w clusterTemplates) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
+func (w clusterTemplates) ValidateUpdate(ctx context.Context,
+	was, is *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
 	if !is.DeletionTimestamp.IsZero() {
 		w.closed = false // what is refused must still be able to go
 	}
@@ -84,8 +89,9 @@ type versions struct {
 	metadataWas, metadataIs clusterv1.ObjectMeta
 }
 
-// update checks a change of a template. Its spec can't be changed, because objects were made from it and would not follow; but the topology
-// controller finds out by dry runs what a change would be, before it makes a new template (IMT-12).
+// update checks a change of a template. Its spec can't be changed, because objects were made from it and would not
+// follow; but the topology controller finds out by dry runs what a change would be, before it makes a new template
+// (IMT-12).
 func update(ctx context.Context, is metav1.Object, v versions) field.ErrorList {
 	var mistakes field.ErrorList
 	if !equality.Semantic.DeepEqual(v.metadataWas, v.metadataIs) {

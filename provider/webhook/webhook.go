@@ -47,22 +47,26 @@ func Setup(mgr ctrl.Manager, options ...Option) error {
 		"CapstanCluster": ctrl.NewWebhookManagedBy(mgr, &v1beta2.CapstanCluster{}).
 			WithValidator(clusters{}).
 			WithConverter(conversion.NewHubSpokeConverter(&v1beta2.CapstanCluster{},
-				conversion.NewSpokeConverter(&v1beta1.CapstanCluster{}, v1beta1.ConvertClusterFromHub, v1beta1.ConvertClusterToHub))).
+				conversion.NewSpokeConverter(&v1beta1.CapstanCluster{}, v1beta1.ConvertClusterFromHub,
+					v1beta1.ConvertClusterToHub))).
 			Complete(),
 		"CapstanClusterTemplate": ctrl.NewWebhookManagedBy(mgr, &v1beta2.CapstanClusterTemplate{}).
 			WithValidator(clusterTemplates{closed: o.noClusterClasses}).
 			WithConverter(conversion.NewHubSpokeConverter(&v1beta2.CapstanClusterTemplate{},
-				conversion.NewSpokeConverter(&v1beta1.CapstanClusterTemplate{}, v1beta1.ConvertClusterTemplateFromHub, v1beta1.ConvertClusterTemplateToHub))).
+				conversion.NewSpokeConverter(&v1beta1.CapstanClusterTemplate{}, v1beta1.ConvertClusterTemplateFromHub,
+					v1beta1.ConvertClusterTemplateToHub))).
 			Complete(),
 		"CapstanMachine": ctrl.NewWebhookManagedBy(mgr, &v1beta2.CapstanMachine{}).
 			WithValidator(machines{}).
 			WithConverter(conversion.NewHubSpokeConverter(&v1beta2.CapstanMachine{},
-				conversion.NewSpokeConverter(&v1beta1.CapstanMachine{}, v1beta1.ConvertMachineFromHub, v1beta1.ConvertMachineToHub))).
+				conversion.NewSpokeConverter(&v1beta1.CapstanMachine{}, v1beta1.ConvertMachineFromHub,
+					v1beta1.ConvertMachineToHub))).
 			Complete(),
 		"CapstanMachineTemplate": ctrl.NewWebhookManagedBy(mgr, &v1beta2.CapstanMachineTemplate{}).
 			WithValidator(machineTemplates{}).
 			WithConverter(conversion.NewHubSpokeConverter(&v1beta2.CapstanMachineTemplate{},
-				conversion.NewSpokeConverter(&v1beta1.CapstanMachineTemplate{}, v1beta1.ConvertMachineTemplateFromHub, v1beta1.ConvertMachineTemplateToHub))).
+				conversion.NewSpokeConverter(&v1beta1.CapstanMachineTemplate{}, v1beta1.ConvertMachineTemplateFromHub,
+					v1beta1.ConvertMachineTemplateToHub))).
 			Complete(),
 	} {
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package apiserver starts a real API server for tests: etcd, kube-apiserver and, if asked for, kube-controller-manager of the Kubernetes bundle
-// that "make kube" builds.
+// Package apiserver starts a real API server for tests: etcd, kube-apiserver and, if asked for, kube-controller-manager
+// of the Kubernetes bundle that "make kube" builds.
 package apiserver
 
 import (
@@ -26,13 +26,15 @@ const startTimeout = 2 * time.Minute
 type Options struct {
 	// CRDs are the CustomResourceDefinitions to install. Of those with several versions only the stored one may be used.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Converted are CustomResourceDefinitions to install, too. The API server has their versions converted at Server.Webhooks, path /convert.
+	// Converted are CustomResourceDefinitions to install, too. The API server has their versions converted at
+	// Server.Webhooks, path /convert.
 	Converted []*apiextensionsv1.CustomResourceDefinition
 	// Policies says to install Capstan's admission policies. They are at work when Start returns.
 	Policies bool
 	// AuditLog is the path of a log that names every request, without bodies. Empty: none.
 	AuditLog string
-	// Controllers of kube-controller-manager to run, for example clusterrole-aggregation-controller. None: it isn't started.
+	// Controllers of kube-controller-manager to run, for example clusterrole-aggregation-controller. None: it isn't
+	// started.
 	Controllers []string
 }
 
@@ -69,7 +71,9 @@ func (s *Server) start(options Options) (err error) {
 			return err
 		}
 	}
-	s.env = &envtest.Environment{BinaryAssetsDirectory: s.dir, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout}
+	s.env = &envtest.Environment{
+		BinaryAssetsDirectory: s.dir, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
+	}
 	// As kubeadm and Capstan's plane set it: what audience a token is for counts in admission policies.
 	s.env.ControlPlane.GetAPIServer().Configure().
 		Set("service-account-issuer", "https://kubernetes.default.svc.cluster.local")
@@ -180,7 +184,8 @@ func (s *Server) control(controllers []string) error {
 	}
 	defer log.Close()
 	s.controllers = exec.Command(filepath.Join(s.dir, "kube-controller-manager"),
-		"--kubeconfig="+kubeconfig, "--controllers="+strings.Join(controllers, ","), "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig="+kubeconfig, "--controllers="+strings.Join(controllers, ","), "--leader-elect=false",
+		"--secure-port=0",
 		"--use-service-account-credentials=false", "--kube-api-qps=100", "--kube-api-burst=200")
 	s.controllers.Stdout, s.controllers.Stderr = log, log
 	if err := s.controllers.Start(); err != nil {

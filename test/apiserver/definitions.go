@@ -18,8 +18,8 @@ func Capstan() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return definitions(filepath.Join(Root(), "config", "crd", "bases"), nil)
 }
 
-// Core returns those of Cluster API's core with these plurals; all of them, if none are named. They are not converted: only their newest
-// version may be used.
+// Core returns those of Cluster API's core with these plurals; all of them, if none are named. They are not converted:
+// only their newest version may be used.
 func Core(plurals ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	dir, err := Module("sigs.k8s.io/cluster-api")
 	if err != nil {

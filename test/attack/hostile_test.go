@@ -130,7 +130,8 @@ func discover(w io.Writer, how string) {
 	case "copies", "operations":
 		hook, name = "GeneratePatches", "generate"
 	case "registrations":
-		flush(w, `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[`)
+		flush(w,
+			`{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"DiscoveryResponse","status":"Success","handlers":[`)
 		for range 64 {
 			if _, err := io.WriteString(w, strings.Repeat(handler("h", "BeforeClusterCreate")+",", 10000)); err != nil {
 				return
@@ -147,7 +148,8 @@ func handler(name, hook string) string {
 }
 
 func response(hook, status, more string) string {
-	return `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"` + hook + `Response","status":"` + status + `",` +
+	return `{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","kind":"` + hook + `Response","status":"` +
+		status + `",` +
 		more + `}`
 }
 

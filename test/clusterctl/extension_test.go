@@ -34,9 +34,9 @@ import (
 // asCore makes this test binary be what of a core provider calls runtime extensions; see beCore.
 const asCore = "CAPSTAN_TEST_CORE"
 
-// TestRuntimeExtension installs the runtime extension with the real clusterctl and runs it as its Deployment says: with the rights of its ServiceAccount and no others, and a
-// certificate for its Service. It is discovered by its ExtensionConfig as that was installed, and answers a hook for
-// which it has to read the inventory.
+// TestRuntimeExtension installs the runtime extension with the real clusterctl and runs it as its Deployment says: with
+// the rights of its ServiceAccount and no others, and a certificate for its Service. It is discovered by its
+// ExtensionConfig as that was installed, and answers a hook for which it has to read the inventory.
 func TestRuntimeExtension(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -51,7 +51,9 @@ func TestRuntimeExtension(t *testing.T) {
 	for _, o := range documents(t, w.generate("topology")) {
 		w.must(w.api.Create(t.Context(), o))
 	}
-	proxy := w.network(map[string]string{"capstan-extension.capstan-extension-system.svc:443": fmt.Sprintf("127.0.0.1:%d", p.ports["hooks"])})
+	proxy := w.network(map[string]string{
+		"capstan-extension.capstan-extension-system.svc:443": fmt.Sprintf("127.0.0.1:%d", p.ports["hooks"]),
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	core := exec.CommandContext(ctx, os.Args[0])
@@ -62,12 +64,14 @@ func TestRuntimeExtension(t *testing.T) {
 	}
 	w.stop(p)
 	w.run("delete", "--runtime-extension", "capstan")
-	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: "capstan-extension-system", Name: "capstan-extension"}, &corev1.ServiceAccount{}); !apierrors.IsNotFound(err) {
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: "capstan-extension-system", Name: "capstan-extension"},
+		&corev1.ServiceAccount{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the ServiceAccount is still there: %v", err)
 	}
 }
 
-// beCore keeps ExtensionConfigs registered, asks the extensions whether a Cluster, NAMESPACE/NAME, may be made, and prints their answer.
+// beCore keeps ExtensionConfigs registered, asks the extensions whether a Cluster, NAMESPACE/NAME, may be made, and
+// prints their answer.
 func beCore(cluster string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -76,7 +80,8 @@ func beCore(cluster string) error {
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), runtimev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), runtimev1.AddToScheme(scheme),
+		clusterv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	mgr, err := ctrl.NewManager(settings, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
@@ -120,7 +125,8 @@ func ask(ctx context.Context, reader client.Reader, calls *hooks.Client, cluster
 	// The status is written before the registry knows.
 	response := &runtimehooksv1.BeforeClusterCreateResponse{}
 	for response.Message == "" && ctx.Err() == nil {
-		if err := calls.CallAllExtensions(ctx, runtimehooksv1.BeforeClusterCreate, c, &runtimehooksv1.BeforeClusterCreateRequest{Cluster: *c}, response); err != nil {
+		if err := calls.CallAllExtensions(ctx, runtimehooksv1.BeforeClusterCreate, c,
+			&runtimehooksv1.BeforeClusterCreateRequest{Cluster: *c}, response); err != nil {
 			return err
 		}
 	}

@@ -69,12 +69,14 @@ func TestGenerateProvider(t *testing.T) {
 	text, err := os.ReadFile(path)
 	w.must(err)
 	w.must(os.WriteFile(path, bytes.ReplaceAll(text, []byte(":=10}"), []byte("}")), 0o600))
-	w.refused("value for variables [CAPSTAN_CONCURRENCY] is not set", "generate", "provider", "--infrastructure", "capstan:"+current)
+	w.refused("value for variables [CAPSTAN_CONCURRENCY] is not set", "generate", "provider", "--infrastructure",
+		"capstan:"+current)
 	t.Attr("rule", "CT-58")
 
 	namespace := []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: second}\n---\n")
 	w.must(os.WriteFile(path, append(namespace, text...), 0o600))
-	w.refused("no more than one resource with Kind Namespace", "generate", "provider", "--infrastructure", "capstan:"+current)
+	w.refused("no more than one resource with Kind Namespace", "generate", "provider", "--infrastructure",
+		"capstan:"+current)
 	t.Attr("rule", "CT-45")
 	w.must(os.WriteFile(path, bytes.Replace(text, []byte("kind: Namespace\n"), []byte("kind: Nothing\n"), 1), 0o600))
 	w.refused("target namespace can't be defaulted", "generate", "provider", "--infrastructure", "capstan:"+current)
@@ -86,7 +88,9 @@ func TestGenerateProvider(t *testing.T) {
 func TestTargetNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.env = []string{"CAPSTAN_EXTENSION_NAMESPACE=other"}
-	for provider, label := range map[string]string{"--infrastructure": "infrastructure-capstan", "--runtime-extension": "runtime-extension-capstan"} {
+	for provider, label := range map[string]string{
+		"--infrastructure": "infrastructure-capstan", "--runtime-extension": "runtime-extension-capstan",
+	} {
 		out := w.run("generate", "provider", provider, "capstan:"+current, "--target-namespace", "other")
 		for line := range strings.Lines(out) {
 			if strings.Contains(line, "capstan-system") || strings.Contains(line, "capstan-extension-system") {
@@ -104,7 +108,8 @@ func TestTargetNamespace(t *testing.T) {
 				t.Errorf("the Namespace is %s", o.GetName())
 			}
 			t.Attr("rule", "CT-102")
-			if labels := o.GetLabels(); labels["cluster.x-k8s.io/provider"] != label || !hasKey(labels, "clusterctl.cluster.x-k8s.io") {
+			if labels := o.GetLabels(); labels["cluster.x-k8s.io/provider"] != label ||
+				!hasKey(labels, "clusterctl.cluster.x-k8s.io") {
 				t.Errorf("%s %s has the labels %v", o.GetKind(), o.GetName(), labels)
 			}
 			t.Attr("rule", "CT-103")
@@ -143,21 +148,25 @@ func hasKey(labels map[string]string, key string) bool {
 
 // flavors and the variables that each needs.
 var flavors = map[string][]string{
-	"": nil, "topology": nil, "external": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1"}, "topology-owned": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1"},
-	"vip": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1", "CAPSTAN_VIP_IMAGE=kube-vip:v1"}, "ha": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1", "CAPSTAN_VIP_IMAGE=kube-vip:v1"},
+	"": nil, "topology": nil, "external": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1"},
+	"topology-owned": {"CAPSTAN_ENDPOINT_HOST=192.0.2.1"},
+	"vip":            {"CAPSTAN_ENDPOINT_HOST=192.0.2.1", "CAPSTAN_VIP_IMAGE=kube-vip:v1"},
+	"ha":             {"CAPSTAN_ENDPOINT_HOST=192.0.2.1", "CAPSTAN_VIP_IMAGE=kube-vip:v1"},
 }
 
 // generate renders a flavor.
 func (w *world) generate(flavor string, more ...string) string {
 	w.Helper()
 	w.env = flavors[flavor]
-	return w.run(append([]string{"generate", "cluster", "c1", "--infrastructure", "capstan:" + current, "--flavor", flavor, "--target-namespace", "blue",
-		"--kubernetes-version", "v1.36.3", "--control-plane-machine-count", "3", "--worker-machine-count", "2"}, more...)...)
+	return w.run(
+		append([]string{"generate", "cluster", "c1", "--infrastructure", "capstan:" + current, "--flavor", flavor,
+			"--target-namespace", "blue",
+			"--kubernetes-version", "v1.36.3", "--control-plane-machine-count", "3", "--worker-machine-count", "2"}, more...)...)
 }
 
-// testFlavors renders each flavor with the common variables and applies it to a real API server that has Cluster API's definitions and ours, dry
-// (T-CT-06, T-CT-07). What the published files themselves must be is looked at in package release: here clusterctl has
-// set the namespace before.
+// testFlavors renders each flavor with the common variables and applies it to a real API server that has Cluster API's
+// definitions and ours, dry (T-CT-06, T-CT-07). What the published files themselves must be is looked at in package
+// release: here clusterctl has set the namespace before.
 func (w *world) testFlavors(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(w.repository, "infrastructure-capstan", current, "cluster-template*.yaml"))
 	if w.must(err); len(names) != len(flavors) {
@@ -178,11 +187,13 @@ func (w *world) testFlavors(t *testing.T) {
 		w.generated(flavor, all, shared)
 		if len(variables) > 0 {
 			w.env = nil
-			w.refused("CAPSTAN_ENDPOINT_HOST", "generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor", flavor, "--kubernetes-version", "v1.36.3")
+			w.refused("CAPSTAN_ENDPOINT_HOST", "generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor",
+				flavor, "--kubernetes-version", "v1.36.3")
 		}
 	}
 	w.env = nil
-	w.refused("cluster-template-none.yaml", "generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor", "none", "--kubernetes-version", "v1.36.3")
+	w.refused("cluster-template-none.yaml", "generate", "cluster", "c1", "--infrastructure", "capstan:"+current,
+		"--flavor", "none", "--kubernetes-version", "v1.36.3")
 
 	// A class that is there is not in the output.
 	for _, o := range documents(t, w.generate("topology")) {
@@ -242,7 +253,8 @@ func (w *world) generated(flavor string, all []*unstructured.Unstructured, share
 		w.Errorf("flavor %q has replicas %v, want 3 control planes and 2 workers", flavor, counts)
 	}
 	w.Attr("rule", "CT-72")
-	if isTopology := strings.HasPrefix(flavor, "topology"); isTopology != (class != "") || isTopology && !has["ClusterClass/"+class] {
+	if isTopology := strings.HasPrefix(flavor, "topology"); isTopology != (class != "") ||
+		isTopology && !has["ClusterClass/"+class] {
 		w.Errorf("flavor %q uses class %q, and has %v", flavor, class, has)
 	}
 	w.Attr("rule", "CT-86")
@@ -257,7 +269,8 @@ func count(counts map[int64]int, replicas any) {
 	}
 }
 
-// closed follows references to kinds of Cluster API: what they name is in the same output, and no reference names a namespace.
+// closed follows references to kinds of Cluster API: what they name is in the same output, and no reference names a
+// namespace.
 func (w *world) closed(flavor string, value any, has map[string]bool) {
 	w.Helper()
 	switch v := value.(type) {

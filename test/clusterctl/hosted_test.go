@@ -210,7 +210,8 @@ type hosts struct {
 func (w *world) host() *hosts {
 	w.Helper()
 	h := &hosts{repository: w.repository}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("github.com", nil, []string{"api.github.com", "gitlab.example.com", "goproxy.example.com"})
+	certificate, key, err := cert.GenerateSelfSignedCertKey("github.com", nil,
+		[]string{"api.github.com", "gitlab.example.com", "goproxy.example.com"})
 	w.must(err)
 	pair, err := tls.X509KeyPair(certificate, key)
 	w.must(err)
@@ -218,7 +219,9 @@ func (w *world) host() *hosts {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 	server.StartTLS()
 	w.Cleanup(server.Close)
-	proxy := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) { connect(out, r, server.Listener.Addr().String()) }))
+	proxy := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		connect(out, r, server.Listener.Addr().String())
+	}))
 	w.Cleanup(proxy.Close)
 	authority := filepath.Join(w.home, "authority.pem")
 	w.must(os.WriteFile(authority, certificate, 0o600))

@@ -32,7 +32,8 @@ func mapKeys(m map[string]any) iter.Seq[string] { return maps.Keys(m) }
 // nobody serves.
 func (w *world) install(ours string) {
 	w.Helper()
-	w.run("init", "--core", "cluster-api:"+version(w.T), "--bootstrap", "kubeadm:"+version(w.T), "--control-plane", "kubeadm:"+version(w.T), "--infrastructure", "capstan:"+ours)
+	w.run("init", "--core", "cluster-api:"+version(w.T), "--bootstrap", "kubeadm:"+version(w.T), "--control-plane",
+		"kubeadm:"+version(w.T), "--infrastructure", "capstan:"+ours)
 	w.unhook()
 }
 
@@ -60,7 +61,8 @@ func TestManagementCluster(t *testing.T) {
 		name string
 		test func(*world, *testing.T)
 	}{
-		{"init", (*world).testInit}, {"upgrade", (*world).testUpgrade}, {"flavors", (*world).testFlavors}, {"describe", (*world).testDescribe}, {"delete", (*world).testDelete},
+		{"init", (*world).testInit}, {"upgrade", (*world).testUpgrade}, {"flavors", (*world).testFlavors},
+		{"describe", (*world).testDescribe}, {"delete", (*world).testDelete},
 	} {
 		ok := t.Run(step.name, func(t *testing.T) {
 			one := *w
@@ -81,7 +83,8 @@ func (w *world) testInit(t *testing.T) {
 	}
 	d := &appsv1.Deployment{}
 	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "capstan-system", Name: "capstan-manager"}, d))
-	if c := d.Spec.Template.Spec.Containers[0]; c.Name != "manager" || !strings.HasSuffix(c.Image, "capstan-manager:"+older) || strings.Contains(strings.Join(c.Args, " "), "--namespace") {
+	if c := d.Spec.Template.Spec.Containers[0]; c.Name != "manager" ||
+		!strings.HasSuffix(c.Image, "capstan-manager:"+older) || strings.Contains(strings.Join(c.Args, " "), "--namespace") {
 		t.Errorf("the manager is %s of %s with %v", c.Name, c.Image, c.Args)
 	}
 	t.Attr("rule", "CT-49")
@@ -161,8 +164,9 @@ func TestBadReleases(t *testing.T) {
 		metadata []byte
 		want     string
 	}{
-		"broken metadata":                   {[]byte("releaseSeries: 1"), "metadata.yaml"},
-		"no series":                         {[]byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"), "releaseSeries is empty"},
+		"broken metadata": {[]byte("releaseSeries: 1"), "metadata.yaml"},
+		"no series": {[]byte("apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n"),
+			"releaseSeries is empty"},
 		"the series of the tag is missing":  {bytes.ReplaceAll(good, []byte("minor: 1"), []byte("minor: 9")), "series"},
 		"a contract that core doesn't know": {bytes.ReplaceAll(good, []byte("v1beta2"), []byte("v1alpha3")), "contract"},
 		"no metadata":                       {nil, "metadata.yaml"},
@@ -257,8 +261,10 @@ func (w *world) testDescribe(t *testing.T) {
 	}
 	w.refused("not found", "get", "kubeconfig", "c1", "--namespace", "blue")
 	w.must(w.api.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "c1-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"}},
-		Type:       clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("a kubeconfig")},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "blue", Name: "c1-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: "c1"},
+		},
+		Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": []byte("a kubeconfig")},
 	}))
 	if out := w.run("get", "kubeconfig", "c1", "--namespace", "blue"); !strings.Contains(out, "a kubeconfig") {
 		t.Errorf("the kubeconfig is %q", out)
@@ -272,11 +278,13 @@ func (w *world) elsewhere(t *testing.T) {
 	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "capstan-manager"}, &appsv1.Deployment{}))
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	w.must(w.api.Get(t.Context(), client.ObjectKey{Name: "capstanmachines.infrastructure.capstan.dev"}, crd))
-	if ns := crd.Spec.Conversion.Webhook.ClientConfig.Service.Namespace; ns != "elsewhere" || !strings.HasPrefix(crd.Annotations["cert-manager.io/inject-ca-from"], "elsewhere/") {
+	if ns := crd.Spec.Conversion.Webhook.ClientConfig.Service.Namespace; ns != "elsewhere" ||
+		!strings.HasPrefix(crd.Annotations["cert-manager.io/inject-ca-from"], "elsewhere/") {
 		t.Errorf("objects are converted in namespace %s, trusted by %v", ns, crd.Annotations)
 	}
 	t.Attr("rule", "CT-102")
-	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "capstan-system"}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+	if err := w.api.Get(t.Context(), client.ObjectKey{Name: "capstan-system"},
+		&corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("namespace capstan-system: %v", err)
 	}
 }

@@ -50,7 +50,8 @@ type world struct {
 	api                                          client.Client
 }
 
-// newWorld makes a local repository with releases of ours and, of the same version that we are built with, of Cluster API.
+// newWorld makes a local repository with releases of ours and, of the same version that we are built with, of Cluster
+// API.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, repository: filepath.Join(t.TempDir(), "repository"), home: t.TempDir()}
@@ -85,7 +86,8 @@ func (w *world) releases() release.Files {
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(apiserver.Root(), "bin", "tools", "clusterctl")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X sigs.k8s.io/cluster-api/version.gitVersion="+version(t), "-o", path, "sigs.k8s.io/cluster-api/cmd/clusterctl")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags",
+		"-X sigs.k8s.io/cluster-api/version.gitVersion="+version(t), "-o", path, "sigs.k8s.io/cluster-api/cmd/clusterctl")
 	cmd.Dir = filepath.Join(apiserver.Root(), "hack", "clusterctl")
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -120,7 +122,8 @@ func (w *world) upstream(files release.Files) {
 		"bootstrap-kubeadm":     {"bootstrap/kubeadm/config/default", "bootstrap-components.yaml"},
 		"control-plane-kubeadm": {"controlplane/kubeadm/config/default", "control-plane-components.yaml"},
 	} {
-		objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, p.folder))
+		objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+			filepath.Join(dir, p.folder))
 		w.must(err)
 		text, err := objects.AsYaml()
 		w.must(err)
@@ -141,7 +144,8 @@ func (w *world) configure(ours string) {
 		{"capstan", "InfrastructureProvider", "infrastructure-capstan/" + ours + "/infrastructure-components.yaml"},
 		{"capstan", "RuntimeExtensionProvider", "runtime-extension-capstan/" + ours + "/runtime-extension-components.yaml"},
 	} {
-		fmt.Fprintf(&text, "  - {name: %s, type: %s, url: %q}\n", p.name, p.kind, "file://"+filepath.Join(w.repository, p.path))
+		fmt.Fprintf(&text, "  - {name: %s, type: %s, url: %q}\n", p.name, p.kind,
+			"file://"+filepath.Join(w.repository, p.path))
 	}
 	w.must(os.WriteFile(w.config, []byte(text.String()), 0o600))
 }
@@ -163,13 +167,15 @@ func (w *world) try(args ...string) (stdout, stderr string, err error) {
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, w.binary, append(args, "--config", w.config)...)
-	cmd.Env = append([]string{"HOME=" + w.home, "XDG_CONFIG_HOME=" + w.home, "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG=" + w.kubeconfig}, w.env...)
+	cmd.Env = append([]string{"HOME=" + w.home, "XDG_CONFIG_HOME=" + w.home, "GOPROXY=off",
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG=" + w.kubeconfig}, w.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = w.home, &out, &errs
 	err = cmd.Run()
 	return out.String(), errs.String(), err
 }
 
-// settle ends the namespace in which clusterctl tries cert-manager out: no controller of namespaces runs here, and init waits for the end.
+// settle ends the namespace in which clusterctl tries cert-manager out: no controller of namespaces runs here, and init
+// waits for the end.
 func (w *world) settle() {
 	w.Helper()
 	namespace := &corev1.Namespace{}
@@ -208,7 +214,8 @@ func (w *world) refused(want string, args ...string) {
 func (w *world) cluster() {
 	w.Helper()
 	server, err := apiserver.Start(apiserver.Options{
-		CRDs:        []*apiextensionsv1.CustomResourceDefinition{standIn("issuers", "Issuer"), standIn("certificates", "Certificate")},
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{standIn("issuers", "Issuer"),
+			standIn("certificates", "Certificate")},
 		Controllers: []string{"clusterrole-aggregation-controller"},
 	})
 	w.Cleanup(func() {
@@ -220,7 +227,8 @@ func (w *world) cluster() {
 	w.kubeconfig = filepath.Join(w.home, "kubeconfig")
 	w.must(os.WriteFile(w.kubeconfig, server.Kubeconfig, 0o600))
 	scheme := runtime.NewScheme()
-	w.must(errors.Join(clientgoscheme.AddToScheme(scheme), clusterctlv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)))
+	w.must(errors.Join(clientgoscheme.AddToScheme(scheme), clusterctlv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		apiextensionsv1.AddToScheme(scheme)))
 	w.api, err = client.New(server.Config, client.Options{Scheme: scheme})
 	w.must(err)
 	w.must(w.api.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}))
@@ -233,10 +241,14 @@ func standIn(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
 	crd.Name = plural + ".cert-manager.io"
 	crd.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
+		Names: apiextensionsv1.CustomResourceDefinitionNames{
+			Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List",
+		},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 			Name: "v1", Served: true, Storage: true,
-			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &all}},
+			Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &all},
+			},
 		}},
 	}
 	return crd

@@ -31,11 +31,13 @@ import (
 	"github.com/capstan-dev/capstan/provider/epoch"
 )
 
-// leaderChange is how long a Kubernetes control plane may be without a leader in the ordinary course of things: the longest that may pass between two answers of a machine that moves.
+// leaderChange is how long a Kubernetes control plane may be without a leader in the ordinary course of things: the
+// longest that may pass between two answers of a machine that moves.
 const leaderChange = 15 * time.Second
 
-// moveWithAgent moves the cluster from one side to the other with the real agent on its host: handed over by the library, moved by the real clusterctl. Agent, mover and both API servers
-// are killed on the way. The machine on the host answers throughout, and in the end everything is on one side.
+// moveWithAgent moves the cluster from one side to the other with the real agent on its host: handed over by the
+// library, moved by the real clusterctl. Agent, mover and both API servers are killed on the way. The machine on the
+// host answers throughout, and in the end everything is on one side.
 func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostClaim) {
 	t.Helper()
 	m := &clusterv1.Machine{}
@@ -53,7 +55,9 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	c.kill()
 	c.start("next written")
 	handed := make(chan error, 1)
-	capstan, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
+	capstan, err := clusterctl.Open(t.Context(), clusterctl.Options{
+		Kubeconfig: from.kubeconfig, Config: from.config, Version: current,
+	})
 	from.must(err)
 	handOver := clusterctl.HandOver{Namespace: "blue", To: upstream.Kubeconfig{Path: to.kubeconfig}, Timeout: patience}
 	go func() {
@@ -78,7 +82,8 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	if offers != 1 {
 		t.Errorf("%d offers were called off", offers)
 	}
-	if _, err := os.Stat(c.path("var/lib/capstan/next.yaml")); err == nil || to.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) {
+	if _, err := os.Stat(c.path("var/lib/capstan/next.yaml")); err == nil ||
+		to.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) {
 		t.Error("something is left of a hand-over that was called off")
 	}
 	from.must(capstan.HandOver(t.Context(), handOver))
@@ -106,7 +111,8 @@ func moveWithAgent(t *testing.T, from, to side, host string, claim infrav1.HostC
 	restart()
 	to.until("the agent works for the target", func() bool {
 		h := to.host(host)
-		return live(h) && h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == claim.ProviderID && h.Status.Agent.Bootstrap.Phase == infrav1.BootstrapSucceeded
+		return live(h) && h.Status.Agent.Bootstrap != nil && h.Status.Agent.Bootstrap.ProviderID == claim.ProviderID &&
+			h.Status.Agent.Bootstrap.Phase == infrav1.BootstrapSucceeded
 	})
 	to.resume() // if the first mover had already taken the Cluster away
 	to.initialized()
@@ -149,11 +155,14 @@ func (s side) port() string {
 func (s side) enroll(c *computer, host string, claim infrav1.HostClaim) {
 	s.Helper()
 	request := epoch.TokenRequest(s.host(host), time.Hour)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: infrav1.IdentityPrefix + host}}
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: infrav1.IdentityPrefix + host},
+	}
 	s.must(s.api.SubResource("token").Create(s.Context(), account, request))
 	settings := s.settings()
 	text, err := yaml.Marshal(map[string]any{
-		"server": settings.Host, "caData": string(settings.CAData), "namespace": "blue", "host": host, "token": request.Status.Token, "local": true,
+		"server": settings.Host, "caData": string(settings.CAData), "namespace": "blue", "host": host,
+		"token": request.Status.Token, "local": true,
 	})
 	s.must(err)
 	s.must(os.WriteFile(c.path("etc/capstan/agent.yaml"), text, 0o600))
@@ -184,7 +193,8 @@ func (c *computer) unharmed(claim infrav1.HostClaim) {
 		c.t.Fatal(err)
 	}
 	defer j.Close()
-	if cleaned, left := j.Cleaned(); cleaned || len(left) > 0 || !j.Outcome().Succeeded || j.Step("runcmd 1/1").Starts != 1 {
+	if cleaned, left := j.Cleaned(); cleaned || len(left) > 0 || !j.Outcome().Succeeded ||
+		j.Step("runcmd 1/1").Starts != 1 {
 		c.t.Errorf("the journal says cleaned: %t, outcome %+v", cleaned, j.Outcome())
 	}
 	log, err := os.ReadFile(c.path("var/log/agent.log"))
@@ -202,7 +212,8 @@ func (c *computer) unharmed(claim infrav1.HostClaim) {
 	}
 }
 
-// killAPI kills the API server of a side as kill -9 does. The function that it returns starts it again, over the same etcd, and waits until it answers.
+// killAPI kills the API server of a side as kill -9 does. The function that it returns starts it again, over the same
+// etcd, and waits until it answers.
 func (s side) killAPI() (restart func()) {
 	s.Helper()
 	pid, args := s.processOfAPI()
@@ -255,7 +266,8 @@ func (s side) processOfAPI() (pid int, args []string) {
 		}
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for one that has ended
-		if !strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) || !strings.Contains(string(line), "--secure-port="+s.port()+"\x00") {
+		if !strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) ||
+			!strings.Contains(string(line), "--secure-port="+s.port()+"\x00") {
 			continue
 		}
 		return pid, strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")

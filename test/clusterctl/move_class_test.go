@@ -21,13 +21,16 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestMoveWithAClass: a move that ends halfway leaves clusters and classes paused. What the next one prints resumes them in the source; then it goes on.
+// TestMoveWithAClass: a move that ends halfway leaves clusters and classes paused. What the next one prints resumes
+// them in the source; then it goes on.
 func TestMoveWithAClass(t *testing.T) {
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
 	from.classed("blue")
 	from.initialized()
-	c, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
+	c, err := clusterctl.Open(t.Context(), clusterctl.Options{
+		Kubeconfig: from.kubeconfig, Config: from.config, Version: current,
+	})
 	from.must(err)
 	target := upstream.Kubeconfig{Path: to.kubeconfig}
 	from.must(c.MayMove(t.Context(), "blue", target))
@@ -58,13 +61,17 @@ func TestMoveWithAClass(t *testing.T) {
 		t.Errorf("there are %d commands, for a cluster and a class, in %v", commands, err)
 	}
 	from.must(c.MayMove(t.Context(), "blue", target))
-	from.must(c.Move(t.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: target, Namespace: "blue"}))
-	if from.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.ClusterClass{}, "capstan-owned") {
+	from.must(c.Move(t.Context(), upstream.MoveOptions{
+		FromKubeconfig: c.Kubeconfig, ToKubeconfig: target, Namespace: "blue",
+	}))
+	if from.has(&clusterv1.Cluster{}, "c1") || !to.has(&clusterv1.Cluster{}, "c1") ||
+		!to.has(&clusterv1.ClusterClass{}, "capstan-owned") {
 		t.Error("the cluster or its class has not moved")
 	}
 }
 
-// TestMoveOutOfAPlane: an embedded plane has its own ClusterClass after all clusters of its namespace, with all classes, have moved away.
+// TestMoveOutOfAPlane: an embedded plane has its own ClusterClass after all clusters of its namespace, with all
+// classes, have moved away.
 func TestMoveOutOfAPlane(t *testing.T) {
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
@@ -85,11 +92,17 @@ func TestMoveOutOfAPlane(t *testing.T) {
 	inventory := &clusterctlv1.ProviderList{}
 	from.must(from.api.List(t.Context(), inventory))
 	for i := range inventory.Items {
-		from.must(from.api.Patch(t.Context(), &inventory.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"plane.capstan.dev/hash":"x"}}}`))))
+		from.must(from.api.Patch(t.Context(), &inventory.Items[i],
+			client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"annotations":{"plane.capstan.dev/hash":"x"}}}`))))
 	}
-	c, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: from.kubeconfig, Config: from.config, Version: current})
+	c, err := clusterctl.Open(t.Context(), clusterctl.Options{
+		Kubeconfig: from.kubeconfig, Config: from.config, Version: current,
+	})
 	from.must(err)
-	from.must(c.Move(t.Context(), upstream.MoveOptions{FromKubeconfig: c.Kubeconfig, ToKubeconfig: upstream.Kubeconfig{Path: to.kubeconfig}, Namespace: "default"}))
+	from.must(c.Move(t.Context(), upstream.MoveOptions{
+		FromKubeconfig: c.Kubeconfig, ToKubeconfig: upstream.Kubeconfig{Path: to.kubeconfig}, Namespace: "default",
+	}))
 	for _, o := range all {
 		here, there := from.stands(o), to.stands(o)
 		if ours := strings.HasPrefix(o.GetName(), "capstan-local"); here != ours || !there {
@@ -132,9 +145,12 @@ func (s side) pause(namespace string) {
 	s.must(s.api.List(s.Context(), clusters, client.InNamespace(namespace)))
 	s.must(s.api.List(s.Context(), classes, client.InNamespace(namespace)))
 	for i := range clusters.Items {
-		s.must(s.api.Patch(s.Context(), &clusters.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))))
+		s.must(s.api.Patch(s.Context(), &clusters.Items[i],
+			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))))
 	}
 	for i := range classes.Items {
-		s.must(s.api.Patch(s.Context(), &classes.Items[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`))))
+		s.must(s.api.Patch(s.Context(), &classes.Items[i],
+			client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`))))
 	}
 }

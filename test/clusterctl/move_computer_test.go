@@ -75,8 +75,9 @@ func relay(conn net.Conn, network, address string) {
 	<-ended
 }
 
-// beComputer is the first process of a computer with its own processes, network, mounts and root directory. It starts the machine, whose process lives as long as the computer,
-// and agents as its standard input says. Connections to ports on its own loopback go out by Unix sockets.
+// beComputer is the first process of a computer with its own processes, network, mounts and root directory. It starts
+// the machine, whose process lives as long as the computer, and agents as its standard input says. Connections to ports
+// on its own loopback go out by Unix sockets.
 func beComputer(root string, ports []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -197,7 +198,8 @@ func newComputer(t *testing.T, ports ...string) *computer {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	c := &computer{t: t, root: root, ended: make(chan struct{}, 64)}
-	for _, dir := range []string{"dev", "proc", "run", "tmp", "etc/capstan", "etc/kubernetes", "var/lib/capstan", "var/log", "opt/capstan/bundles"} {
+	for _, dir := range []string{"dev", "proc", "run", "tmp", "etc/capstan", "etc/kubernetes", "var/lib/capstan",
+		"var/log", "opt/capstan/bundles"} {
 		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ import (
 	"github.com/capstan-dev/capstan/provider"
 )
 
-// side is a management cluster in which Capstan's provider runs. Cluster API's own controllers don't: the test says what they would, and what agents report.
+// side is a management cluster in which Capstan's provider runs. Cluster API's own controllers don't: the test says
+// what they would, and what agents report.
 type side struct{ *world }
 
 // newBareSide is one in which nothing runs.
@@ -134,7 +135,9 @@ func (s side) createIn(namespace string, o client.Object, owners ...client.Objec
 	for _, owner := range owners {
 		kind, err := s.api.GroupVersionKindFor(owner)
 		s.must(err)
-		refs = append(refs, metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: owner.GetName(), UID: owner.GetUID()})
+		refs = append(refs, metav1.OwnerReference{
+			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: owner.GetName(), UID: owner.GetUID(),
+		})
 	}
 	o.SetNamespace(namespace)
 	o.SetOwnerReferences(refs)
@@ -145,8 +148,13 @@ func (s side) createIn(namespace string, o client.Object, owners ...client.Objec
 func (s side) populate() (claimed, free string) {
 	s.Helper()
 	for _, name := range []string{"h1", "h2"} {
-		s.create(&infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}})
-		s.until("host "+name+" is available", func() bool { s.agent(name); return s.host(name).Status.Phase == infrav1.HostAvailable })
+		s.create(&infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"},
+		})
+		s.until("host "+name+" is available", func() bool {
+			s.agent(name)
+			return s.host(name).Status.Phase == infrav1.HostAvailable
+		})
 	}
 	cluster := &clusterv1.Cluster{}
 	for _, o := range documents(s.T, s.generate("external")) {
@@ -162,13 +170,18 @@ func (s side) populate() (claimed, free string) {
 		return s.has(c, "c1") && ptr.Deref(c.Status.Initialization.Provisioned, false)
 	})
 	s.initialized()
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "c1-ca"}, Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"tls.key": []byte("of a user")}})
+	s.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "c1-ca"}, Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"tls.key": []byte("of a user")},
+	})
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "unrelated"}})
 
 	labels := map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineControlPlaneLabel: ""}
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1", Labels: labels}, Spec: clusterv1.MachineSpec{
 		ClusterName: "c1", Version: "v1.36.3", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("m1-data")},
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: "m1"},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: "m1",
+		},
 	}}
 	s.create(m, cluster)
 	s.create(&corev1.Secret{
@@ -204,8 +217,13 @@ func (s side) initialized() {
 
 func initializedStatus() clusterv1.ClusterStatus {
 	return clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
-		Conditions:     []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now()}},
+		Initialization: clusterv1.ClusterInitializationStatus{
+			InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true),
+		},
+		Conditions: []metav1.Condition{
+			{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Test",
+				LastTransitionTime: metav1.Now()},
+		},
 	}
 }
 
@@ -218,9 +236,10 @@ func (s side) provisioned() bool {
 // kinds that move with a cluster of the flavor.
 var kinds = map[string]schema.GroupVersion{
 	"Cluster": clusterv1.GroupVersion, "Machine": clusterv1.GroupVersion, "MachineDeployment": clusterv1.GroupVersion,
-	"CapstanCluster": infrav1.GroupVersion, "CapstanMachine": infrav1.GroupVersion, "CapstanMachineTemplate": infrav1.GroupVersion,
-	"KubeadmControlPlane":   {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2"},
-	"KubeadmConfigTemplate": {Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2"},
+	"CapstanCluster": infrav1.GroupVersion, "CapstanMachine": infrav1.GroupVersion,
+	"CapstanMachineTemplate": infrav1.GroupVersion,
+	"KubeadmControlPlane":    {Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2"},
+	"KubeadmConfigTemplate":  {Group: "bootstrap.cluster.x-k8s.io", Version: "v1beta2"},
 }
 
 // census counts the objects that move with the cluster, and lists their names.
@@ -248,7 +267,8 @@ func (s side) resume() {
 	s.Helper()
 	c := &clusterv1.Cluster{}
 	if s.has(c, "c1") {
-		s.must(s.api.Patch(s.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":null}}`))))
+		s.must(
+			s.api.Patch(s.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":null}}`))))
 	}
 }
 
@@ -257,8 +277,12 @@ type mover struct{ cmd *exec.Cmd }
 
 func (s side) mover(to side) mover {
 	s.Helper()
-	m := mover{exec.CommandContext(s.Context(), s.binary, "move", "--config", s.config, "--namespace", "blue", "--to-kubeconfig", to.kubeconfig)}
-	m.cmd.Env = []string{"HOME=" + s.home, "XDG_CONFIG_HOME=" + s.home, "GOPROXY=off", "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG=" + s.kubeconfig}
+	m := mover{
+		exec.CommandContext(s.Context(), s.binary, "move", "--config", s.config, "--namespace", "blue", "--to-kubeconfig",
+			to.kubeconfig),
+	}
+	m.cmd.Env = []string{"HOME=" + s.home, "XDG_CONFIG_HOME=" + s.home, "GOPROXY=off",
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG=" + s.kubeconfig}
 	log, err := os.Create(s.home + "/move.log")
 	s.must(err)
 	defer log.Close()
@@ -278,8 +302,9 @@ func (s side) said(words string) bool {
 // kill ends the mover as kill -9 does.
 func (m mover) kill() { _ = m.cmd.Process.Kill(); _ = m.cmd.Wait() }
 
-// TestMove moves a cluster with the real clusterctl from one management cluster to another, ends it at two points, and begins again; and then back, with the real agent on its host
-// (T-CT-10, T-CT-11). What leads to a Cluster in a real cluster is looked at in test/contract (T-CT-09).
+// TestMove moves a cluster with the real clusterctl from one management cluster to another, ends it at two points, and
+// begins again; and then back, with the real agent on its host (T-CT-10, T-CT-11). What leads to a Cluster in a real
+// cluster is looked at in test/contract (T-CT-09).
 func TestMove(t *testing.T) {
 	from, to := newSide(t), newSide(t)
 	claimed, free := from.populate()
@@ -315,7 +340,9 @@ func TestMove(t *testing.T) {
 		t.Errorf("the host that holds the move has the annotations %v", host.Annotations)
 	}
 	t.Attr("rule", "CT-106")
-	from.must(from.api.Patch(t.Context(), host, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, infrav1.HandedOverAnnotation, host.UID))))
+	from.must(
+		from.api.Patch(t.Context(), host, client.RawPatch("application/merge-patch+json",
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, infrav1.HandedOverAnnotation, host.UID))))
 	from.until("something arrives", func() bool { return len(to.census()) > 0 })
 	m.kill()
 	t.Logf("killed with %d objects here and %d there", len(from.census()), len(to.census()))
@@ -325,7 +352,8 @@ func TestMove(t *testing.T) {
 
 	same(t, "in the target", to.census(), all)
 	same(t, "in the source", from.census(), nil)
-	if from.has(&infrav1.CapstanHost{}, claimed) || !from.has(&infrav1.CapstanHost{}, free) || to.has(&infrav1.CapstanHost{}, free) {
+	if from.has(&infrav1.CapstanHost{}, claimed) || !from.has(&infrav1.CapstanHost{}, free) ||
+		to.has(&infrav1.CapstanHost{}, free) {
 		t.Errorf("of the hosts %s had to move and %s to stay", claimed, free)
 	}
 	t.Attr("rule", "CT-96")
@@ -372,13 +400,15 @@ func (s side) paused(to side) {
 	s.Helper()
 	c := &clusterv1.Cluster{}
 	s.has(c, "c1")
-	s.must(s.api.Patch(s.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))))
+	s.must(
+		s.api.Patch(s.Context(), c, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))))
 	s.refused("paused: blue/c1", "move", "--namespace", "blue", "--to-kubeconfig", to.kubeconfig)
 	same(s.T, "after a move that was refused", to.census(), nil)
 	s.resume()
 }
 
-// arrived: the machine works on as the same instance, with the same host, whose agent has an identity here; and the next move is held again.
+// arrived: the machine works on as the same instance, with the same host, whose agent has an identity here; and the
+// next move is held again.
 func (s side) arrived(host string, claim infrav1.HostClaim) {
 	s.Helper()
 	s.initialized()
@@ -394,7 +424,8 @@ func (s side) arrived(host string, claim infrav1.HostClaim) {
 	if s.has(m, "m1"); m.Spec.ProviderID != claim.ProviderID || m.Status.Host != host {
 		s.Errorf("the machine is %s on host %q", m.Spec.ProviderID, m.Status.Host)
 	}
-	s.until("the agent has an account in the target", func() bool { return s.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) })
+	s.until("the agent has an account in the target",
+		func() bool { return s.has(&corev1.ServiceAccount{}, infrav1.IdentityPrefix+host) })
 }
 
 // same compares two counts.

@@ -25,7 +25,8 @@ func (e *embedded) testCommands() {
 		out = e.works("clusterctl", "describe", "cluster", "told")
 		return strings.Contains(out, "└─Machine/told")
 	})
-	has(out, "UP TO DATE", "Cluster/told", "├─ClusterInfrastructure - CapstanCluster/told", "└─ControlPlane - KubeadmControlPlane/told", "Available: ")
+	has(out, "UP TO DATE", "Cluster/told", "├─ClusterInfrastructure - CapstanCluster/told",
+		"└─ControlPlane - KubeadmControlPlane/told", "Available: ")
 	has(e.works("clusterctl", "describe", "cluster", "told", "--show-conditions", "Cluster"), "│  TopologyReconciled")
 	e.fails("has spaces", "describe", "cluster", "told", "--show-conditions", "Cluster, Machine")
 	e.fails("nosuch", "describe", "cluster", "nosuch")
@@ -59,15 +60,20 @@ func (e *embedded) testCommands() {
 	components, err := os.ReadFile(path)
 	e.must(err)
 	has(string(components), "namespace: elsewhere", "kind: Deployment")
-	has(of("generate", "provider", "--infrastructure", "capstan:"+newer, "--describe"), newer, "Image", "CAPSTAN_WATCH_FILTER")
-	has(of("generate", "cluster", "c1", "--infrastructure", "capstan:"+newer, "--kubernetes-version", "v1.36.3"), "KubeadmControlPlane")
-	e.fails("specify a version", append([]string{"generate", "cluster", "c1", "--kubernetes-version", "v1.36.3"}, config...)...)
+	has(of("generate", "provider", "--infrastructure", "capstan:"+newer, "--describe"), newer, "Image",
+		"CAPSTAN_WATCH_FILTER")
+	has(of("generate", "cluster", "c1", "--infrastructure", "capstan:"+newer, "--kubernetes-version", "v1.36.3"),
+		"KubeadmControlPlane")
+	e.fails("specify a version", append([]string{"generate", "cluster", "c1", "--kubernetes-version", "v1.36.3"},
+		config...)...)
 	template := filepath.Join(e.home, "template.yaml")
 	e.must(os.WriteFile(template, []byte("a: ${ONE:=first}\n"), 0o600))
 	has(e.works("clusterctl", "generate", "yaml", "--from", template), "a: first")
 	has(e.works("clusterctl", "generate", "yaml", "--from", template, "--list-variables"), "ONE")
 	old := filepath.Join(e.home, "old.yaml")
-	e.must(os.WriteFile(old, []byte("apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: c1}\nspec: {paused: true}\n"), 0o600))
+	e.must(
+		os.WriteFile(old,
+			[]byte("apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\nmetadata: {name: c1}\nspec: {paused: true}\n"), 0o600))
 	has(e.works("clusterctl", "convert", old), "cluster.x-k8s.io/v1beta2")
 	e.fails("v9", "convert", "--to-version", "v9", old)
 }

@@ -63,7 +63,8 @@ func (e *embedded) command(ctx context.Context, args ...string) (stdout, stderr 
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, e.capstan, args...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + e.home, "XDG_CONFIG_HOME=" + e.home, "CAPSTAN_HOME=" + filepath.Join(e.home, "plane"), "GOPROXY=off"}, e.env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + e.home, "XDG_CONFIG_HOME=" + e.home,
+		"CAPSTAN_HOME=" + filepath.Join(e.home, "plane"), "GOPROXY=off"}, e.env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
 	err = cmd.Run()
@@ -104,17 +105,21 @@ func (e *embedded) inventory() string {
 	return strings.Join(all, ", ")
 }
 
-// thirdParty adds providers of others to the repository: one that has objects only, in two versions, and one whose controller is in a Pod.
+// thirdParty adds providers of others to the repository: one that has objects only, in two versions, and one whose
+// controller is in a Pod.
 func (e *embedded) thirdParty() {
 	e.Helper()
 	const objects = "apiVersion: v1\nkind: Namespace\nmetadata: {name: plain-system}\n---\n" +
 		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: plain}\nrules: []\n"
-	const pod = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: manager, namespace: plain-system}\nspec: {selector: {matchLabels: {a: b}}, " +
+	const pod = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: manager, namespace: plain-system}\n" +
+		"spec: {selector: {matchLabels: {a: b}}, " +
 		"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: manager, image: example.com/manager:v1}]}}}\n"
-	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries: [{major: 1, minor: 0, contract: v1beta2}]\n"
+	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n" +
+		"releaseSeries: [{major: 1, minor: 0, contract: v1beta2}]\n"
 	files := release.Files{}
 	for path, text := range map[string]string{
-		"addon-plain/v1.0.0": objects, "addon-plain/v1.0.1": objects, "addon-plain/v1.0.2": objects + pod, "addon-podded/v1.0.0": objects + pod,
+		"addon-plain/v1.0.0": objects, "addon-plain/v1.0.1": objects, "addon-plain/v1.0.2": objects + pod,
+		"addon-podded/v1.0.0": objects + pod,
 	} {
 		files[path+"/addon-components.yaml"], files[path+"/metadata.yaml"] = []byte(text), []byte(metadata)
 	}
@@ -122,7 +127,8 @@ func (e *embedded) thirdParty() {
 	text, err := os.ReadFile(e.config)
 	e.must(err)
 	for _, name := range []string{"plain", "podded"} {
-		text = fmt.Appendf(text, "  - {name: %s, type: AddonProvider, url: %q}\n", name, "file://"+filepath.Join(e.home, "others", "addon-"+name, "v1.0.0", "addon-components.yaml"))
+		text = fmt.Appendf(text, "  - {name: %s, type: AddonProvider, url: %q}\n", name,
+			"file://"+filepath.Join(e.home, "others", "addon-"+name, "v1.0.0", "addon-components.yaml"))
 	}
 	e.must(os.WriteFile(e.config, text, 0o600))
 }
@@ -134,7 +140,8 @@ func TestEmbeddedPlane(t *testing.T) {
 		name string
 		test func(*embedded)
 	}{
-		{"providers of the plane", (*embedded).testParts}, {"providers of others", (*embedded).testOthers}, {"templates", (*embedded).testTemplates}, {"smaller commands", (*embedded).testCommands},
+		{"providers of the plane", (*embedded).testParts}, {"providers of others", (*embedded).testOthers},
+		{"templates", (*embedded).testTemplates}, {"smaller commands", (*embedded).testCommands},
 		{"the real clusterctl", (*embedded).testReal},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -147,8 +154,10 @@ func TestEmbeddedPlane(t *testing.T) {
 
 // testParts: what is a part of the plane is there, and doesn't change alone.
 func (e *embedded) testParts() {
-	out := e.works("clusterctl", "init", "--infrastructure", "capstan", "--core", "cluster-api", "--bootstrap", "kubeadm", "--control-plane", "kubeadm")
-	for _, part := range []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-capstan", version(e.T)} {
+	out := e.works("clusterctl", "init", "--infrastructure", "capstan", "--core", "cluster-api", "--bootstrap", "kubeadm",
+		"--control-plane", "kubeadm")
+	for _, part := range []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-capstan",
+		version(e.T)} {
 		if !strings.Contains(out, part) {
 			e.Errorf("%s is not in the inventory:\n%s", part, out)
 		}
@@ -174,7 +183,8 @@ func (e *embedded) testParts() {
 func (e *embedded) testOthers() {
 	config := []string{"--config", e.config, "--addon"}
 	e.fails("Deployment plain-system/manager", append([]string{"init"}, append(config, "plain,podded")...)...)
-	if out := e.works(append([]string{"clusterctl", "init"}, append(config, "plain")...)...); !strings.Contains(out, "addon-plain") {
+	if out := e.works(append([]string{"clusterctl", "init"}, append(config, "plain")...)...); !strings.Contains(out,
+		"addon-plain") {
 		e.Errorf("after init there is\n%s", out)
 	}
 	e.fails("Deployment plain-system/manager", append([]string{"upgrade", "apply"}, append(config, "plain:v1.0.2")...)...)
@@ -189,14 +199,16 @@ func (e *embedded) testOthers() {
 // testTemplates: every flavor is there, without a network and without a plane.
 func (e *embedded) testTemplates() {
 	for flavor, variables := range flavors {
-		args := []string{"clusterctl", "generate", "cluster", "c1", "-n", "blue", "--flavor", flavor, "--kubernetes-version", "v1.36.3", "--worker-machine-count", "2"}
+		args := []string{"clusterctl", "generate", "cluster", "c1", "-n", "blue", "--flavor", flavor, "--kubernetes-version",
+			"v1.36.3", "--worker-machine-count", "2"}
 		if len(variables) > 0 {
 			e.env = nil
 			e.fails("CAPSTAN_ENDPOINT_HOST", args[1:]...)
 		}
 		e.env = variables
 		there := documents(e.T, e.works(args...))
-		e.env = append([]string{"CAPSTAN_HOME=" + filepath.Join(e.home, "nothing")}, variables...) // the last value of a variable counts
+		// the last value of a variable counts
+		e.env = append([]string{"CAPSTAN_HOME=" + filepath.Join(e.home, "nothing")}, variables...)
 		if alone := documents(e.T, e.works(args...)); len(alone) != len(there) || len(there) == 0 {
 			e.Errorf("flavor %q has %d objects on the plane, %d without one", flavor, len(there), len(alone))
 		}
@@ -207,8 +219,10 @@ func (e *embedded) testTemplates() {
 		}
 	}
 	e.env = nil
-	e.fails("cluster-template-none.yaml", "generate", "cluster", "c1", "--flavor", "none", "--kubernetes-version", "v1.36.3")
-	if out := e.works("clusterctl", "generate", "cluster", "c1", "--flavor", "external", "--list-variables"); !strings.Contains(out, "CAPSTAN_ENDPOINT_HOST") {
+	e.fails("cluster-template-none.yaml", "generate", "cluster", "c1", "--flavor", "none",
+		"--kubernetes-version", "v1.36.3")
+	if out := e.works("clusterctl", "generate", "cluster", "c1", "--flavor", "external",
+		"--list-variables"); !strings.Contains(out, "CAPSTAN_ENDPOINT_HOST") {
 		e.Errorf("the variables are\n%s", out)
 	}
 }
@@ -221,17 +235,20 @@ func (e *embedded) testReal() {
 		e.must(e.api.Get(e.Context(), client.ObjectKey{Namespace: "default", Name: "host-01"}, host))
 		return host.Spec.Claim != nil
 	})
-	if !hasKey(host.Labels, clusterctlv1.ClusterctlMoveLabel) || !hasKey(host.Annotations, clusterctlv1.BlockMoveAnnotation) {
+	if !hasKey(host.Labels, clusterctlv1.ClusterctlMoveLabel) ||
+		!hasKey(host.Annotations, clusterctlv1.BlockMoveAnnotation) {
 		e.Errorf("a local host that is claimed doesn't hold moves: %v, %v", host.Labels, host.Annotations)
 	}
-	if out := e.run("describe", "cluster", "demo"); !strings.Contains(out, "CapstanCluster") || !strings.Contains(out, "KubeadmControlPlane") {
+	if out := e.run("describe", "cluster", "demo"); !strings.Contains(out, "CapstanCluster") ||
+		!strings.Contains(out, "KubeadmControlPlane") {
 		e.Errorf("the description is\n%s", out)
 	}
 	if out := e.run("get", "kubeconfig", "demo"); !strings.Contains(out, "certificate-authority-data") {
 		e.Errorf("the kubeconfig is %q", out)
 	}
 	// The ClusterClass is there, so the flavor is one object.
-	if all := documents(e.T, e.run("generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor", "topology", "--kubernetes-version", "v1.36.3")); len(all) != 1 {
+	if all := documents(e.T, e.run("generate", "cluster", "c1", "--infrastructure", "capstan:"+current, "--flavor",
+		"topology", "--kubernetes-version", "v1.36.3")); len(all) != 1 {
 		e.Errorf("with its class installed, the flavor has %d objects", len(all))
 	}
 	if out := e.run("upgrade", "plan"); !strings.Contains(out, "infrastructure-capstan") {

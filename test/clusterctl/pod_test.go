@@ -34,8 +34,8 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// pod is a process that runs as a Deployment says: with its arguments, the token of its ServiceAccount, and its certificates. What a kubelet, a network and cert-manager do
-// for it is done here, because no containers run.
+// pod is a process that runs as a Deployment says: with its arguments, the token of its ServiceAccount, and its
+// certificates. What a kubelet, a network and cert-manager do for it is done here, because no containers run.
 type pod struct {
 	*exec.Cmd
 	log   string
@@ -46,9 +46,11 @@ type pod struct {
 
 // image says what runs instead of a container's image.
 type image struct {
-	// files are those of the image that arguments name, and where they are on this machine; the container's command is one of them.
+	// files are those of the image that arguments name, and where they are on this machine; the container's command is one
+	// of them.
 	files map[string]string
-	// ports are flags for ports that the Deployment leaves at their defaults, with %d for the port, by the names of the ports.
+	// ports are flags for ports that the Deployment leaves at their defaults, with %d for the port, by the names of the
+	// ports.
 	ports map[string]string
 	// more are arguments that stand for what a Pod learns from its surroundings, with %s for the path of the kubeconfig.
 	more []string
@@ -83,7 +85,8 @@ func (w *world) runs(namespace, name string, from image) *pod {
 	for _, port := range c.Ports {
 		p.ports[port.Name] = freePort(w)
 		own := fmt.Sprintf(":%d", port.ContainerPort)
-		if replace[own] = fmt.Sprintf("127.0.0.1:%d", p.ports[port.Name]); !slices.ContainsFunc(args, func(a string) bool { return strings.HasSuffix(a, "="+own) }) {
+		if replace[own] = fmt.Sprintf("127.0.0.1:%d", p.ports[port.Name]); !slices.ContainsFunc(args,
+			func(a string) bool { return strings.HasSuffix(a, "="+own) }) {
 			args = append(args, fmt.Sprintf(from.ports[port.Name], p.ports[port.Name]))
 		}
 	}
@@ -223,7 +226,8 @@ func (w *world) route(d *appsv1.Deployment, ports map[string]int) map[string]int
 	return to
 }
 
-// certified does what cert-manager does for the Certificate of a Secret: the Secret, here as a folder too, and the authority in whatever asks for it.
+// certified does what cert-manager does for the Certificate of a Secret: the Secret, here as a folder too, and the
+// authority in whatever asks for it.
 func (w *world) certified(namespace, secret, dir string, services map[string]int) {
 	w.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -255,11 +259,13 @@ func (w *world) certified(namespace, secret, dir string, services map[string]int
 	w.Fatalf("no Certificate makes Secret %s", secret)
 }
 
-// inject writes an authority into definitions and webhooks that are annotated for it, and where the Services are on this machine.
+// inject writes an authority into definitions and webhooks that are annotated for it, and where the Services are on
+// this machine.
 func (w *world) inject(certificate string, ca []byte, services map[string]int) {
 	w.Helper()
 	const annotation = "cert-manager.io/inject-ca-from"
-	definitions, hooks := &apiextensionsv1.CustomResourceDefinitionList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	definitions, hooks := &apiextensionsv1.CustomResourceDefinitionList{},
+		&admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	w.must(w.api.List(w.Context(), definitions))
 	w.must(w.api.List(w.Context(), hooks))
 	for i := range definitions.Items {
@@ -285,7 +291,9 @@ func (w *world) inject(certificate string, ca []byte, services map[string]int) {
 // token writes a kubeconfig with a token of a ServiceAccount.
 func (w *world) token(namespace, account string) string {
 	w.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)},
+	}
 	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
 	w.must(w.api.SubResource("token").Create(w.Context(), owner, request))
 	config, err := clientcmd.LoadFromFile(w.kubeconfig)
@@ -303,31 +311,32 @@ func (w *world) network(addresses map[string]string) (url string) {
 	w.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must(err)
-	proxy := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		to, ok := addresses[r.Host]
-		if r.Method != http.MethodConnect || !ok {
-			http.Error(out, "no such Service", http.StatusBadGateway)
-			return
-		}
-		there, err := (&net.Dialer{Timeout: patience}).DialContext(r.Context(), "tcp", to)
-		if err != nil {
-			http.Error(out, err.Error(), http.StatusBadGateway)
-			return
-		}
-		out.WriteHeader(http.StatusOK)
-		here, buffered, err := http.NewResponseController(out).Hijack()
-		if err != nil {
+	proxy := &http.Server{ReadHeaderTimeout: patience,
+		Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+			to, ok := addresses[r.Host]
+			if r.Method != http.MethodConnect || !ok {
+				http.Error(out, "no such Service", http.StatusBadGateway)
+				return
+			}
+			there, err := (&net.Dialer{Timeout: patience}).DialContext(r.Context(), "tcp", to)
+			if err != nil {
+				http.Error(out, err.Error(), http.StatusBadGateway)
+				return
+			}
+			out.WriteHeader(http.StatusOK)
+			here, buffered, err := http.NewResponseController(out).Hijack()
+			if err != nil {
+				there.Close()
+				return
+			}
+			done := make(chan struct{}, 2)
+			go func() { _, _ = io.Copy(there, buffered); done <- struct{}{} }()
+			go func() { _, _ = io.Copy(here, there); done <- struct{}{} }()
+			<-done
 			there.Close()
-			return
-		}
-		done := make(chan struct{}, 2)
-		go func() { _, _ = io.Copy(there, buffered); done <- struct{}{} }()
-		go func() { _, _ = io.Copy(here, there); done <- struct{}{} }()
-		<-done
-		there.Close()
-		here.Close()
-		<-done
-	})}
+			here.Close()
+			<-done
+		})}
 	ended := make(chan struct{})
 	go func() { _ = proxy.Serve(l); close(ended) }()
 	w.Cleanup(func() {

@@ -25,8 +25,9 @@ import (
 	"github.com/capstan-dev/capstan/plane/providers"
 )
 
-// TestProviderBinary: a provider whose controller would need a Pod runs as a process of the plane, with webhook, conversion and the rights of its ServiceAccount; it is back when it or the
-// plane was killed, changes with an upgrade, and goes when it is deleted.
+// TestProviderBinary: a provider whose controller would need a Pod runs as a process of the plane, with webhook,
+// conversion and the rights of its ServiceAccount; it is back when it or the plane was killed, changes with an upgrade,
+// and goes when it is deleted.
 func TestProviderBinary(t *testing.T) {
 	if podless.BinaryAnnotation != providers.BinaryAnnotation {
 		t.Fatalf("clusterctl annotates with %s, the plane looks for %s", podless.BinaryAnnotation, providers.BinaryAnnotation)
@@ -39,13 +40,17 @@ func TestProviderBinary(t *testing.T) {
 		return append(config, "tiny:"+version, "--provider-binary", "tiny="+binary)
 	}
 	e.fails("--provider-binary", append([]string{"init"}, append(config, "tiny")...)...)
-	e.fails("not among the providers", append([]string{"init", "--provider-binary", "other=" + binary}, append(config, "tiny")...)...)
-	e.fails("not executable", append([]string{"init", "--provider-binary", "tiny=" + e.config}, append(config, "tiny")...)...)
+	e.fails("not among the providers", append([]string{"init", "--provider-binary", "other=" + binary},
+		append(config, "tiny")...)...)
+	e.fails("not executable", append([]string{"init", "--provider-binary", "tiny=" + e.config},
+		append(config, "tiny")...)...)
 	e.fails("of no use there", append([]string{"init", "--kubeconfig", e.kubeconfig}, with("v1.0.0")...)...)
 
 	wee := filepath.Join(e.home, "wee")
 	e.must(os.Symlink(binary, wee))
-	e.works(append([]string{"clusterctl", "init", "--wait-providers", "--wait-provider-timeout", startTime, "--addon", "wee:v1.0.0", "--provider-binary", "wee=" + wee}, with("v1.0.0")...)...)
+	e.works(
+		append([]string{"clusterctl", "init", "--wait-providers", "--wait-provider-timeout", startTime, "--addon",
+			"wee:v1.0.0", "--provider-binary", "wee=" + wee}, with("v1.0.0")...)...)
 	other := e.process(wee)
 	first := e.process(binary)
 	e.testThings("v1.0.0")
@@ -54,13 +59,16 @@ func TestProviderBinary(t *testing.T) {
 	another := filepath.Join(e.home, "another")
 	e.must(os.Symlink(binary, another))
 	e.works(append([]string{"clusterctl", "init"}, with("v1.0.0")...)...)
-	e.fails("upgrade apply --addon tiny:v1.0.0 --provider-binary addon-tiny="+another, append([]string{"init", "--provider-binary", "tiny=" + another}, append(config, "tiny")...)...)
-	if text, err := os.ReadFile(filepath.Join(e.home, "plane", "plane", "provider-binaries")); err != nil || strings.Contains(string(text), another) {
+	e.fails("upgrade apply --addon tiny:v1.0.0 --provider-binary addon-tiny="+another,
+		append([]string{"init", "--provider-binary", "tiny=" + another}, append(config, "tiny")...)...)
+	if text, err := os.ReadFile(filepath.Join(e.home, "plane", "plane", "provider-binaries")); err != nil ||
+		strings.Contains(string(text), another) {
 		e.Errorf("a program that was refused may run: %q, %v", text, err)
 	}
 
 	e.must(syscall.Kill(first, syscall.SIGKILL))
-	e.until("the provider is back after it was killed", func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
+	e.until("the provider is back after it was killed",
+		func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
 	e.until("an Event says that it was killed", func() bool {
 		list := &eventsv1.EventList{}
 		e.must(e.api.List(e.Context(), list, client.InNamespace("tiny-system")))
@@ -74,7 +82,8 @@ func TestProviderBinary(t *testing.T) {
 	e.testThings("v1.0.0")
 
 	// An upgrade deletes the Deployment and makes another one, with other certificates.
-	e.works(append([]string{"clusterctl", "upgrade", "apply", "--wait-providers", "--wait-provider-timeout", startTime}, with("v1.0.1")...)...)
+	e.works(append([]string{"clusterctl", "upgrade", "apply", "--wait-providers", "--wait-provider-timeout", startTime},
+		with("v1.0.1")...)...)
 	e.testThings("v1.0.1")
 
 	if pid := e.process(wee); pid != other {
@@ -122,17 +131,20 @@ func (e *embedded) tellProviders() {
 	})
 }
 
-// tiny adds the small provider to the repository, in two versions, and another one that has all the same ports; it returns the path of its program.
+// tiny adds the small provider to the repository, in two versions, and another one that has all the same ports; it
+// returns the path of its program.
 func (e *embedded) tiny() string {
 	e.Helper()
 	text, err := os.ReadFile("testdata/tiny.yaml")
 	e.must(err)
-	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries: [{major: 1, minor: 0, contract: v1beta2}]\n"
+	const metadata = "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\n" +
+		"releaseSeries: [{major: 1, minor: 0, contract: v1beta2}]\n"
 	for _, version := range []string{"v1.0.0", "v1.0.1"} {
 		released := bytes.ReplaceAll(text, []byte("RELEASE"), []byte(version))
 		for _, name := range []string{"tiny", "wee"} {
 			e.provide(name, "AddonProvider", version, map[string][]byte{
-				"addon-components.yaml": bytes.ReplaceAll(released, []byte("tiny"), []byte(name)), "metadata.yaml": []byte(metadata),
+				"addon-components.yaml": bytes.ReplaceAll(released, []byte("tiny"), []byte(name)),
+				"metadata.yaml":         []byte(metadata),
 			})
 		}
 	}
@@ -157,7 +169,9 @@ func (e *embedded) provide(name, kind, version string, files map[string][]byte) 
 		return
 	}
 	components := strings.ToLower(strings.TrimSuffix(kind, "Provider")) + "-components.yaml"
-	e.must(os.WriteFile(e.config, fmt.Appendf(config, "  - {name: %s, type: %s, url: %q}\n", name, kind, "file://"+filepath.Join(dir, version, components)), 0o600))
+	e.must(
+		os.WriteFile(e.config, fmt.Appendf(config, "  - {name: %s, type: %s, url: %q}\n", name, kind,
+			"file://"+filepath.Join(dir, version, components)), 0o600))
 }
 
 // testThings asks the provider's webhook, its conversion and its controller.
@@ -183,7 +197,9 @@ func (e *embedded) testThings(release string) {
 	})
 	few := thing("v1alpha1")
 	few.Object["size"] = int64(3)
-	e.until("an object of the older version is made", func() bool { return e.api.Create(e.Context(), few.DeepCopy()) == nil }) // and a new authority of conversions
+	// and a new authority of conversions
+	e.until("an object of the older version is made",
+		func() bool { return e.api.Create(e.Context(), few.DeepCopy()) == nil })
 	e.until("the provider's controller has seen the object, and may not read Secrets", func() bool {
 		now := thing("v1")
 		e.must(e.api.Get(e.Context(), client.ObjectKeyFromObject(now), now))
@@ -203,10 +219,16 @@ func (e *embedded) testNotAllowed() {
 	e.Helper()
 	mark := filepath.Join(e.home, "ran")
 	labels := map[string]string{"a": "b"}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shell", Annotations: map[string]string{providers.BinaryAnnotation: "/bin/sh"}}}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "shell", Annotations: map[string]string{providers.BinaryAnnotation: "/bin/sh"},
+		},
+	}
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	d.Spec.Template.Labels = labels
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "example.com/x", Args: []string{"-c", "echo > " + mark}}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{
+		{Name: "manager", Image: "example.com/x", Args: []string{"-c", "echo > " + mark}},
+	}
 	e.must(e.api.Create(e.Context(), d))
 	e.until("the Deployment says why it doesn't run", func() bool {
 		e.must(e.api.Get(e.Context(), client.ObjectKeyFromObject(d), d))

@@ -21,8 +21,9 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// TestDevelopmentProvider runs a real provider of others as a process of the plane: Cluster API's own provider for its developers, with its backend in memory. It makes a whole cluster of a
-// ClusterClass. Building it takes minutes the first time, and its module is not in every proxy: make test-provider-binary.
+// TestDevelopmentProvider runs a real provider of others as a process of the plane: Cluster API's own provider for its
+// developers, with its backend in memory. It makes a whole cluster of a ClusterClass. Building it takes minutes the
+// first time, and its module is not in every proxy: make test-provider-binary.
 func TestDevelopmentProvider(t *testing.T) {
 	if os.Getenv("CAPSTAN_TEST_PROVIDER_BINARY") == "" {
 		t.Skip("set CAPSTAN_TEST_PROVIDER_BINARY=1, or run make test-provider-binary")
@@ -31,7 +32,8 @@ func TestDevelopmentProvider(t *testing.T) {
 	e := newEmbedded(t)
 	e.tellProviders()
 	folder := filepath.Join(module, "infrastructure", "docker")
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(folder, "config", "default"))
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(folder, "config", "default"))
 	e.must(err)
 	components, err := objects.AsYaml()
 	e.must(err)
@@ -48,24 +50,31 @@ func TestDevelopmentProvider(t *testing.T) {
 	}
 	e.provide("docker", "InfrastructureProvider", release, files)
 	e.env = []string{
-		"CLUSTER_TOPOLOGY=true", `SERVICE_CIDR=["10.96.0.0/16"]`, `POD_CIDR=["10.244.0.0/16"]`, "SERVICE_DOMAIN=cluster.local",
+		"CLUSTER_TOPOLOGY=true", `SERVICE_CIDR=["10.96.0.0/16"]`, `POD_CIDR=["10.244.0.0/16"]`,
+		"SERVICE_DOMAIN=cluster.local",
 	}
-	e.works("clusterctl", "init", "--config", e.config, "--infrastructure", "docker", "--provider-binary", "docker="+binary, "--wait-providers", "--wait-provider-timeout", startTime)
+	e.works("clusterctl", "init", "--config", e.config, "--infrastructure", "docker", "--provider-binary",
+		"docker="+binary, "--wait-providers", "--wait-provider-timeout", startTime)
 	began := time.Now()
 	manifest := filepath.Join(e.home, "mem.yaml")
-	e.works("clusterctl", "generate", "cluster", "mem", "--config", e.config, "--infrastructure", "docker:"+release, "--flavor", "in-memory", "--kubernetes-version", "v1.36.3",
+	e.works("clusterctl", "generate", "cluster", "mem", "--config", e.config, "--infrastructure", "docker:"+release,
+		"--flavor", "in-memory", "--kubernetes-version", "v1.36.3",
 		"--control-plane-machine-count", "1", "--worker-machine-count", "1", "--write-to", manifest)
 	e.works("kubectl", "apply", "-f", manifest)
 	e.until("the provider has made a cluster with two machines", func() bool { return e.runningMachines() == 2 })
-	e.Logf("RESULT a cluster in memory, one control plane machine and one worker: %s", time.Since(began).Round(100*time.Millisecond))
+	e.Logf("RESULT a cluster in memory, one control plane machine and one worker: %s",
+		time.Since(began).Round(100*time.Millisecond))
 
 	template := e.one("DevMachineTemplate", "v1beta2", "in-memory-control-plane")
 	before := template.DeepCopy()
-	e.must(unstructured.SetNestedField(template.Object, "1m", "spec", "template", "spec", "backend", "inMemory", "vm", "provisioning", "startupDuration"))
-	if err := e.api.Patch(e.Context(), template, client.MergeFrom(before)); err == nil || !strings.Contains(err.Error(), "immutable") {
+	e.must(unstructured.SetNestedField(template.Object, "1m", "spec", "template", "spec", "backend", "inMemory", "vm",
+		"provisioning", "startupDuration"))
+	if err := e.api.Patch(e.Context(), template, client.MergeFrom(before)); err == nil ||
+		!strings.Contains(err.Error(), "immutable") {
 		e.Errorf("the provider's webhook lets a template be changed: %v", err)
 	}
-	if _, ok, _ := unstructured.NestedMap(e.one("DevMachineTemplate", "v1beta1", "in-memory-control-plane").Object, "spec", "template", "spec", "backend", "inMemory"); !ok {
+	if _, ok, _ := unstructured.NestedMap(e.one("DevMachineTemplate", "v1beta1", "in-memory-control-plane").Object, "spec",
+		"template", "spec", "backend", "inMemory"); !ok {
 		e.Error("the provider's webhook has converted a template to one without its backend")
 	}
 
@@ -74,12 +83,14 @@ func TestDevelopmentProvider(t *testing.T) {
 
 	first := e.process(binary)
 	e.must(syscall.Kill(first, syscall.SIGKILL))
-	e.until("the provider is back after it was killed", func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
+	e.until("the provider is back after it was killed",
+		func() bool { pid := e.pid(binary); return pid != 0 && pid != first })
 	second := e.process(binary)
 	e.must(syscall.Kill(e.planeProcess(), syscall.SIGKILL))
 	e.until("the provider is back with the plane", func() bool { pid := e.pid(binary); return pid != 0 && pid != second })
 	e.until("the API server answers again", func() bool { return e.api.List(e.Context(), &corev1.NamespaceList{}) == nil })
-	e.works("clusterctl", "delete", "--config", e.config, "--infrastructure", "docker", "--include-crd", "--include-namespace")
+	e.works("clusterctl", "delete", "--config", e.config, "--infrastructure", "docker", "--include-crd",
+		"--include-namespace")
 	e.until("the provider ends when it is deleted", func() bool { return e.pid(binary) == 0 })
 }
 
@@ -110,7 +121,8 @@ func (e *embedded) runningMachines() (n int) {
 	list.SetKind("MachineList")
 	e.must(e.api.List(e.Context(), list))
 	for _, m := range list.Items {
-		if phase, _, _ := unstructured.NestedString(m.Object, "status", "phase"); phase == string(clusterv1.MachinePhaseRunning) {
+		if phase, _, _ := unstructured.NestedString(m.Object, "status",
+			"phase"); phase == string(clusterv1.MachinePhaseRunning) {
 			n++
 		}
 	}

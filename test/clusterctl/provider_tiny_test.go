@@ -30,7 +30,8 @@ import (
 // asProvider makes this binary the controller of a small provider, whose components are in testdata/tiny.yaml.
 const asProvider = "CAPSTAN_TEST_PROVIDER"
 
-// seen is the annotation in which the provider says what it has found out: which release it is, and what it is told when it asks for all Secrets.
+// seen is the annotation in which the provider says what it has found out: which release it is, and what it is told
+// when it asks for all Secrets.
 const seen = "tiny.example.com/seen"
 
 // beProvider runs the controller, with the flags that Cluster API's providers have.
@@ -56,7 +57,8 @@ func beProvider() error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, LeaderElection: *elect, HealthProbeBindAddress: *health, Metrics: metricsserver.Options{BindAddress: *metrics},
+		Scheme: scheme, LeaderElection: *elect, HealthProbeBindAddress: *health,
+		Metrics:       metricsserver.Options{BindAddress: *metrics},
 		WebhookServer: webhook.NewServer(webhook.Options{Port: *port, CertDir: *folder}),
 	})
 	if err != nil {
@@ -66,7 +68,8 @@ func beProvider() error {
 	server.Register("/validate", &webhook.Admission{Handler: admission.HandlerFunc(validateThing)})
 	server.Register("/convert", http.HandlerFunc(convertThings))
 	reconciler := &things{mgr.GetClient(), mgr.GetAPIReader(), *group, *release}
-	if err := errors.Join(mgr.AddReadyzCheck("webhooks", server.StartedChecker()), mgr.AddHealthzCheck("ping", healthz.Ping),
+	if err := errors.Join(mgr.AddReadyzCheck("webhooks", server.StartedChecker()),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
 		ctrl.NewControllerManagedBy(mgr).Named("thing").For(reconciler.thing()).Complete(reconciler)); err != nil {
 		return err
 	}
@@ -121,7 +124,9 @@ func convertThings(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no ConversionReview", http.StatusBadRequest)
 		return
 	}
-	answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	answer := &apiextensionsv1.ConversionResponse{
+		UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess},
+	}
 	for _, raw := range review.Request.Objects {
 		o := &unstructured.Unstructured{}
 		if err := json.Unmarshal(raw.Raw, o); err != nil {

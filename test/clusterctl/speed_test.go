@@ -27,8 +27,8 @@ import (
 // machinesEach is how many machines each cluster of a measured move has.
 const machinesEach = 3
 
-// TestMoveSpeed measures moves of as many clusters, with three machines and their hosts each, as CAPSTAN_TEST_MOVE lists, such as "1 10 50". Nothing reconciles there: what is
-// measured is clusterctl and two API servers.
+// TestMoveSpeed measures moves of as many clusters, with three machines and their hosts each, as CAPSTAN_TEST_MOVE
+// lists, such as "1 10 50". Nothing reconciles there: what is measured is clusterctl and two API servers.
 func TestMoveSpeed(t *testing.T) {
 	counts := strings.Fields(os.Getenv("CAPSTAN_TEST_MOVE"))
 	if len(counts) == 0 {
@@ -36,7 +36,8 @@ func TestMoveSpeed(t *testing.T) {
 	}
 	from, _ := newBareSide(t)
 	to, _ := newBareSide(t)
-	// An API server refuses the first list of each kind for a second, until its cache is there. Where controllers run, they have asked for all kinds long ago.
+	// An API server refuses the first list of each kind for a second, until its cache is there. Where controllers run,
+	// they have asked for all kinds long ago.
 	from.warm()
 	to.warm()
 	for _, text := range counts {
@@ -53,7 +54,8 @@ func TestMoveSpeed(t *testing.T) {
 		if to.must(to.api.List(t.Context(), hosts, client.InNamespace(namespace))); len(hosts.Items) != n*machinesEach {
 			t.Errorf("%d hosts have arrived, want %d", len(hosts.Items), n*machinesEach)
 		}
-		t.Logf("RESULT move of %d clusters with %d machines each: %s, %s for each cluster", n, machinesEach, took.Round(10*time.Millisecond), (took / time.Duration(n)).Round(10*time.Millisecond))
+		t.Logf("RESULT move of %d clusters with %d machines each: %s, %s for each cluster", n, machinesEach,
+			took.Round(10*time.Millisecond), (took / time.Duration(n)).Round(10*time.Millisecond))
 		if n == 1 && took > time.Minute {
 			t.Errorf("moving one cluster took %s", took)
 		}
@@ -82,30 +84,43 @@ func (s side) warm() {
 // fill makes a cluster with machines on hosts, all as they are when everything is provisioned.
 func (s side) fill(namespace, name string) {
 	s.Helper()
-	if err := s.api.Create(s.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); !apierrors.IsAlreadyExists(err) {
+	if err := s.api.Create(s.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+	}); !apierrors.IsAlreadyExists(err) {
 		s.must(err)
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ClusterSpec{
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanCluster", Name: name},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanCluster", Name: name,
+		},
 	}}
 	s.createIn(namespace, cluster)
 	cluster.Status = initializedStatus()
 	s.must(s.api.Status().Update(s.Context(), cluster))
-	s.createIn(namespace, &infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: infrav1.CapstanClusterSpec{
-		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443},
-	}}, cluster)
+	s.createIn(namespace, &infrav1.CapstanCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: infrav1.CapstanClusterSpec{
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443},
+		}}, cluster)
 	for i := range machinesEach {
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i), Labels: map[string]string{clusterv1.ClusterNameLabel: name}}, Spec: clusterv1.MachineSpec{
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%d", name, i), Labels: map[string]string{clusterv1.ClusterNameLabel: name},
+		}, Spec: clusterv1.MachineSpec{
 			ClusterName: name, Version: "v1.36.3", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: fmt.Sprintf("%s-%d", name, i)},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: fmt.Sprintf("%s-%d", name, i),
+			},
 		}}
 		s.createIn(namespace, m, cluster)
 		m.Status.NodeRef = clusterv1.MachineNodeReference{Name: m.Name}
 		s.must(s.api.Status().Update(s.Context(), m))
 		id := fmt.Sprintf("capstan://%s/%s/12345678", namespace, m.Name)
-		s.createIn(namespace, &infrav1.CapstanMachine{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: m.Labels}, Spec: infrav1.CapstanMachineSpec{ProviderID: id}}, m)
+		s.createIn(namespace, &infrav1.CapstanMachine{
+			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: m.Labels}, Spec: infrav1.CapstanMachineSpec{ProviderID: id},
+		}, m)
 		s.createIn(namespace, &infrav1.CapstanHost{
-			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: map[string]string{"clusterctl.cluster.x-k8s.io/move": "claimed"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: m.Name, Labels: map[string]string{"clusterctl.cluster.x-k8s.io/move": "claimed"},
+			},
 			Spec: infrav1.CapstanHostSpec{Zone: "zone-a", Claim: &infrav1.HostClaim{
 				Machine: m.Name, MachineUID: "12345678-0000", Cluster: name, ProviderID: id, Hostname: m.Name, BootstrapReady: true,
 			}},

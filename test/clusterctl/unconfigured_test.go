@@ -17,8 +17,9 @@ import (
 	"github.com/capstan-dev/capstan/clusterctl"
 )
 
-// TestUpgradeWithoutARepository: on a management cluster that is no embedded plane, the templates in a newer binary are no release to upgrade to. What has no repository in the
-// configuration is refused as clusterctl does it, and runs on; the templates work.
+// TestUpgradeWithoutARepository: on a management cluster that is no embedded plane, the templates in a newer binary are
+// no release to upgrade to. What has no repository in the configuration is refused as clusterctl does it, and runs on;
+// the templates work.
 func TestUpgradeWithoutARepository(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -28,7 +29,8 @@ func TestUpgradeWithoutARepository(t *testing.T) {
 	c, err := clusterctl.Open(t.Context(), clusterctl.Options{Kubeconfig: w.kubeconfig, Config: bare, Version: newer})
 	w.must(err)
 
-	if plans, err := c.PlanUpgrade(t.Context(), upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig}); err == nil || !strings.Contains(err.Error(), "capstan") {
+	if plans, err := c.PlanUpgrade(t.Context(), upstream.PlanUpgradeOptions{Kubeconfig: c.Kubeconfig}); err == nil ||
+		!strings.Contains(err.Error(), "capstan") {
 		t.Errorf("the plan is %+v, %v", plans, err)
 	}
 	for name, o := range map[string]upstream.ApplyUpgradeOptions{
@@ -48,7 +50,9 @@ func TestUpgradeWithoutARepository(t *testing.T) {
 
 	template, err := c.GetClusterTemplate(t.Context(), upstream.GetClusterTemplateOptions{
 		Kubeconfig: c.Kubeconfig, ClusterName: "c1", TargetNamespace: "blue", KubernetesVersion: "v1.36.3",
-		ProviderRepositorySource: &upstream.ProviderRepositorySourceOptions{InfrastructureProvider: c.Template(), Flavor: "topology"},
+		ProviderRepositorySource: &upstream.ProviderRepositorySourceOptions{
+			InfrastructureProvider: c.Template(), Flavor: "topology",
+		},
 	})
 	w.must(err)
 	if text, err := template.Yaml(); err != nil || !bytes.Contains(text, []byte("kind: ClusterClass")) {
@@ -75,7 +79,8 @@ func (w *world) without(path, word string) {
 	w.must(os.WriteFile(path, text, 0o600))
 }
 
-// TestFeaturesOfCore: ClusterClasses and the Runtime SDK are switched on as docs/clusterctl.md says, where core is there already.
+// TestFeaturesOfCore: ClusterClasses and the Runtime SDK are switched on as docs/clusterctl.md says, where core is
+// there already.
 func TestFeaturesOfCore(t *testing.T) {
 	w := newWorld(t)
 	w.cluster()
@@ -83,8 +88,11 @@ func TestFeaturesOfCore(t *testing.T) {
 	w.env = []string{"CLUSTER_TOPOLOGY=true", "EXP_RUNTIME_SDK=true"}
 	w.run("upgrade", "apply", "--core", "cluster-api:"+version(t), "--control-plane", "kubeadm:"+version(t))
 	for name, want := range map[client.ObjectKey][]string{
-		{Namespace: "capi-system", Name: "capi-controller-manager"}:                                             {"ClusterTopology=true", "RuntimeSDK=true"},
-		{Namespace: "capi-kubeadm-control-plane-system", Name: "capi-kubeadm-control-plane-controller-manager"}: {"ClusterTopology=true"},
+		{Namespace: "capi-system", Name: "capi-controller-manager"}: {
+			"ClusterTopology=true", "RuntimeSDK=true",
+		},
+		{Namespace: "capi-kubeadm-control-plane-system",
+			Name: "capi-kubeadm-control-plane-controller-manager"}: {"ClusterTopology=true"},
 	} {
 		d := &appsv1.Deployment{}
 		w.must(w.api.Get(t.Context(), name, d))

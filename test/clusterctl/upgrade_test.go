@@ -41,14 +41,16 @@ func (w *world) managerFrom(program string) *pod {
 	})
 }
 
-// TestUpgradeWithACluster upgrades Capstan with the real clusterctl from a release for contract v1beta1, which stores objects in v1beta1, to one for v1beta2, while a cluster
-// has a machine on a host. Both managers run as their Deployments say. Nothing of the cluster changes, everything is stored in v1beta2 then, and the new manager works on
+// TestUpgradeWithACluster upgrades Capstan with the real clusterctl from a release for contract v1beta1, which stores
+// objects in v1beta1, to one for v1beta2, while a cluster has a machine on a host. Both managers run as their
+// Deployments say. Nothing of the cluster changes, everything is stored in v1beta2 then, and the new manager works on
 // (T-CT-05).
 func TestUpgradeWithACluster(t *testing.T) {
 	w := newWorld(t)
 	w.storesOld()
 	w.cluster()
-	w.run("init", "--core", "cluster-api:"+version(t), "--bootstrap", "kubeadm:"+version(t), "--control-plane", "kubeadm:"+version(t), "--infrastructure", "capstan:"+older)
+	w.run("init", "--core", "cluster-api:"+version(t), "--bootstrap", "kubeadm:"+version(t), "--control-plane",
+		"kubeadm:"+version(t), "--infrastructure", "capstan:"+older)
 	w.unhookOthers()
 	manager := w.manager()
 	s := w.provided()
@@ -83,7 +85,11 @@ func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostCla
 	m := &infrav1.CapstanMachine{}
 	s.has(m, "m1")
 	s.must(s.api.Delete(t.Context(), m))
-	s.until("the host is released", func() bool { s.agent(claimed); c := s.host(claimed).Spec.Claim; return c != nil && c.Released })
+	s.until("the host is released", func() bool {
+		s.agent(claimed)
+		c := s.host(claimed).Spec.Claim
+		return c != nil && c.Released
+	})
 	if !s.has(m, "m1") || s.host(free).Spec.Claim != nil {
 		t.Errorf("the machine is gone before its host is clean, or has another host: %+v", s.host(free).Spec)
 	}
@@ -97,7 +103,8 @@ func (s side) releases(t *testing.T, claimed, free string, claim infrav1.HostCla
 	})
 }
 
-// storesOld makes the older release in the repository one that stores v1beta1, as a release does that has just begun to serve v1beta2.
+// storesOld makes the older release in the repository one that stores v1beta1, as a release does that has just begun to
+// serve v1beta2.
 func (w *world) storesOld() {
 	w.Helper()
 	path := filepath.Join(w.repository, "infrastructure-capstan", older, "infrastructure-components.yaml")
@@ -130,7 +137,8 @@ func (w *world) storesOld() {
 // unhookOthers takes the webhooks of other providers away, which nobody serves.
 func (w *world) unhookOthers() {
 	w.Helper()
-	others, err := labels.NewRequirement("cluster.x-k8s.io/provider", selection.NotEquals, []string{"infrastructure-capstan"})
+	others, err := labels.NewRequirement("cluster.x-k8s.io/provider", selection.NotEquals,
+		[]string{"infrastructure-capstan"})
 	w.must(err)
 	all := client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*others)}
 	w.must(w.api.DeleteAllOf(w.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{}, all))
@@ -160,7 +168,8 @@ func (w *world) stored(want string) {
 
 func (w *world) storedIs(want string) bool {
 	w.Helper()
-	for _, name := range []string{"capstanclusters", "capstanmachines", "capstanclustertemplates", "capstanmachinetemplates"} {
+	for _, name := range []string{"capstanclusters", "capstanmachines", "capstanclustertemplates",
+		"capstanmachinetemplates"} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		w.must(w.api.Get(w.Context(), client.ObjectKey{Name: name + ".infrastructure.capstan.dev"}, crd))
 		if !slices.Equal(crd.Status.StoredVersions, []string{want}) {
@@ -174,7 +183,10 @@ func (w *world) storedIs(want string) bool {
 func (s side) meaning(host string) map[string]any {
 	s.Helper()
 	all := map[string]any{}
-	for kind, names := range map[string][]string{"CapstanCluster": {"c1"}, "CapstanMachine": {"m1"}, "CapstanMachineTemplate": {"c1-control-plane", "c1-worker"}, "CapstanHost": {host}} {
+	for kind, names := range map[string][]string{
+		"CapstanCluster": {"c1"}, "CapstanMachine": {"m1"}, "CapstanMachineTemplate": {"c1-control-plane", "c1-worker"},
+		"CapstanHost": {host},
+	} {
 		for _, version := range []string{"v1beta1", "v1beta2"} {
 			for _, name := range names {
 				if kind == "CapstanHost" && version == "v1beta1" {
@@ -187,7 +199,8 @@ func (s side) meaning(host string) map[string]any {
 					s.Fatalf("%s %s isn't there as %s", kind, name, version)
 				}
 				what := fmt.Sprintf("%s %s %s ", version, kind, name)
-				all[what+"uid"], all[what+"spec"], all[what+"owners"], all[what+"finalizers"] = o.GetUID(), o.Object["spec"], o.GetOwnerReferences(), o.GetFinalizers()
+				all[what+"uid"], all[what+"spec"], all[what+"owners"], all[what+"finalizers"] =
+					o.GetUID(), o.Object["spec"], o.GetOwnerReferences(), o.GetFinalizers()
 				if status, ok, _ := unstructured.NestedMap(o.Object, "status"); ok && kind != "CapstanHost" {
 					delete(status, "conditions") // whether the agent is heard of may change
 					delete(status, "deprecated")

@@ -31,8 +31,8 @@ const (
 	managerUser      = "system:serviceaccount:" + managerNamespace + ":" + managerAccount
 )
 
-// managerConfig reaches the API server as the service account of capstan-manager: every test of this package runs the provider with its own
-// rights only.
+// managerConfig reaches the API server as the service account of capstan-manager: every test of this package runs the
+// provider with its own rights only.
 var managerConfig *rest.Config
 
 // managerRoles are the roles in config/rbac that the service account is bound to.
@@ -73,14 +73,17 @@ func rbacObjects() (roles []*rbacv1.ClusterRole, namespaced []*rbacv1.Role, err 
 	return roles, namespaced, nil
 }
 
-// bindManager installs config/rbac, binds what belongs to the manager to its service account, and gets a token of that account.
+// bindManager installs config/rbac, binds what belongs to the manager to its service account, and gets a token of that
+// account.
 func bindManager(ctx context.Context) error {
 	roles, _, err := rbacObjects()
 	if err != nil {
 		return err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: managerAccount}}
-	if err := shared.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}}); err != nil {
+	if err := shared.admin.Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: managerNamespace},
+	}); err != nil {
 		return err
 	}
 	if err := shared.admin.Create(ctx, account); err != nil {
@@ -94,17 +97,22 @@ func bindManager(ctx context.Context) error {
 			continue
 		}
 		managerRoles = append(managerRoles, role.DeepCopy())
-		if err := bind(ctx, role, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: managerNamespace, Name: managerAccount}); err != nil {
+		if err := bind(ctx, role, rbacv1.Subject{
+			Kind: rbacv1.ServiceAccountKind, Namespace: managerNamespace, Name: managerAccount,
+		}); err != nil {
 			return err
 		}
 	}
-	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200)}}
+	token := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200)},
+	}
 	if err := shared.admin.SubResource("token").Create(ctx, account, token); err != nil {
 		return fmt.Errorf("getting a token of the manager: %w", err)
 	}
 	managerConfig = &rest.Config{
-		Host: shared.Config.Host, BearerToken: token.Status.Token, TLSClientConfig: rest.TLSClientConfig{CAData: shared.Config.CAData},
-		QPS: 200, Burst: 400, UserAgent: managerAccount,
+		Host: shared.Config.Host, BearerToken: token.Status.Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: shared.Config.CAData},
+		QPS:             200, Burst: 400, UserAgent: managerAccount,
 	}
 	return nil
 }
@@ -119,20 +127,23 @@ const (
 
 // unused are the rights that the manager has and does not use itself, with the reason for which it has them.
 var unused = map[string]string{
-	"delete cluster.x-k8s.io/machines":                             "of a control plane that is gone, and tested there",
-	"patch cluster.x-k8s.io/machines":                              "a Machine that failed is annotated, and tested there",
-	"create infrastructure.capstan.dev/capstanclusters":            "RB-01 names it",
-	"delete infrastructure.capstan.dev/capstanclusters":            "RB-01 names it",
-	"update infrastructure.capstan.dev/capstanclusters":            "RB-01 names it",
-	"get infrastructure.capstan.dev/capstanclusters":               "RB-01 names it; reads come from the cache, which lists and watches",
-	"create infrastructure.capstan.dev/capstanmachines":            "RB-01 names it",
-	"delete infrastructure.capstan.dev/capstanmachines":            "RB-01 names it",
-	"update infrastructure.capstan.dev/capstanmachines":            "RB-01 names it",
-	"get infrastructure.capstan.dev/capstanmachines":               "RB-01 names it; reads come from the cache, which lists and watches",
-	"create infrastructure.capstan.dev/capstanhosts":               "RB-01 names it",
-	"delete infrastructure.capstan.dev/capstanhosts":               "RB-01 names it",
-	"update infrastructure.capstan.dev/capstanhosts":               "RB-01 names it",
-	"get infrastructure.capstan.dev/capstanhosts":                  "agents get it for their own host, and nobody can grant what he has not",
+	"delete cluster.x-k8s.io/machines":                  "of a control plane that is gone, and tested there",
+	"patch cluster.x-k8s.io/machines":                   "a Machine that failed is annotated, and tested there",
+	"create infrastructure.capstan.dev/capstanclusters": "RB-01 names it",
+	"delete infrastructure.capstan.dev/capstanclusters": "RB-01 names it",
+	"update infrastructure.capstan.dev/capstanclusters": "RB-01 names it",
+	"get infrastructure.capstan.dev/capstanclusters": "RB-01 names it; reads come from the cache, which " +
+		"lists and watches",
+	"create infrastructure.capstan.dev/capstanmachines": "RB-01 names it",
+	"delete infrastructure.capstan.dev/capstanmachines": "RB-01 names it",
+	"update infrastructure.capstan.dev/capstanmachines": "RB-01 names it",
+	"get infrastructure.capstan.dev/capstanmachines": "RB-01 names it; reads come from the cache, which " +
+		"lists and watches",
+	"create infrastructure.capstan.dev/capstanhosts": "RB-01 names it",
+	"delete infrastructure.capstan.dev/capstanhosts": "RB-01 names it",
+	"update infrastructure.capstan.dev/capstanhosts": "RB-01 names it",
+	"get infrastructure.capstan.dev/capstanhosts": "agents get it for their own host, and nobody can " +
+		"grant what he has not",
 	"get infrastructure.capstan.dev/capstanclusters/status":        "RB-02 names it",
 	"update infrastructure.capstan.dev/capstanclusters/status":     "RB-02 names it",
 	"get infrastructure.capstan.dev/capstanmachines/status":        "RB-02 names it",
@@ -162,16 +173,18 @@ var unused = map[string]string{
 	"patch infrastructure.capstan.dev/capstanclustertemplates":     migrates,
 	"get infrastructure.capstan.dev/capstanmachinetemplates":       migrates,
 	"patch infrastructure.capstan.dev/capstanmachinetemplates":     migrates,
-	"get cluster.x-k8s.io/clusters":                                "RB-03; reads come from the cache, which lists and watches",
-	"get cluster.x-k8s.io/machines":                                "RB-03; reads come from the cache, which lists and watches",
-	"get coordination.k8s.io/leases":                               "agents get it for their own host",
-	"update coordination.k8s.io/leases":                            "agents get it for their own host",
-	"update secrets":                                               "replaces bootstrap data that an earlier claim left behind, which takes a crash to happen",
-	"patch events.k8s.io/events":                                   "an event that comes again counts up the first one, after some minutes",
+	"get cluster.x-k8s.io/clusters": "RB-03; reads come from the cache, which lists and " +
+		"watches",
+	"get cluster.x-k8s.io/machines":     "RB-03; reads come from the cache, which lists and watches",
+	"get coordination.k8s.io/leases":    "agents get it for their own host",
+	"update coordination.k8s.io/leases": "agents get it for their own host",
+	"update secrets": "replaces bootstrap data that an earlier claim left behind, which takes a " +
+		"crash to happen",
+	"patch events.k8s.io/events": "an event that comes again counts up the first one, after some minutes",
 }
 
-// TestAccess runs the provider through a whole life with the rights of its service account, and compares what the API server's audit log says it
-// asked for with what it may.
+// TestAccess runs the provider through a whole life with the rights of its service account, and compares what the API
+// server's audit log says it asked for with what it may.
 func TestAccess(t *testing.T) {
 	f := form{v1beta2}
 	w := newWorld(t, f, 4)
@@ -206,7 +219,8 @@ func TestAccess(t *testing.T) {
 	}
 	granted := rights(managerRoles)
 	if len(used) < 10 || len(granted) < 20 {
-		t.Fatalf("the audit log names %d rights that were used of %d: the test looks in the wrong place", len(used), len(granted))
+		t.Fatalf("the audit log names %d rights that were used of %d: the test looks in the wrong place", len(used),
+			len(granted))
 	}
 	var lines []string
 	for _, right := range granted {
@@ -232,7 +246,8 @@ func TestAccess(t *testing.T) {
 	w.must(os.WriteFile(reports+"/access.tsv", []byte("right\tused\twhy\n"+strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
-// checkOwners looks for owner references that block the deletion of their owner: they would need rights to its finalizers (RB-10).
+// checkOwners looks for owner references that block the deletion of their owner: they would need rights to its
+// finalizers (RB-10).
 func checkOwners(w *world) {
 	w.Helper()
 	accounts, secrets := &corev1.ServiceAccountList{}, &corev1.SecretList{}
@@ -274,7 +289,8 @@ func TestAggregatedRole(t *testing.T) {
 	t.Attr("rule", "RB-08")
 	has := rights(aggregated)
 	var want []string
-	for _, resource := range []string{"capstanmachines", "capstanmachinetemplates", "capstanclusters", "capstanclustertemplates"} {
+	for _, resource := range []string{"capstanmachines", "capstanmachinetemplates", "capstanclusters",
+		"capstanclustertemplates"} {
 		for _, verb := range []string{"create", "delete", "get", "list", "patch", "update", "watch"} {
 			if resource == "capstanclustertemplates" && (verb == "create" || verb == "delete") {
 				continue // five verbs suffice (D-16); ClusterClasses that are rebased need the two others

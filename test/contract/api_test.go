@@ -39,7 +39,8 @@ func TestObjects(t *testing.T) {
 				}
 				w.create(u)
 				back := w.get(kind, "same")
-				if back.GetLabels()["example.com/l"] != "1" || back.GetAnnotations()["example.com/a"] != "2" || len(back.GetFinalizers()) != 1 || len(back.GetOwnerReferences()) != 1 {
+				if back.GetLabels()["example.com/l"] != "1" || back.GetAnnotations()["example.com/a"] != "2" ||
+					len(back.GetFinalizers()) != 1 || len(back.GetOwnerReferences()) != 1 {
 					t.Errorf("%s came back with metadata %v", kind, back.Object["metadata"])
 				}
 				list := &unstructured.UnstructuredList{}

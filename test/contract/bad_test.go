@@ -40,7 +40,9 @@ func TestBadReferences(t *testing.T) {
 		c := w.newObject("CapstanCluster")
 		c.SetNamespace(w.ns)
 		c.SetName("other-kind")
-		c.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "x", UID: "1"}})
+		c.SetOwnerReferences([]metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "x", UID: "1"},
+		})
 		w.create(c)
 		waits := "False " + infrav1.WaitingForOwnerReason
 		c = w.waitCondition("CapstanCluster", "other-kind", infrav1.ReadyCondition, waits)
@@ -61,7 +63,9 @@ func TestBadReferences(t *testing.T) {
 			return strings.Contains(message, "Secret "+name)
 		})
 		w.untouched("w2")
-		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Type: clusterv1.ClusterSecretType})
+		w.create(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Type: clusterv1.ClusterSecretType,
+		})
 		secret := read(w, name, &corev1.Secret{})
 		w.until("the machine says that the Secret is not meant to be used so", func() bool {
 			_, reason, message := w.conditionAndMessage(w.machine("w2"), infrav1.ReadyCondition)
@@ -86,7 +90,8 @@ func TestClusterIsGone(t *testing.T) {
 		w.ready("w1")
 		w.delete(c) // there is no core here that would hold it
 		w.newMachine("late", machineOptions{})
-		w.waitCondition("CapstanMachine", "late", infrav1.ReadyCondition, "False "+infrav1.WaitingForClusterInfrastructureReason)
+		w.waitCondition("CapstanMachine", "late", infrav1.ReadyCondition,
+			"False "+infrav1.WaitingForClusterInfrastructureReason)
 		w.untouched("late")
 		w.Attr("rule", "IM-43 "+string(w.Version))
 		w.delete(w.cluster("demo"))
@@ -152,7 +157,8 @@ func TestOrphanedHostIsShown(t *testing.T) {
 	w.until("the host tells that its machine is gone", func() bool {
 		h := w.host("host-01")
 		return slices.ContainsFunc(h.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == infrav1.ReadyCondition && c.Reason == infrav1.MachineGoneReason && strings.Contains(c.Message, "released: true")
+			return c.Type == infrav1.ReadyCondition && c.Reason == infrav1.MachineGoneReason &&
+				strings.Contains(c.Message, "released: true")
 		})
 	})
 	edit(w, w.host("host-01"), func(h *infrav1.CapstanHost) { h.Spec.Claim.Released = true })

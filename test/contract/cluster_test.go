@@ -209,12 +209,14 @@ func TestClusterWhoseBalancerBreaks(t *testing.T) {
 	})
 }
 
-// TestClusterWhoseEndpointIsLost: a balancer that comes back elsewhere can't be repaired, for the machines know the old address.
+// TestClusterWhoseEndpointIsLost: a balancer that comes back elsewhere can't be repaired, for the machines know the old
+// address.
 func TestClusterWhoseEndpointIsLost(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 2)
 		w.newCluster("demo", func(_ *clusterv1.Cluster, u *unstructured.Unstructured) {
-			w.must(unstructured.SetNestedMap(u.Object, map[string]any{"host": "10.231.17.17", "port": int64(6443)}, "spec", "controlPlaneEndpoint"))
+			w.must(unstructured.SetNestedMap(u.Object, map[string]any{"host": "10.231.17.17", "port": int64(6443)}, "spec",
+				"controlPlaneEndpoint"))
 		})
 		u := w.waitCondition("CapstanCluster", "demo", infrav1.ReadyCondition, "False "+infrav1.EndpointMovedReason)
 		w.checkFailure(u, "recreate the cluster")
@@ -255,7 +257,8 @@ func TestClusterIsRebuiltAfterAMove(t *testing.T) {
 			t.Errorf("the move led to calls: %v, before %v", made, calls)
 		}
 		hostBefore, _ := w.endpoint(before)
-		if host, _ := w.endpoint(after); host != hostBefore || !w.flag(after) || !slices.Equal(w.domains(after), w.domains(before)) ||
+		if host, _ := w.endpoint(after); host != hostBefore || !w.flag(after) ||
+			!slices.Equal(w.domains(after), w.domains(before)) ||
 			!slices.Equal(w.conditionTypes(after), w.conditionTypes(before)) {
 			t.Errorf("after the move %v\nbefore it      %v", after.Object, before.Object)
 		}

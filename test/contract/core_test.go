@@ -38,11 +38,13 @@ import (
 	"github.com/capstan-dev/capstan/test/apiserver"
 )
 
-// coreUser is the user that core's reconcilers run as. It has core's own role, and what providers add to it by aggregation (RB-08).
+// coreUser is the user that core's reconcilers run as. It has core's own role, and what providers add to it by
+// aggregation (RB-08).
 const coreUser = "capi-manager"
 
-// startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace. They run once in a process for
-// each namespace. What they write is noted in writes. The function that it returns stops them.
+// startCore starts upstream's reconcilers of Cluster, Machine, MachineSet and MachineHealthCheck for one namespace.
+// They run once in a process for each namespace. What they write is noted in writes. The function that it returns stops
+// them.
 func startCore(ctx context.Context, namespace string, writes *objectWrites) (stop func() error, err error) {
 	return startUpstream(ctx, namespace, writes, addCore)
 }
@@ -113,7 +115,8 @@ func addTo(ctx context.Context, mgr ctrl.Manager, name string, parts []add) erro
 		return err
 	}
 	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: secrets, Cache: setup.ClusterCacheCacheOptions(), Client: setup.ClusterCacheClientOptions(name, 100, 200),
+		SecretClient: secrets, Cache: setup.ClusterCacheCacheOptions(),
+		Client: setup.ClusterCacheClientOptions(name, 100, 200),
 	}, upstreamOptions)
 	if err != nil {
 		return err
@@ -141,7 +144,8 @@ func addCore(ctx context.Context, mgr ctrl.Manager, u upstream) error {
 		"Machine": (&machine.Reconciler{
 			Client: c, APIReader: r, ClusterCache: clusters, RemoteConditionsGracePeriod: 5 * time.Minute,
 		}).SetupWithManager(ctx, mgr, options),
-		"MachineSet": (&machineset.Reconciler{Client: c, APIReader: r, ClusterCache: clusters}).SetupWithManager(ctx, mgr, options),
+		"MachineSet": (&machineset.Reconciler{Client: c, APIReader: r, ClusterCache: clusters}).SetupWithManager(ctx,
+			mgr, options),
 		"MachineHealthCheck": (&machinehealthcheck.Reconciler{
 			Client: c, ClusterCache: clusters,
 		}).SetupWithManager(ctx, mgr, options),
@@ -178,7 +182,9 @@ func bindCoreOnce(ctx context.Context) error {
 			return fmt.Errorf("reading core's %s: %w", file, err)
 		}
 		role.Name = "capi-" + role.Name
-		if err := bind(ctx, role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: coreUser}); err != nil {
+		if err := bind(ctx, role, rbacv1.Subject{
+			APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: coreUser,
+		}); err != nil {
 			return err
 		}
 	}
@@ -260,8 +266,11 @@ func (w *world) newMachineSet(name, cluster string, replicas int32) *clusterv1.M
 func (w *world) machinesOf(set string) []clusterv1.Machine {
 	w.Helper()
 	list := &clusterv1.MachineList{}
-	w.must(shared.admin.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels{clusterv1.MachineSetNameLabel: set}))
+	w.must(shared.admin.List(w.Context(), list, client.InNamespace(w.ns),
+		client.MatchingLabels{clusterv1.MachineSetNameLabel: set}))
 	found := slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
-	slices.SortFunc(found, func(a, b clusterv1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortFunc(found, func(a, b clusterv1.Machine) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	return found
 }

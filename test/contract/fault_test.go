@@ -21,7 +21,8 @@ import (
 // fault is what happens to one request of the provider.
 type fault struct {
 	name string
-	// before tells whether the request is refused before it reaches the API server, or answered wrongly after it had its effect.
+	// before tells whether the request is refused before it reaches the API server, or answered wrongly after it had its
+	// effect.
 	before bool
 	// answer makes the answer; nil: the connection breaks.
 	answer func(*http.Request) *http.Response
@@ -29,7 +30,8 @@ type fault struct {
 
 var faults = []fault{
 	{"conflict", true, status(http.StatusConflict, metav1.StatusReasonConflict, nil)},
-	{"too many requests", true, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, http.Header{"Retry-After": {"1"}})},
+	{"too many requests", true, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+		http.Header{"Retry-After": {"1"}})},
 	{"refused for a moment", true, status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, nil)},
 	{"time-out without effect", true, status(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, nil)},
 	{"time-out after the effect", false, status(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, nil)},
@@ -39,7 +41,8 @@ var faults = []fault{
 func status(code int, reason metav1.StatusReason, header http.Header) func(*http.Request) *http.Response {
 	return func(r *http.Request) *http.Response {
 		body, err := json.Marshal(metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code),
+			Reason:  reason,
 			Message: "injected by a test",
 		})
 		if err != nil {
@@ -58,7 +61,8 @@ func status(code int, reason metav1.StatusReason, header http.Header) func(*http
 
 var errConnection = errors.New("connection lost, injected by a test")
 
-// saboteur spoils requests of the provider to the API server: the first request for each right, then every nth, with each fault in turn.
+// saboteur spoils requests of the provider to the API server: the first request for each right, then every nth, with
+// each fault in turn.
 type saboteur struct {
 	every int
 
@@ -99,7 +103,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // choose decides about one request. Watches are left alone: they are the caches' own.
 func (s *saboteur) choose(r *http.Request) (fault, bool) {
-	if strings.Contains(r.URL.RawQuery, "watch=true") || r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/apis") && strings.Count(r.URL.Path, "/") < 4 {
+	if strings.Contains(r.URL.RawQuery, "watch=true") || r.URL.Path == "/api" ||
+		strings.HasPrefix(r.URL.Path, "/apis") && strings.Count(r.URL.Path, "/") < 4 {
 		return fault{}, false
 	}
 	right := r.Method + " " + resourceOf(r.URL.Path)
@@ -134,8 +139,9 @@ func resourceOf(path string) string {
 	return parts[len(parts)-1]
 }
 
-// TestFaultsOfTheAPIServer takes a control plane machine and two workers through their life while the API server answers conflicts, time-outs and
-// 429, loses connections, and does some of it after the request had its effect. Everything converges, and nothing is made twice.
+// TestFaultsOfTheAPIServer takes a control plane machine and two workers through their life while the API server
+// answers conflicts, time-outs and 429, loses connections, and does some of it after the request had its effect.
+// Everything converges, and nothing is made twice.
 func TestFaultsOfTheAPIServer(t *testing.T) {
 	rounds := []int{0}
 	if os.Getenv("CAPSTAN_TEST_FAULTS") != "" {

@@ -47,7 +47,9 @@ func eachVersion(t *testing.T, test func(*testing.T, form)) {
 // newObject returns an empty object of one of our kinds.
 func (f form) newObject(kind string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: infrav1.GroupVersion.Group, Version: string(f.Version), Kind: kind})
+	u.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: infrav1.GroupVersion.Group, Version: string(f.Version), Kind: kind,
+	})
 	return u
 }
 
@@ -136,7 +138,8 @@ func (f form) conditionAndMessage(u *unstructured.Unstructured, kind string) (st
 	return status, reason, message
 }
 
-// is reports whether a condition is as wanted: "True", "False", or with a reason. Conditions that are True have no reason in v1beta1.
+// is reports whether a condition is as wanted: "True", "False", or with a reason. Conditions that are True have no
+// reason in v1beta1.
 func (f form) is(u *unstructured.Unstructured, kind, want string) bool {
 	got := f.condition(u, kind)
 	return got == want || strings.HasPrefix(got, want+" ")

@@ -28,8 +28,8 @@ import (
 // errInfra is what the infrastructure answers when it is told to fail.
 var errInfra = errors.New("the infrastructure is broken by this test")
 
-// infra is the instrumented infrastructure of one namespace: a supplier of hosts and a balancer that record each call with an effect and fail on
-// request, and the agents of the hosts.
+// infra is the instrumented infrastructure of one namespace: a supplier of hosts and a balancer that record each call
+// with an effect and fail on request, and the agents of the hosts.
 type infra struct {
 	t  *testing.T
 	ns string
@@ -51,7 +51,8 @@ type infra struct {
 
 func newInfra(t *testing.T, ns string) *infra {
 	i := &infra{
-		t: t, ns: ns, failures: map[string]int{}, running: map[string]bool{}, dead: map[string]bool{}, fails: map[string]bool{},
+		t: t, ns: ns, failures: map[string]int{}, running: map[string]bool{}, dead: map[string]bool{},
+		fails:    map[string]bool{},
 		backends: map[string][]string{}, journal: map[string]*infrav1.BootstrapReport{},
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -227,7 +228,8 @@ func (i *infra) agents(ctx context.Context) {
 			continue
 		}
 		for n := range hosts.Items {
-			if err := i.agent(ctx, &hosts.Items[n]); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			if err := i.agent(ctx, &hosts.Items[n]); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) &&
+				!apierrors.IsNotFound(err) {
 				i.t.Errorf("agent of %s: %v", hosts.Items[n].Name, err)
 			}
 		}
@@ -283,7 +285,8 @@ func (i *infra) beat(ctx context.Context, host string) error {
 	return shared.admin.Patch(ctx, lease, client.MergeFrom(before))
 }
 
-// bootstrap runs the bootstrap data of the host's claim once, and returns the report about it; nil while there is no data.
+// bootstrap runs the bootstrap data of the host's claim once, and returns the report about it; nil while there is no
+// data.
 func (i *infra) bootstrap(ctx context.Context, host *infrav1.CapstanHost) (*infrav1.BootstrapReport, error) {
 	c := host.Spec.Claim
 	i.mu.Lock()
@@ -293,7 +296,9 @@ func (i *infra) bootstrap(ctx context.Context, host *infrav1.CapstanHost) (*infr
 		return report, nil
 	}
 	secret := &corev1.Secret{}
-	err := shared.admin.Get(ctx, types.NamespacedName{Namespace: i.ns, Name: host.Name + infrav1.BootstrapSecretSuffix}, secret)
+	err := shared.admin.Get(ctx, types.NamespacedName{
+		Namespace: i.ns, Name: host.Name + infrav1.BootstrapSecretSuffix,
+	}, secret)
 	if err != nil || !strings.Contains(string(secret.Data["metadata"]), c.ProviderID) {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -327,7 +332,10 @@ func node(ctx context.Context, c *infrav1.HostClaim) error {
 	if err := shared.admin.Create(ctx, n); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}}
+	n.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.Now(),
+			LastHeartbeatTime: metav1.Now()},
+	}
 	return shared.admin.Status().Update(ctx, n)
 }
 

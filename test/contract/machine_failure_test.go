@@ -38,7 +38,8 @@ func TestMachineSurvivesErrorsThatPass(t *testing.T) {
 		w.infra.fail("delete", 3)
 		w.delete(w.machine("w1"))
 		w.until("deleting was tried and failed", func() bool { return len(w.infra.made("failed delete")) > 0 })
-		if u := w.machine("w1"); len(w.infra.made("delete")) == 0 && (u == nil || !hasFinalizer(u) || u.GetDeletionTimestamp().IsZero()) {
+		if u := w.machine("w1"); len(w.infra.made("delete")) == 0 &&
+			(u == nil || !hasFinalizer(u) || u.GetDeletionTimestamp().IsZero()) {
 			t.Error("the object must stay, with its finalizer, while the instance can't be deleted (IM-59)")
 		}
 		w.Attr("rule", "IM-59 "+string(w.Version))
@@ -79,7 +80,8 @@ func TestMachineFailsForGood(t *testing.T) {
 	})
 }
 
-// checkFailure looks at how a terminal failure is told: in v1beta1 in two fields, in v1beta2 in a condition with a documented reason (IM-50).
+// checkFailure looks at how a terminal failure is told: in v1beta1 in two fields, in v1beta2 in a condition with a
+// documented reason (IM-50).
 func (w *world) checkFailure(u *unstructured.Unstructured, words string) {
 	w.Helper()
 	reason, message := w.failure(u)
@@ -114,7 +116,8 @@ func TestMachineOfAFailureThatOthersReport(t *testing.T) {
 	w.newMachine("w2", machineOptions{})
 	w.ready("w2")
 	w.untouched("w1")
-	if reason, message := w.failure(w.machine("w1")); reason != "InvalidConfiguration" || message != "somebody knows better" {
+	if reason, message := w.failure(w.machine("w1")); reason != "InvalidConfiguration" ||
+		message != "somebody knows better" {
 		t.Errorf("the failure was changed to %q, %q", reason, message)
 	}
 	w.Attr("rule", "IM-42 v1beta1")
@@ -149,7 +152,8 @@ func TestMachineWithoutOwnerIsLetGo(t *testing.T) {
 		w.gone("CapstanMachine", "runs")
 		w.Attr("rule", "IM-62 "+string(w.Version))
 		w.infra.fail("delete", 0)
-		w.until("the host that nobody has any more returns to the inventory (D-09)", func() bool { return len(w.claims()) == 0 })
+		w.until("the host that nobody has any more returns to the inventory (D-09)",
+			func() bool { return len(w.claims()) == 0 })
 	})
 }
 
@@ -193,13 +197,15 @@ func TestMachineWhoseHostDies(t *testing.T) {
 	})
 }
 
-// TestHostThatIsGivenUp deletes a machine whose owned host has died. It waits for the proof that the host is clean, until somebody gives the host up; the
-// host is used again when its agent has come back and cleaned it.
+// TestHostThatIsGivenUp deletes a machine whose owned host has died. It waits for the proof that the host is clean,
+// until somebody gives the host up; the host is used again when its agent has come back and cleaned it.
 func TestHostThatIsGivenUp(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 0, func(w *world) { w.options.HeartbeatTimeout = 3 * time.Second })
 		const host = "owned-01"
-		w.create(&infrav1.CapstanHost{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"}})
+		w.create(&infrav1.CapstanHost{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: host}, Spec: infrav1.CapstanHostSpec{Zone: "zone-a"},
+		})
 		w.provisionedCluster("demo")
 		w.newMachine("w1", machineOptions{})
 		w.ready("w1")
@@ -212,7 +218,9 @@ func TestHostThatIsGivenUp(t *testing.T) {
 			return strings.Contains(message, infrav1.AbandonAnnotation+"="+provider)
 		})
 		w.Attr("rule", "IM-59 "+string(w.Version))
-		edit(w, w.host(host), func(h *infrav1.CapstanHost) { h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider} })
+		edit(w, w.host(host), func(h *infrav1.CapstanHost) {
+			h.Annotations = map[string]string{infrav1.AbandonAnnotation: provider}
+		})
 		w.gone("CapstanMachine", "w1")
 		if h := w.host(host); h.Spec.Claim == nil || !h.Spec.Claim.Released {
 			t.Errorf("the host that nobody has cleaned is free: %+v", h.Spec.Claim)

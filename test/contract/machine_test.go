@@ -32,7 +32,9 @@ func TestMachineLife(t *testing.T) {
 			})
 		}
 		films := map[string]*film{"w1": w.watch("CapstanMachine", "w1"), "cp": w.watch("CapstanMachine", "cp")}
-		w.newMachine("w1", machineOptions{labels: map[string]string{"example.com/mine": "yes"}, annotations: map[string]string{"example.com/note": "x"}})
+		w.newMachine("w1", machineOptions{
+			labels: map[string]string{"example.com/mine": "yes"}, annotations: map[string]string{"example.com/note": "x"},
+		})
 		w.newMachine("cp", machineOptions{controlPlane: true})
 		w.ready("w1")
 		w.ready("cp")
@@ -40,7 +42,8 @@ func TestMachineLife(t *testing.T) {
 		checkLife(w, "cp", films["cp"])
 
 		u, claims := w.machine("w1"), w.claims()
-		if u.GetLabels()["example.com/mine"] != "yes" || u.GetAnnotations()["example.com/note"] != "x" || len(u.GetOwnerReferences()) != 1 {
+		if u.GetLabels()["example.com/mine"] != "yes" || u.GetAnnotations()["example.com/note"] != "x" ||
+			len(u.GetOwnerReferences()) != 1 {
 			t.Errorf("what others set is gone (IM-56): %v", u.Object["metadata"])
 		}
 		w.Attr("rule", "IM-06 "+string(w.Version))
@@ -114,7 +117,8 @@ func checkLife(w *world, name string, f *film) {
 		w.Errorf("machine %s says it is in %q and is in %q (IM-55)", name, w.domain(u), host.Spec.Zone)
 	}
 	w.Attr("rule", "IM-55 "+string(w.Version))
-	for _, kind := range []string{infrav1.ReadyCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition, infrav1.HostOnlineCondition} {
+	for _, kind := range []string{infrav1.ReadyCondition, infrav1.HostClaimedCondition, infrav1.BootstrappedCondition,
+		infrav1.HostOnlineCondition} {
 		if !w.is(u, kind, "True") {
 			w.Errorf("machine %s: %s is %q (IM-29, IM-31)", name, kind, w.condition(u, kind))
 		}
@@ -141,7 +145,8 @@ func checkLife(w *world, name string, f *film) {
 			w.Errorf("machine %s has an instance and no finalizer (IM-44)", name)
 		}
 		if w.flag(u) && (w.providerID(u) == "" || len(w.addresses(u)) == 0 || w.domain(u) == "") {
-			w.Errorf("machine %s said it was provisioned before it had provider id, addresses and domain (IM-53): %v", name, u.Object)
+			w.Errorf("machine %s said it was provisioned before it had provider id, addresses and domain (IM-53): %v",
+				name, u.Object)
 		}
 		if provisioned && !w.flag(u) {
 			w.Errorf("machine %s was provisioned and then not (IM-20)", name)
@@ -161,7 +166,8 @@ func checkDeletion(w *world, claims map[string]string) {
 	w.Helper()
 	for _, name := range []string{"w1", "cp"} {
 		w.delete(w.machine(name))
-		// The instance goes first: as long as the object is there it may or may not be, and when the object is gone it must be.
+		// The instance goes first: as long as the object is there it may or may not be, and when the object is gone it must
+		// be.
 		w.until("machine "+name+" is gone", func() bool {
 			if w.machine(name) != nil {
 				return false
@@ -203,24 +209,28 @@ func TestMachineIsPlacedInItsDomain(t *testing.T) {
 		} else {
 			w.Attr("rule", "IM-18 v1beta2")
 		}
-		if made := w.infra.made("create"); len(made) != 1 || w.host(strings.TrimPrefix(made[0], "create ")).Spec.Zone != "zone-b" {
+		if made := w.infra.made("create"); len(made) != 1 ||
+			w.host(strings.TrimPrefix(made[0], "create ")).Spec.Zone != "zone-b" {
 			t.Errorf("instances were made: %v, want one in zone-b", made)
 		}
 		w.Attr("rule", "T-IM-17 "+string(w.Version))
 		u := w.waitCondition("CapstanMachine", "w2", infrav1.ReadyCondition, "False "+infrav1.NoHostMatchesReason)
-		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message, "0 of 6 hosts fit: 1 claimed, 5 in another zone") {
+		if _, _, message := w.conditionAndMessage(u, infrav1.ReadyCondition); !strings.Contains(message,
+			"0 of 6 hosts fit: 1 claimed, 5 in another zone") {
 			t.Errorf("the machine doesn't say why it has no host: %s", message)
 		}
 		w.untouched("w2")
 		w.Attr("rule", "IM-17 "+string(w.Version))
 		w.create(&infrav1.CapstanHost{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "host-99"}, Spec: infrav1.CapstanHostSpec{Zone: "zone-x", Supplier: infrav1.SupplierDock},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "host-99"},
+			Spec:       infrav1.CapstanHostSpec{Zone: "zone-x", Supplier: infrav1.SupplierDock},
 		})
 		w.ready("w2")
 	})
 }
 
-// TestMachineIsRebuiltAfterAMove imitates clusterctl move: pause, take the object away without a trace, bring it back without status.
+// TestMachineIsRebuiltAfterAMove imitates clusterctl move: pause, take the object away without a trace, bring it back
+// without status.
 func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 3)
@@ -254,7 +264,8 @@ func TestMachineIsRebuiltAfterAMove(t *testing.T) {
 		if after.GetUID() == before.GetUID() {
 			t.Error("the object is the old one")
 		}
-		if w.providerID(after) != w.providerID(before) || !slices.Equal(w.addresses(after), w.addresses(before)) || w.domain(after) != w.domain(before) ||
+		if w.providerID(after) != w.providerID(before) || !slices.Equal(w.addresses(after), w.addresses(before)) ||
+			w.domain(after) != w.domain(before) ||
 			!slices.Equal(w.conditionTypes(after), w.conditionTypes(before)) || !hasFinalizer(after) {
 			t.Errorf("after the move %v\nbefore it      %v", after.Object["status"], before.Object["status"])
 		}

@@ -11,14 +11,15 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TestMachineWaits puts machines that miss something beside one that has everything. What happens to the latter shows that the provider was at
-// work meanwhile.
+// TestMachineWaits puts machines that miss something beside one that has everything. What happens to the latter shows
+// that the provider was at work meanwhile.
 func TestMachineWaits(t *testing.T) {
 	eachVersion(t, func(t *testing.T, f form) {
 		w := newWorld(t, f, 6)
 		w.provisionedCluster("demo")
 		w.newCluster("unready")
-		w.until("the other cluster is provisioned too, which core was not told", func() bool { return w.flag(w.cluster("unready")) })
+		w.until("the other cluster is provisioned too, which core was not told",
+			func() bool { return w.flag(w.cluster("unready")) })
 
 		w.newMachine("no-owner", machineOptions{noOwner: true})
 		w.newMachine("no-cluster", machineOptions{cluster: "missing"})
@@ -111,7 +112,8 @@ func TestMachineGoesOnWhenItHasAll(t *testing.T) {
 		u := w.machine("w1")
 		u.SetOwnerReferences(append(u.GetOwnerReferences(), ownerMachine(m)))
 		w.must(shared.admin.Update(t.Context(), u))
-		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForClusterInfrastructureReason)
+		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition,
+			"False "+infrav1.WaitingForClusterInfrastructureReason)
 		w.setProvisioned("demo", true)
 		w.waitCondition("CapstanMachine", "w1", infrav1.ReadyCondition, "False "+infrav1.WaitingForBootstrapDataReason)
 		// Without configRef: its configuration would have to control the Secret, and this Machine the configuration.

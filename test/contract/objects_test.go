@@ -15,8 +15,10 @@ import (
 
 // The objects as core leaves them. Tests that run core itself make less of it.
 
-// newCluster makes a Cluster and its CapstanCluster with a local balancer, owned by it. What edit changes comes before the creation.
-func (w *world) newCluster(name string, edit ...func(*clusterv1.Cluster, *unstructured.Unstructured)) *clusterv1.Cluster {
+// newCluster makes a Cluster and its CapstanCluster with a local balancer, owned by it. What edit changes comes before
+// the creation.
+func (w *world) newCluster(name string, edit ...func(*clusterv1.Cluster,
+	*unstructured.Unstructured)) *clusterv1.Cluster {
 	w.Helper()
 	c := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
@@ -42,7 +44,8 @@ func ownerCluster(c *clusterv1.Cluster) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: c.Name, UID: c.UID}
 }
 
-// provisionedCluster makes a cluster, waits until it says that it is provisioned, and passes that on to the Cluster, as core does.
+// provisionedCluster makes a cluster, waits until it says that it is provisioned, and passes that on to the Cluster, as
+// core does.
 func (w *world) provisionedCluster(name string) *clusterv1.Cluster {
 	w.Helper()
 	c := w.newCluster(name)
@@ -78,11 +81,15 @@ func (w *world) newMachine(name string, o machineOptions) *clusterv1.Machine {
 		o.cluster = "demo"
 	}
 	m := &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: o.cluster}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.ns, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: o.cluster},
+		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: o.cluster, Version: "v1.36.3", FailureDomain: o.zone,
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: name},
-			Bootstrap:         clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-data")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: name,
+			},
+			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-data")},
 		},
 	}
 	if o.controlPlane {
@@ -146,7 +153,8 @@ func (w *world) host(name string) *infrav1.CapstanHost {
 	return h
 }
 
-// vanish takes a host out of the inventory by force. Its deletion comes first: before, the provider would set its finalizer again.
+// vanish takes a host out of the inventory by force. Its deletion comes first: before, the provider would set its
+// finalizer again.
 func (w *world) vanish(name string) {
 	w.Helper()
 	w.delete(w.host(name))

@@ -67,8 +67,10 @@ func TestPause(t *testing.T) {
 			for way := range ways {
 				for _, kind := range []string{"CapstanMachine", "CapstanCluster"} {
 					u := w.waitCondition(kind, way, clusterv1.PausedCondition, "True")
-					if types := w.conditionTypes(u); !slices.Equal(types, []string{clusterv1.PausedCondition}) || hasFinalizer(u) || w.flag(u) {
-						t.Errorf("%s %s is not just paused: conditions %v, finalizers %v, provisioned %t", kind, way, types, u.GetFinalizers(), w.flag(u))
+					if types := w.conditionTypes(u); !slices.Equal(types, []string{clusterv1.PausedCondition}) || hasFinalizer(u) ||
+						w.flag(u) {
+						t.Errorf("%s %s is not just paused: conditions %v, finalizers %v, provisioned %t", kind, way, types,
+							u.GetFinalizers(), w.flag(u))
 					}
 				}
 			}

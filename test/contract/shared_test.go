@@ -36,7 +36,8 @@ import (
 // limit bounds each wait. It is long because the machine may be busy.
 const limit = 90 * time.Second
 
-// shared is what all tests of this package use: one API server with upstream's definitions and ours, and the webhooks of ours.
+// shared is what all tests of this package use: one API server with upstream's definitions and ours, and the webhooks
+// of ours.
 var shared struct {
 	*apiserver.Server
 	scheme *runtime.Scheme
@@ -84,7 +85,8 @@ func startShared() (err error) {
 	}
 	shared.Config.QPS, shared.Config.Burst = 500, 1000
 	shared.scheme = runtime.NewScheme()
-	if err := errors.Join(provider.AddToScheme(shared.scheme), apiextensionsv1.AddToScheme(shared.scheme), clusterv1.AddToScheme(shared.scheme),
+	if err := errors.Join(provider.AddToScheme(shared.scheme), apiextensionsv1.AddToScheme(shared.scheme),
+		clusterv1.AddToScheme(shared.scheme),
 		controlplanev1.AddToScheme(shared.scheme), bootstrapv1.AddToScheme(shared.scheme),
 		infrawebhook.AddToScheme(shared.scheme)); err != nil {
 		return err
@@ -98,12 +100,15 @@ func startShared() (err error) {
 	return serveWebhooks()
 }
 
-// serveWebhooks serves the conversion and admission webhooks of our types, as capstan-manager does, with its rights, and migrates what is stored.
+// serveWebhooks serves the conversion and admission webhooks of our types, as capstan-manager does, with its rights,
+// and migrates what is stored.
 func serveWebhooks() error {
 	w := shared.Webhooks
 	mgr, err := ctrl.NewManager(managerConfig, ctrl.Options{
 		Scheme: shared.scheme, Metrics: server.Options{BindAddress: "0"}, Cache: cache.Options{},
-		WebhookServer: webhook.NewServer(webhook.Options{Host: w.LocalServingHost, Port: w.LocalServingPort, CertDir: w.LocalServingCertDir}),
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: w.LocalServingHost, Port: w.LocalServingPort, CertDir: w.LocalServingCertDir,
+		}),
 	})
 	if err != nil {
 		return err
@@ -138,7 +143,8 @@ func admit() error {
 	}
 	w := shared.Webhooks
 	for i := range c.Webhooks {
-		url := fmt.Sprintf("https://%s:%d%s", w.LocalServingHost, w.LocalServingPort, *c.Webhooks[i].ClientConfig.Service.Path)
+		url := fmt.Sprintf("https://%s:%d%s", w.LocalServingHost, w.LocalServingPort,
+			*c.Webhooks[i].ClientConfig.Service.Path)
 		c.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: w.LocalServingCAData}
 	}
 	return shared.admin.Create(context.Background(), c)

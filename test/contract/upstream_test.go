@@ -20,13 +20,16 @@ import (
 
 func secretOf(ns, name, cluster string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}},
-		Type:       clusterv1.ClusterSecretType, Data: data,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+		},
+		Type: clusterv1.ClusterSecretType, Data: data,
 	}
 }
 
-// TestWithUpstream runs upstream's own reconcilers against the provider, with definitions that carry the label of one contract version only. A
-// cluster comes up, its machines get Nodes, a machine set scales, a host dies and its machine is replaced, all is deleted.
+// TestWithUpstream runs upstream's own reconcilers against the provider, with definitions that carry the label of one
+// contract version only. A cluster comes up, its machines get Nodes, a machine set scales, a host dies and its machine
+// is replaced, all is deleted.
 func TestWithUpstream(t *testing.T) {
 	for _, version := range versions {
 		// Not in parallel: the labels are of the whole API server.
@@ -88,7 +91,8 @@ func withUpstream(t *testing.T, f form) {
 	}
 	w.delete(read(w, "demo", &clusterv1.Cluster{}))
 	w.until("the cluster is gone", func() bool {
-		return client.IgnoreNotFound(shared.admin.Get(t.Context(), types.NamespacedName{Namespace: w.ns, Name: "demo"}, &clusterv1.Cluster{})) == nil &&
+		return client.IgnoreNotFound(shared.admin.Get(t.Context(), types.NamespacedName{Namespace: w.ns, Name: "demo"},
+			&clusterv1.Cluster{})) == nil &&
 			w.cluster("demo") == nil
 	})
 	writes.check(w)
@@ -131,10 +135,14 @@ func (w *world) upstreamMachine(name string, controlPlane bool) {
 	w.create(u)
 	w.newData(name + "-data")
 	m := &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.ns, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"},
+		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "demo", Version: "v1.36.3", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-data")},
-			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: name},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: "CapstanMachine", Name: name,
+			},
 		},
 	}
 	if controlPlane {
@@ -170,11 +178,14 @@ func checkUpstreamCluster(w *world, name string, film func() []*clusterv1.Cluste
 	c := &clusterv1.Cluster{}
 	w.until("the Cluster's infrastructure is provisioned and Ready is mirrored", func() bool {
 		read(w, name, c)
-		return ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false) && conditions.IsTrue(c, clusterv1.ClusterInfrastructureReadyCondition)
+		return ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false) &&
+			conditions.IsTrue(c, clusterv1.ClusterInfrastructureReadyCondition)
 	})
 	for _, c := range film() {
-		if ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false) && (!c.Spec.ControlPlaneEndpoint.IsValid() || len(c.Status.FailureDomains) != 3) {
-			w.Errorf("a revision of the Cluster is provisioned with endpoint %v and domains %v (IC-24)", c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains)
+		if ptr.Deref(c.Status.Initialization.InfrastructureProvisioned, false) &&
+			(!c.Spec.ControlPlaneEndpoint.IsValid() || len(c.Status.FailureDomains) != 3) {
+			w.Errorf("a revision of the Cluster is provisioned with endpoint %v and domains %v (IC-24)",
+				c.Spec.ControlPlaneEndpoint, c.Status.FailureDomains)
 		}
 	}
 	w.Attr("rule", "IC-24 "+string(w.Version))
@@ -193,7 +204,8 @@ func checkUpstreamCluster(w *world, name string, film func() []*clusterv1.Cluste
 		w.Errorf("the Cluster has the domains %v, want %v (IC-21)", domains, w.domains(u))
 	}
 	w.Attr("rule", "IC-21 "+string(w.Version))
-	if owners := u.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "Cluster" || owners[0].UID != c.UID || u.GetLabels()[clusterv1.ClusterNameLabel] != name {
+	if owners := u.GetOwnerReferences(); len(owners) != 1 || owners[0].Kind != "Cluster" || owners[0].UID != c.UID ||
+		u.GetLabels()[clusterv1.ClusterNameLabel] != name {
 		w.Errorf("core set the owners %v and the labels %v (IC-57)", owners, u.GetLabels())
 	}
 	w.Attr("rule", "CT-89")
@@ -214,7 +226,8 @@ func checkUpstreamMachine(w *world, name string) {
 	node := &corev1.Node{}
 	w.must(shared.admin.Get(w.Context(), types.NamespacedName{Name: m.Status.NodeRef.Name}, node))
 	if id := w.providerID(u); m.Spec.ProviderID != id || node.Spec.ProviderID != id || id == "" {
-		w.Errorf("provider ids: CapstanMachine %q, Machine %q, Node %q (IM-11, IM-12)", id, m.Spec.ProviderID, node.Spec.ProviderID)
+		w.Errorf("provider ids: CapstanMachine %q, Machine %q, Node %q (IM-11, IM-12)", id, m.Spec.ProviderID,
+			node.Spec.ProviderID)
 	}
 	w.Attr("rule", "IM-11 "+string(w.Version))
 	w.Attr("rule", "IM-12 "+string(w.Version))
@@ -233,7 +246,8 @@ func checkUpstreamMachine(w *world, name string) {
 		w.Errorf("Machine %s is in %q, its CapstanMachine in %q (IM-21)", name, domain, w.domain(u))
 	}
 	owners := u.GetOwnerReferences()
-	if len(owners) != 1 || owners[0].Kind != "Machine" || owners[0].UID != m.UID || !ptr.Deref(owners[0].Controller, false) ||
+	if len(owners) != 1 || owners[0].Kind != "Machine" || owners[0].UID != m.UID ||
+		!ptr.Deref(owners[0].Controller, false) ||
 		u.GetLabels()[clusterv1.ClusterNameLabel] != m.Spec.ClusterName {
 		w.Errorf("core set the owners %v and the labels %v (IM-67)", owners, u.GetLabels())
 	}
@@ -246,7 +260,8 @@ func (w *world) nodesOf(set string, n int) {
 	w.Helper()
 	w.until("the machine set has its machines", func() bool {
 		machines := w.machinesOf(set)
-		return len(machines) == n && !slices.ContainsFunc(machines, func(m clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() })
+		return len(machines) == n && !slices.ContainsFunc(machines,
+			func(m clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() })
 	})
 }
 

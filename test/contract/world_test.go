@@ -294,7 +294,8 @@ func (w *world) untouched(names ...string) {
 
 // hasFinalizer reports whether the object holds our finalizer.
 func hasFinalizer(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(u.GetFinalizers(), func(f string) bool { return strings.HasPrefix(f, infrav1.GroupVersion.Group+"/") })
+	return slices.ContainsFunc(u.GetFinalizers(),
+		func(f string) bool { return strings.HasPrefix(f, infrav1.GroupVersion.Group+"/") })
 }
 
 // film records every revision of an object.

@@ -13,13 +13,15 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// writesOf returns what the manager wrote in a namespace so far, by what it is, and of it what is about one machine: the machine itself, the claim,
-// the bootstrap data. The rest is about hosts (their status, the identity of their agents), or events. What the API server refused is no write: a pass
-// over an object that is not the newest any more ends with a conflict.
+// writesOf returns what the manager wrote in a namespace so far, by what it is, and of it what is about one machine:
+// the machine itself, the claim, the bootstrap data. The rest is about hosts (their status, the identity of their
+// agents), or events. What the API server refused is no write: a pass over an object that is not the newest any more
+// ends with a conflict.
 func writesOf(ns string) (all map[string]int, err error) {
 	all = map[string]int{}
 	err = auditLog(func(r request) {
-		if r.User.Username != managerUser || r.ObjectRef == nil || r.ObjectRef.Namespace != ns || slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
+		if r.User.Username != managerUser || r.ObjectRef == nil || r.ObjectRef.Namespace != ns ||
+			slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
 			return
 		}
 		if r.ResponseStatus.Code >= 300 {
@@ -62,8 +64,8 @@ func sum(writes map[string]int) (n int) {
 	return n
 }
 
-// TestWrites counts in the audit log what the manager writes for one machine from its creation until it is Ready, and for one that follows on the
-// same host.
+// TestWrites counts in the audit log what the manager writes for one machine from its creation until it is Ready, and
+// for one that follows on the same host.
 func TestWrites(t *testing.T) {
 	w := newWorld(t, form{v1beta2}, 1)
 	w.provisionedCluster("demo")
@@ -74,7 +76,9 @@ func TestWrites(t *testing.T) {
 		w.ready(name)
 		writes := difference(settled(w), before)
 		machine, host, event := kindsOfWrites(writes)
-		fmt.Fprintf(&report, "%s machine on its host: %d writes for the machine, %d for the host and its agent, %d events: %v\n", name, machine, host, event, writes)
+		fmt.Fprintf(&report,
+			"%s machine on its host: %d writes for the machine, %d for the host and its agent, %d events: %v\n", name, machine,
+			host, event, writes)
 		if machine > 8 {
 			t.Errorf("%d writes for one machine, want 8 at most: %v", machine, writes)
 		}
@@ -87,7 +91,8 @@ func TestWrites(t *testing.T) {
 	w.must(os.WriteFile(reports+"/writes.txt", []byte(report.String()), 0o644))
 }
 
-// settled returns the writes so far, once there were none for a while: the provider works on after a machine is Ready (its host's status).
+// settled returns the writes so far, once there were none for a while: the provider works on after a machine is Ready
+// (its host's status).
 func settled(w *world) map[string]int {
 	w.Helper()
 	writes, err := writesOf(w.ns)
@@ -104,8 +109,8 @@ func settled(w *world) map[string]int {
 	return writes
 }
 
-// TestIdle counts the manager's writes while nothing happens but heartbeats: none. With CAPSTAN_TEST_IDLE=5m it has 100 machines and waits that
-// long, as "make bench-idle" does; else it has fewer and waits for some seconds.
+// TestIdle counts the manager's writes while nothing happens but heartbeats: none. With CAPSTAN_TEST_IDLE=5m it has 100
+// machines and waits that long, as "make bench-idle" does; else it has fewer and waits for some seconds.
 func TestIdle(t *testing.T) {
 	machines, idle := 20, 5*time.Second
 	if set := os.Getenv("CAPSTAN_TEST_IDLE"); set != "" {
@@ -132,7 +137,8 @@ func TestIdle(t *testing.T) {
 	<-timer.C
 	after, err := writesOf(w.ns)
 	w.must(err)
-	text := fmt.Sprintf("%d machines were ready after %v; the manager wrote %d times for machines, %d for hosts, %d events; in %v without a change it wrote %d times\n",
+	text := fmt.Sprintf("%d machines were ready after %v; the manager wrote %d times for machines, %d for hosts, %d "+
+		"events; in %v without a change it wrote %d times\n",
 		machines, took.Round(time.Millisecond), machine, host, event, idle, sum(after)-sum(before))
 	t.Log(text)
 	if writes := difference(after, before); len(writes) != 0 {

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-dev/capstan/runtime/server"
 )
 
-// actorDir is the variable by which this test binary plays extensions whose answers a test directs, instead of running tests. Its directory has one
-// for each of these extensions.
+// actorDir is the variable by which this test binary plays extensions whose answers a test directs, instead of running
+// tests. Its directory has one for each of these extensions.
 const actorDir = "CAPSTAN_E2E_ACTOR"
 
 // answersFile, in the directory of an extension, holds a line for each answer of a handler.
@@ -106,7 +106,8 @@ func say(ctx context.Context, file string) error {
 	}
 }
 
-// serveActor serves the extensions in a directory, each below its name, until the standard input ends. The address stays the same from start to start.
+// serveActor serves the extensions in a directory, each below its name, until the standard input ends. The address
+// stays the same from start to start.
 func serveActor(dir string) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -114,7 +115,8 @@ func serveActor(dir string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	keeper, err := certificate.New(ctx, certificate.InDirectory(filepath.Join(dir, certificateDir)), certificate.Options{Hosts: []string{"127.0.0.1"}, Name: "actor"})
+	keeper, err := certificate.New(ctx, certificate.InDirectory(filepath.Join(dir, certificateDir)),
+		certificate.Options{Hosts: []string{"127.0.0.1"}, Name: "actor"})
 	if err != nil {
 		return err
 	}
@@ -154,7 +156,9 @@ func serveActor(dir string) error {
 	return server.Serve(ctx, server.TLS{
 		Address: address, GetCertificate: keeper.GetCertificate,
 		Ready: func(address net.Addr) {
-			for name, text := range map[string]string{urlFile: "https://" + address.String(), readyFile: fmt.Sprint(os.Getpid())} {
+			for name, text := range map[string]string{
+				urlFile: "https://" + address.String(), readyFile: fmt.Sprint(os.Getpid()),
+			} {
 				if err := write(filepath.Join(dir, name), []byte(text)); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 				}

@@ -57,7 +57,8 @@ func newActor(t *testing.T) *actor {
 	for _, extension := range []string{one, two, ignored} {
 		a.register(extension)
 		t.Cleanup(func() { // the test's context has ended
-			if out, err := command(context.Background(), "kubectl", "delete", "extensionconfig", extension, "--ignore-not-found").CombinedOutput(); err != nil {
+			if out, err := command(context.Background(), "kubectl", "delete", "extensionconfig", extension,
+				"--ignore-not-found").CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -125,8 +126,10 @@ func (a *actor) register(extension string) {
 		}
 		return data
 	}
-	apply(a.t, fmt.Sprintf("apiVersion: runtime.cluster.x-k8s.io/v1beta2\nkind: ExtensionConfig\nmetadata:\n  name: %s\nspec:\n  settings: {from: test}\n  clientConfig:\n    url: %s/%s\n    caBundle: %s\n",
-		extension, read(urlFile), extension, base64.StdEncoding.EncodeToString(read(authorityFile))))
+	apply(a.t,
+		fmt.Sprintf("apiVersion: runtime.cluster.x-k8s.io/v1beta2\nkind: ExtensionConfig\nmetadata:\n  name: %s\nspec:\n"+
+			"  settings: {from: test}\n  clientConfig:\n    url: %s/%s\n    caBundle: %s\n",
+			extension, read(urlFile), extension, base64.StdEncoding.EncodeToString(read(authorityFile))))
 }
 
 // name says what is behind the names of handlers, from the next start on.
@@ -200,7 +203,8 @@ func (a *actor) asks(extension, hook string, times int) {
 func condition(t *testing.T, cluster string, wants ...string) {
 	t.Helper()
 	eventually(t, "the Cluster's condition TopologyReconciled", func() error {
-		got := must(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
+		got := must(t, "kubectl", "get", "cluster", cluster, "-o",
+			"jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
 		if i := slices.IndexFunc(wants, func(want string) bool { return !strings.Contains(got, want) }); i >= 0 {
 			return fmt.Errorf("it says %q, not %q", got, wants[i])
 		}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A cluster goes back to what it was: what was deleted after the backup is there again, what was made after it is gone, and the cluster works on.
+// A cluster goes back to what it was: what was deleted after the backup is there again, what was made after it is gone,
+// and the cluster works on.
 func TestClusterIsRestored(t *testing.T) { restoreCluster(t, "saved", 1) }
 
 // Two members are left out, made anew, and join the one that got the data.
@@ -36,7 +37,8 @@ func restoreCluster(t *testing.T, name string, controlPlane int) {
 	mustFail(t, "--yes", "backup", "restore", name)
 	mustFail(t, `no backup "nope"`, "backup", "restore", name, "nope", "--yes")
 	must(t, "backup", "restore", name, saved, "--yes")
-	if maps := kubectl("get", "configmaps", "-o", "name"); !strings.Contains(maps, "precious") || strings.Contains(maps, "later") {
+	if maps := kubectl("get", "configmaps", "-o", "name"); !strings.Contains(maps, "precious") ||
+		strings.Contains(maps, "later") {
 		t.Errorf("after the restore there are\n%s", maps)
 	}
 	converges(t, name, controlPlane+1)
@@ -44,7 +46,8 @@ func restoreCluster(t *testing.T, name string, controlPlane int) {
 	// The cluster lives: controllers see changes, and Cluster API its machines.
 	kubectl("create", "deployment", "web", "--image=web", "--replicas=2")
 	eventually(t, "the Deployment is rolled out", func() error {
-		out, _, err := try(t, "kubectl", "--cluster", name, "get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}")
+		out, _, err := try(t, "kubectl", "--cluster", name, "get", "deployment", "web", "-o",
+			"jsonpath={.status.readyReplicas}")
 		if err != nil || out != "2" {
 			return fmt.Errorf("%q replicas are ready (%v)", out, err)
 		}

@@ -21,7 +21,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	for variable, serve := range map[string]func(dir string) error{extensionDir: serveExtension, actorDir: serveActor, wireDir: serveWire} {
+	for variable, serve := range map[string]func(dir string) error{
+		extensionDir: serveExtension, actorDir: serveActor, wireDir: serveWire,
+	} {
 		if dir := os.Getenv(variable); dir != "" {
 			if err := serve(dir); err != nil {
 				fmt.Fprintln(os.Stderr, err)

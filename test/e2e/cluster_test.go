@@ -93,14 +93,16 @@ func TestCluster(t *testing.T) {
 		}},
 		{"describe shows cluster, machines and hosts", func(t *testing.T) {
 			out := must(t, "cluster", "describe", name)
-			for _, want := range []string{"Cluster/demo", "KubeadmControlPlane/", "MachineDeployment/", "CapstanHost/", "InUse"} {
+			for _, want := range []string{"Cluster/demo", "KubeadmControlPlane/", "MachineDeployment/",
+				"CapstanHost/", "InUse"} {
 				if !strings.Contains(out, want) {
 					t.Errorf("describe has no %s:\n%s", want, out)
 				}
 			}
 		}},
 		{"the bootstrap output is shown, and holds no join token's secret in the API", func(t *testing.T) {
-			if out := must(t, "host", "logs", claimed(t, name)[0].Name); !strings.Contains(out, "kubeadm") && !strings.Contains(out, "preflight") {
+			if out := must(t, "host", "logs", claimed(t, name)[0].Name); !strings.Contains(out, "kubeadm") &&
+				!strings.Contains(out, "preflight") {
 				t.Errorf("host logs do not look like kubeadm's output:\n%s", out)
 			}
 			for _, s := range decode[objectList](t, "kubectl", "get", "secrets").Items {
@@ -221,7 +223,8 @@ func TestCapacityGateHoldsAClusterBack(t *testing.T) {
 	must(t, "cluster", "create", "first", "--workers", "5", "--wait=false")
 	must(t, "cluster", "create", "second", "--workers", "7", "--wait=false")
 	eventually(t, "the gate's numbers stand in the conditions", func() error {
-		out := must(t, "kubectl", "get", "cluster", "second", "-o", "jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
+		out := must(t, "kubectl", "get", "cluster", "second", "-o",
+			"jsonpath={.status.conditions[?(@.type=='TopologyReconciled')].message}")
 		if !strings.Contains(out, "needs 8 hosts") {
 			return fmt.Errorf("message %q", out)
 		}

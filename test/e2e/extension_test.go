@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The plane's own extension on a real cluster: an add-on is there when the cluster is, verification finds everything right, drift is put right, an upgrade
-// waits for its window, and what is in no add-on any more goes.
+// The plane's own extension on a real cluster: an add-on is there when the cluster is, verification finds everything
+// right, drift is put right, an upgrade waits for its window, and what is in no add-on any more goes.
 func TestLifecycleExtensions(t *testing.T) {
 	const name = "lifecycle"
 	manifest := filepath.Join(t.TempDir(), "add-on.yaml")
@@ -40,7 +40,8 @@ data:
 		}
 	})
 	greeting := func() string {
-		return must(t, "kubectl", "--cluster", name, "-n", "greetings", "get", "configmap", "greeting", "--ignore-not-found", "-o", "jsonpath={.data.text}")
+		return must(t, "kubectl", "--cluster", name, "-n", "greetings", "get", "configmap", "greeting", "--ignore-not-found",
+			"-o", "jsonpath={.data.text}")
 	}
 	call := func(hook string, wants ...string) {
 		t.Helper()
@@ -61,12 +62,15 @@ data:
 	call("AfterClusterUpgrade", "verified: API server, control plane, add-ons, and 2 of the Cluster's Nodes")
 	call("BeforeControlPlaneUpgrade", "upgrade of the control plane needs 1 host")
 
-	must(t, "kubectl", "--cluster", name, "-n", "greetings", "patch", "configmap", "greeting", "--type", "merge", "-p", `{"data":{"text":"changed"}}`)
-	call("AfterControlPlaneUpgrade", "1 changed since they were applied, and put right: ConfigMap greetings/greeting", "verified: ")
+	must(t, "kubectl", "--cluster", name, "-n", "greetings", "patch", "configmap", "greeting", "--type", "merge", "-p",
+		`{"data":{"text":"changed"}}`)
+	call("AfterControlPlaneUpgrade", "1 changed since they were applied, and put right: ConfigMap greetings/greeting",
+		"verified: ")
 	if got := greeting(); got != "hello" {
 		t.Errorf("the add-on says %q after its drift", got)
 	}
-	if events := must(t, "kubectl", "get", "events", "--field-selector", "reason=AddOnDrift,involvedObject.name="+name); !strings.Contains(events, "ConfigMap greetings/greeting") {
+	if events := must(t, "kubectl", "get", "events", "--field-selector",
+		"reason=AddOnDrift,involvedObject.name="+name); !strings.Contains(events, "ConfigMap greetings/greeting") {
 		t.Errorf("the Events are\n%s", events)
 	}
 
@@ -74,7 +78,8 @@ data:
 	must(t, "kubectl", "annotate", "cluster", name, "extensions.capstan.dev/maintenance-windows="+day+" 12:00 1m UTC")
 	call("BeforeClusterUpgrade", "the upgrade to ", "the next one opens "+day+" ")
 	must(t, "kubectl", "label", "cluster", name, "extensions.capstan.dev/maintenance-window=disabled")
-	if out := must(t, "hook", "call", "BeforeClusterUpgrade", "--cluster", name); strings.Contains(out, "the next one opens") {
+	if out := must(t, "hook", "call", "BeforeClusterUpgrade", "--cluster", name); strings.Contains(out,
+		"the next one opens") {
 		t.Errorf("it is switched off, and waits:\n%s", out)
 	}
 

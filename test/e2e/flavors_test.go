@@ -43,8 +43,10 @@ func TestFlavors(t *testing.T) {
 					t.Setenv("CAPSTAN_VIP_IMAGE", "")
 				}
 			}
-			yaml := must(t, "clusterctl", "generate", "cluster", name, "--flavor", flavor.name, "--kubernetes-version", versionIn(t, "DEFAULT_VERSION"),
-				"--control-plane-machine-count", fmt.Sprint(flavor.controlPlane), "--worker-machine-count", fmt.Sprint(flavor.workers))
+			yaml := must(t, "clusterctl", "generate", "cluster", name, "--flavor", flavor.name, "--kubernetes-version",
+				versionIn(t, "DEFAULT_VERSION"),
+				"--control-plane-machine-count", fmt.Sprint(flavor.controlPlane), "--worker-machine-count",
+				fmt.Sprint(flavor.workers))
 			file := filepath.Join(t.TempDir(), "cluster.yaml")
 			if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 				t.Fatal(err)
@@ -76,7 +78,9 @@ func TestFlavors(t *testing.T) {
 // controlPlaneAddresses gives the addresses of the hosts with control plane machines of a cluster.
 func controlPlaneAddresses(t *testing.T, cluster string) []string {
 	t.Helper()
-	machines := must(t, "kubectl", "get", "machines", "-l", "cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+cluster, "-o", `jsonpath={.items[*].spec.infrastructureRef.name}`)
+	machines := must(t, "kubectl", "get", "machines", "-l",
+		"cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+cluster, "-o",
+		`jsonpath={.items[*].spec.infrastructureRef.name}`)
 	var addresses []string
 	for _, h := range claimed(t, cluster) {
 		for _, m := range strings.Fields(machines) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestADiskThatFillsUp fills the disk of a running plane, asks for a cluster all the same, and makes room again: the plane says how it is
-// meanwhile, and the cluster comes up afterwards.
+// TestADiskThatFillsUp fills the disk of a running plane, asks for a cluster all the same, and makes room again: the
+// plane says how it is meanwhile, and the cluster comes up afterwards.
 func TestADiskThatFillsUp(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a small file system for the test")
@@ -36,7 +36,8 @@ func TestADiskThatFillsUp(t *testing.T) {
 
 	out, err := o.run(t.Context(), "cluster", "create", "late", "--workers", "0", "--wait=false")
 	t.Logf("cluster create on a full disk: %v\n%s", err, out)
-	if status := o.must(t, "status", "-o", "json"); !strings.Contains(status, "is full, and the plane can't keep changes") {
+	if status := o.must(t, "status", "-o", "json"); !strings.Contains(status,
+		"is full, and the plane can't keep changes") {
 		t.Errorf("the status does not say that the disk is full:\n%s", status)
 	}
 

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The plane's extension listens in the dock only. Its handlers are listed, and called from outside; nothing of the way there stays.
+// The plane's extension listens in the dock only. Its handlers are listed, and called from outside; nothing of the way
+// there stays.
 func TestHooksAreCalledByHand(t *testing.T) {
 	eventually(t, "the extension is registered", func() error {
 		if out := must(t, "hook", "list"); !strings.Contains(out, "capacity.capstan") {
@@ -19,7 +20,8 @@ func TestHooksAreCalledByHand(t *testing.T) {
 	if out := must(t, "hook", "call", "AfterClusterUpgrade", "-o", "json"); !strings.Contains(out, `"answer": "Success"`) {
 		t.Errorf("the answer is %s", out)
 	}
-	mustFail(t, "1 of 1 handlers of hook BeforeClusterCreate failed", "hook", "call", "BeforeClusterCreate") // there is no such ClusterClass
+	// there is no such ClusterClass
+	mustFail(t, "1 of 1 handlers of hook BeforeClusterCreate failed", "hook", "call", "BeforeClusterCreate")
 	mustFail(t, "no extension has a handler of hook UpdateMachine", "hook", "call", "UpdateMachine")
 	state, err := os.ReadFile(filepath.Join(homeDir, "dock", "state.json"))
 	if err != nil || strings.Contains(string(state), `"c-capstan-`) {

@@ -19,7 +19,8 @@ func (a *actor) remove(cluster string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	if out, err := command(ctx, "kubectl", "delete", "cluster", cluster, "--ignore-not-found").CombinedOutput(); err != nil {
+	if out, err := command(ctx, "kubectl", "delete", "cluster", cluster,
+		"--ignore-not-found").CombinedOutput(); err != nil {
 		a.t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -38,7 +39,8 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	if made := shape(t, name); len(made) > 0 {
 		t.Errorf("BeforeClusterCreate blocks, and there are\n%s", strings.Join(made, "\n"))
 	}
-	if refs := must(t, "kubectl", "get", "cluster", name, "-o", "jsonpath={.spec.infrastructureRef}{.spec.controlPlaneRef}"); refs != "" && refs != "{}{}" {
+	if refs := must(t, "kubectl", "get", "cluster", name, "-o",
+		"jsonpath={.spec.infrastructureRef}{.spec.controlPlaneRef}"); refs != "" && refs != "{}{}" {
 		t.Errorf("BeforeClusterCreate blocks, and the Cluster has references %s", refs)
 	}
 	t.Attr("rule", "LH-06")
@@ -76,7 +78,8 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	sameShape(t, name, "while BeforeClusterDelete blocks", before)
 	readyNodes(t, name)
 	condition(t, name, "Cluster is deleting", said)
-	if marked := must(t, "kubectl", "get", "cluster", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(marked, "ok-to-delete") {
+	if marked := must(t, "kubectl", "get", "cluster", name, "-o",
+		"jsonpath={.metadata.annotations}"); strings.Contains(marked, "ok-to-delete") {
 		t.Errorf("BeforeClusterDelete blocks, and the annotations are %s", marked)
 	}
 	t.Attr("rule", "LH-25")
@@ -85,7 +88,8 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 	t.Attr("rule", "LH-24")
 
 	checkExchanges(t, a, name, "", "", "BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete")
-	if order := moments(t, name, one, two); !slices.Equal(order, []string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
+	if order := moments(t, name, one, two); !slices.Equal(order,
+		[]string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
 		t.Errorf("the hooks were called in the order %v", order)
 	}
 	t.Attr("rule", "LH-05")
@@ -102,7 +106,8 @@ func TestHooksOfCreationAndDeletion(t *testing.T) {
 		}
 	}
 	if passes[one] != 1 || excused == 0 {
-		t.Errorf("AfterControlPlaneInitialized passed %d times, want once; failures were ignored %d times\n%s", passes[one], excused, fmt.Sprint(passes))
+		t.Errorf("AfterControlPlaneInitialized passed %d times, want once; failures were ignored %d times\n%s", passes[one],
+			excused, fmt.Sprint(passes))
 	}
 	t.Attr("rule", "LH-08")
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// long is the variable for tests that take many minutes: those of upgrades, and all disasters at all hooks, of which there are some at each without it.
+// long is the variable for tests that take many minutes: those of upgrades, and all disasters at all hooks, of which
+// there are some at each without it.
 const long = "CAPSTAN_TEST_LONG"
 
 // What can happen to an extension and to the plane.
@@ -23,8 +24,9 @@ const (
 	planeKilled   = "the plane is killed"
 )
 
-// disasters happen to extension one, which blocks a hook, and to the plane, one after the other. Each time the Cluster says what is wrong, nothing goes on,
-// and when the cause is gone, the extension is asked again. In the end it still blocks.
+// disasters happen to extension one, which blocks a hook, and to the plane, one after the other. Each time the Cluster
+// says what is wrong, nothing goes on, and when the cause is gone, the extension is asked again. In the end it still
+// blocks.
 func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 	t.Helper()
 	times := 0
@@ -94,8 +96,8 @@ func (a *actor) disasters(t *testing.T, cluster, hook string, some ...string) {
 	}
 }
 
-// Extensions and the plane fail while a cluster waits for a hook, at its creation and at its deletion: nothing is lost. A hook that comes after something has
-// happened is called although the plane was killed before it passed.
+// Extensions and the plane fail while a cluster waits for a hook, at its creation and at its deletion: nothing is lost.
+// A hook that comes after something has happened is called although the plane was killed before it passed.
 func TestExtensionsFailInALife(t *testing.T) {
 	const name = "troubled"
 	a := newActor(t)
@@ -108,7 +110,8 @@ func TestExtensionsFailInALife(t *testing.T) {
 	a.tell(one, "BeforeClusterCreate", line{})
 	condition(t, name, "AfterControlPlaneInitialized", "not in the mood")
 	pending := func() string {
-		return must(t, "kubectl", "get", "cluster", name, "-o", `jsonpath={.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks}`)
+		return must(t, "kubectl", "get", "cluster", name, "-o",
+			`jsonpath={.metadata.annotations.runtime\.cluster\.x-k8s\.io/pending-hooks}`)
 	}
 	if hooks := pending(); hooks != "AfterControlPlaneInitialized" {
 		t.Errorf("pending hooks are %q", hooks)
@@ -133,7 +136,8 @@ func TestExtensionsFailInALife(t *testing.T) {
 	a.disasters(t, name, "BeforeClusterDelete", noCertificate, planeKilled)
 	a.tell(one, "BeforeClusterDelete", line{})
 	vanishes(t, name)
-	if order := moments(t, name, one, two); !slices.Equal(order, []string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
+	if order := moments(t, name, one, two); !slices.Equal(order,
+		[]string{"BeforeClusterCreate", "AfterControlPlaneInitialized", "BeforeClusterDelete"}) {
 		t.Errorf("the hooks were called in the order %v", order)
 	}
 }

@@ -137,7 +137,8 @@ func checkClusterInRequest(t *testing.T, hook, name string, text json.RawMessage
 		return
 	}
 	status, err := json.Marshal(cluster.Status)
-	if err != nil || cluster.Name != name || cluster.APIVersion != clusterv1.GroupVersion.String() || cluster.Kind != "Cluster" || cluster.UID == "" ||
+	if err != nil || cluster.Name != name || cluster.APIVersion != clusterv1.GroupVersion.String() ||
+		cluster.Kind != "Cluster" || cluster.UID == "" ||
 		!cluster.Spec.Topology.IsDefined() || len(cluster.ManagedFields) > 0 || string(status) != "{}" {
 		t.Errorf("the Cluster in the request of %s is %s (%v)", hook, text, err)
 	}

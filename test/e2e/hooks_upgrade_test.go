@@ -53,7 +53,8 @@ func newUpgrade(t *testing.T) *upgrade {
 	u.a = newActor(t)
 	t.Cleanup(func() {
 		u.a.remove(u.name)
-		if out, err := command(context.Background(), "kubectl", "delete", "clusterclass", "hooked", "--ignore-not-found").CombinedOutput(); err != nil {
+		if out, err := command(context.Background(), "kubectl", "delete", "clusterclass", "hooked",
+			"--ignore-not-found").CombinedOutput(); err != nil {
 			t.Logf("%v\n%s", err, out)
 		}
 	})

@@ -54,7 +54,8 @@ func serveExtension(dir string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	keeper, err := certificate.New(ctx, certificate.InDirectory(filepath.Join(dir, "certificate")), certificate.Options{Hosts: []string{"127.0.0.1"}, Name: "in-place"})
+	keeper, err := certificate.New(ctx, certificate.InDirectory(filepath.Join(dir, "certificate")),
+		certificate.Options{Hosts: []string{"127.0.0.1"}, Name: "in-place"})
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,8 @@ func serveExtension(dir string) error {
 	}, noted{extension, calls, nil})
 }
 
-// register starts the extension in the dock's network, where the plane reaches it, and registers it. Both end with the test.
+// register starts the extension in the dock's network, where the plane reaches it, and registers it. Both end with the
+// test.
 func register(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -116,10 +118,13 @@ func register(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, fmt.Sprintf("apiVersion: runtime.cluster.x-k8s.io/v1beta2\nkind: ExtensionConfig\nmetadata:\n  name: in-place\nspec:\n  clientConfig:\n    url: %s\n    caBundle: %s\n",
-		url, base64.StdEncoding.EncodeToString(ca)))
+	apply(t,
+		fmt.Sprintf("apiVersion: runtime.cluster.x-k8s.io/v1beta2\nkind: ExtensionConfig\nmetadata:\n  name: in-place\n"+
+			"spec:\n  clientConfig:\n    url: %s\n    caBundle: %s\n",
+			url, base64.StdEncoding.EncodeToString(ca)))
 	t.Cleanup(func() { // the test's context has ended
-		if out, err := command(context.Background(), "kubectl", "delete", "extensionconfig", "in-place").CombinedOutput(); err != nil {
+		if out, err := command(context.Background(), "kubectl", "delete", "extensionconfig",
+			"in-place").CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})

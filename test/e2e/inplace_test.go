@@ -40,7 +40,8 @@ type machineList struct {
 func machineStates(t *testing.T, cluster string) map[string]machineState {
 	t.Helper()
 	states := map[string]machineState{}
-	for _, m := range decode[machineList](t, "kubectl", "get", "machines", "-l", "cluster.x-k8s.io/cluster-name="+cluster).Items {
+	for _, m := range decode[machineList](t, "kubectl", "get", "machines", "-l",
+		"cluster.x-k8s.io/cluster-name="+cluster).Items {
 		_, controlPlane := m.Metadata.Labels["cluster.x-k8s.io/control-plane"]
 		s := machineState{uid: m.Metadata.UID, host: m.Spec.ProviderID, controlPlane: controlPlane}
 		for _, c := range m.Status.Conditions {
@@ -51,7 +52,8 @@ func machineStates(t *testing.T, cluster string) map[string]machineState {
 				s.updating = c.Message
 			}
 		}
-		if _, updates := m.Metadata.Annotations[clusterv1.UpdateInProgressAnnotation]; updates || m.Metadata.DeletionTimestamp != "" {
+		if _, updates := m.Metadata.Annotations[clusterv1.UpdateInProgressAnnotation]; updates ||
+			m.Metadata.DeletionTimestamp != "" {
 			s.upToDate = "False"
 		}
 		states[m.Metadata.Name] = s
@@ -59,15 +61,17 @@ func machineStates(t *testing.T, cluster string) map[string]machineState {
 	return states
 }
 
-// inPlaceClass is the local ClusterClass with other names, whose rollouts make no Machine more. Generations differ in the names of machine templates and in what
-// is added to the bootstrap configurations of control planes and workers.
+// inPlaceClass is the local ClusterClass with other names, whose rollouts make no Machine more. Generations differ in
+// the names of machine templates and in what is added to the bootstrap configurations of control planes and workers.
 func inPlaceClass(generation int, controlPlane, workers string) string {
 	text := strings.NewReplacer(
 		"capstan-local-control-plane", fmt.Sprintf("in-place-control-plane-%d", generation),
 		"capstan-local-worker", fmt.Sprintf("in-place-worker-%d", generation),
 		"capstan-local", "in-place",
 		"maxSurge: 1", "maxSurge: 0",
-		"      - class: default-worker\n", "      - class: default-worker\n        rollout: {strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, maxUnavailable: 1}}}\n",
+		"      - class: default-worker\n",
+		"      - class: default-worker\n        rollout: {strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 0, "+
+			"maxUnavailable: 1}}}\n",
 		"      kubeadmConfigSpec:\n", "      kubeadmConfigSpec:\n        "+controlPlane+"\n",
 		"    spec:\n      joinConfiguration:\n", "    spec:\n      "+workers+"\n      joinConfiguration:\n",
 	).Replace(string(templates.Local))
@@ -76,8 +80,8 @@ func inPlaceClass(generation int, controlPlane, workers string) string {
 
 func motd(content string) string { return "files: [{path: /etc/motd, content: " + content + "}]" }
 
-// An extension takes over a change of files, so Cluster API's reconcilers update control planes and workers in place: the same Machines on the same
-// hosts. What it does not take over replaces Machines, as ever (UH-07).
+// An extension takes over a change of files, so Cluster API's reconcilers update control planes and workers in place:
+// the same Machines on the same hosts. What it does not take over replaces Machines, as ever (UH-07).
 func TestInPlaceUpdates(t *testing.T) {
 	const name = "in-place"
 	dir := register(t)
@@ -108,7 +112,8 @@ func TestInPlaceUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	updated := func() error {
-		files := must(t, "kubectl", "get", "kubeadmconfigs", "-l", "cluster.x-k8s.io/cluster-name="+name, "-o", "jsonpath={.items[*].spec.files[0].content}")
+		files := must(t, "kubectl", "get", "kubeadmconfigs", "-l", "cluster.x-k8s.io/cluster-name="+name, "-o",
+			"jsonpath={.items[*].spec.files[0].content}")
 		if got := strings.Fields(files); len(got) != 4 || slices.Contains(got, "first") {
 			return fmt.Errorf("files are %q", files)
 		}
@@ -151,7 +156,8 @@ func TestInPlaceUpdates(t *testing.T) {
 	})
 	asked := false
 	for _, c := range callsIn(t, dir)[seen:] {
-		asked = asked || c.Hook == "canupdatemachineset" && strings.Contains(string(c.Request.Desired.BootstrapConfigTemplate), `"verbosity":3`)
+		asked = asked || c.Hook == "canupdatemachineset" &&
+			strings.Contains(string(c.Request.Desired.BootstrapConfigTemplate), `"verbosity":3`)
 		if c.Hook == "updatemachine" {
 			t.Errorf("a Machine that can't be updated in place was: %+v", c)
 		}
@@ -166,7 +172,8 @@ func checkInPlaceCalls(t *testing.T, calls []hookCall, machines map[string]machi
 	t.Helper()
 	asked, updates := map[string]bool{}, map[string]int{}
 	for _, c := range calls {
-		current, desired := string(c.Request.Current.BootstrapConfig)+string(c.Request.Current.BootstrapConfigTemplate), string(c.Request.Desired.BootstrapConfig)+string(c.Request.Desired.BootstrapConfigTemplate)
+		current, desired := string(c.Request.Current.BootstrapConfig)+string(c.Request.Current.BootstrapConfigTemplate),
+			string(c.Request.Desired.BootstrapConfig)+string(c.Request.Desired.BootstrapConfigTemplate)
 		if !strings.Contains(desired, `"content":"second"`) {
 			t.Errorf("%s of %s has the desired configuration %s", c.Hook, c.about(), desired)
 		}
@@ -178,7 +185,8 @@ func checkInPlaceCalls(t *testing.T, calls []hookCall, machines map[string]machi
 			asked[c.Hook+" "+c.about()] = true
 		case "updatemachine":
 			machine, ok := machines[c.about()]
-			sets := slices.ContainsFunc(slices.Collect(maps.Keys(asked)), func(key string) bool { return strings.HasPrefix(key, "canupdatemachineset ") })
+			sets := slices.ContainsFunc(slices.Collect(maps.Keys(asked)),
+				func(key string) bool { return strings.HasPrefix(key, "canupdatemachineset ") })
 			if !ok || machine.controlPlane && !asked["canupdatemachine "+c.about()] || !machine.controlPlane && !sets {
 				t.Errorf("%s is updated, and nobody asked before: %v", c.about(), asked)
 			}

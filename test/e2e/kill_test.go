@@ -48,7 +48,8 @@ var points = map[string]func(t *testing.T, cluster string) (host string, err err
 		return "", fmt.Errorf("hosts %v", rows)
 	},
 	"the control plane is initialized": func(t *testing.T, cluster string) (string, error) {
-		out := must(t, "kubectl", "get", "cluster", cluster, "-o", "jsonpath={.status.initialization.controlPlaneInitialized}")
+		out := must(t, "kubectl", "get", "cluster", cluster, "-o",
+			"jsonpath={.status.initialization.controlPlaneInitialized}")
 		if out != "true" {
 			return "", fmt.Errorf("controlPlaneInitialized is %q", out)
 		}
@@ -124,7 +125,8 @@ func converges(t *testing.T, cluster string, nodes int) {
 func vanishes(t *testing.T, cluster string) {
 	t.Helper()
 	eventually(t, "the cluster is gone", func() error {
-		if out := must(t, "kubectl", "get", "clusters,machines,capstanmachines,capstanclusters", "-o", "name"); strings.Contains(out, "/"+cluster) {
+		if out := must(t, "kubectl", "get", "clusters,machines,capstanmachines,capstanclusters", "-o",
+			"name"); strings.Contains(out, "/"+cluster) {
 			return fmt.Errorf("there are still %s", out)
 		}
 		return nil
@@ -139,8 +141,8 @@ func vanishes(t *testing.T, cluster string) {
 	})
 }
 
-// TestKills kills each process in the middle of a worker's bootstrap, and sees that everything converges: the worker's node
-// becomes Ready, no host is claimed twice, and no claim is lost.
+// TestKills kills each process in the middle of a worker's bootstrap, and sees that everything converges: the worker's
+// node becomes Ready, no host is claimed twice, and no claim is lost.
 func TestKills(t *testing.T) {
 	const name = "kills"
 	must(t, "cluster", "create", name, "--workers", "0")
@@ -183,7 +185,8 @@ func TestKillsInALife(t *testing.T) {
 			remove: []blow{{deletionHasBegun, "dock run", false}},
 		},
 		"host": {
-			create: []blow{{"a host bootstraps", "dock init", true}, {"the control plane is initialized", "kube-apiserver", false}},
+			create: []blow{{"a host bootstraps", "dock init", true},
+				{"the control plane is initialized", "kube-apiserver", false}},
 			remove: []blow{{deletionHasBegun, "capstan-agent", true}},
 		},
 		"all-at-once": {
@@ -227,12 +230,13 @@ func TestKillsWhileTheControlPlaneScales(t *testing.T) {
 	vanishes(t, name)
 }
 
-// members waits until a cluster has that many etcd members and its control plane finds them healthy: it compares etcd's own
-// list of members with its machines.
+// members waits until a cluster has that many etcd members and its control plane finds them healthy: it compares etcd's
+// own list of members with its machines.
 func members(t *testing.T, cluster string, want int) {
 	t.Helper()
 	eventually(t, "etcd's members", func() error {
-		pods, stderr, err := try(t, "kubectl", "--cluster", cluster, "-n", "kube-system", "get", "pods", "-l", "component=etcd", "-o", "name")
+		pods, stderr, err := try(t, "kubectl", "--cluster", cluster, "-n", "kube-system", "get", "pods", "-l",
+			"component=etcd", "-o", "name")
 		if n := strings.Count(pods, "\n"); err != nil || n != want {
 			return fmt.Errorf("there are %d etcd pods, want %d %s", n, want, stderr)
 		}
@@ -245,12 +249,13 @@ func members(t *testing.T, cluster string, want int) {
 	})
 }
 
-// TestKillsDuringUp kills each process as soon as a start has brought it up, the start itself too. The next start finds what
-// was there before.
+// TestKillsDuringUp kills each process as soon as a start has brought it up, the start itself too. The next start finds
+// what was there before.
 func TestKillsDuringUp(t *testing.T) {
 	const name = "kept"
 	must(t, "cluster", "create", name, "--workers", "0")
-	for _, victim := range []string{"etcd", "kube-apiserver", "plane", "capstan-extension", "dock run", "dock inside", "up"} {
+	for _, victim := range []string{"etcd", "kube-apiserver", "plane", "capstan-extension", "dock run",
+		"dock inside", "up"} {
 		t.Run(victim, func(t *testing.T) {
 			must(t, "down")
 			start := command(t.Context(), "up")
@@ -292,7 +297,8 @@ func TestKillsDuringUp(t *testing.T) {
 	vanishes(t, name)
 }
 
-// TestUpOutlivesItsDock kills the dock under a start that waits for the plane: the same start begins again, and succeeds.
+// TestUpOutlivesItsDock kills the dock under a start that waits for the plane: the same start begins again, and
+// succeeds.
 func TestUpOutlivesItsDock(t *testing.T) {
 	must(t, "down")
 	start := command(t.Context(), "up")
@@ -333,13 +339,15 @@ func killWhenThere(t *testing.T, name string) {
 	t.Fatalf("%s did not start within a minute", name)
 }
 
-// TestARebootBringsItsNodeBack reboots the hosts of a running cluster, as a power failure does and as a person asks for.
+// TestARebootBringsItsNodeBack reboots the hosts of a running cluster, as a power failure does and as a person asks
+// for.
 func TestARebootBringsItsNodeBack(t *testing.T) {
 	const name = "reboots"
 	must(t, "cluster", "create", name, "--workers", "1")
 	for _, h := range claimed(t, name) {
 		bootID := func() string {
-			out, _, _ := try(t, "kubectl", "--cluster", name, "get", "nodes", "-o", `jsonpath={range .items[*]}{.spec.providerID} {.status.nodeInfo.bootID}{"\n"}{end}`)
+			out, _, _ := try(t, "kubectl", "--cluster", name, "get", "nodes", "-o",
+				`jsonpath={range .items[*]}{.spec.providerID} {.status.nodeInfo.bootID}{"\n"}{end}`)
 			for line := range strings.Lines(out) {
 				if id, boot, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains(id, "/"+h.Name+"/") {
 					return boot

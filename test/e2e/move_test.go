@@ -1,21 +1,15 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,14 +24,17 @@ import (
 const (
 	// fleet is the namespace of owned hosts and their cluster.
 	fleet = "fleet"
-	// leaderChange is how long a control plane may be without a leader in the ordinary course of things: the longest time that may pass between two answers during a move.
+	// leaderChange is how long a control plane may be without a leader in the ordinary course of things: the longest time
+	// that may pass between two answers during a move.
 	leaderChange = 15 * time.Second
 	// pingTimeout bounds one question.
 	pingTimeout = 3 * time.Second
 )
 
-// TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts are those of a third dock, in which no plane runs; their agents are enrolled by hand, as those of any
-// owned host. kubeadm's cluster on them is asked throughout whether it is there. The mover is killed on the way, and then both planes. Afterwards the cluster grows by a host that the second plane enrolled, and is deleted there.
+// TestMoveBetweenPlanes moves a real cluster on owned hosts from one plane to another. The hosts are those of a third
+// dock, in which no plane runs; their agents are enrolled by hand, as those of any owned host. kubeadm's cluster on
+// them is asked throughout whether it is there. The mover is killed on the way, and then both planes. Afterwards the
+// cluster grows by a host that the second plane enrolled, and is deleted there.
 func TestMoveBetweenPlanes(t *testing.T) {
 	target := newOwn(t)
 	target.must(t, "up", "--hosts", "1")
@@ -62,7 +59,8 @@ func TestMoveBetweenPlanes(t *testing.T) {
 
 	const name = "mover"
 	t.Setenv("CAPSTAN_ENDPOINT_HOST", endpointAddress)
-	yaml := must(t, "clusterctl", "generate", "cluster", name, "-n", fleet, "--flavor", "external", "--kubernetes-version", versionIn(t, "DEFAULT_VERSION"),
+	yaml := must(t, "clusterctl", "generate", "cluster", name, "-n", fleet, "--flavor", "external", "--kubernetes-version",
+		versionIn(t, "DEFAULT_VERSION"),
 		"--control-plane-machine-count", "1", "--worker-machine-count", "1")
 	file := filepath.Join(t.TempDir(), "cluster.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
@@ -76,7 +74,8 @@ func TestMoveBetweenPlanes(t *testing.T) {
 
 	nodes, hosts := y.nodes(t, source, name), y.hosts(t)
 	pinger := y.ping(t, source, name, nodes)
-	move := []string{"clusterctl", "move", "-n", fleet, "--to-kubeconfig", filepath.Join(target.home, "kubeconfig"), "--agent-server", "https://" + net.JoinHostPort(endpointAddress, targetPort)}
+	move := []string{"clusterctl", "move", "-n", fleet, "--to-kubeconfig", filepath.Join(target.home, "kubeconfig"),
+		"--agent-server", "https://" + net.JoinHostPort(endpointAddress, targetPort)}
 	ctx, kill := context.WithCancel(t.Context())
 	interrupted := make(chan string, 1)
 	go func() {
@@ -103,7 +102,8 @@ func TestMoveBetweenPlanes(t *testing.T) {
 	began := time.Now()
 	source.must(t, move...)
 	t.Logf("the second move took %s", time.Since(began).Round(100*time.Millisecond))
-	if paused := target.must(t, "kubectl", "get", "cluster", name, "-n", fleet, "-o", "jsonpath={.spec.paused}"); paused == "true" {
+	if paused := target.must(t, "kubectl", "get", "cluster", name, "-n", fleet, "-o",
+		"jsonpath={.spec.paused}"); paused == "true" {
 		target.must(t, "kubectl", "patch", "cluster", name, "-n", fleet, "--type", "merge", "-p", `{"spec":{"paused":null}}`)
 	}
 
@@ -150,7 +150,8 @@ type yard struct {
 	socket  string // leads to the cluster's endpoint
 }
 
-// newYard starts one. Its hosts reach the shared plane and another one, and both planes reach the endpoint of the cluster on them.
+// newYard starts one. Its hosts reach the shared plane and another one, and both planes reach the endpoint of the
+// cluster on them.
 func newYard(t *testing.T, target own) *yard {
 	t.Helper()
 	y := &yard{home: newOwn(t).home}
@@ -180,7 +181,9 @@ func newYard(t *testing.T, target own) *yard {
 	y.balance = func(t *testing.T, plane own, cluster string) {
 		t.Helper()
 		var backends []string
-		machines := plane.must(t, "kubectl", "get", "machines", "-n", fleet, "-l", "cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+cluster, "-o", "jsonpath={.items[*].spec.infrastructureRef.name}")
+		machines := plane.must(t, "kubectl", "get", "machines", "-n", fleet, "-l",
+			"cluster.x-k8s.io/control-plane,cluster.x-k8s.io/cluster-name="+cluster, "-o",
+			"jsonpath={.items[*].spec.infrastructureRef.name}")
 		for _, h := range rows(t, plane) {
 			if h.Address != "" && slices.Contains(strings.Fields(machines), h.Machine) {
 				backends = append(backends, "tcp "+net.JoinHostPort(h.Address, port))
@@ -196,7 +199,8 @@ func newYard(t *testing.T, target own) *yard {
 func (y *yard) enroll(t *testing.T, plane own, port, name string) {
 	t.Helper()
 	manifest := filepath.Join(t.TempDir(), "host.yaml")
-	text := "apiVersion: infrastructure.capstan.dev/v1beta2\nkind: CapstanHost\nmetadata: {name: " + name + ", namespace: " + fleet + "}\nspec: {zone: zone-a}\n"
+	text := "apiVersion: infrastructure.capstan.dev/v1beta2\nkind: CapstanHost\nmetadata: {name: " + name +
+		", namespace: " + fleet + "}\nspec: {zone: zone-a}\n"
 	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -207,11 +211,15 @@ func (y *yard) enroll(t *testing.T, plane own, port, name string) {
 			"--bound-object-kind", "Secret", "--bound-object-name", name+"-epoch-0")
 		return err
 	})
-	config, err := supply.AgentConfig(supply.AgentServer{URL: "https://" + net.JoinHostPort(endpointAddress, port), CAData: plane.config(t).CAData}, fleet, name, strings.TrimSpace(token))
+	config, err := supply.AgentConfig(supply.AgentServer{
+		URL: "https://" + net.JoinHostPort(endpointAddress, port), CAData: plane.config(t).CAData,
+	}, fleet, name, strings.TrimSpace(token))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := y.dock.EnsureHost(t.Context(), dock.HostSpec{Name: name, Files: []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: config}}}); err != nil {
+	if _, err := y.dock.EnsureHost(t.Context(), dock.HostSpec{
+		Name: name, Files: []dock.File{{Path: "/etc/capstan/agent.yaml", Mode: 0o600, Data: config}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "host "+name+" is available", func() error {
@@ -236,112 +244,6 @@ func (y *yard) hosts(t *testing.T) []string {
 		all = append(all, fmt.Sprint(h.Name, " ", h.PID, " ", h.Since.UTC()))
 	}
 	return all
-}
-
-// pings asks a cluster whether it is there.
-type pings struct {
-	stop chan struct{}
-	done sync.WaitGroup
-
-	mu    sync.Mutex
-	worst map[string]time.Duration // by what is asked: the longest time between two answers
-	last  map[string]time.Time
-	lost  map[string]int
-}
-
-// client returns one of a cluster's API server, with the credentials that a plane has, and the server's URL. The endpoint
-// of the cluster is nowhere but in the docks, where no plane makes a way to it.
-func (y *yard) client(t *testing.T, plane own, cluster string) (client *http.Client, server string) {
-	t.Helper()
-	text := plane.must(t, "kubectl", "get", "secret", "-n", fleet, cluster+"-kubeconfig", "-o", "jsonpath={.data.value}")
-	kubeconfig, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	if err != nil {
-		t.Fatal(err)
-	}
-	authorities := x509.NewCertPool()
-	authorities.AppendCertsFromPEM(config.CAData)
-	client = &http.Client{Timeout: pingTimeout, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: []tls.Certificate{certificate}},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", y.socket)
-		},
-	}}
-	t.Cleanup(client.CloseIdleConnections)
-	return client, config.Host
-}
-
-// ping asks the API server of a cluster, and through it the kubelets of its nodes, several times a second until rest is called.
-func (y *yard) ping(t *testing.T, plane own, cluster string, nodes []string) *pings {
-	t.Helper()
-	client, server := y.client(t, plane, cluster)
-	p := &pings{stop: make(chan struct{}), worst: map[string]time.Duration{}, last: map[string]time.Time{}, lost: map[string]int{}}
-	paths := []string{"/readyz"}
-	for _, n := range nodes {
-		node, _, _ := strings.Cut(n, " ")
-		paths = append(paths, "/api/v1/nodes/"+node+"/proxy/healthz")
-	}
-	for _, path := range paths {
-		p.last[path] = time.Now()
-		p.done.Go(func() { p.ask(client, server, path) })
-	}
-	t.Cleanup(func() { p.end() })
-	return p
-}
-
-// ask asks one thing again and again.
-func (p *pings) ask(client *http.Client, server, path string) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-		}
-		ok := false
-		if response, err := client.Get(server + path); err == nil {
-			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-			response.Body.Close()
-			ok = err == nil && response.StatusCode == http.StatusOK && bytes.Equal(body, []byte("ok"))
-		}
-		p.mu.Lock()
-		if ok {
-			p.worst[path], p.last[path] = max(p.worst[path], time.Since(p.last[path])), time.Now()
-		} else {
-			p.lost[path]++
-		}
-		p.mu.Unlock()
-	}
-}
-
-func (p *pings) end() {
-	select {
-	case <-p.stop:
-	default:
-		close(p.stop)
-	}
-	p.done.Wait()
-}
-
-// rest ends asking, and fails if something did not answer for too long.
-func (p *pings) rest(t *testing.T) {
-	t.Helper()
-	p.end()
-	for path, last := range p.last {
-		worst := max(p.worst[path], time.Since(last))
-		t.Logf("%s: the longest time between two answers was %s, %d questions were not answered", path, worst.Round(time.Millisecond), p.lost[path])
-		if worst > leaderChange {
-			t.Errorf("%s did not answer for %s", path, worst)
-		}
-	}
 }
 
 // config reaches a plane as its administrator.

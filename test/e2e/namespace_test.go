@@ -75,7 +75,8 @@ func TestNamespacesShareHosts(t *testing.T) {
 	nodes := func(cluster string) []string {
 		return strings.Fields(o.must(t, "kubectl", "--cluster", cluster, "get", "nodes", "-o", "name"))
 	}
-	if here, there := nodes("demo"), nodes("blue/demo"); len(here) != 1 || len(there) != 2 || slices.Contains(there, here[0]) {
+	if here, there := nodes("demo"), nodes("blue/demo"); len(here) != 1 || len(there) != 2 ||
+		slices.Contains(there, here[0]) {
 		t.Errorf("the Nodes are %v in default, %v in blue", here, there)
 	}
 	endpoints := o.must(t, "kubectl", "get", "clusters", "-A", "-o", "jsonpath={.items[*].spec.controlPlaneEndpoint.host}")

@@ -42,7 +42,9 @@ func processes() []process {
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		parent, _ := strconv.Atoi(strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[1])
-		all = append(all, process{pid: pid, parent: parent, args: strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")})
+		all = append(all, process{
+			pid: pid, parent: parent, args: strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00"),
+		})
 	}
 	byPid := map[int]process{}
 	for _, p := range all {
@@ -72,7 +74,8 @@ func hostOf(pid int, known map[int]string) string {
 	roots, _ := filepath.Glob(filepath.Join(homeDir, "dock", "hosts", "*", "root"))
 	inside, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/etc/machine-id", pid))
 	for _, root := range roots {
-		if id, err2 := os.ReadFile(filepath.Join(root, "etc", "machine-id")); err == nil && err2 == nil && bytes.Equal(id, inside) {
+		if id, err2 := os.ReadFile(filepath.Join(root, "etc", "machine-id")); err == nil && err2 == nil &&
+			bytes.Equal(id, inside) {
 			known[pid] = filepath.Base(filepath.Dir(root))
 		}
 	}
@@ -100,7 +103,8 @@ func kill(name, host string, onHost bool) error {
 	return fmt.Errorf("no process %s@%s among %v", name, host, seen)
 }
 
-// namespaces gives the namespaces that the dock's processes are in and this process is not, each with one that is in it.
+// namespaces gives the namespaces that the dock's processes are in and this process is not, each with one that is in
+// it.
 func namespaces() map[string]string {
 	found := map[string]string{}
 	for _, p := range processes() {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// unfriendly gives a command line that runs what follows it in a user namespace, after a line of shell has changed what is
-// allowed there. It skips the test on machines that can't make one.
+// unfriendly gives a command line that runs what follows it in a user namespace, after a line of shell has changed what
+// is allowed there. It skips the test on machines that can't make one.
 func unfriendly(t *testing.T, script string, flags ...string) []string {
 	t.Helper()
 	line := append([]string{"unshare", "--user", "--map-root-user"}, flags...)
@@ -54,7 +54,8 @@ func TestATakenPort(t *testing.T) {
 	thief.Close()
 	o.must(t, "up")
 	if now := o.server(t); now != server {
-		t.Errorf("the API server's address is %s, was %s: kubeconfigs that people have copied would not work any more", now, server)
+		t.Errorf("the API server's address is %s, was %s: kubeconfigs that people have copied would not work any more",
+			now, server)
 	}
 }
 
@@ -87,10 +88,16 @@ func TestWhatTheMachineLacks(t *testing.T) {
 		flags  []string
 		wants  []string
 	}{
-		"inotify instances":                {"echo 20 > /proc/sys/user/max_inotify_instances", nil, []string{"inotify", "sudo sysctl -w fs.inotify.max_user_instances="}},
-		"network namespaces":               {"echo 0 > /proc/sys/user/max_net_namespaces", nil, []string{"sudo sysctl -w user.max_net_namespaces="}},
-		"user namespaces, without a right": {"echo 0 > /proc/sys/user/max_user_namespaces; set -- setpriv --inh-caps=-all --bounding-set=-all \"$@\"", nil, []string{"sudo sysctl -w user.max_user_namespaces="}},
-		"space on the disk":                {`mount -t tmpfs -o size=20m tmpfs "$(dirname "$CAPSTAN_HOME")"`, []string{"--mount"}, []string{"free space", "MiB is needed", "--home"}},
+		"inotify instances": {"echo 20 > /proc/sys/user/max_inotify_instances", nil,
+			[]string{"inotify", "sudo sysctl -w fs.inotify.max_user_instances="}},
+		"network namespaces": {"echo 0 > /proc/sys/user/max_net_namespaces", nil,
+			[]string{"sudo sysctl -w user.max_net_namespaces="}},
+		"user namespaces, without a right": {
+			"echo 0 > /proc/sys/user/max_user_namespaces; set -- setpriv --inh-caps=-all --bounding-set=-all \"$@\"", nil,
+			[]string{"sudo sysctl -w user.max_user_namespaces="},
+		},
+		"space on the disk": {`mount -t tmpfs -o size=20m tmpfs "$(dirname "$CAPSTAN_HOME")"`, []string{"--mount"},
+			[]string{"free space", "MiB is needed", "--home"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOwn(t, unfriendly(t, c.script, c.flags...)...)

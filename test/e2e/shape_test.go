@@ -52,16 +52,19 @@ func (p part) generation() string {
 func parts(t *testing.T, cluster string) []part {
 	t.Helper()
 	return decode[struct{ Items []part }](t, "kubectl", "get",
-		"capstanclusters,kubeadmcontrolplanes,machinedeployments,machinesets,machines,kubeadmconfigtemplates,capstanmachinetemplates",
+		"capstanclusters,kubeadmcontrolplanes,machinedeployments,machinesets,machines,kubeadmconfigtemplates,"+
+			"capstanmachinetemplates",
 		"-l", "cluster.x-k8s.io/cluster-name="+cluster).Items
 }
 
-// shape sums up the parts: it changes when a part comes, goes, is being deleted, or is changed in what a topology says about it.
+// shape sums up the parts: it changes when a part comes, goes, is being deleted, or is changed in what a topology says
+// about it.
 func shape(t *testing.T, cluster string) []string {
 	t.Helper()
 	var all []string
 	for _, p := range parts(t, cluster) {
-		text := fmt.Sprintf("%s/%s uid %s version %q deleted %q", p.Kind, p.Metadata.Name, p.Metadata.UID, p.version(), p.Metadata.DeletionTimestamp)
+		text := fmt.Sprintf("%s/%s uid %s version %q deleted %q", p.Kind, p.Metadata.Name, p.Metadata.UID, p.version(),
+			p.Metadata.DeletionTimestamp)
 		if p.Kind == "KubeadmControlPlane" || p.Kind == "MachineDeployment" {
 			text += fmt.Sprintf(" generation %d", p.Metadata.Generation)
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestASmallInventory fills three hosts, one in each zone, with clusters of one machine: each goes where a host is free, and the
-// fourth waits and says so.
+// TestASmallInventory fills three hosts, one in each zone, with clusters of one machine: each goes where a host is
+// free, and the fourth waits and says so.
 func TestASmallInventory(t *testing.T) {
 	o := newOwn(t)
 	o.must(t, "up", "--hosts", "3")

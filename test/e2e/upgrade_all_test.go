@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// A cluster of three control planes and two workers goes from one Kubernetes minor to the next with all of the plane's own extensions on: hosts are counted, a window
-// is open, a backup is taken before, add-ons change with the version, everything is verified. It prints the timeline and how long the upgrade took: the bound is
-// five minutes on two processors, the aim three. A figure is none on a machine that has other work, so none is tested.
+// A cluster of three control planes and two workers goes from one Kubernetes minor to the next with all of the plane's
+// own extensions on: hosts are counted, a window is open, a backup is taken before, add-ons change with the version,
+// everything is verified. It prints the timeline and how long the upgrade took: the bound is five minutes on two
+// processors, the aim three. A figure is none on a machine that has other work, so none is tested.
 func TestUpgradeWithAllExtensions(t *testing.T) {
 	takesLong(t)
 	const name = "big"
@@ -35,20 +36,24 @@ data:
 	minor := to[1:strings.LastIndex(to, ".")]
 	apply(t, addOn("<"+minor, "before")+"---\n"+addOn(">="+minor, "after"))
 	t.Cleanup(func() {
-		for _, args := range [][]string{{"kubectl", "delete", "cluster", name, "--ignore-not-found"}, {"kubectl", "delete", "configmap", "big-greeting-before", "big-greeting-after"}} {
+		for _, args := range [][]string{{"kubectl", "delete", "cluster", name, "--ignore-not-found"},
+			{"kubectl", "delete", "configmap", "big-greeting-before", "big-greeting-after"}} {
 			if out, err := command(context.Background(), args...).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		}
 	})
-	must(t, "cluster", "create", name, "--control-plane", "3", "--workers", "2", "--kubernetes-version", from, "--wait=false")
+	must(t, "cluster", "create", name, "--control-plane", "3", "--workers", "2", "--kubernetes-version", from,
+		"--wait=false")
 	must(t, "kubectl", "annotate", "cluster", name, "extensions.capstan.dev/maintenance-windows=daily 00:00 24h UTC")
 	kubelets := func(want string) error {
-		out, stderr, err := try(t, "kubectl", "--cluster", name, "get", "nodes", "-o", `jsonpath={range .items[*]}{.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+		out, stderr, err := try(t, "kubectl", "--cluster", name, "get", "nodes", "-o",
+			`jsonpath={range .items[*]}{.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
 		if err != nil {
 			return fmt.Errorf("%w %s", err, stderr)
 		}
-		if lines := strings.Split(strings.TrimSpace(out), "\n"); !slices.Equal(lines, slices.Repeat([]string{want + " True"}, 5)) {
+		if lines := strings.Split(strings.TrimSpace(out), "\n"); !slices.Equal(lines,
+			slices.Repeat([]string{want + " True"}, 5)) {
 			return fmt.Errorf("nodes are %q", lines)
 		}
 		return nil
@@ -56,7 +61,8 @@ data:
 	within(t, 2*upgradeLimit, "five nodes of "+from, func() error { return kubelets(from) })
 	eventually(t, "the Cluster is as it should be", func() error { return reconciled(t, name) })
 	greeting := func() string {
-		return must(t, "kubectl", "--cluster", name, "-n", "kube-system", "get", "configmap", "greeting", "--ignore-not-found", "-o", "jsonpath={.data.text}")
+		return must(t, "kubectl", "--cluster", name, "-n", "kube-system", "get", "configmap", "greeting",
+			"--ignore-not-found", "-o", "jsonpath={.data.text}")
 	}
 	if got := greeting(); got != "before" {
 		t.Errorf("the add-on says %q; the timeline is\n%s", got, must(t, "hook", "timeline", name))
@@ -70,7 +76,8 @@ data:
 	took := time.Since(start).Round(100 * time.Millisecond)
 	load, _ := os.ReadFile("/proc/loadavg")
 	timeline := must(t, "hook", "timeline", name)
-	t.Logf("from %s to %s, 3 + 2, all extensions on: %s (load average %s)\n%s", from, to, took, strings.TrimSpace(string(load)), timeline)
+	t.Logf("from %s to %s, 3 + 2, all extensions on: %s (load average %s)\n%s", from, to, took,
+		strings.TrimSpace(string(load)), timeline)
 
 	readyNodes(t, name)
 	if got := greeting(); got != "after" {
@@ -79,7 +86,9 @@ data:
 	if got := made(); got["control plane "+to] != 3 || got["md-0 "+to] != 2 || len(got) != 4 {
 		t.Errorf("these Machines were made: %v", got)
 	}
-	for _, want := range []string{"capacity-control-plane", "capacity-workers", "window-upgrade", "window-control-plane", "window-workers", "add-ons-control-plane", "backup-upgrade", "verification-control-plane", "verification-upgrade", "verified: API server, control plane"} {
+	for _, want := range []string{"capacity-control-plane", "capacity-workers", "window-upgrade", "window-control-plane",
+		"window-workers", "add-ons-control-plane", "backup-upgrade", "verification-control-plane", "verification-upgrade",
+		"verified: API server, control plane"} {
 		if !strings.Contains(timeline, want) {
 			t.Errorf("the timeline has no %s", want)
 		}

@@ -27,7 +27,8 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("kubelets are %v, want two of %s", got, to)
 	}
 	timeline := must(t, "hook", "timeline", name)
-	for _, hook := range []string{"BeforeClusterUpgrade", "BeforeControlPlaneUpgrade", "AfterControlPlaneUpgrade", "BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade"} {
+	for _, hook := range []string{"BeforeClusterUpgrade", "BeforeControlPlaneUpgrade", "AfterControlPlaneUpgrade",
+		"BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade"} {
 		if !strings.Contains(timeline, hook) {
 			t.Errorf("timeline has no %s:\n%s", hook, timeline)
 		}

@@ -15,17 +15,19 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// wireDir is the variable that makes the test's binary serve as a wire: its value is a directory with the file "backends". What it listens on is in wireListen.
+// wireDir is the variable that makes the test's binary serve as a wire: its value is a directory with the file
+// "backends". What it listens on is in wireListen.
 const (
 	wireDir    = "CAPSTAN_TEST_WIRE"
 	wireListen = "CAPSTAN_TEST_WIRE_LISTEN"
 )
 
-// wire is a process that forwards connections: from an address in one network to addresses in the same one, or to Unix sockets, which all networks of the machine share.
-// Addresses are written "tcp HOST:PORT" and "unix PATH".
+// wire is a process that forwards connections: from an address in one network to addresses in the same one, or to Unix
+// sockets, which all networks of the machine share. Addresses are written "tcp HOST:PORT" and "unix PATH".
 type wire struct{ dir string }
 
-// newWire starts one in the network of the dock of a home directory, or, without one, in the machine's, and ends it with the test.
+// newWire starts one in the network of the dock of a home directory, or, without one, in the machine's, and ends it
+// with the test.
 func newWire(t *testing.T, home, listen string, backends ...string) wire {
 	t.Helper()
 	self, err := os.Executable()

@@ -150,7 +150,8 @@ func newWorld(t *testing.T) *world {
 		return keyutil.PublicKeysFromFile(public)
 	}}
 	server := enrol.New(enrol.Options{
-		Enroll: hosts.Enroll, Return: returns.Return, Authority: ca.Certificate, Binaries: t.TempDir(), URL: w.url, Version: "test",
+		Enroll: hosts.Enroll, Return: returns.Return, Authority: ca.Certificate, Binaries: t.TempDir(), URL: w.url,
+		Version: "test",
 		Certificate: func() (*tls.Certificate, error) {
 			certificate := leaf.TLS()
 			return &certificate, nil

@@ -45,7 +45,8 @@ func signer(t *testing.T) *ecdsa.PrivateKey {
 	return key.(*ecdsa.PrivateKey)
 }
 
-// aged returns a token as the API server would have issued it some time ago: its times are moved, and it is signed anew.
+// aged returns a token as the API server would have issued it some time ago: its times are moved, and it is signed
+// anew.
 func aged(t *testing.T, text string, ago time.Duration, key *ecdsa.PrivateKey) string {
 	t.Helper()
 	parts := strings.Split(text, ".")

@@ -54,7 +54,8 @@ func typed[T any](t *testing.T, objects []*unstructured.Unstructured, kind strin
 		t.Fatalf("there is no %s", kind)
 	}
 	into := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[i].Object, into, true); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(objects[i].Object, into,
+		true); err != nil {
 		t.Fatal(err)
 	}
 	return into
@@ -75,14 +76,20 @@ func TestTheAPIServerTakesTheManifests(t *testing.T) {
 		}
 	}
 	deployment := typed[appsv1.Deployment](t, objects, "Deployment")
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: deployment.Spec.Template.Spec.ServiceAccountName}}
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: deployment.Spec.Template.Spec.ServiceAccountName},
+	}
 	create(t, account)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "p", Labels: deployment.Spec.Template.Labels}, Spec: deployment.Spec.Template.Spec}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "p", Labels: deployment.Spec.Template.Labels},
+		Spec:       deployment.Spec.Template.Spec,
+	}
 	if err := admin.Create(t.Context(), pod, client.DryRunAll); err != nil {
 		t.Errorf("a Pod: %v", err)
 	}
 	pod.Spec.HostNetwork = true
-	if err := admin.Create(context.Background(), pod, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+	if err := admin.Create(context.Background(), pod, client.DryRunAll); err == nil ||
+		!strings.Contains(err.Error(), "violates PodSecurity") {
 		t.Errorf("a Pod that must not be admitted: %v", err)
 	}
 }
@@ -96,13 +103,15 @@ func TestManifestsFitTogether(t *testing.T) {
 	config := typed[runtimev1.ExtensionConfig](t, objects, "ExtensionConfig")
 	podLabels := labels.Set(deployment.Spec.Template.Labels)
 	for what, selector := range map[string]map[string]string{
-		"Deployment": deployment.Spec.Selector.MatchLabels, "Service": service.Spec.Selector, "PodDisruptionBudget": budget.Spec.Selector.MatchLabels,
+		"Deployment": deployment.Spec.Selector.MatchLabels, "Service": service.Spec.Selector,
+		"PodDisruptionBudget": budget.Spec.Selector.MatchLabels,
 	} {
 		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(podLabels) {
 			t.Errorf("%s selects %v, Pods have %v", what, selector, podLabels)
 		}
 	}
-	if *deployment.Spec.Replicas < 2 || budget.Spec.MinAvailable.IntValue() < 1 || budget.Spec.MinAvailable.IntValue() >= int(*deployment.Spec.Replicas) {
+	if *deployment.Spec.Replicas < 2 || budget.Spec.MinAvailable.IntValue() < 1 ||
+		budget.Spec.MinAvailable.IntValue() >= int(*deployment.Spec.Replicas) {
 		t.Errorf("%d replicas, of which %v stay", *deployment.Spec.Replicas, budget.Spec.MinAvailable)
 	}
 	t.Attr("rule", "RX-32")
@@ -126,19 +135,23 @@ func TestManifestsFitTogether(t *testing.T) {
 	host := service.Name + "." + service.Namespace + ".svc"
 	secret := config.Annotations[runtimev1.InjectCAFromSecretAnnotation]
 	called := config.Spec.ClientConfig.Service
-	if !slices.Contains(container.Args, "--cert-hosts="+host) || called.Name+"."+called.Namespace+".svc" != host || *called.Port != service.Spec.Ports[0].Port {
+	if !slices.Contains(container.Args, "--cert-hosts="+host) || called.Name+"."+called.Namespace+".svc" != host ||
+		*called.Port != service.Spec.Ports[0].Port {
 		t.Errorf("the certificate is for %s, the Service is %s, called is %+v", args, host, called)
 	}
 	namespace, name, _ := strings.Cut(secret, "/")
 	role := typed[rbacv1.Role](t, objects, "Role")
-	if !slices.Contains(container.Args, "--cert-secret="+secret) || namespace != deployment.Namespace || role.Namespace != namespace || !slices.Contains(role.Rules[0].ResourceNames, name) {
-		t.Errorf("the certificate is in %s, the ExtensionConfig reads %s, the Role names %v", args, secret, role.Rules[0].ResourceNames)
+	if !slices.Contains(container.Args, "--cert-secret="+secret) || namespace != deployment.Namespace ||
+		role.Namespace != namespace || !slices.Contains(role.Rules[0].ResourceNames, name) {
+		t.Errorf("the certificate is in %s, the ExtensionConfig reads %s, the Role names %v", args, secret,
+			role.Rules[0].ResourceNames)
 	}
 	t.Attr("rule", "RX-40")
 	if config.Name != extension.Name {
 		t.Errorf("the ExtensionConfig is %s, the extension %s", config.Name, extension.Name)
 	}
-	if typed[corev1.ServiceAccount](t, objects, "ServiceAccount").Name != deployment.Spec.Template.Spec.ServiceAccountName {
+	if typed[corev1.ServiceAccount](t, objects, "ServiceAccount").
+		Name != deployment.Spec.Template.Spec.ServiceAccountName {
 		t.Error("Pods have another ServiceAccount")
 	}
 }

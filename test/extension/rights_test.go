@@ -28,16 +28,19 @@ var everybody = []string{
 	"authentication.k8s.io/selfsubjectreviews create",
 }
 
-var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "escalate", "bind", "impersonate", "approve", "sign", "attest", "use"}
+var verbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "escalate",
+	"bind", "impersonate", "approve", "sign", "attest", "use"}
 
-// Each verb on each resource and subresource that the API server serves is asked for: what is allowed is what the role says, and nothing else.
+// Each verb on each resource and subresource that the API server serves is asked for: what is allowed is what the role
+// says, and nothing else.
 func TestEveryOtherAccessIsForbidden(t *testing.T) {
 	allowed := map[string]bool{}
 	for _, one := range everybody {
 		allowed[one] = true
 	}
 	for _, rule := range extension.ClusterRole().Rules {
-		if len(rule.NonResourceURLs) > 0 || slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") {
+		if len(rule.NonResourceURLs) > 0 || slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") ||
+			slices.Contains(rule.APIGroups, "*") {
 			t.Fatalf("rule %+v is wider than can be counted", rule)
 		}
 		for _, group := range rule.APIGroups {
@@ -53,7 +56,8 @@ func TestEveryOtherAccessIsForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resources := map[string]bool{"users": true, "groups": true, "serviceaccounts": true} // the first two can only be impersonated
+	// the first two can only be impersonated
+	resources := map[string]bool{"users": true, "groups": true, "serviceaccounts": true}
 	for _, list := range lists {
 		group, _, found := strings.Cut(list.GroupVersion, "/")
 		if !found {
@@ -74,14 +78,15 @@ func TestEveryOtherAccessIsForbidden(t *testing.T) {
 			for q := range questions {
 				group, resource, _ := strings.Cut(q.resource, "/")
 				resource, sub, _ := strings.Cut(resource, "/")
-				review, err := judge.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
-					Spec: authorizationv1.SubjectAccessReviewSpec{
-						User: user, Groups: []string{"system:authenticated"},
-						ResourceAttributes: &authorizationv1.ResourceAttributes{
-							Group: group, Resource: resource, Subresource: sub, Verb: q.verb, Namespace: "default", Name: "any",
+				review, err := judge.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
+					&authorizationv1.SubjectAccessReview{
+						Spec: authorizationv1.SubjectAccessReviewSpec{
+							User: user, Groups: []string{"system:authenticated"},
+							ResourceAttributes: &authorizationv1.ResourceAttributes{
+								Group: group, Resource: resource, Subresource: sub, Verb: q.verb, Namespace: "default", Name: "any",
+							},
 						},
-					},
-				}, metav1.CreateOptions{})
+					}, metav1.CreateOptions{})
 				switch {
 				case err != nil:
 					wrong <- fmt.Sprintf("%s %s: %v", q.verb, q.resource, err)
@@ -116,10 +121,14 @@ func TestWhatAnAttackerWouldTry(t *testing.T) {
 	own := kubernetes.NewForConfigOrDie(own)
 	ctx := t.Context()
 	for name, try := range map[string]func() error{
-		"find Secrets":  func() error { _, err := own.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); return err },
-		"watch Secrets": func() error { _, err := own.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{}); return err },
+		"find Secrets": func() error { _, err := own.CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); return err },
+		"watch Secrets": func() error {
+			_, err := own.CoreV1().Secrets("default").Watch(ctx, metav1.ListOptions{})
+			return err
+		},
 		"change a Secret": func() error {
-			_, err := own.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+			_, err := own.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
+				metav1.CreateOptions{})
 			return err
 		},
 		"read a ConfigMap": func() error {
@@ -127,7 +136,8 @@ func TestWhatAnAttackerWouldTry(t *testing.T) {
 			return err
 		},
 		"run a Pod": func() error {
-			_, err := own.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+			_, err := own.CoreV1().Pods("default").Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
+				metav1.CreateOptions{})
 			return err
 		},
 		"get a token": func() error {
@@ -139,13 +149,16 @@ func TestWhatAnAttackerWouldTry(t *testing.T) {
 		},
 		"read roles": func() error { _, err := own.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{}); return err },
 		"change a Cluster": func() error {
-			return own.RESTClient().Delete().AbsPath("/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters/x").Do(ctx).Error()
+			return own.RESTClient().Delete().AbsPath("/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters/x").
+				Do(ctx).Error()
 		},
 		"take a host": func() error {
-			return own.RESTClient().Delete().AbsPath("/apis/infrastructure.capstan.dev/v1beta2/namespaces/default/capstanhosts/x").Do(ctx).Error()
+			return own.RESTClient().Delete().
+				AbsPath("/apis/infrastructure.capstan.dev/v1beta2/namespaces/default/capstanhosts/x").Do(ctx).Error()
 		},
 		"change how it is used": func() error {
-			return own.RESTClient().Delete().AbsPath("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/capstan").Do(ctx).Error()
+			return own.RESTClient().Delete().AbsPath("/apis/runtime.cluster.x-k8s.io/v1beta2/extensionconfigs/capstan").
+				Do(ctx).Error()
 		},
 	} {
 		if err := try(); !apierrors.IsForbidden(err) {

@@ -35,7 +35,10 @@ func create(t *testing.T, object client.Object) {
 // newCluster gives a Cluster with a kubeconfig and a Machine of the control plane.
 func newCluster(t *testing.T, name string) *clusterv1.Cluster {
 	t.Helper()
-	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": server.Kubeconfig}})
+	create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-kubeconfig"},
+		Data:       map[string][]byte{"value": server.Kubeconfig},
+	})
 	forget(t)
 	cluster := sample.Cluster()
 	cluster.Name = name
@@ -45,7 +48,9 @@ func newCluster(t *testing.T, name string) *clusterv1.Cluster {
 // forget removes the inventory in the end: the next cluster is another one.
 func forget(t *testing.T) {
 	t.Cleanup(func() {
-		inventory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: addon.InventoryNamespace, Name: addon.InventoryName}}
+		inventory := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: addon.InventoryNamespace, Name: addon.InventoryName},
+		}
 		if err := admin.Delete(context.Background(), inventory); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
@@ -80,8 +85,8 @@ func config(name, colour string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {colour: " + colour + "}\n"
 }
 
-// The life of add-ons: a new cluster gets those of its version, an upgrade brings the next one, what is no longer wanted goes, drift is reported
-// and put right; all with the rights of the extension.
+// The life of add-ons: a new cluster gets those of its version, an upgrade brings the next one, what is no longer
+// wanted goes, drift is reported and put right; all with the rights of the extension.
 func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	cluster := newCluster(t, "addons")
 	create(t, addOn("shop-1-35", "~1.35", config("shop", "red")+"---\n"+config("old", "grey")))
@@ -89,20 +94,26 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 	e := serve(t, nil)
 
 	cluster.Spec.Topology.Version = sample.From
-	created, err := hooktest.CallOne(t, e, hook.AfterControlPlaneInitialized, "add-ons-create", &runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: *cluster})
+	created, err := hooktest.CallOne(t, e, hook.AfterControlPlaneInitialized, "add-ons-create",
+		&runtimehooksv1.AfterControlPlaneInitializedRequest{Cluster: *cluster})
 	if err != nil || created.Message != "add-ons: 2 applied" || colour(t, "shop") != "red" || colour(t, "old") != "grey" {
 		t.Fatalf("got %+v, %v: shop is %q, old is %q", created, err, colour(t, "shop"), colour(t, "old"))
 	}
 
-	drifted := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}, Data: map[string]string{"colour": "pink"}}
+	drifted := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}, Data: map[string]string{"colour": "pink"},
+	}
 	if err := admin.Update(t.Context(), drifted); err != nil {
 		t.Fatal(err)
 	}
 	cluster.Spec.Topology.Version = sample.To
 	for range 3 { // it is asked again and again while something holds the upgrade
 		before, err := hooktest.CallOne(t, e, hook.BeforeClusterUpgrade, "add-ons-before-upgrade",
-			&runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To})
-		if err != nil || before.RetryAfterSeconds != 0 || before.Message != "add-ons: 1 changed since they were applied: ConfigMap shop" || colour(t, "shop") != "pink" {
+			&runtimehooksv1.BeforeClusterUpgradeRequest{
+				Cluster: *cluster, FromKubernetesVersion: sample.From, ToKubernetesVersion: sample.To,
+			})
+		if err != nil || before.RetryAfterSeconds != 0 ||
+			before.Message != "add-ons: 1 changed since they were applied: ConfigMap shop" || colour(t, "shop") != "pink" {
 			t.Errorf("got %+v, %v", before, err)
 		}
 	}
@@ -120,15 +131,20 @@ func TestAddOnsThroughTheLifeOfACluster(t *testing.T) {
 		t.Errorf("%d Events tell of the drift", told)
 	}
 
-	after, err := hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "add-ons-control-plane", &runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
-	if err != nil || after.RetryAfterSeconds != 0 || after.Message != "add-ons: 1 applied, 1 removed" || colour(t, "shop") != "blue" || colour(t, "old") != "" {
+	after, err := hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "add-ons-control-plane",
+		&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
+	if err != nil || after.RetryAfterSeconds != 0 || after.Message != "add-ons: 1 applied, 1 removed" ||
+		colour(t, "shop") != "blue" || colour(t, "old") != "" {
 		t.Errorf("got %+v, %v: shop is %q, old is %q", after, err, colour(t, "shop"), colour(t, "old"))
 	}
 	if err := admin.Delete(t.Context(), drifted); err != nil {
 		t.Fatal(err)
 	}
-	after, err = hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "add-ons-control-plane", &runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
-	if err != nil || after.Message != "add-ons: 1 applied, 1 changed since they were applied, and put right: ConfigMap shop" || colour(t, "shop") != "blue" {
+	after, err = hooktest.CallOne(t, e, hook.AfterControlPlaneUpgrade, "add-ons-control-plane",
+		&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
+	if err != nil ||
+		after.Message != "add-ons: 1 applied, 1 changed since they were applied, and put right: ConfigMap shop" ||
+		colour(t, "shop") != "blue" {
 		t.Errorf("got %+v, %v", after, err)
 	}
 }
@@ -139,11 +155,19 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 		manifest, kubeconfig string
 		failure, wait        string
 	}{
-		"no YAML":           {"a: b: c", "", "reading add-ons: ConfigMap broken, key manifest.yaml: document 1 is no YAML of an object", ""},
-		"a kind of nobody":  {"apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: x}", "", "", "add-ons: applying Nothing x of broken/manifest.yaml"},
-		"refused":           {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}", "", "", "add-ons: applying ConfigMap Not_A_Name of broken/manifest.yaml"},
-		"a bad kubeconfig":  {config("x", "red"), "x", "", "add-ons: reading the kubeconfig in Secret default/bad-kubeconfig: it is no kubeconfig"},
-		"nobody is at home": {config("x", "red"), regexp.MustCompile("server: .*").ReplaceAllString(string(server.Kubeconfig), "server: https://127.0.0.1:1"), "", "connection refused"},
+		"no YAML": {
+			"a: b: c", "", "reading add-ons: ConfigMap broken, key manifest.yaml: document 1 is no YAML of an object", "",
+		},
+		"a kind of nobody": {"apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: x}", "", "",
+			"add-ons: applying Nothing x of broken/manifest.yaml"},
+		"refused": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Not_A_Name}", "", "",
+			"add-ons: applying ConfigMap Not_A_Name of broken/manifest.yaml"},
+		"a bad kubeconfig": {config("x", "red"), "x", "",
+			"add-ons: reading the kubeconfig in Secret default/bad-kubeconfig: it is no kubeconfig"},
+		"nobody is at home": {
+			config("x", "red"), regexp.MustCompile("server: .*").ReplaceAllString(string(server.Kubeconfig),
+				"server: https://127.0.0.1:1"), "", "connection refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			forget(t)
@@ -153,7 +177,10 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 			if c.kubeconfig == "" {
 				kubeconfig = server.Kubeconfig
 			}
-			create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bad-kubeconfig"}, Data: map[string][]byte{"value": kubeconfig}})
+			create(t, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bad-kubeconfig"},
+				Data:       map[string][]byte{"value": kubeconfig},
+			})
 			create(t, addOn("broken", "", c.manifest))
 			response, err := hooktest.CallOne(t, serve(t, nil), hook.AfterControlPlaneUpgrade, "add-ons-control-plane",
 				&runtimehooksv1.AfterControlPlaneUpgradeRequest{Cluster: *cluster, KubernetesVersion: sample.To})
@@ -172,7 +199,9 @@ func TestAddOnsThatCanNotBeApplied(t *testing.T) {
 // A node of the control plane is made right step by step; each time what is left is named, and workers wait.
 func TestVerification(t *testing.T) {
 	cluster := newCluster(t, "verified")
-	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "verified"}
+	cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "verified",
+	}
 	e := serve(t, nil)
 	version, err := kubernetes.NewForConfigOrDie(server.Config).Discovery().ServerVersion()
 	if err != nil {
@@ -190,10 +219,16 @@ func TestVerification(t *testing.T) {
 		}
 		return response.Message
 	}
-	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
+	machine := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "m", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""},
+		},
+	}
 	machine.Spec = clusterv1.MachineSpec{
 		ClusterName: "verified", Version: version.GitVersion,
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.capstan.dev", Kind: "CapstanMachine", Name: "m"},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.capstan.dev", Kind: "CapstanMachine", Name: "m",
+		},
 	}
 	dataSecret := "m"
 	machine.Spec.Bootstrap.DataSecretName = &dataSecret
@@ -211,11 +246,14 @@ func TestVerification(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	create(t, node)
 	node.Status.NodeInfo.KubeletVersion = version.GitVersion
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"},
+	}
 	if err := admin.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	if got := verify(version.GitVersion); !strings.HasPrefix(got, "verification: Node n is not Ready (KubeletNotReady); kube-apiserver on Node n has no Pod; ") {
+	if got := verify(version.GitVersion); !strings.HasPrefix(got,
+		"verification: Node n is not Ready (KubeletNotReady); kube-apiserver on Node n has no Pod; ") {
 		t.Error(got)
 	}
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
@@ -224,7 +262,10 @@ func TestVerification(t *testing.T) {
 	}
 	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: component + "-n", Labels: map[string]string{"component": component, "tier": "control-plane"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "kube-system", Name: component + "-n",
+				Labels: map[string]string{"component": component, "tier": "control-plane"},
+			},
 			Spec: corev1.PodSpec{NodeName: "n", HostNetwork: true, Containers: []corev1.Container{{
 				Name: component, Image: "example.org/" + component + ":" + strings.ReplaceAll(version.GitVersion, "+", "_"),
 			}}},
@@ -242,10 +283,12 @@ func TestVerification(t *testing.T) {
 		t.Error(got)
 	}
 	cluster.Labels = map[string]string{"extensions.capstan.dev/add-ons": "disabled"}
-	if got := verify(version.GitVersion); got != "verified: API server, control plane, add-ons, and 1 of the Cluster's Nodes" {
+	if got := verify(version.GitVersion); got != "verified: API server, control plane, add-ons, and 1 of the Cluster's "+
+		"Nodes" {
 		t.Error(got)
 	}
-	if got := verify("v1.99.0"); !strings.HasPrefix(got, "verification: the API server has version "+version.GitVersion+", not v1.99.0; Node n has version ") {
+	if got := verify("v1.99.0"); !strings.HasPrefix(got,
+		"verification: the API server has version "+version.GitVersion+", not v1.99.0; Node n has version ") {
 		t.Error(got)
 	}
 }

@@ -61,13 +61,16 @@ func extension(t *testing.T) *hooktest.Extension {
 	}
 	return hooktest.Start(t,
 		server.Handle(hook.DiscoverVariables, "variables", topology.DiscoverVariables(zone)),
-		server.Handle(hook.GeneratePatches, "patches", topology.GeneratePatches(topology.Mutate(machines.ForWorkers(), patch))),
-		server.Handle(hook.ValidateTopology, "validate", topology.ValidateTopology(topology.Validate(machines.ForWorkers(), validate))))
+		server.Handle(hook.GeneratePatches, "patches",
+			topology.GeneratePatches(topology.Mutate(machines.ForWorkers(), patch))),
+		server.Handle(hook.ValidateTopology, "validate",
+			topology.ValidateTopology(topology.Validate(machines.ForWorkers(), validate))))
 }
 
 func object(apiVersion, kind, name, spec string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":"default"},"spec":%s}`, apiVersion, kind, name, spec)
+	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":"default"},"spec":%s}`, apiVersion,
+		kind, name, spec)
 	if err := json.Unmarshal([]byte(text), o); err != nil {
 		panic(err) // a text of this file
 	}
@@ -77,19 +80,28 @@ func object(apiVersion, kind, name, spec string) *unstructured.Unstructured {
 // blueprint is a ClusterClass with one class of workers, and the state that the topology reconciler wants from it.
 func blueprint(cluster *clusterv1.Cluster) (*scope.ClusterBlueprint, *scope.ClusterState) {
 	const template = `{"template":{"spec":{}}}`
-	infra, core, controlPlane, bootstrap := infrav1.GroupVersion.String(), clusterv1.GroupVersion.String(), "controlplane.cluster.x-k8s.io/v1beta2", "bootstrap.cluster.x-k8s.io/v1beta2"
+	infra, core, controlPlane, bootstrap := infrav1.GroupVersion.String(), clusterv1.GroupVersion.String(),
+		"controlplane.cluster.x-k8s.io/v1beta2", "bootstrap.cluster.x-k8s.io/v1beta2"
 	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Name: "sample", Namespace: "default"}}
 	class.Spec.Patches = []clusterv1.ClusterClassPatch{{Name: "zones", External: &clusterv1.ExternalPatchDefinition{
-		GeneratePatchesExtension: "patches." + hooktest.Name, ValidateTopologyExtension: "validate." + hooktest.Name, DiscoverVariablesExtension: "variables." + hooktest.Name,
+		GeneratePatchesExtension: "patches." + hooktest.Name, ValidateTopologyExtension: "validate." + hooktest.Name,
+		DiscoverVariablesExtension: "variables." + hooktest.Name,
 	}}}
-	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef = clusterv1.ClusterClassTemplateReference{APIVersion: infra, Kind: "CapstanMachineTemplate", Name: "control-plane"}
+	class.Spec.ControlPlane.MachineInfrastructure.TemplateRef = clusterv1.ClusterClassTemplateReference{
+		APIVersion: infra, Kind: "CapstanMachineTemplate", Name: "control-plane",
+	}
 	schema, _ := topology.CheckVariables(zone)
-	class.Status.Variables = []clusterv1.ClusterClassStatusVariable{{Name: "placement", Definitions: []clusterv1.ClusterClassStatusVariableDefinition{
-		{From: "zones", Required: schema[0].Required, Schema: schema[0].Schema},
-	}}}
+	class.Status.Variables = []clusterv1.ClusterClassStatusVariable{
+		{Name: "placement", Definitions: []clusterv1.ClusterClassStatusVariableDefinition{
+			{From: "zones", Required: schema[0].Required, Schema: schema[0].Schema},
+		}}}
 	deployment := &clusterv1.MachineDeployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: core, Kind: "MachineDeployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: "sample-md-0", Namespace: "default", Labels: map[string]string{clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0"}},
+		TypeMeta: metav1.TypeMeta{APIVersion: core, Kind: "MachineDeployment"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "sample-md-0", Namespace: "default", Labels: map[string]string{
+				clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0",
+			},
+		},
 	}
 	deployment.Spec.Template.Spec.Version = cluster.Spec.Topology.Version
 	return &scope.ClusterBlueprint{
@@ -107,7 +119,8 @@ func blueprint(cluster *clusterv1.Cluster) (*scope.ClusterBlueprint, *scope.Clus
 			Cluster:               cluster,
 			InfrastructureCluster: object(infra, "CapstanCluster", "sample", `{}`),
 			ControlPlane: &scope.ControlPlaneState{
-				Object:                        object(controlPlane, "KubeadmControlPlane", "sample", `{"version":"v1.36.3","replicas":1}`),
+				Object: object(controlPlane, "KubeadmControlPlane", "sample",
+					`{"version":"v1.36.3","replicas":1}`),
 				InfrastructureMachineTemplate: object(infra, "CapstanMachineTemplate", "sample-control-plane", template),
 			},
 			MachineDeployments: map[string]*scope.MachineDeploymentState{"md-0": {
@@ -130,17 +143,22 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 	}
 	// The engine asks the API server for one thing only: which contract the control plane's type follows.
 	contract := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
-		Name: "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io", Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"},
+		Name:   "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+		Labels: map[string]string{"cluster.x-k8s.io/v1beta2": "v1beta2"},
 	}}
-	engine := patches.NewEngine(fake.NewClientBuilder().WithScheme(scheme).WithObjects(contract).Build(), extension(t).Client)
+	engine := patches.NewEngine(fake.NewClientBuilder().WithScheme(scheme).WithObjects(contract).Build(),
+		extension(t).Client)
 
 	cluster := sample.Cluster()
-	cluster.Spec.Topology.Variables = []clusterv1.ClusterVariable{{Name: "placement", Value: apiextensionsv1.JSON{Raw: []byte(`{"zone":"zone-b"}`)}}}
+	cluster.Spec.Topology.Variables = []clusterv1.ClusterVariable{
+		{Name: "placement", Value: apiextensionsv1.JSON{Raw: []byte(`{"zone":"zone-b"}`)}},
+	}
 	plan, state := blueprint(cluster)
 	if err := engine.Apply(t.Context(), plan, state); err != nil {
 		t.Fatal(err)
 	}
-	if got := state.MachineDeployments["md-0"].InfrastructureMachineTemplate.GetAnnotations()[annotation]; got != "zone-b of sample" {
+	if got := state.MachineDeployments["md-0"].InfrastructureMachineTemplate.GetAnnotations()[annotation]; got !=
+		"zone-b of sample" {
 		t.Errorf("the workers' template has the zone %q", got)
 	}
 	if got := state.ControlPlane.InfrastructureMachineTemplate.GetAnnotations()[annotation]; got != "" {
@@ -150,7 +168,8 @@ func TestThePatchEngineTakesTypedPatches(t *testing.T) {
 
 	cluster.Spec.Topology.Variables = nil // so there is no patch, which the validation does not like
 	plan, state = blueprint(cluster)
-	if err := engine.Apply(t.Context(), plan, state); err == nil || !strings.Contains(err.Error(), "CapstanMachineTemplate of MachineDeployment sample-md-0: it has no zone") {
+	if err := engine.Apply(t.Context(), plan, state); err == nil ||
+		!strings.Contains(err.Error(), "CapstanMachineTemplate of MachineDeployment sample-md-0: it has no zone") {
 		t.Errorf("error is %v", err)
 	}
 	t.Attr("rule", "UH-04")

@@ -35,8 +35,10 @@ func TestClusterAPITakesComputedUpgradePlans(t *testing.T) {
 			continue // there is no plan
 		}
 		computed++
-		if _, err := desiredstate.DefaultAndValidateUpgradePlans(target, controlPlane, workers, plan.ControlPlane, plan.Workers); err != nil {
-			t.Errorf("from %s (workers %q) to %s by %v: Cluster API does not take %+v: %v", controlPlane, workers, target, available, plan, err)
+		if _, err := desiredstate.DefaultAndValidateUpgradePlans(target, controlPlane, workers, plan.ControlPlane,
+			plan.Workers); err != nil {
+			t.Errorf("from %s (workers %q) to %s by %v: Cluster API does not take %+v: %v", controlPlane, workers, target,
+				available, plan, err)
 		}
 	}
 	t.Attr("rule", "UH-06")

@@ -31,9 +31,11 @@ var allowed = map[string][]string{
 	"describe":   {"api", "runtime", "topology", "internal"},
 	"clusterctl": {"api", "templates", "provider", "describe", "internal"},
 	"local":      {"plane", "dock", "image", "provider", "extension", "runtime", "api", "templates", "internal"},
-	"cmd":        {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
-	"test":       {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal", "templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
-	"hack":       {"contract", "local", "release", "provider", "extension", "runtime", "dock", "test"},
+	"cmd": {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal",
+		"templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
+	"test": {"contract", "local", "describe", "topology", "release", "clusterctl", "api", "runtime", "internal",
+		"templates", "config", "provider", "agent", "extension", "plane", "dock", "image"},
+	"hack": {"contract", "local", "release", "provider", "extension", "runtime", "dock", "test"},
 }
 
 type pkg struct {
@@ -46,7 +48,8 @@ type pkg struct {
 // packages lists the packages of the workspace with what they import.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", "./api/...", "./contract/...", "./runtime/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", "./api/...", "./contract/...",
+		"./runtime/...")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	var exit *exec.ExitError
@@ -86,7 +89,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 		}
 		may, known := allowed[from]
 		if !known {
-			t.Errorf("%s: folder %q is not in the table: decide who may import whom, in docs/architecture.md and here", p.ImportPath, from)
+			t.Errorf("%s: folder %q is not in the table: decide who may import whom, in docs/architecture.md and here",
+				p.ImportPath, from)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -125,9 +129,10 @@ func TestStartersOfAPlaneCarryNoReconciler(t *testing.T) {
 // of them.
 func TestTheExtensionIsAProcessOfItsOwn(t *testing.T) {
 	for program, never := range map[string][]string{
-		"./cmd/capstan-manager":   {module + "/extension"},
-		"./plane/...":             {module + "/extension"},
-		"./cmd/capstan-extension": {module + "/plane/controllers", module + "/provider", "sigs.k8s.io/cluster-api/core/reconcilers"},
+		"./cmd/capstan-manager": {module + "/extension"},
+		"./plane/...":           {module + "/extension"},
+		"./cmd/capstan-extension": {module + "/plane/controllers", module + "/provider",
+			"sigs.k8s.io/cluster-api/core/reconcilers"},
 	} {
 		cmd := exec.Command("go", "list", "-deps", program)
 		cmd.Dir = "../.."

@@ -176,7 +176,8 @@ func (o *outline) settings() error {
 	wants := o.path("root", "etc/systemd/system/sysinit.target.wants")
 	errs = append(errs, os.MkdirAll(wants, 0o755),
 		os.Symlink("/etc/systemd/system/machine-setup.service", filepath.Join(wants, "machine-setup.service")))
-	if out, err := exec.Command("cp", "-a", filepath.Join(o.Root, "var/lib")+"/.", o.path("lib")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", filepath.Join(o.Root, "var/lib")+"/.",
+		o.path("lib")).CombinedOutput(); err != nil {
 		errs = append(errs, fmt.Errorf("%w: %s", err, out))
 	}
 	return errors.Join(errs...)

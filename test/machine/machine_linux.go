@@ -38,7 +38,8 @@ type Machine struct {
 // keeps is in dir, which must not be on an overlay file system.
 func Start(ctx context.Context, lan *LAN, root, dir, name, address string) (*Machine, error) {
 	m := &Machine{Name: name, Address: address, lan: lan, outline: outline{
-		Name: name, Address: fmt.Sprintf("%s/%d", address, lan.bits), Gateway: lan.Gateway, Root: root, Dir: filepath.Join(dir, name),
+		Name: name, Address: fmt.Sprintf("%s/%d", address, lan.bits), Gateway: lan.Gateway, Root: root,
+		Dir: filepath.Join(dir, name),
 	}}
 	for _, part := range []string{"upper", "work", "root", "lib"} {
 		if err := os.MkdirAll(m.outline.path(part), 0o755); err != nil {
@@ -82,7 +83,8 @@ func (m *Machine) launch() (err error) {
 	cmd.Env = append(os.Environ(), machineVariable+"="+string(text))
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -55,7 +55,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// world is a Cluster whose upgrades an extension may hold back, and the client of a management plane, with everything that it tells.
+// world is a Cluster whose upgrades an extension may hold back, and the client of a management plane, with everything
+// that it tells.
 type world struct {
 	t       *testing.T
 	admin   ctrlclient.Client
@@ -80,14 +81,18 @@ func newWorld(t *testing.T, name string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, admin: admin, journal: filepath.Join(t.TempDir(), "hooks.jsonl"), cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: name + "-"}}}
+	w := &world{
+		t: t, admin: admin, journal: filepath.Join(t.TempDir(), "hooks.jsonl"),
+		cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: name + "-"}},
+	}
 	w.cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "local"}, Version: "v1.35.4"}
 	if err := admin.Create(t.Context(), w.cluster); err != nil {
 		t.Fatal(err)
 	}
 	w.blocks.Store(true)
 	w.server = hooktest.Start(t, server.Handle(hook.BeforeClusterUpgrade, "window",
-		func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest, *runtimehooksv1.BeforeClusterUpgradeResponse) error {
+		func(context.Context, *runtimehooksv1.BeforeClusterUpgradeRequest,
+			*runtimehooksv1.BeforeClusterUpgradeResponse) error {
 			if w.blocks.Load() {
 				return server.Wait(time.Second, "closed until Saturday")
 			}
@@ -157,8 +162,11 @@ func (w *world) startPlane() {
 func (w *world) asks(cluster *clusterv1.Cluster) (through bool) {
 	w.t.Helper()
 	response := &runtimehooksv1.BeforeClusterUpgradeResponse{}
-	request := &runtimehooksv1.BeforeClusterUpgradeRequest{Cluster: *cluster, FromKubernetesVersion: "v1.35.4", ToKubernetesVersion: "v1.36.3"}
-	if err := w.calls.CallAllExtensions(w.t.Context(), runtimehooksv1.BeforeClusterUpgrade, cluster, request, response); err != nil {
+	request := &runtimehooksv1.BeforeClusterUpgradeRequest{
+		Cluster: *cluster, FromKubernetesVersion: "v1.35.4", ToKubernetesVersion: "v1.36.3",
+	}
+	if err := w.calls.CallAllExtensions(w.t.Context(), runtimehooksv1.BeforeClusterUpgrade, cluster, request,
+		response); err != nil {
 		w.t.Fatal(err)
 	}
 	return response.RetryAfterSeconds == 0
@@ -174,7 +182,9 @@ func (w *world) read() *clusterv1.Cluster {
 
 func (w *world) grant() {
 	w.t.Helper()
-	order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "alice", Reason: "security fix", Until: time.Now().Add(10 * time.Minute)}
+	order := unblock.Order{
+		Hook: "BeforeClusterUpgrade", By: "alice", Reason: "security fix", Until: time.Now().Add(10 * time.Minute),
+	}
 	if err := unblock.Grant(w.t.Context(), w.admin, w.read(), order); err != nil {
 		w.t.Fatal(err)
 	}
@@ -211,12 +221,14 @@ func (w *world) until(what string, is func() bool) {
 
 func (w *world) hasPermission() bool { return w.read().Annotations[unblock.Annotation] != "" }
 
-// An administrator lets a Cluster through, once; who and why is in an Event and in the journal. Blocks begin once, also for a process that was started anew.
+// An administrator lets a Cluster through, once; who and why is in an Event and in the journal. Blocks begin once, also
+// for a process that was started anew.
 func TestUnblock(t *testing.T) {
 	w := newWorld(t, "blue")
 	w.until("the block's Event is there", func() bool {
 		n, message := w.events(blockevent.ReasonBlocked)
-		return !w.asks(w.read()) && n == 1 && strings.Contains(message, "Normal Hook BeforeClusterUpgrade is blocked since ") &&
+		return !w.asks(w.read()) && n == 1 && strings.Contains(message,
+			"Normal Hook BeforeClusterUpgrade is blocked since ") &&
 			strings.HasSuffix(message, "handler window of extension capstan waits: closed until Saturday")
 	})
 	w.end()
@@ -236,7 +248,8 @@ func TestUnblock(t *testing.T) {
 	}
 	w.until("the Event of the administrator is there", func() bool {
 		n, message := w.events(blockevent.ReasonUnblocked)
-		return n == 1 && strings.HasPrefix(message, "Warning Hook BeforeClusterUpgrade was passed after ") && strings.HasSuffix(message, "by alice: security fix")
+		return n == 1 && strings.HasPrefix(message, "Warning Hook BeforeClusterUpgrade was passed after ") &&
+			strings.HasSuffix(message, "by alice: security fix")
 	})
 	w.until("another block has begun", func() bool {
 		n, _ := w.events(blockevent.ReasonBlocked)
@@ -293,12 +306,15 @@ func TestOldPermissions(t *testing.T) {
 	}
 }
 
-// A permission that was not needed is taken away although others write to the Cluster in that moment; another permission stays.
+// A permission that was not needed is taken away although others write to the Cluster in that moment; another
+// permission stays.
 func TestClearBesideOthers(t *testing.T) {
 	for name, replaced := range map[string]bool{"the same one": false, "another one": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "clear")
-			order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "me", Reason: "first", Until: time.Now().Add(time.Minute).Truncate(time.Second)}
+			order := unblock.Order{
+				Hook: "BeforeClusterUpgrade", By: "me", Reason: "first", Until: time.Now().Add(time.Minute).Truncate(time.Second),
+			}
 			if err := unblock.Grant(t.Context(), w.admin, w.cluster, order); err != nil {
 				t.Fatal(err)
 			}
@@ -333,7 +349,9 @@ func TestClearBesideOthers(t *testing.T) {
 // A permission that was taken away is not given to who has read the object before.
 func TestAPermissionIsUsedOnce(t *testing.T) {
 	w := newWorld(t, "once")
-	order := unblock.Order{Hook: "BeforeClusterUpgrade", By: "me", Reason: "first", Until: time.Now().Add(time.Minute).Truncate(time.Second)}
+	order := unblock.Order{
+		Hook: "BeforeClusterUpgrade", By: "me", Reason: "first", Until: time.Now().Add(time.Minute).Truncate(time.Second),
+	}
 	if err := unblock.Grant(t.Context(), w.admin, w.cluster, order); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusUnauthorized, "the token is not known")
 		return
 	}
-	ofHost := r.Method == http.MethodGet && r.URL.Path == hostsPath && r.URL.Query().Get("fieldSelector") == "metadata.name=h1"
+	ofHost := r.Method == http.MethodGet && r.URL.Path == hostsPath &&
+		r.URL.Query().Get("fieldSelector") == "metadata.name=h1"
 	if ofHost && !s.Silent && r.URL.Query().Get("watch") == "true" {
 		s.Mu.Unlock()
 		s.watch(w, r)
@@ -79,13 +80,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // patch takes the report, as server-side apply with its own field manager does.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	if r.Header.Get("Content-Type") != "application/apply-patch+yaml" || query.Get("fieldManager") != "capstan-agent" || query.Get("force") != "true" {
+	if r.Header.Get("Content-Type") != "application/apply-patch+yaml" || query.Get("fieldManager") != "capstan-agent" ||
+		query.Get("force") != "true" {
 		s.Denied = append(s.Denied, "PATCH "+r.URL.String())
 		answer(w, http.StatusUnsupportedMediaType, "not an apply")
 		return
 	}
 	var applied v1beta2.CapstanHost
-	if err := json.NewDecoder(r.Body).Decode(&applied); err != nil || applied.Name != testHost || applied.APIVersion == "" {
+	if err := json.NewDecoder(r.Body).Decode(&applied); err != nil || applied.Name != testHost ||
+		applied.APIVersion == "" {
 		answer(w, http.StatusBadRequest, "not a host")
 		return
 	}

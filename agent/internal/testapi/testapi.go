@@ -62,7 +62,11 @@ func New(t *testing.T) *Server {
 	s.Host.Name, s.Host.Namespace, s.Host.ResourceVersion = testHost, testNamespace, "1"
 	s.Host.Spec.Zone = "zone-a"
 	s.Epochs = map[int64]bool{0: true}
-	s.Lease = map[string]any{"metadata": map[string]any{"name": testHost, "namespace": testNamespace, "resourceVersion": "1", "labels": map[string]any{"keep": "me"}}}
+	s.Lease = map[string]any{
+		"metadata": map[string]any{
+			"name": testHost, "namespace": testNamespace, "resourceVersion": "1", "labels": map[string]any{"keep": "me"},
+		},
+	}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -93,7 +97,8 @@ func (s *Server) issue(d time.Duration, secret string) string {
 func (s *Server) AgentConfig(stateDir string) string {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	return fmt.Sprintf("server: %s\ncaData: %s\nnamespace: %s\nhost: %s\ntoken: %s\nstateDir: %s\nlocal: true\n",
 		s.URL, ca, testNamespace, testHost, s.Issue(time.Minute), stateDir)
 }
@@ -147,7 +152,8 @@ func (s *Server) ClaimWith(change func(*v1beta2.HostClaim), id, data string) {
 	s.Change(func() {
 		s.Secret = map[string][]byte{"value": []byte(data), "format": []byte("cloud-config"), "metadata": metadata}
 		s.Host.Spec.Claim = &v1beta2.HostClaim{
-			Machine: "demo-" + id, MachineUID: id, Cluster: "demo", ProviderID: providerID, Hostname: "demo-" + id, KubernetesVersion: "v1.36.3", BootstrapReady: true,
+			Machine: "demo-" + id, MachineUID: id, Cluster: "demo", ProviderID: providerID, Hostname: "demo-" + id,
+			KubernetesVersion: "v1.36.3", BootstrapReady: true,
 		}
 		change(s.Host.Spec.Claim)
 	})
@@ -185,7 +191,8 @@ func (s *Server) MakeOffer(target *Server, name string, change func(map[string][
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: target.Certificate().Raw})
 	id = string(s.Host.UID) + "/" + name
 	secret := map[string][]byte{
-		v1beta2.OfferIDKey: []byte(id), v1beta2.OfferServerKey: []byte(target.URL), v1beta2.OfferCAKey: ca, v1beta2.OfferTokenKey: []byte(token),
+		v1beta2.OfferIDKey: []byte(id), v1beta2.OfferServerKey: []byte(target.URL), v1beta2.OfferCAKey: ca,
+		v1beta2.OfferTokenKey: []byte(token),
 	}
 	if change != nil {
 		change(secret)

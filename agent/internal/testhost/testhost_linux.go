@@ -1,5 +1,6 @@
-// Package testhost runs a test in a throw-away host: namespaces of its own for mounts, processes, network and host name, with a root directory
-// that has the machine's programs but own /etc, /var, /run and /usr/local. What the test changes there ends with it.
+// Package testhost runs a test in a throw-away host: namespaces of its own for mounts, processes, network and host
+// name, with a root directory that has the machine's programs but own /etc, /var, /run and /usr/local. What the test
+// changes there ends with it.
 package testhost
 
 import (
@@ -33,7 +34,8 @@ const Address = "10.99.0.2"
 
 // fromMachine is copied from the machine's /etc: what programs such as useradd need.
 var fromMachine = []string{
-	"login.defs", "default", "pam.d", "pam.conf", "security", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "mke2fs.conf", "alternatives", "protocols", "services",
+	"login.defs", "default", "pam.d", "pam.conf", "security", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "mke2fs.conf",
+	"alternatives", "protocols", "services",
 }
 
 // ownFiles are the host's own.
@@ -131,7 +133,8 @@ func enter(root string) error {
 }
 
 func skeleton(root string) error {
-	for _, dir := range []string{"usr", "etc", "var/lib", "var/log", "run", "tmp", "proc", "dev", "sys", "root", "home", "opt/capstan/bin", "old"} {
+	for _, dir := range []string{"usr", "etc", "var/lib", "var/log", "run", "tmp", "proc", "dev", "sys", "root", "home",
+		"opt/capstan/bin", "old"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}
@@ -281,7 +284,8 @@ func Executable(t *testing.T, path, script string) {
 	}
 }
 
-// Needs skips a test that wants programs which this computer lacks: those that make and look at file systems are not everywhere, and nothing else can take their place.
+// Needs skips a test that wants programs which this computer lacks: those that make and look at file systems are not
+// everywhere, and nothing else can take their place.
 func Needs(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {

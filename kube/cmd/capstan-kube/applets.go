@@ -73,7 +73,8 @@ func runEtcd([]string, io.Writer, io.Writer) int {
 // newEtcdutl is the part of etcd's offline tool that restores a snapshot; nothing here needs the rest.
 func newEtcdutl() *cobra.Command {
 	cmd := &cobra.Command{Use: "etcdutl", Short: "Work on the files of etcd"}
-	cmd.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple", "output format (fields, json, protobuf, simple, table)")
+	cmd.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple",
+		"output format (fields, json, protobuf, simple, table)")
 	cmd.AddCommand(etcdutl.NewSnapshotCommand(), etcdutl.NewVersionCommand())
 	return cmd
 }

@@ -1,8 +1,9 @@
 // Command capstan-kube is one bundle: the programs of one Kubernetes release in one static binary.
 //
-// The program (the applet) is chosen by the name the binary is called by, so that a link named kubelet is a kubelet, and else by the first
-// argument: "capstan-kube kubelet --help". Everything is the real thing except what a host without a container runtime can't have:
-// the kubelet applet runs without cgroups, and the cri applet runs only the components of a control plane as processes.
+// The program (the applet) is chosen by the name the binary is called by, so that a link named kubelet is a kubelet,
+// and else by the first argument: "capstan-kube kubelet --help". Everything is the real thing except what a host
+// without a container runtime can't have: the kubelet applet runs without cgroups, and the cri applet runs only the
+// components of a control plane as processes.
 package main
 
 import (
@@ -20,7 +21,8 @@ const binaryName = "capstan-kube"
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
 // run picks the applet for args and returns its exit code: 2 when there is none.
-// Applets read os.Args themselves, as the programs they come from do, so run makes os.Args look as if they were called by their own name.
+// Applets read os.Args themselves, as the programs they come from do, so run makes os.Args look as if they were called
+// by their own name.
 func run(args []string, stdout, stderr io.Writer) int {
 	name, rest := pick(args)
 	a, ok := applets[name]
@@ -32,8 +34,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return a(rest[1:], stdout, stderr)
 }
 
-// pick returns the applet's name and the command line it shall see. Unknown names fall through to the first argument, so that a copy
-// of the binary under any other name still works.
+// pick returns the applet's name and the command line it shall see. Unknown names fall through to the first argument,
+// so that a copy of the binary under any other name still works.
 func pick(args []string) (name string, rest []string) {
 	if len(args) == 0 {
 		return "", nil

@@ -1,5 +1,6 @@
-// Package logfile writes container logs in the format that the kubelet reads (one line per line of output, with time, stream and a tag that
-// says whether the line is whole: "2006-01-02T15:04:05.999999999Z stdout F message"), and reopens the file when the kubelet rotated it.
+// Package logfile writes container logs in the format that the kubelet reads (one line per line of output, with time,
+// stream and a tag that says whether the line is whole: "2006-01-02T15:04:05.999999999Z stdout F message"), and reopens
+// the file when the kubelet rotated it.
 package logfile
 
 import (
@@ -29,7 +30,8 @@ const MaxLine = 16 << 10
 // followBuffer is how many chunks a follower may lag behind before it loses some.
 const followBuffer = 64
 
-// Log is the log of one container. Its methods may be called concurrently. A nil file (empty path) discards what is written.
+// Log is the log of one container. Its methods may be called concurrently. A nil file (empty path) discards what is
+// written.
 type Log struct {
 	path string
 	now  func() time.Time
@@ -46,7 +48,8 @@ type Chunk struct {
 	Data   []byte
 }
 
-// Open opens the log at path, making its directory. What is there is kept and appended to. An empty path discards everything.
+// Open opens the log at path, making its directory. What is there is kept and appended to. An empty path discards
+// everything.
 func Open(path string) (*Log, error) {
 	l := &Log{path: path, now: time.Now, followers: map[chan Chunk]struct{}{}}
 	if err := l.Reopen(); err != nil {
@@ -98,8 +101,8 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// Follow returns what is written from now on, until stop is called or the log is closed, which closes the channel. Who reads too slowly
-// loses chunks, as a container must never wait for a spectator.
+// Follow returns what is written from now on, until stop is called or the log is closed, which closes the channel. Who
+// reads too slowly loses chunks, as a container must never wait for a spectator.
 func (l *Log) Follow() (chunks <-chan Chunk, stop func()) {
 	f := make(chan Chunk, followBuffer)
 	l.mu.Lock()
@@ -153,8 +156,9 @@ func (t tee) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Copy reads r to its end and writes what it reads, line by line; lines longer than MaxLine in parts. It reads on when writing fails, as on
-// a full disk, because the container would hang in its own write otherwise; the first such error is returned at the end.
+// Copy reads r to its end and writes what it reads, line by line; lines longer than MaxLine in parts. It reads on when
+// writing fails, as on a full disk, because the container would hang in its own write otherwise; the first such error
+// is returned at the end.
 func (l *Log) Copy(s Stream, r io.Reader) error {
 	br := bufio.NewReaderSize(tee{r, l, s}, MaxLine)
 	var failed error

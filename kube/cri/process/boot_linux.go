@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Boot returns a text that names this run of the host: the machine's boot and the start of PID 1 of this PID namespace. The namespace's own
-// number won't do, as the kernel gives it out again.
+// Boot returns a text that names this run of the host: the machine's boot and the start of PID 1 of this PID namespace.
+// The namespace's own number won't do, as the kernel gives it out again.
 func Boot() (string, error) {
 	machine, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -43,8 +43,8 @@ func OwnProc() bool {
 	return len(numbers(readAtMost("/proc/self/status", environmentLimit), "NSpid:")) == 1
 }
 
-// startTime returns the time a process was started, in ticks since the machine's boot: field 22 of /proc/PID/stat. The second field, a name in
-// parentheses, may hold anything.
+// startTime returns the time a process was started, in ticks since the machine's boot: field 22 of /proc/PID/stat. The
+// second field, a name in parentheses, may hold anything.
 func startTime(stat []byte) string {
 	after := strings.LastIndexByte(string(stat), ')')
 	if after < 0 {

@@ -26,8 +26,8 @@ const (
 	reapWait      = time.Second
 )
 
-// exitCode finds out how the adopted process behind a pidfd ended. Until PID 1 has reaped it /proc tells, and then the pidfd does, since Linux
-// 6.15; otherwise it is CodeUnknown.
+// exitCode finds out how the adopted process behind a pidfd ended. Until PID 1 has reaped it /proc tells, and then the
+// pidfd does, since Linux 6.15; otherwise it is CodeUnknown.
 func exitCode(pid, pidfd int) int32 {
 	if OwnProc() {
 		status, ok := zombieStatus(readAtMost("/proc/"+strconv.Itoa(pid)+"/stat", environmentLimit))

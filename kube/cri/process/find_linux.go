@@ -13,8 +13,8 @@ import (
 // environmentLimit bounds how much of a process's environment is read.
 const environmentLimit = 1 << 20
 
-// Find returns the numbers of all running processes that Start started, by token, as this process's PID namespace counts them. Their
-// children have the token too, but not a session of their own.
+// Find returns the numbers of all running processes that Start started, by token, as this process's PID namespace
+// counts them. Their children have the token too, but not a session of their own.
 func Find() (map[string]int, error) {
 	entries := pids()
 	if len(entries) == 0 {
@@ -59,8 +59,9 @@ func tokenOf(environ []byte) string {
 	return ""
 }
 
-// innermost returns the last number of a line like NSpid of /proc/PID/status, 0 if there is none. /proc may be that of an outer PID namespace
-// (where an own one can't be mounted); the line then has the number in each namespace down to the process's own.
+// innermost returns the last number of a line like NSpid of /proc/PID/status, 0 if there is none. /proc may be that of
+// an outer PID namespace (where an own one can't be mounted); the line then has the number in each namespace down to
+// the process's own.
 func innermost(status []byte, field string) int {
 	all := numbers(status, field)
 	if len(all) == 0 {

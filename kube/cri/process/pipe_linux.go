@@ -11,10 +11,11 @@ import (
 // pipeSize is how much output a process can write while nobody reads; the kernel may allow less.
 const pipeSize = 1 << 20
 
-// Pipe opens the named pipe at path, making it if needed, as the output of a process: the process gets w, and r reads it.
+// Pipe opens the named pipe at path, making it if needed, as the output of a process: the process gets w, and r reads
+// it.
 //
-// A process that holds w holds a reader too (the pipe is opened for both), so it gets no SIGPIPE when the server dies: its output waits in the
-// pipe until a new server opens the same path.
+// A process that holds w holds a reader too (the pipe is opened for both), so it gets no SIGPIPE when the server dies:
+// its output waits in the pipe until a new server opens the same path.
 func Pipe(path string) (r, w *os.File, err error) {
 	if r, err = Reader(path); err != nil {
 		return nil, nil, err
@@ -29,7 +30,8 @@ func Pipe(path string) (r, w *os.File, err error) {
 	return r, os.NewFile(uintptr(fd), path), nil
 }
 
-// Reader opens the named pipe at path for reading, making it if needed. It reads to the end when the last process that can write has ended.
+// Reader opens the named pipe at path for reading, making it if needed. It reads to the end when the last process that
+// can write has ended.
 func Reader(path string) (*os.File, error) {
 	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, fmt.Errorf("making the output pipe %s: %w", path, err)

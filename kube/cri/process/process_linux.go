@@ -1,8 +1,9 @@
-// Package process starts the processes of containers so that they outlive the server that started them, and finds them again.
+// Package process starts the processes of containers so that they outlive the server that started them, and finds them
+// again.
 //
-// A container's process has a session of its own and carries a token in its environment. A server that starts anew scans for tokens, so it
-// needs no record that could be lost between the start of a process and its writing. Signals and waiting go through a pidfd: a number that was
-// given to another process meanwhile is never hit.
+// A container's process has a session of its own and carries a token in its environment. A server that starts anew
+// scans for tokens, so it needs no record that could be lost between the start of a process and its writing. Signals
+// and waiting go through a pidfd: a number that was given to another process meanwhile is never hit.
 package process
 
 import (
@@ -148,7 +149,8 @@ func (p *Process) Signal(s unix.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end by the signal, and kills it when it has not ended after grace. It returns when the process has ended.
+// Stop asks the process to end by the signal, and kills it when it has not ended after grace. It returns when the
+// process has ended.
 func (p *Process) Stop(s unix.Signal, grace time.Duration) error {
 	if grace > 0 {
 		if err := p.Signal(s); err != nil && !errors.Is(err, ErrGone) {
@@ -176,7 +178,8 @@ func (p *Process) Stop(s unix.Signal, grace time.Duration) error {
 // killWait bounds the wait for a killed process to end.
 const killWait = 30 * time.Second
 
-// Close lets go of the process without ending it. The wait for a child that runs goes on until it ends, that for an adopted process ends.
+// Close lets go of the process without ending it. The wait for a child that runs goes on until it ends, that for an
+// adopted process ends.
 func (p *Process) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

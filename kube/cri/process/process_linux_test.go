@@ -24,7 +24,10 @@ func start(t *testing.T, token, script string) (*Process, *bufio.Reader) {
 	}
 	defer w.Close()
 	t.Cleanup(func() { r.Close() })
-	p, err := Start(Spec{Token: token, Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: w, Stderr: w})
+	p, err := Start(Spec{
+		Token: token, Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"},
+		Stdout: w, Stderr: w,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,9 +91,12 @@ func TestStop(t *testing.T) {
 		grace  time.Duration
 		want   int32
 	}{
-		"a process that listens ends in its own way":  {"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", limit, 7},
-		"one that does not is killed after the grace": {"trap '' TERM; echo ready; while :; do sleep 0.05; done", 100 * time.Millisecond, 137},
-		"without grace it is killed at once":          {"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", 0, 137},
+		"a process that listens ends in its own way": {
+			"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", limit, 7,
+		},
+		"one that does not is killed after the grace": {"trap '' TERM; echo ready; while :; do sleep 0.05; done",
+			100 * time.Millisecond, 137},
+		"without grace it is killed at once": {"trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done", 0, 137},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +178,9 @@ func TestOutputSurvivesItsReader(t *testing.T) {
 	if err := unix.Mkfifo(path+".go", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(Spec{Token: token(t), Path: "/bin/sh", Args: []string{"sh", "-c", "echo one; read _ < $FIFO; echo two"},
-		Env: []string{"PATH=/usr/bin:/bin", "FIFO=" + path + ".go"}, Stdout: w, Stderr: w})
+	p, err := Start(Spec{Token: token(t), Path: "/bin/sh",
+		Args: []string{"sh", "-c", "echo one; read _ < $FIFO; echo two"},
+		Env:  []string{"PATH=/usr/bin:/bin", "FIFO=" + path + ".go"}, Stdout: w, Stderr: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,8 @@ func TestClusterByContractV1Beta1(t *testing.T) {
 	})
 	h.must("up", "--hosts", "4")
 	for _, crd := range h.objects("get", "customresourcedefinitions") {
-		if strings.HasSuffix(crd.Metadata.Name, ".infrastructure.capstan.dev") && crd.Metadata.Labels["cluster.x-k8s.io/v1beta2"] != "" {
+		if strings.HasSuffix(crd.Metadata.Name, ".infrastructure.capstan.dev") &&
+			crd.Metadata.Labels["cluster.x-k8s.io/v1beta2"] != "" {
 			t.Fatalf("definition %s has the label of contract v1beta2: %v", crd.Metadata.Name, crd.Metadata.Labels)
 		}
 	}
@@ -149,7 +150,8 @@ func (h home) looksGood(name string, n int) {
 	ids := map[string]bool{}
 	machines := h.objects("get", "capstanmachines.v1beta1.infrastructure.capstan.dev")
 	for _, m := range machines {
-		if !m.Status.Ready || m.Spec.ProviderID == "" || m.Spec.FailureDomain == "" || len(m.Status.Addresses) == 0 || !m.is("Ready") {
+		if !m.Status.Ready || m.Spec.ProviderID == "" || m.Spec.FailureDomain == "" || len(m.Status.Addresses) == 0 ||
+			!m.is("Ready") {
 			h.Errorf("the CapstanMachine is %+v", m)
 		}
 		ids[m.Spec.ProviderID] = true

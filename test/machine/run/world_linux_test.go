@@ -86,8 +86,9 @@ func (w *world) explain() {
 	log, _ := os.ReadFile(filepath.Join(w.home, "plane", "logs", "plane.log"))
 	w.Logf("the plane's log ends:\n%s", log[max(0, len(log)-3000):])
 	for _, m := range w.machines {
-		out, _ := m.Run(ctx, "tail -n 25 /var/log/capstan/*.log; journalctl --no-pager -n 15 -u capstan-agent -u containerd; "+
-			"journalctl --no-pager -n 15 -u kubelet; systemctl --failed --no-legend")
+		out, _ := m.Run(ctx,
+			"tail -n 25 /var/log/capstan/*.log; journalctl --no-pager -n 15 -u capstan-agent -u containerd; "+
+				"journalctl --no-pager -n 15 -u kubelet; systemctl --failed --no-legend")
 		w.Logf("%s:\n%s", m.Name, out)
 	}
 }
