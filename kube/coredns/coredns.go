@@ -12,9 +12,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/coredns/coredns/coremain"
-
 	_ "github.com/coredns/caddy/onevent"
+	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/acl"
 	_ "github.com/coredns/coredns/plugin/any"
 	_ "github.com/coredns/coredns/plugin/auto"
