@@ -73,6 +73,7 @@ func newCgroup(name string) (*cgroup, error) {
 	if len(all) == 0 {
 		return nil, errors.New("no cgroup file system is mounted below /sys/fs/cgroup")
 	}
+	sweep(all)
 	c := &cgroup{name: name, all: all}
 	for _, h := range all {
 		if err := c.in(h); err != nil {
@@ -80,6 +81,33 @@ func newCgroup(name string) (*cgroup, error) {
 		}
 	}
 	return c, nil
+}
+
+// sweep removes the empty groups that killed tests have left. Their names have the number of the test's process.
+func sweep(all []hierarchy) {
+	for _, h := range all {
+		left, _ := filepath.Glob(filepath.Join(h.path, "machine-*-*"))
+		for _, dir := range left {
+			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), "machine-"), "-")
+			if _, err := os.Stat(filepath.Join("/proc", pid)); !errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			for _, group := range groups(dir) {
+				_ = os.Remove(group) // One with processes stays.
+			}
+		}
+	}
+}
+
+// groups returns a group and those below, innermost first.
+func groups(dir string) (list []string) {
+	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			list = append([]string{path}, list...)
+		}
+		return nil
+	})
+	return list
 }
 
 // in makes the group in one hierarchy. A group of cpusets has none at first, and takes no process without them.
@@ -137,14 +165,7 @@ func removeGroups(dir string) error {
 		if err != nil {
 			return err
 		}
-		var groups []string
-		_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				groups = append([]string{path}, groups...)
-			}
-			return nil
-		})
-		for _, group := range groups {
+		for _, group := range groups(dir) {
 			if err := os.Remove(group); err != nil && !errors.Is(err, os.ErrNotExist) {
 				left = err
 			}

@@ -126,6 +126,9 @@ func (o *outline) mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mounting the processes of the namespace: %w", err)
+	}
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755"); err != nil {
 		return err
 	}

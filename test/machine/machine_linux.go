@@ -82,9 +82,11 @@ func (m *Machine) launch() (err error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), machineVariable+"="+string(text))
 	cmd.Stdout, cmd.Stderr = console, console
+	// In a namespace of processes of its own, the supervisor takes the machine with it when it dies with the test.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig:  syscall.SIGKILL,
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC |
+			syscall.CLONE_NEWPID,
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -150,24 +152,8 @@ func firstProcess(parent int) int {
 
 // command returns a command that runs a line in the machine's shell, as root.
 func (m *Machine) command(ctx context.Context, line string) *exec.Cmd {
-	cmd := exec.CommandContext(
-		ctx,
-		"nsenter",
-		"-t",
-		strconv.Itoa(m.pid),
-		"-m",
-		"-u",
-		"-i",
-		"-n",
-		"-p",
-		"-C",
-		"-r",
-		"-w",
-		"--",
-		"/bin/sh",
-		"-c",
-		line,
-	)
+	cmd := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(m.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w",
+		"--", "/bin/sh", "-c", line)
 	cmd.Env = []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=/root",
