@@ -1,14 +1,14 @@
 // Package provider is the infrastructure provider: Setup registers the reconcilers of CapstanCluster, CapstanMachine
 // and CapstanHost with a manager.
 //
-// The inventory is made of CapstanHosts. A CapstanMachine claims one by writing into its spec (package machine).
-// Package pool has the inventory in memory, and package placement picks the host. The host's reconciler (package
-// host) powers supplied hosts on through a Supplier, gives the agent its identity and clears the claim when the host
-// is clean again. A CapstanCluster (package cluster) gets its endpoint from a Balancer or from the user, and its
-// failure domains from the zones of the inventory. Package inventory registers local hosts.
+// CapstanHosts form the inventory. The reconciler of CapstanMachines (package machine) claims a host by writing to its
+// spec. Package pool keeps the inventory in memory, and package placement picks the host. The reconciler of
+// CapstanHosts (package host) powers on supplied hosts through a Supplier, creates the agent's identity, and clears the
+// claim once the host is clean again. A CapstanCluster (package cluster) gets its endpoint from a Balancer or from the
+// user, and its failure domains from the zones of the inventory. Package inventory registers local hosts.
 //
-// Each reconcile is a list of named steps that follows the numbered steps of the contract (IM-.., IC-..); decisions
-// are pure functions; a status is written once for each pass, in one patch, and can be rebuilt from specs and the
-// world. A pass that fails shows in condition Reconciled (package failure). What keeps an object from going on is a
-// step.Obstacle.
+// Each reconcile, called a pass, runs a list of named steps. Ids such as IM-41 and IC-46 name the rules of Cluster
+// API's provider contract that a step implements (module contract lists them). Decisions are pure functions. Each pass
+// writes the status once, in one patch; it can be rebuilt from specs and from the outside world. A failing pass sets
+// condition Reconciled (package failure). A step.Obstacle says why an object cannot proceed.
 package provider

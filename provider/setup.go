@@ -37,82 +37,84 @@ import (
 	"github.com/capstan-dev/capstan/provider/workload"
 )
 
-// The borders of the provider. Local hosts and balancers are made elsewhere; without them the provider works with owned
-// hosts and external endpoints.
+// What the provider expects from its surroundings. Local hosts and balancers are implemented elsewhere; without them
+// the provider works with owned hosts and external endpoints.
 type (
 	// Balancer supplies control plane endpoints.
 	Balancer = backend.Balancer
 	// Supplier makes and destroys hosts.
 	Supplier = supply.Supplier
-	// AgentServer is where agents reach the API server.
+	// AgentServer is how agents reach the API server.
 	AgentServer = supply.AgentServer
 )
 
 // Defaults of Options.
 const (
 	DefaultConcurrency = 10
-	// DefaultMachineConcurrency is higher: a pass over a machine that claims a host waits for the API server most of
-	// the time, and machines come in crowds.
+	// DefaultMachineConcurrency is higher because a pass that claims a host spends most of its time waiting for the API
+	// server, and machines arrive in large numbers.
 	DefaultMachineConcurrency = 64
 	DefaultSupplyNamespace    = "default"
 )
 
-// retryAtMost is the longest pause between two tries of a pass that fails.
+// retryAtMost is the longest pause between two attempts at a failing pass.
 const retryAtMost = 30 * time.Second
 
-// Options of Setup. The zero value works: owned hosts and external endpoints only. Namespaces are limited in the
-// options of the manager's cache.
+// Options configures Setup. The zero value works, with owned hosts and external endpoints only. To limit the
+// namespaces, use the options of the manager's cache.
 type Options struct {
-	// Balancer makes the endpoints of CapstanClusters with loadBalancer.type Local. Nil: such clusters are refused in
-	// their conditions.
+	// Balancer creates the endpoints of CapstanClusters with loadBalancer.type Local. If nil, such clusters report in
+	// their conditions that they are not supported.
 	Balancer Balancer
-	// Supplier makes the CapstanHosts with spec.supplier. Nil: such hosts are never ready.
+	// Supplier creates the CapstanHosts with spec.supplier. If nil, such hosts never become ready.
 	Supplier Supplier
-	// SupplyNamespace says in which namespace a supplied host is. Default: all are in DefaultSupplyNamespace.
+	// SupplyNamespace returns the namespace of a supplied host. Default: DefaultSupplyNamespace for all of them.
 	SupplyNamespace supply.NamespaceOf
-	// Shortage says, for machines that find no host in a namespace, what happens next or what to do; empty if it has
-	// nothing to say. May be nil.
+	// Shortage is called when machines find no host in a namespace. It returns what happens next or what to do, or "" if
+	// it has no advice. Optional.
 	Shortage func(ctx context.Context, namespace string) string
-	// AgentServer is where the agents of supplied hosts reach the API server. Required with Supplier.
+	// AgentServer is how the agents of supplied hosts reach the API server. Required with Supplier.
 	AgentServer AgentServer
-	// Kubeconfig returns how to reach the API server of a workload cluster's kubeconfig, whose text must not be trusted.
-	// Nil: Nodes that Cluster API does not know of are not deleted with their machines.
+	// Kubeconfig turns the kubeconfig of a workload cluster, which is untrusted text, into a client configuration. If nil,
+	// Nodes that Cluster API does not know of are not deleted with their machines.
 	Kubeconfig func(text []byte) (*rest.Config, error)
-	// WatchFilter limits everything to objects whose label cluster.x-k8s.io/watch-filter has this value (IM-66). Empty: no
-	// limit.
+	// WatchFilter limits the provider to objects whose label cluster.x-k8s.io/watch-filter has this value (contract rule
+	// IM-66). Empty means no limit.
 	WatchFilter string
-	// Concurrency is how many objects of each kind but CapstanMachine are worked on at once. Default:
+	// Concurrency is how many objects of each kind, except CapstanMachine, are reconciled at once. Default:
 	// DefaultConcurrency.
 	Concurrency int
-	// MachineConcurrency is how many CapstanMachines are worked on at once. Default: DefaultMachineConcurrency.
+	// MachineConcurrency is how many CapstanMachines are reconciled at once. Default: DefaultMachineConcurrency.
 	MachineConcurrency int
-	// PriorityQueue has the controllers take work in the order of its urgency, as Cluster API's feature gate of that name.
+	// PriorityQueue makes the controllers handle the most urgent work first, like Cluster API's feature gate of the same
+	// name.
 	PriorityQueue bool
-	// HeartbeatTimeout is how long a host may be silent before it counts as offline. Default:
+	// HeartbeatTimeout is how long a host may go without a heartbeat before it counts as offline. Default:
 	// host.DefaultHeartbeatTimeout.
 	HeartbeatTimeout time.Duration
-	// Proof says what proves that an owned host is clean after a machine, where the host does not say it in
-	// spec.cleaning. Default: Trust.
+	// Proof is the proof required that an owned host is clean after a machine, unless spec.cleaning of the host sets one.
+	// Default: Trust.
 	Proof infrav1.CleaningProof
-	// UnlinkedTimeout is how long a host's claim may belong to no Cluster before the host is marked as left behind.
-	// Default: host.DefaultUnlinkedTimeout.
+	// UnlinkedTimeout is how long the machine or the Cluster of a host's claim may be missing before the host is marked as
+	// left behind. Default: host.DefaultUnlinkedTimeout.
 	UnlinkedTimeout time.Duration
-	// HostLimits limit how often hosts are claimed, given bootstrap data, released and, if they are supplied, powered on
-	// and destroyed: each of these operations, on all hosts together and on each one. Default: those of package pace.
+	// HostLimits limits how often hosts are claimed, given bootstrap data and released, and how often supplied hosts are
+	// powered on and destroyed. Each operation is limited for all hosts together and for each host. Default: the limits of
+	// package pace.
 	HostLimits pace.Limits
-	// Metrics is where the provider's metrics are registered. Nil: nothing is measured.
+	// Metrics is where the provider registers its metrics. If nil, nothing is measured.
 	Metrics prometheus.Registerer
-	// Clock tells the time. Default: the real one.
+	// Clock is the source of time. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// AddToScheme adds all types that the provider reads or writes.
+// AddToScheme adds all types that the provider reads or writes to the scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
 }
 
-// CacheByObject returns what the manager's cache should keep of the types that the provider watches, to be merged into
-// cache.Options.ByObject: of Leases, those of hosts only.
+// CacheByObject returns cache settings to merge into cache.Options.ByObject of the manager. They limit the cached
+// Leases to those of hosts.
 func CacheByObject() (map[client.Object]cache.ByObject, error) {
 	ours, err := labels.NewRequirement(identity.Label, selection.Exists, nil)
 	if err != nil {
@@ -121,7 +123,7 @@ func CacheByObject() (map[client.Object]cache.ByObject, error) {
 	return map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Label: labels.NewSelector().Add(*ours)}}, nil
 }
 
-// Setup registers the provider's controllers with the manager, whose scheme must have been through AddToScheme.
+// Setup registers the provider's controllers with the manager. Call AddToScheme on the manager's scheme first.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
@@ -178,7 +180,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// measure registers the provider's metrics, if there is something to register them with.
+// measure registers the provider's metrics if Options.Metrics is set.
 func (o *Options) measure(mgr ctrl.Manager) (*metrics.Recorder, error) {
 	if o.Metrics == nil {
 		return nil, nil
@@ -230,7 +232,7 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// nodes returns what deletes Nodes of workload clusters; nil: nothing does.
+// nodes returns the deleter of Nodes in workload clusters, or nil if there is none.
 func (o *Options) nodes(secrets client.Reader) machine.Nodes {
 	if o.Kubeconfig == nil {
 		return nil
@@ -238,9 +240,9 @@ func (o *Options) nodes(secrets client.Reader) machine.Nodes {
 	return &workload.Nodes{Reader: secrets, Config: o.Kubeconfig}
 }
 
-// controller returns the options of a controller. The priority queue of controller-runtime 0.24 can lock up while it is
-// shut down (its issue 3538): a manager that is told to end would then wait for its whole grace period and report a
-// failure. So it is off unless somebody asks for it.
+// controller returns the options of a controller. The priority queue is off by default: in controller-runtime 0.24 it
+// can deadlock during shutdown (its issue 3538). A stopping manager would then wait for its whole grace period and
+// report a failure.
 func (o *Options) controller(workers int) controller.Options {
 	return controller.Options{
 		UsePriorityQueue:        ptr.To(o.PriorityQueue),

@@ -1,7 +1,7 @@
-// Package bootstrapdata carries a machine's bootstrap data to its host: into the one Secret that the host's agent may
-// read, and out of it again.
+// Package bootstrapdata copies a machine's bootstrap data to a Secret that the agent of its host may read, and deletes
+// it again after use.
 //
-// Secrets are read without a cache, so that the provider needs no right to list or watch them (RB-12).
+// It reads Secrets without a cache, so that the provider needs no right to list or watch them (contract rule RB-12).
 package bootstrapdata
 
 import (
@@ -31,17 +31,17 @@ const (
 	ValueKey = "value"
 	// FormatKey holds the format of the data, in the Machine's Secret too.
 	FormatKey = "format"
-	// MetadataKey holds JSON of InstanceData.
+	// MetadataKey holds InstanceData as JSON.
 	MetadataKey = "metadata"
 )
 
-// DefaultFormat is the format of data whose Secret doesn't say any.
+// DefaultFormat is the format of data whose Secret doesn't name one.
 const DefaultFormat = "cloud-config"
 
-// ProviderIDAnnotation tells which claim the data in a host's Secret is for.
+// ProviderIDAnnotation names the claim that the data in a host's Secret is for.
 const ProviderIDAnnotation = identity.ProviderIDAnnotation
 
-// Data is bootstrap data as the bootstrap provider made it. It holds secrets: it goes into no message.
+// Data is bootstrap data as the bootstrap provider created it. It contains secrets: never print it in a message.
 type Data struct {
 	// Value is the data itself, never empty.
 	Value []byte
@@ -49,9 +49,9 @@ type Data struct {
 	Format []byte
 }
 
-// Read returns the bootstrap data of a Machine, which is in the Secret that spec.bootstrap.dataSecretName names
-// (IM-48). The error is NotFound if there is no such Secret, and a RefusedError if it is not proved to be this
-// Machine's data.
+// Read returns the bootstrap data of a Machine from the Secret named in spec.bootstrap.dataSecretName (contract rule
+// IM-48). The error is NotFound if the Secret doesn't exist, and a RefusedError if nothing proves that the data is for
+// this Machine.
 func Read(ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine) (*Data, error) {
 	secret := types.NamespacedName{Namespace: m.Namespace, Name: *m.Spec.Bootstrap.DataSecretName}
 	if err := refuseName(secret.Name); err != nil {
@@ -74,8 +74,8 @@ func Read(ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *
 	return data, nil
 }
 
-// Delivered reports whether the host's Secret holds the data of its claim. The error is an identity.TakenError if the
-// Secret of that name is not the host's.
+// Delivered reports whether the host's Secret holds the data for its claim. The error is an identity.TakenError if a
+// Secret of that name exists but isn't the host's.
 func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanHost) (bool, error) {
 	secret := &corev1.Secret{}
 	if err := reader.Get(ctx, key(host), secret); err != nil {
@@ -92,8 +92,8 @@ func Delivered(ctx context.Context, reader client.Reader, host *infrav1.CapstanH
 	return secret.Annotations[ProviderIDAnnotation] == host.Spec.Claim.ProviderID, nil
 }
 
-// Deliver puts the data for the host's claim into the host's Secret, in place of what an earlier claim may have left
-// there. A Secret of that name that is not the host's stays as it is: the error is an identity.TakenError then.
+// Deliver writes the data for the host's claim to the host's Secret, replacing data from an earlier claim. If a Secret
+// of that name exists but isn't the host's, Deliver leaves it unchanged and returns an identity.TakenError.
 func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
 	data *Data) error {
 	want, err := secretFor(host, data)
@@ -119,8 +119,8 @@ func Deliver(ctx context.Context, reader client.Reader, writer client.Writer, ho
 	return wrap(writer.Update(ctx, has), "replacing", has)
 }
 
-// Remove deletes the data of one claim from the host, if it is there. Data of another claim stays: the caller's view of
-// the host may be old. So does a Secret that is not the host's.
+// Remove deletes the host's Secret if it holds the data of the claim with this provider id. Data of another claim
+// stays, because the caller's view of the host may be stale. A Secret that isn't the host's stays too.
 func Remove(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
 	providerID string) error {
 	secret := &corev1.Secret{}
@@ -152,7 +152,7 @@ func secretFor(host *infrav1.CapstanHost, data *Data) (*corev1.Secret, error) {
 			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: infrav1.GroupVersion.String(), Kind: "CapstanHost", Name: host.Name, UID: host.UID,
-				Controller: ptr.To(true), // no bootstrap provider adopts what has a controller
+				Controller: ptr.To(true), // no bootstrap provider adopts an object that has a controller
 			}},
 		},
 		Type: clusterv1.ClusterSecretType,

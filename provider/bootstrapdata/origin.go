@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/identity"
 )
 
-// RefusedError says why a Secret that a Machine names is not taken as its bootstrap data.
+// RefusedError explains why a Secret that a Machine names is not accepted as its bootstrap data.
 type RefusedError struct {
 	// Secret is the name of the Secret.
 	Secret string
@@ -31,7 +31,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("Secret %s is not taken as bootstrap data: %s", e.Secret, e.Why)
 }
 
-// refuseName refuses the names of what Cluster API keeps for a cluster: its kubeconfig, its keys, its certificates.
+// refuseName refuses the names of Secrets in which Cluster API keeps a cluster's kubeconfig, keys and certificates.
 func refuseName(name string) error {
 	if !secret.HasPurposeSuffix(name) {
 		return nil
@@ -41,12 +41,13 @@ func refuseName(name string) error {
 		" hold credentials of clusters: give the Machine and its bootstrap configuration another name"}
 }
 
-// checkOrigin reports whether a Secret holds bootstrap data for this very Machine. Whoever may write a Machine can name
-// any Secret in it, also one that he may not read, and gets what is in it on a host. So the name proves nothing.
+// checkOrigin checks that a Secret holds bootstrap data for exactly this Machine. The name alone proves nothing:
+// anybody who may write a Machine can name a Secret in it that they may not read, and would get its content on a host.
 //
-// With a configRef the Secret is what the contract says of it: it has the label of the cluster, and its controller is
-// the configuration, whose controller is this Machine. Both are compared by uid. Without a configRef the Secret has the
-// label infrav1.BootstrapDataLabel, which its owner has put there.
+// With a configRef, the Secret must look as the contract requires: it has the label of the cluster, its controller is
+// the bootstrap configuration, and the controller of the configuration is this Machine. Both controllers are compared
+// by uid. Without a configRef, the Secret must have the label infrav1.BootstrapDataLabel, which only somebody who may
+// write the Secret can set.
 func checkOrigin(
 	ctx context.Context, reader client.Reader, mapper meta.RESTMapper, m *clusterv1.Machine, s *corev1.Secret,
 ) error {

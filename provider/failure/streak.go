@@ -1,9 +1,9 @@
-// Package failure shows on an object that the controller's passes over it fail: as the condition Reconciled, with the
-// step, the error and what to do.
+// Package failure reports on an object that its reconciles fail: it sets condition Reconciled, with the failed step,
+// the error and what to do.
 //
-// A written status starts another pass at once. So what is shown must not change from pass to pass while the cause
-// stays, or the controller would write without end: Streaks waits until a failure has lasted, keeps a message that
-// differs in numbers only, and replaces others not too often.
+// Writing a status starts another pass at once. If the message changed with each pass while the cause stayed, the
+// controller would write forever. So Streaks waits until a failure has lasted, keeps a message that would change only
+// in numbers, and limits how often it replaces others.
 package failure
 
 import (
@@ -25,21 +25,22 @@ import (
 // replaceAfter is how long a message stays before another error of the same streak may replace it.
 const replaceAfter = 10 * time.Second
 
-// Streaks knows since when the passes over each object fail. The zero value is ready to use.
+// Streaks records for each object since when its passes fail. The zero value is ready to use.
 type Streaks struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]streak
 }
 
-// streak is a row of passes that failed.
+// streak is a run of consecutive failed passes.
 type streak struct {
 	since time.Time // the first failure
 	shown time.Time // the last change of the message; zero: none by this process
 }
 
-// Judge takes note of how a pass over an object ended, and returns what its condition Reconciled should be; nil:
-// absent. It reports false if the status must not be written now: the error is a conflict or the end of the context, or
-// it is younger than step.Settle. Many errors pass by then, as short waits do.
+// Judge records the result of a pass over an object. It returns the condition Reconciled that the object should have,
+// or nil if it should have none. It reports false if the status must not be written now: the error is a conflict, the
+// context was canceled or timed out, or the passes have failed for less than step.Settle. Many errors go away within
+// that time.
 func (s *Streaks) Judge(clock clock.PassiveClock, object Object, err error) (*metav1.Condition, bool) {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	switch {
@@ -72,7 +73,7 @@ func (s *Streaks) Judge(clock clock.PassiveClock, object Object, err error) (*me
 	}
 }
 
-// Forget ends the streak of an object that works, or is gone.
+// Forget ends the streak of an object that works or no longer exists.
 func (s *Streaks) Forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ type Object interface {
 	conditions.Setter
 }
 
-// Set writes the answer of Judge into the object's conditions.
+// Set applies the condition that Judge returned to the object.
 func Set(object Object, reconciled *metav1.Condition) {
 	switch {
 	case reconciled != nil:
@@ -102,8 +103,8 @@ func Set(object Object, reconciled *metav1.Condition) {
 	}
 }
 
-// passing reports whether an error is part of ordinary work: somebody changed an object in between, or the controller
-// stops.
+// passing reports whether an error is part of normal operation: somebody changed the object in between, or the context
+// ended.
 func passing(err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

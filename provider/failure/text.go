@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxText is the longest text of an error in a condition, in bytes. With the next action it fits into an event too.
+// maxText is the longest error text in a condition, in bytes. Together with the next action it also fits into an Event.
 const maxText = 800
 
-// secrets match what an error may repeat of a credential. Errors of ours name Secrets and hold none; those of webhooks,
-// suppliers and balancers are somebody else's.
+// secrets match credentials that an error may repeat. Our own errors name Secrets but never include their content;
+// errors of webhooks, suppliers and balancers are beyond our control.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*-----.*?(-----END [A-Z0-9 ]*-----|$)`),
 	regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]{8,}`),
@@ -35,8 +35,8 @@ func Text(err error) string {
 	return strings.ToValidUTF8(text[:maxText-len(mark)], "") + mark
 }
 
-// Same returns the message that a condition has if the new one differs from it in numbers only, and the new one
-// otherwise. It keeps a message with the text of an error from being written anew by each pass.
+// Same returns the condition's present message if the new one differs only in numbers, and the new message otherwise.
+// This keeps each pass from rewriting a message that contains an error text.
 func Same(has *metav1.Condition, reason, message string) string {
 	if has != nil && alike(has, &metav1.Condition{Reason: reason, Message: message}) {
 		return has.Message
@@ -44,10 +44,10 @@ func Same(has *metav1.Condition, reason, message string) string {
 	return message
 }
 
-// varying matches what differs between two texts of one error: numbers, ports, hashes and uids.
+// varying matches what may differ between two texts of the same error: numbers, ports, hashes and uids.
 var varying = regexp.MustCompile(`\b[0-9a-fA-F-]*[0-9][0-9a-zA-Z.:-]*`)
 
-// alike reports whether two conditions say the same, but for numbers.
+// alike reports whether two conditions are the same except for numbers.
 func alike(a, b *metav1.Condition) bool {
 	plain := func(c *metav1.Condition) string { return varying.ReplaceAllString(c.Message, "#") }
 	return a.Reason == b.Reason && plain(a) == plain(b)

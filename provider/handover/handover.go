@@ -1,14 +1,14 @@
-// Package handover is the provider's part of a hand-over: it decides which hosts go along when clusters move to another
-// management cluster, and which hold such a move. docs/moving.md has all actors and states.
+// Package handover is the provider's part in moving clusters to another management cluster: it decides which hosts move
+// with them and which hosts block the move. docs/moving.md describes all participants and states.
 //
-// clusterctl takes what leads to a Cluster by owner references. A CapstanHost leads to none: it outlives the machines
-// on it. So a host that a machine claims carries clusterctl's label for objects that move all the same (CT-95, CT-96);
-// a free host stays. What belongs to a host, its account, role and Lease, is made again in the target and collected in
+// clusterctl moves objects whose owner references lead to a Cluster. Those of a CapstanHost don't, because it outlives
+// its machines. So a claimed host carries the label that makes clusterctl move it anyway (contract rules CT-95 and
+// CT-96). A free host stays. The account, role and Lease of a host are recreated in the target and garbage-collected in
 // the source.
 //
-// A host must not change sides before its agent knows where to: each claimed host carries the annotation that holds a
-// move (CT-106, CT-107) until its agent has accepted the offer of the target, or somebody vouches for the agent. Local
-// hosts are processes of one management plane; they hold a move for good.
+// A host must not move before its agent knows the target. So each claimed host carries the annotation that blocks a
+// move (CT-106 and CT-107) until its agent has accepted the target's offer, or a person vouches for the agent. Local
+// hosts are processes of one management plane and always block a move while they are claimed.
 package handover
 
 import (
@@ -21,12 +21,12 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// ours is the value of label and annotation as we set them; we leave what somebody else has set.
+// ours is the value that we give the label and the annotation. Values that somebody else set stay.
 const ours = "claimed"
 
-// Mark brings a host's label and annotations in line with its claim, and with what its agent reports about an offer. It
-// sets the annotation that the host is handed over when the agent has accepted the offer, and removes it when the agent
-// does not report that any more.
+// Mark updates a host's label and annotations to match its claim and its agent's report about an offer. It adds the
+// annotation infrav1.HandedOverAnnotation when the agent has accepted the offer, and removes it when the agent no
+// longer reports that.
 func Mark(host *infrav1.CapstanHost) {
 	claimed := host.Spec.Claim != nil
 	switch accepted := host.Offer() != "" && host.OfferAccepted(); {
@@ -42,9 +42,9 @@ func Mark(host *infrav1.CapstanHost) {
 		claimed && !HandedOver(host) && !Leaving(host))
 }
 
-// HandedOver reports whether the host is handed over: somebody vouches for its agent, by the uid of the object, or the
-// agent has accepted the offer whose id stands there, and reports so still. In the target the object has another uid:
-// there the annotation doesn't count any more.
+// HandedOver reports whether the host is handed over. The annotation's value must be the uid of the object, by which a
+// person vouches for the agent, or the id of an offer that the agent still reports as accepted. The annotation has no
+// effect in the target, where the object has another uid.
 func HandedOver(host *infrav1.CapstanHost) bool {
 	by := host.Annotations[infrav1.HandedOverAnnotation]
 	switch {
@@ -56,22 +56,22 @@ func HandedOver(host *infrav1.CapstanHost) bool {
 	return by == host.Offer() && host.OfferAccepted()
 }
 
-// byAgent reports whether the agent has handed the host over, and not a person: Mark writes the id of the offer, a
-// person the uid.
+// byAgent reports whether the agent, not a person, has handed the host over: Mark writes the id of the offer, a person
+// writes the uid.
 func byAgent(host *infrav1.CapstanHost) bool {
 	return host.UID != "" && strings.HasPrefix(host.Annotations[infrav1.HandedOverAnnotation], string(host.UID)+"/")
 }
 
-// Leaving reports whether the mover is about to delete the object, which is in the target already: it has replaced all
-// annotations by its mark. If the mover ended just then, holding its next run would hold it for ever, for the agent has
-// gone ahead.
+// Leaving reports whether the mover is about to delete the object, which already exists in the target: the mover has
+// replaced all annotations with its own. If the mover stopped at this point and we blocked its next run, we would block
+// it forever, because the agent has already left.
 func Leaving(host *infrav1.CapstanHost) bool {
 	_, marked := host.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return marked && host.Spec.Supplier == "" && host.OfferAccepted()
 }
 
-// Offer makes an offer to the host's agent, see infrav1.OfferAnnotation. The host holds moves from then on, until the
-// agent has accepted it. Offer removes what an earlier mover has left.
+// Offer makes an offer to the host's agent (see infrav1.OfferAnnotation). If the host is claimed, it blocks moves until
+// the agent has accepted the offer. Offer removes annotations that an earlier mover left.
 func Offer(host *infrav1.CapstanHost, id string) {
 	host.Annotations = maps.Clone(host.Annotations)
 	delete(host.Annotations, clusterctlv1.DeleteForMoveAnnotation)
@@ -80,7 +80,7 @@ func Offer(host *infrav1.CapstanHost, id string) {
 	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, host.Spec.Claim != nil)
 }
 
-// CallOff calls off the offer that the host has: it is not handed over any more, and holds moves again.
+// CallOff withdraws the host's offer: the host is no longer handed over, and blocks moves again if it is claimed.
 func CallOff(host *infrav1.CapstanHost) {
 	host.Annotations = maps.Clone(host.Annotations)
 	delete(host.Annotations, infrav1.OfferAnnotation)
@@ -88,7 +88,7 @@ func CallOff(host *infrav1.CapstanHost) {
 	host.Annotations = set(host.Annotations, clusterctlv1.BlockMoveAnnotation, host.Spec.Claim != nil)
 }
 
-// Held reports whether the host holds a move on our behalf.
+// Held reports whether the host blocks moves because of an annotation that we set.
 func Held(host *infrav1.CapstanHost) bool {
 	return host.Annotations[clusterctlv1.BlockMoveAnnotation] == ours
 }

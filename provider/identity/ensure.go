@@ -17,10 +17,10 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Ensure makes objects of a host's identity that don't exist, and brings those that exist into line. It fails with a
-// TakenError, and changes nothing, if one of them belongs to somebody else, or if a Secret does that the host's agent
-// would be allowed to read. What is left of an earlier host of that name is deleted as the garbage collector would, and
-// made anew: tokens of the earlier account end. A host without uid has not arrived yet, and no other one has its name.
+// Ensure creates the missing objects of a host's identity and updates the existing ones. If one of them belongs to
+// somebody else, or if a Secret does that the host's agent could read, Ensure changes nothing and returns a TakenError.
+// It deletes and recreates what an earlier host of the same name left behind, as the garbage collector would; tokens of
+// the earlier account become invalid. A host without a uid has not arrived yet, and no other host has its name.
 func Ensure(
 	ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
 	objects []runtime.ApplyConfiguration,
@@ -51,7 +51,7 @@ func Ensure(
 			return err
 		}
 		if there != nil {
-			wants[i].SetUID(there.UID) // so that no other object of that name is changed
+			wants[i].SetUID(there.UID) // so that no other object of the same name is changed
 			wants[i].SetResourceVersion(there.ResourceVersion)
 		}
 	}
@@ -68,7 +68,7 @@ func Ensure(
 	return nil
 }
 
-// write makes an object, or changes the one that it has the resource version of.
+// write creates an object without a resource version, and otherwise updates that version of it.
 func write(ctx context.Context, writer client.Writer, want *unstructured.Unstructured) error {
 	if want.GetResourceVersion() == "" {
 		return writer.Create(ctx, want, FieldOwner)
@@ -76,8 +76,8 @@ func write(ctx context.Context, writer client.Writer, want *unstructured.Unstruc
 	return writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), FieldOwner, client.ForceOwnership)
 }
 
-// Remove deletes all objects of a host's identity and its Secrets. The account goes first, so that the agent's tokens
-// are worth nothing at once. What does not belong to the host stays.
+// Remove deletes all objects of a host's identity, and its Secrets. It deletes the account first, which invalidates the
+// agent's tokens at once. Objects that do not belong to the host stay.
 func Remove(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost) error {
 	account := infrav1.IdentityPrefix + host.Name
 	errs := []error{
@@ -92,7 +92,7 @@ func Remove(ctx context.Context, reader client.Reader, writer client.Writer, hos
 	return errors.Join(errs...)
 }
 
-// RemoveSecret deletes a Secret of a host, if it is there and belongs to the host.
+// RemoveSecret deletes a Secret if it exists and belongs to the host.
 func RemoveSecret(
 	ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, name string,
 ) error {
@@ -109,7 +109,7 @@ func secrets(host *infrav1.CapstanHost) []string {
 	return []string{host.Name + infrav1.BootstrapSecretSuffix, host.Name + infrav1.OfferSecretSuffix}
 }
 
-// remove deletes the object that was read, and no other of that name; what belongs to somebody else stays.
+// remove deletes an object if it exists and belongs to the host.
 func remove(
 	ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost,
 	kind schema.GroupVersionKind, name string,
@@ -124,7 +124,7 @@ func remove(
 	return removeThis(ctx, writer, there)
 }
 
-// removeThis deletes the very object that was read.
+// removeThis deletes exactly the object that was read, and no later one of the same name.
 func removeThis(ctx context.Context, writer client.Writer, object *metav1.PartialObjectMetadata) error {
 	same := client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}
 	if err := writer.Delete(ctx, object, same); client.IgnoreNotFound(err) != nil {

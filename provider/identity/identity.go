@@ -1,6 +1,6 @@
-// Package identity makes the objects that the agent of a host needs, and may touch: its account, with a role for its
-// own host only, and the Lease of its heartbeat. It removes them with the host, and knows which objects are the host's
-// own: those of others are neither changed nor deleted, whatever their names are.
+// Package identity creates the objects that a host's agent needs: its account, with a role limited to its own host, and
+// the Lease for its heartbeat. It removes them with the host. It also decides which objects belong to the host; it
+// never changes or deletes others, whatever their names are.
 package identity
 
 import (
@@ -18,16 +18,17 @@ import (
 // Label is on all objects of a host's identity; its value is the host's name.
 const Label = "infrastructure.capstan.dev/host"
 
-// ProviderIDAnnotation is on a Secret with bootstrap data for a host; its value says for which claim the data is.
+// ProviderIDAnnotation is on a Secret with bootstrap data for a host. Its value is the provider id of the claim that
+// the data is for.
 const ProviderIDAnnotation = "infrastructure.capstan.dev/provider-id"
 
 // FieldOwner owns the fields of these objects, whoever applies them.
 const FieldOwner = client.FieldOwner("capstan")
 
-// Objects returns the account of a host's agent, which comes first, its role and binding, and the Lease of its
-// heartbeat. The Lease is made here so that no agent needs the right to create any: that can't be limited to a name.
-// The host owns and controls them. A host without uid isn't there yet: they are made for its arrival, without an owner,
-// and the controller takes them over then.
+// Objects returns, in this order, the account of a host's agent, its role, the role binding, and the Lease for its
+// heartbeat. The Lease is created here so that agents need no right to create Leases, which RBAC can't limit to a name.
+// The host owns and controls the objects. For a host without a uid, which has not arrived yet, they have no owner; the
+// controller takes them over when the host arrives.
 func Objects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
 	account := infrav1.IdentityPrefix + host.Name
 	labels := map[string]string{Label: host.Name}
@@ -35,7 +36,7 @@ func Objects(host *infrav1.CapstanHost) []runtime.ApplyConfiguration {
 	if host.UID != "" {
 		owners = append(owners, metav1ac.OwnerReference().
 			WithAPIVersion(infrav1.GroupVersion.String()).WithKind("CapstanHost").WithName(host.Name).WithUID(host.UID).
-			WithController(true)) // no other controller adopts what has one
+			WithController(true)) // no other controller adopts an object that has one
 	}
 	rule := func(group, resource, name string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfiguration {
 		return rbacv1ac.PolicyRule().WithAPIGroups(group).WithResources(resource).WithResourceNames(name).WithVerbs(verbs...)

@@ -14,21 +14,22 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// TakenError says that the name of an object that a host needs belongs to another object. That one is left as it is.
+// TakenError reports that an object under a name that a host needs belongs to somebody else. That object is left
+// unchanged.
 type TakenError struct {
 	// Host is the name of the host.
 	Host string
-	// Kind, Namespace and Name say which object it is.
+	// Kind, Namespace and Name identify the object.
 	Kind, Namespace, Name string
 }
 
-// Error says which object is in the way, and what to do.
+// Error names the object and says what to do.
 func (e *TakenError) Error() string {
 	return fmt.Sprintf("%s %s exists and does not belong to CapstanHost %s, which needs the name: "+
 		"delete or rename that %s, or register the host under another name", e.Kind, e.Name, e.Host, e.Kind)
 }
 
-// Taken returns the TakenError in err; nil: there is none.
+// Taken returns the TakenError in err, or nil if there is none.
 func Taken(err error) *TakenError {
 	var taken *TakenError
 	if errors.As(err, &taken) {
@@ -37,10 +38,10 @@ func Taken(err error) *TakenError {
 	return nil
 }
 
-// Owns reports whether an object belongs to this very host. What proves it are the label with the host's name and an
-// owner reference with the host's uid: who may not write an object can't put them there. An object with the label and
-// without any owner was made for the arrival of the host, by a mover (see Objects). Secrets with bootstrap data that an
-// earlier version has delivered have no label, but an annotation of ours.
+// Owns reports whether an object belongs to exactly this host. The proof is the label with the host's name together
+// with an owner reference with the host's uid: only somebody who may write the object can set them. An object with the
+// label but no owner was created by a mover before the host arrived (see Objects). Secrets with bootstrap data from an
+// earlier version of Capstan have ProviderIDAnnotation instead of the label.
 func Owns(host *infrav1.CapstanHost, object metav1.Object) bool {
 	marked := object.GetLabels()[Label] == host.Name
 	if len(object.GetOwnerReferences()) == 0 {
@@ -59,9 +60,9 @@ func Owns(host *infrav1.CapstanHost, object metav1.Object) bool {
 	return false
 }
 
-// leftover reports whether an object belongs to an earlier host of that name: what the garbage collector has not come
-// to yet, after a move for example. The host itself, or that nobody there has its name, is proof that the owner is
-// gone.
+// leftover reports whether an object belongs to an earlier host of the same name and has not been garbage-collected
+// yet, for example after a move. The earlier owner is known to be gone: either the given host exists under its name, or
+// no host does.
 func leftover(host *infrav1.CapstanHost, object metav1.Object) bool {
 	owners := object.GetOwnerReferences()
 	for _, owner := range owners {
@@ -75,8 +76,8 @@ func leftover(host *infrav1.CapstanHost, object metav1.Object) bool {
 	return len(owners) > 0 && object.GetLabels()[Label] == host.Name
 }
 
-// find returns the metadata of an object that belongs to the host; nil: it doesn't exist. It fails with a TakenError,
-// and returns the object nevertheless, if it belongs to somebody else.
+// find returns the metadata of an object that belongs to the host, or nil if the object doesn't exist. If it belongs to
+// somebody else, find returns it together with a TakenError.
 func find(
 	ctx context.Context, reader client.Reader, host *infrav1.CapstanHost, kind schema.GroupVersionKind, name string,
 ) (*metav1.PartialObjectMetadata, error) {

@@ -27,20 +27,20 @@ const (
 // listTimeout bounds how long a scrape reads from the cache.
 const listTimeout = 5 * time.Second
 
-// Inventory reads gauges from the cache of the manager, each time that they are scraped.
+// Inventory is a collector that computes its gauges from the manager's cache at each scrape.
 type Inventory struct {
 	cache   client.Reader
 	filter  watchfilter.Filter
 	elected <-chan struct{}
 }
 
-// NewInventory returns a collector of the CapstanHosts and CapstanMachines in a cache that the filter matches. Until
-// elected is closed, it returns nothing: of several managers, the leader reports.
+// NewInventory returns a collector of the CapstanHosts and CapstanMachines in the cache that match the filter. It
+// collects nothing until elected is closed: of several managers, only the leader reports.
 func NewInventory(cache client.Reader, filter watchfilter.Filter, elected <-chan struct{}) *Inventory {
 	return &Inventory{cache, filter, elected}
 }
 
-// gauges are what one scrape counts.
+// gauges holds the counts of one scrape.
 type gauges struct {
 	hosts, unschedulable, agents, waiting *prometheus.GaugeVec
 }

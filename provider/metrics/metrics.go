@@ -1,9 +1,10 @@
-// Package metrics measures the provider for Prometheus: the hosts of the inventory, and what machines wait for.
+// Package metrics exports the provider's Prometheus metrics about the hosts of the inventory and about what machines
+// wait for.
 //
-// Gauges are read from the manager's cache when somebody scrapes them (Inventory). Counters and durations come from the
-// statuses that the controllers write (Recorder): a change counts once, after the API server has accepted it, so a pass
-// that is repeated counts nothing twice. What begins before the manager starts is measured from its start, or, for
-// cleaning, not at all.
+// Inventory computes gauges from the manager's cache at each scrape. Recorder derives counters and durations from the
+// statuses that the controllers write. It counts a change once, after the API server has accepted it, so a repeated
+// pass counts nothing twice. If a wait began before the manager started, it is measured from the manager's start; a
+// cleaning that began before is not measured.
 package metrics
 
 import (
@@ -42,7 +43,7 @@ const (
 	Failed    = "failed"
 )
 
-// Recorder counts and measures what the controllers do. A nil Recorder records nothing.
+// Recorder counts and times what the controllers do. A nil Recorder records nothing.
 type Recorder struct {
 	clock       clock.PassiveClock
 	wait        prometheus.Histogram
@@ -52,17 +53,17 @@ type Recorder struct {
 	quarantines *prometheus.CounterVec
 
 	mu sync.Mutex
-	// waiting has since when machines need a host, cleaning since when hosts are cleaned.
+	// waiting holds when machines began to need a host, cleaning when the cleaning of hosts began.
 	waiting, cleaning map[types.NamespacedName]began
 }
 
-// began is when something began for an object.
+// began records when something began for an object.
 type began struct {
 	uid types.UID
 	at  time.Time
 }
 
-// New returns a Recorder whose metrics are registered with registerer.
+// New returns a Recorder and registers its metrics with registerer.
 func New(registerer prometheus.Registerer, now clock.PassiveClock) (*Recorder, error) {
 	r := &Recorder{
 		clock: now,
@@ -102,7 +103,7 @@ func New(registerer prometheus.Registerer, now clock.PassiveClock) (*Recorder, e
 	return r, nil
 }
 
-// Wants notes that a machine needs a host from now on.
+// Wants records that a machine needs a host from now on.
 func (r *Recorder) Wants(machine *infrav1.CapstanMachine) {
 	if r == nil {
 		return
@@ -110,7 +111,7 @@ func (r *Recorder) Wants(machine *infrav1.CapstanMachine) {
 	r.begin(r.waiting, machine)
 }
 
-// NotPlaced counts a search that found no host. Each reason counts once.
+// NotPlaced counts a search that found no host, once for each reason.
 func (r *Recorder) NotPlaced(reasons []string) {
 	if r == nil {
 		return
@@ -120,7 +121,7 @@ func (r *Recorder) NotPlaced(reasons []string) {
 	}
 }
 
-// MachineGone forgets a machine that does not exist any more.
+// MachineGone forgets a machine that no longer exists.
 func (r *Recorder) MachineGone(name types.NamespacedName) {
 	if r == nil {
 		return
@@ -130,7 +131,7 @@ func (r *Recorder) MachineGone(name types.NamespacedName) {
 	delete(r.waiting, name)
 }
 
-// HostGone forgets a host that does not exist any more.
+// HostGone forgets a host that no longer exists.
 func (r *Recorder) HostGone(name types.NamespacedName) {
 	if r == nil {
 		return
@@ -140,7 +141,7 @@ func (r *Recorder) HostGone(name types.NamespacedName) {
 	delete(r.cleaning, name)
 }
 
-// Machine records how the status of a machine changed, which has the host or none.
+// Machine records a change of a machine's status. host is the machine's host, or nil.
 func (r *Recorder) Machine(before, after *infrav1.CapstanMachine, host *infrav1.CapstanHost) {
 	if r == nil {
 		return
@@ -166,8 +167,9 @@ func (r *Recorder) Machine(before, after *infrav1.CapstanMachine, host *infrav1.
 	}
 }
 
-// Released notes that a host's machine is gone, and that the host is cleaned from now on. A host that is cleaned
-// already, since before this process ran, is not measured.
+// Released records that a host lost its machine and that its cleaning begins. It ignores a host whose status already
+// shows cleaning or quarantine: either the beginning is recorded already, or it was before this process started and the
+// cleaning is not measured.
 func (r *Recorder) Released(host *infrav1.CapstanHost) {
 	if r == nil || host.Status.Phase == infrav1.HostCleaning || host.Status.Phase == infrav1.HostQuarantined {
 		return
@@ -175,14 +177,14 @@ func (r *Recorder) Released(host *infrav1.CapstanHost) {
 	r.begin(r.cleaning, host)
 }
 
-// Cleaned notes that a host was proved clean and is free again.
+// Cleaned records that a host was proved clean and is free again.
 func (r *Recorder) Cleaned(host *infrav1.CapstanHost) {
 	if r != nil {
 		r.cleaned(host, Succeeded)
 	}
 }
 
-// Host records how a host's status changed.
+// Host records a change of a host's status.
 func (r *Recorder) Host(before, after *infrav1.CapstanHost) {
 	if r == nil || before.Status.Phase == after.Status.Phase || after.Status.Phase != infrav1.HostQuarantined {
 		return
@@ -197,7 +199,7 @@ func (r *Recorder) cleaned(host *infrav1.CapstanHost, result string) {
 	}
 }
 
-// begin notes when something begins for an object. It began once, however often that is said.
+// begin records when something begins for an object. Further calls for the same object change nothing.
 func (r *Recorder) begin(begun map[types.NamespacedName]began, object client.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +209,8 @@ func (r *Recorder) begin(begun map[types.NamespacedName]began, object client.Obj
 	}
 }
 
-// took ends what began for an object, and returns how long it took.
+// took removes the record of begin for an object and returns how long ago it was made. It reports false if there was
+// none for this very object.
 func (r *Recorder) took(begun map[types.NamespacedName]began, object client.Object) (time.Duration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +220,7 @@ func (r *Recorder) took(begun map[types.NamespacedName]began, object client.Obje
 	return r.clock.Since(since.at), known && since.uid == object.GetUID()
 }
 
-// became reports whether a condition has a reason now that it did not have before.
+// became reports whether a condition changed to a reason.
 func became(before, after conditions.Getter, condition, reason string) bool {
 	return conditions.GetReason(after, condition) == reason && conditions.GetReason(before, condition) != reason
 }

@@ -1,4 +1,5 @@
-// Package pause decides whether an object is paused, and says so in its condition Paused (IM-64, IM-65, IC-42, IC-43).
+// Package pause decides whether an object is paused and returns its condition Paused (contract rules IM-64, IM-65,
+// IC-42 and IC-43).
 package pause
 
 import (
@@ -10,8 +11,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 )
 
-// Why returns the reason for which an object is paused, as a sentence, or nothing when it is not. A nil cluster pauses
-// nothing. The presence of the annotation counts, not its value.
+// Why returns a sentence that says why an object is paused, or "" if it is not. A nil cluster pauses nothing. The
+// annotation counts whatever its value is.
 func Why(cluster *clusterv1.Cluster, object metav1.Object) string {
 	var why []string
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {

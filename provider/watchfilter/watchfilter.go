@@ -1,5 +1,5 @@
-// Package watchfilter limits controllers to the objects that carry a label, so that several instances of the provider
-// share a management cluster without touching each other's objects (IC-40, IM-66).
+// Package watchfilter limits controllers to objects with a certain label, so that several instances of the provider can
+// share a management cluster without touching each other's objects (contract rules IC-40 and IM-66).
 package watchfilter
 
 import (
@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Filter is the wanted value of label cluster.x-k8s.io/watch-filter. The empty Filter lets every object pass.
+// Filter is the required value of the label cluster.x-k8s.io/watch-filter. The empty Filter matches every object.
 type Filter string
 
 // Matches reports whether the object is for this instance of the provider.

@@ -21,8 +21,8 @@ func (clusters) ValidateCreate(context.Context, *v1beta2.CapstanCluster) (admiss
 	return nil, nil
 }
 
-// ValidateUpdate keeps a cluster that somebody else manages from becoming ours: neither would know what of it the other
-// made (IC-34, IC-36).
+// ValidateUpdate prevents a cluster that somebody else manages from becoming ours: neither manager would know what the
+// other created (IC-34, IC-36).
 func (clusters) ValidateUpdate(_ context.Context, was, is *v1beta2.CapstanCluster) (admission.Warnings, error) {
 	_, before := was.Annotations[clusterv1.ManagedByAnnotation]
 	_, after := is.Annotations[clusterv1.ManagedByAnnotation]

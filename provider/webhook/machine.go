@@ -23,7 +23,7 @@ func (machines) ValidateCreate(_ context.Context, m *v1beta2.CapstanMachine) (ad
 	return nil, refuse("CapstanMachine", m.Name, selector(m.Spec.HostSelector, field.NewPath("spec", "hostSelector")))
 }
 
-// ValidateUpdate checks what changes only: an object that has a mistake must still be able to lose its finalizer.
+// ValidateUpdate checks only what changes: it must still be possible to remove the finalizer of an invalid object.
 func (machines) ValidateUpdate(ctx context.Context, was, is *v1beta2.CapstanMachine) (admission.Warnings, error) {
 	if equality.Semantic.DeepEqual(was.Spec.HostSelector, is.Spec.HostSelector) {
 		return nil, nil
@@ -35,7 +35,7 @@ func (machines) ValidateDelete(context.Context, *v1beta2.CapstanMachine) (admiss
 	return nil, nil
 }
 
-// selector checks a selector of hosts.
+// selector validates a host selector.
 func selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }

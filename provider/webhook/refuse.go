@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// refuse returns the answer for an object with these mistakes, or nil when there are none.
+// refuse returns the API error for an object with these mistakes, or nil if there are none.
 func refuse(kind, name string, mistakes field.ErrorList) error {
 	if len(mistakes) == 0 {
 		return nil

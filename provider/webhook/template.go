@@ -48,7 +48,7 @@ func (machineTemplates) ValidateDelete(context.Context, *v1beta2.CapstanMachineT
 
 // clusterTemplates checks CapstanClusterTemplates.
 type clusterTemplates struct {
-	// closed refuses all of them.
+	// closed refuses every CapstanClusterTemplate.
 	closed bool
 }
 
@@ -62,7 +62,7 @@ func (w clusterTemplates) ValidateCreate(_ context.Context,
 func (w clusterTemplates) ValidateUpdate(ctx context.Context,
 	was, is *v1beta2.CapstanClusterTemplate) (admission.Warnings, error) {
 	if !is.DeletionTimestamp.IsZero() {
-		w.closed = false // what is refused must still be able to go
+		w.closed = false // a refused object can still be deleted
 	}
 	return nil, refuse("CapstanClusterTemplate", is.Name, append(w.gate(), update(ctx, is, versions{
 		specWas: was.Spec.Template.Spec, specIs: is.Spec.Template.Spec,
@@ -70,7 +70,7 @@ func (w clusterTemplates) ValidateUpdate(ctx context.Context,
 	})...))
 }
 
-// gate returns why no template of clusters can be written, if none can.
+// gate returns an error if the feature gate forbids cluster templates.
 func (w clusterTemplates) gate() field.ErrorList {
 	if !w.closed {
 		return nil
@@ -83,15 +83,15 @@ func (clusterTemplates) ValidateDelete(context.Context, *v1beta2.CapstanClusterT
 	return nil, nil
 }
 
-// versions are what a template held and what it shall hold.
+// versions holds the content of a template before and after a change.
 type versions struct {
 	specWas, specIs         any
 	metadataWas, metadataIs clusterv1.ObjectMeta
 }
 
-// update checks a change of a template. Its spec can't be changed, because objects were made from it and would not
-// follow; but the topology controller finds out by dry runs what a change would be, before it makes a new template
-// (IMT-12).
+// update checks a change of a template. The spec is immutable, because objects created from the template would not
+// follow a change. Dry runs of the topology controller are allowed: it uses them to find out what a change would do
+// before it creates a new template (IMT-12).
 func update(ctx context.Context, is metav1.Object, v versions) field.ErrorList {
 	var mistakes field.ErrorList
 	if !equality.Semantic.DeepEqual(v.metadataWas, v.metadataIs) {

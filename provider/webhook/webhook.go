@@ -1,11 +1,11 @@
-// Package webhook has what the API server asks about our objects before it stores or returns them: the conversion
-// between API versions, and the checks that the rules in the schemas (CEL) can't do, because they need to know who
-// asks, or have no bound.
+// Package webhook implements the webhooks that the API server calls before it stores or returns our objects: conversion
+// between API versions, and checks that the schemas' CEL rules can't express, because they depend on the request or
+// have no cost bound.
 //
-// What is checked where: limits, formats, immutable fields, and what one field says about another are rules in the
-// types of package api. Here are the immutability of templates, which does not hold for dry runs of the topology
-// controller (IMT-12); labels, annotations and label selectors, whose grammar is in a library; and the annotation by
-// which a cluster is managed by somebody else.
+// Rules in the types of package api check limits, formats, immutable fields and relations between fields. This package
+// checks that templates don't change, except in dry runs of the topology controller (contract rule IMT-12); that
+// labels, annotations and label selectors are well-formed, which takes a library; and that nobody removes the
+// annotation which says that somebody else manages a cluster.
 package webhook
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// AddToScheme adds all API versions of our types. Setup needs them.
+// AddToScheme adds all API versions of our types to the scheme. Setup needs them.
 func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(v1beta1.AddToScheme(scheme), v1beta2.AddToScheme(scheme))
 }
@@ -31,12 +31,12 @@ type Option func(*settings)
 // settings are what options change.
 type settings struct{ noClusterClasses bool }
 
-// NoClusterClasses refuses new CapstanClusterTemplates, and changes of them, which are for ClusterClasses only: Cluster
-// API's feature gate ClusterTopology is closed.
+// NoClusterClasses refuses new and changed CapstanClusterTemplates. Use it when Cluster API's feature gate
+// ClusterTopology is off: these templates serve ClusterClasses only.
 func NoClusterClasses() Option { return func(s *settings) { s.noClusterClasses = true } }
 
-// Setup adds the webhooks to the manager's webhook server, whose scheme must have been through AddToScheme. The
-// configurations that make the API server ask them are in config/webhook; those for conversion belong into the
+// Setup adds the webhooks to the manager's webhook server. Call AddToScheme on the manager's scheme first. The
+// configurations that make the API server call the webhooks are in config/webhook; those for conversion belong in the
 // CustomResourceDefinitions.
 func Setup(mgr ctrl.Manager, options ...Option) error {
 	var o settings
