@@ -12,8 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Abandon gives up a dead host, so that the machine goes that waits for its agent, and returns the machine's name. It
-// refuses a host that a machine uses, that its agent still cleans, or that is a local one.
+// Abandon gives up on a dead host so that the machine waiting for its agent can be deleted, and returns that machine's
+// name. It refuses a local host, a host that a machine uses, and a host whose agent is still cleaning it.
 func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machine string, err error) {
 	h, err := getHost(ctx, c, host)
 	if err != nil {
@@ -24,14 +24,14 @@ func Abandon(ctx context.Context, c client.Client, host client.ObjectKey) (machi
 	}
 	before := h.DeepCopy()
 	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AbandonAnnotation, h.Spec.Claim.ProviderID)
-	// What was looked at is what is given up: a host that was claimed anew meanwhile is not.
+	// The lock keeps a host that was claimed again in the meantime from being given up.
 	if err := c.Patch(ctx, h, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return "", hint.Errorf("try again: the host has changed meanwhile", "giving up host %s: %w", h.Name, err)
 	}
 	return h.Spec.Claim.Machine, nil
 }
 
-// AbandonableHosts returns the names of the hosts of a namespace that Abandon would give up.
+// AbandonableHosts returns the names of the hosts in a namespace that Abandon would give up on.
 func AbandonableHosts(ctx context.Context, c client.Reader, namespace string) ([]string, error) {
 	list := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -46,7 +46,7 @@ func AbandonableHosts(ctx context.Context, c client.Reader, namespace string) ([
 	return names, nil
 }
 
-// abandonable returns why a host can't be given up; nil: it can.
+// abandonable returns why a host can't be given up, or nil if it can.
 func abandonable(host *infrav1.CapstanHost) error {
 	claim := host.Spec.Claim
 	switch {

@@ -12,20 +12,20 @@ import (
 	"github.com/capstan-dev/capstan/provider/claim"
 )
 
-// Remains says why a host is not used again after a machine, for whoever decides whether it may be.
+// Remains says why a host is not reused after a machine, so that an administrator can decide whether to reuse it.
 type Remains struct {
-	// Host is the host, Machine the one that was on it.
+	// Host is the name of the host, Machine that of the machine it ran.
 	Host, Machine string
-	// Why is a sentence.
+	// Why is the reason, as a sentence.
 	Why string
-	// Leftovers are what was found that was not there before; none if nothing was looked for.
+	// Leftovers lists what was found on the host that was not there before the machine; empty if nobody looked.
 	Leftovers []string
 
 	host  *infrav1.CapstanHost
-	claim string // the providerID that is accepted
+	claim string // the providerID to accept
 }
 
-// WhatRemains returns why a host is not used again. It refuses a host that nobody has to decide about.
+// WhatRemains returns why a host is not reused. It refuses a host that needs no decision.
 func WhatRemains(ctx context.Context, c client.Reader, host client.ObjectKey) (Remains, error) {
 	h, err := getHost(ctx, c, host)
 	if err != nil {
@@ -34,8 +34,8 @@ func WhatRemains(ctx context.Context, c client.Reader, host client.ObjectKey) (R
 	return remains(h)
 }
 
-// Accept says that a host may be used again although that remains. It counts for what was looked at only: a host that
-// has changed since is not accepted.
+// Accept allows the host to be reused despite what remains. It applies only to the state that WhatRemains saw: if the
+// host has changed since, Accept fails.
 func Accept(ctx context.Context, c client.Client, r Remains) error {
 	h := r.host.DeepCopy()
 	metav1.SetMetaDataAnnotation(&h.ObjectMeta, infrav1.AcceptAnnotation, r.claim)
@@ -45,7 +45,7 @@ func Accept(ctx context.Context, c client.Client, r Remains) error {
 	return nil
 }
 
-// AcceptableHosts returns the names of the hosts of a namespace that somebody has to decide about.
+// AcceptableHosts returns the names of the hosts in a namespace that need a decision.
 func AcceptableHosts(ctx context.Context, c client.Reader, namespace string) ([]string, error) {
 	list := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -60,7 +60,7 @@ func AcceptableHosts(ctx context.Context, c client.Reader, namespace string) ([]
 	return names, nil
 }
 
-// remains judges a host. Pure.
+// remains decides whether a host needs a decision, and why. Pure.
 func remains(host *infrav1.CapstanHost) (Remains, error) {
 	const list = "see: capstan host list"
 	c := host.Spec.Claim
@@ -100,7 +100,7 @@ func remains(host *infrav1.CapstanHost) (Remains, error) {
 	return r, nil
 }
 
-// carried judges a host without claim whose agent still has a machine to clean up after.
+// carried judges a host that has no claim but whose agent still has to clean up after a machine.
 func carried(host *infrav1.CapstanHost) (Remains, error) {
 	id, report := claim.Carried(host), host.Status.Agent.Cleaning
 	switch {

@@ -15,22 +15,22 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// choicesFile keeps what the user has chosen in the home directory.
+// choicesFile is the file in the home directory that keeps the user's choices.
 const choicesFile = "up.json"
 
-// choices are what Up keeps from one start to the next.
+// choices are the settings that Up keeps from one start to the next.
 type choices struct {
-	// Hosts is the number of local hosts; zero if it was not chosen.
+	// Hosts is the number of local hosts; zero if the user never chose one.
 	Hosts int `json:"hosts"`
-	// FeatureGates differ from those of a plane; nil if they were not chosen.
+	// FeatureGates are the gates that differ from the plane's defaults; nil if the user never chose any.
 	FeatureGates gates.Set `json:"featureGates,omitempty"`
 	// Listen is where other computers reach the plane.
 	Listen Listen `json:"listen,omitzero"`
-	// Metrics is where metrics are served; empty: nowhere.
+	// Metrics is the address that serves metrics; empty if none does.
 	Metrics string `json:"metrics,omitempty"`
 }
 
-// readChoices returns what was chosen the last time; nothing at first.
+// readChoices returns the choices of the last start, or the zero value if there was none.
 func readChoices(dir home.Dir) (kept choices, err error) {
 	path := filepath.Join(string(dir), choicesFile)
 	data, err := os.ReadFile(path)
@@ -46,9 +46,8 @@ func readChoices(dir home.Dir) (kept choices, err error) {
 	return kept, nil
 }
 
-// choose returns what is wanted now, for each choice that is not made now what was chosen the last time, and the number
-// of hosts that the machine can hold if none was. Where to listen is as wanted says. It keeps the choices in the home
-// directory.
+// choose completes wanted with the choices of the last start, and with the number of hosts that the machine can hold if
+// none was ever chosen; it takes Listen from wanted as is. It saves the result in the home directory.
 func choose(dir home.Dir, wanted choices) (choices, error) {
 	kept, err := readChoices(dir)
 	if err != nil {
@@ -72,7 +71,7 @@ func choose(dir home.Dir, wanted choices) (choices, error) {
 		return choices{}, err
 	}
 	if len(wanted.FeatureGates) == 0 {
-		wanted.FeatureGates = nil // as it is read the next time
+		wanted.FeatureGates = nil // as readChoices returns it next time
 	}
 	if reflect.DeepEqual(wanted, kept) {
 		return wanted, nil

@@ -13,8 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// NewScheme returns a scheme with the types of Kubernetes, Cluster API and Capstan that a client of the plane works
-// with.
+// NewScheme returns a scheme with the types of Kubernetes, Cluster API and Capstan that a client of the plane needs.
 func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -28,8 +27,8 @@ func NewScheme() *runtime.Scheme {
 	return scheme
 }
 
-// Connect returns a client for the management plane of a home directory. It makes no call: a plane that does not run
-// now shows at the first one. If the home directory has no plane, the error is a [*NoPlaneError].
+// Connect returns a client for the management plane of a home directory. It makes no call: if the plane is not running,
+// the first call fails. If the home directory has no plane, the error is a [*NoPlaneError].
 func Connect(homePath string) (client.WithWatch, error) {
 	path, err := Kubeconfig(homePath)
 	if err != nil {

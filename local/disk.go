@@ -7,17 +7,17 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// diskWarning returns what to say of the disk that a home directory is on, "" if there is room. It is read by whoever
-// asks for a status: a plane whose disk is full can't write a warning down.
+// diskWarning returns a warning about the disk of a home directory, or "" if there is room. Status computes it, because
+// a plane whose disk is full can't write a warning.
 func diskWarning(dir home.Dir) string {
 	limits, err := dock.ReadLimits(string(dir))
 	if err != nil {
-		return "" // the next start says it
+		return "" // the next start reports it
 	}
 	return fullDisk(string(dir), limits.FreeDisk)
 }
 
-// fullDisk judges how many bytes are free on the disk of a home directory. Pure.
+// fullDisk returns a warning if too few bytes are free on the disk of a home directory. Pure.
 func fullDisk(path string, free uint64) string {
 	const advice = "free some space; the plane goes on by itself"
 	switch {

@@ -14,13 +14,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// DownOptions say what Down stops.
+// DownOptions are the options of Down.
 type DownOptions struct {
 	// Home is the home directory of the plane. Required.
 	Home string
-	// Delete removes the home directory with all that it holds, also the data of all clusters.
+	// Delete also removes the home directory with everything in it, including the data of all clusters.
 	Delete bool
-	// Timeout bounds all of it; default 2 minutes.
+	// Timeout bounds the whole operation; default 2 minutes.
 	Timeout time.Duration
 	// Progress receives the steps. May be nil.
 	Progress Progress
@@ -28,9 +28,9 @@ type DownOptions struct {
 
 const defaultDownTimeout = 2 * time.Minute
 
-// Down stops the management plane of a home directory with all local hosts, and returns when they have stopped; the
-// last process of the dock may need another moment to exit. If nothing runs, that is no error. If the home directory
-// does not exist, the error is a [*NoPlaneError].
+// Down stops the management plane of a home directory and all its local hosts, and returns when they have stopped; the
+// last process of the dock may need another moment to exit. It is not an error if nothing is running. If the home
+// directory does not exist, the error is a [*NoPlaneError].
 func Down(ctx context.Context, o DownOptions) error {
 	dir, err := homeDir(o.Home)
 	if err != nil {
@@ -60,7 +60,7 @@ func Down(ctx context.Context, o DownOptions) error {
 	return o.Progress.step("removed "+string(dir), func(func(string)) error { return removeHome(dir) })
 }
 
-// stopDock stops the plane first, so that it does not see its hosts vanish, then all the rest.
+// stopDock stops the plane first, so that the plane does not see its hosts vanish, then everything else.
 func stopDock(ctx context.Context, dir home.Dir) error {
 	docked := dock.Connect(string(dir))
 	defer docked.Close()
@@ -74,8 +74,8 @@ func stopDock(ctx context.Context, dir home.Dir) error {
 	return err
 }
 
-// ours are the names in a home directory, and oursHalf begins those of files that were being written when a process
-// was killed.
+// ours lists the names in a home directory; oursHalf lists the prefixes of temporary files that a killed process
+// leaves.
 var (
 	ours = []string{
 		"kubeconfig", "lock", "dock", "plane", "clusters", "backups", "bundles", "images", "registries.yaml", choicesFile,
@@ -83,7 +83,8 @@ var (
 	oursHalf = []string{".kubeconfig-", "." + choicesFile + "-", ".new-"}
 )
 
-// removeHome removes the home directory. It refuses one that is not Capstan's, so that a wrong home costs nothing.
+// removeHome removes the home directory. It refuses a directory that is not Capstan's, so that a wrong path does no
+// harm.
 func removeHome(dir home.Dir) error {
 	entries, err := os.ReadDir(string(dir))
 	if err != nil {
@@ -95,10 +96,10 @@ func removeHome(dir home.Dir) error {
 				"%s holds %q, which is not Capstan's: nothing was removed", dir, e.Name())
 		}
 	}
-	return rootfs.Remove(string(dir)) // hosts have directories that deny their owner access
+	return rootfs.Remove(string(dir)) // hosts have directories that even their owner may not access
 }
 
-// isOurs reports whether a name in a home directory is one that Capstan gives.
+// isOurs reports whether Capstan uses this name in a home directory.
 func isOurs(name string) bool {
 	for _, known := range ours {
 		if name == known {

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// explainDock adds advice to what the dock or the machine refuses; nil stays nil.
+// explainDock adds advice to an error of the dock or the machine; nil stays nil.
 func explainDock(err error) error {
 	if problems := dock.Problems(err); len(problems) > 0 {
 		var whats, fixes []string
@@ -35,14 +35,14 @@ func explainDock(err error) error {
 	return err
 }
 
-// reworded is an error in other words: people read text, programs find err.
+// reworded is an error with another text: people read text, programs find err.
 type reworded struct {
 	text string
 	err  error
 }
 
-// Error returns the text.
+// Error returns text.
 func (e *reworded) Error() string { return e.text }
 
-// Unwrap returns the error that text stands for.
+// Unwrap returns the error that text rewords.
 func (e *reworded) Unwrap() error { return e.err }

@@ -18,8 +18,9 @@ import (
 // rebootLimit bounds a reboot.
 const rebootLimit = time.Minute
 
-// BootstrapLog opens what the bootstrap of a local host printed. The host can put anything in its place: what is not a
-// regular file below its root directory is refused. The caller closes it, and cleans the text for a terminal.
+// BootstrapLog opens the output of a local host's bootstrap. The host can put anything in its place, so BootstrapLog
+// accepts only a regular file below the host's root directory. The caller closes it, and must sanitize the text before
+// printing it to a terminal.
 func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	dir, err := homeDir(homePath)
 	if err != nil {
@@ -39,8 +40,7 @@ func BootstrapLog(homePath, host string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// openBelow opens a regular file below root, without following links out of it and without waiting for the writer of
-// a pipe.
+// openBelow opens a regular file below root. It follows no links out of root and does not block on a pipe.
 func openBelow(root, path string) (*os.File, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -62,8 +62,8 @@ func openBelow(root, path string) (*os.File, error) {
 	return file, nil
 }
 
-// RebootHost powers a local host off in good order and on again, with the disk it has. If no dock runs, the error wraps
-// [ErrNotRunning].
+// RebootHost shuts a local host down cleanly and powers it on again with the same disk. If no dock is running, the
+// error wraps [ErrNotRunning].
 func RebootHost(ctx context.Context, homePath, host string) error {
 	dir, err := homeDir(homePath)
 	if err != nil {
@@ -85,7 +85,7 @@ func RebootHost(ctx context.Context, homePath, host string) error {
 	return nil
 }
 
-// RunningHosts returns the names of the local hosts that are on.
+// RunningHosts returns the names of the local hosts that are powered on.
 func RunningHosts(ctx context.Context, homePath string) ([]string, error) {
 	dir, err := homeDir(homePath)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Facts are what a host says of itself, in few words. None of it is proved. Its JSON form is stable.
+// Facts summarize what a host reports about itself. None of it is verified. The JSON form is stable.
 type Facts struct {
 	OperatingSystem string `json:"operatingSystem,omitempty"`
 	Kernel          string `json:"kernel,omitempty"`
 	Architecture    string `json:"architecture,omitempty"`
 	Processors      int32  `json:"processors,omitempty"`
 	MemoryMiB       int64  `json:"memoryMiB,omitempty"`
-	// DisksGiB is the size of all reported disks.
+	// DisksGiB is the total size of all reported disks.
 	DisksGiB       int64  `json:"disksGiB,omitempty"`
 	Virtualization string `json:"virtualization,omitempty"`
-	// AgentVersion is the agent's.
+	// AgentVersion is the version of the agent.
 	AgentVersion string `json:"agentVersion,omitempty"`
 }
 
@@ -39,27 +39,27 @@ func factsOf(agent *infrav1.AgentReport) Facts {
 	return f
 }
 
-// HostDetails is all that is known about a host. Its JSON form is stable.
+// HostDetails is everything known about a host. Its JSON form is stable.
 type HostDetails struct {
 	Host `json:",inline"`
-	// Labels are written by people: a host has no say about them.
+	// Labels come from administrators: a host can't set them.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Work says what an administrator asks of the host; empty: nothing.
+	// Work is what an administrator asks of the host; empty: nothing.
 	Work string `json:"work,omitempty"`
-	// Addresses are those that the host reports, and those that an administrator wrote.
+	// Addresses are those that the host reports and those that an administrator set.
 	Addresses []string `json:"addresses,omitempty"`
-	// KubernetesVersions are those that the host offers. Empty: any.
+	// KubernetesVersions are the versions that the host offers. Empty: any.
 	KubernetesVersions []string           `json:"kubernetesVersions,omitempty"`
 	Model              string             `json:"model,omitempty"`
 	ProcessorModel     string             `json:"processorModel,omitempty"`
 	Disks              []infrav1.HostDisk `json:"disks,omitempty"`
 	Epoch              int64              `json:"epoch"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// WaitsFor says what the host waits for, and what somebody has to do where that is so.
+	// WaitsFor says what the host waits for, and what an administrator has to do, if anything.
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// DescribeHost returns all that is known about a host.
+// DescribeHost returns everything known about a host.
 func DescribeHost(ctx context.Context, c client.Reader, key client.ObjectKey) (HostDetails, error) {
 	h, err := getHost(ctx, c, key)
 	if err != nil {
@@ -68,7 +68,7 @@ func DescribeHost(ctx context.Context, c client.Reader, key client.ObjectKey) (H
 	return detailsOf(h), nil
 }
 
-// detailsOf returns all that is known about a host. Pure.
+// detailsOf returns everything known about a host. Pure.
 func detailsOf(h *infrav1.CapstanHost) HostDetails {
 	d := HostDetails{
 		Host: hostOf(h), Labels: h.Labels, Work: workOf(h), KubernetesVersions: h.Status.KubernetesVersions,
@@ -84,7 +84,7 @@ func detailsOf(h *infrav1.CapstanHost) HostDetails {
 	return d
 }
 
-// workOf says what an administrator asks of a host.
+// workOf returns what an administrator asks of a host.
 func workOf(h *infrav1.CapstanHost) string {
 	switch {
 	case !h.DeletionTimestamp.IsZero():

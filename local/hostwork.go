@@ -15,34 +15,35 @@ import (
 	"github.com/capstan-dev/capstan/internal/poll"
 )
 
-// work is what an administrator asks of a host. It is written into the spec of the CapstanHost, where GitOps and
-// kubectl write it too.
+// work is what an administrator asks of a host. It is part of the spec of the CapstanHost, so GitOps and kubectl can
+// set it too.
 type work struct {
-	// cordon keeps new machines away, drain lets the machine on the host go too.
+	// cordon keeps new machines off the host; drain also deletes the machine on it.
 	cordon, drain bool
-	// maintenance says why the host is out of use for a while. It drains the host.
+	// maintenance is the reason why the host is out of use for a while. Setting it drains the host.
 	maintenance string
 }
 
-// maintenanceLength bounds why a host is out of use, in characters.
+// maintenanceLength is the maximum length of that reason, in characters.
 const maintenanceLength = 256
 
-// CordonHost keeps new machines away from a host. The machine on it stays.
+// CordonHost keeps new machines off a host. The machine on it stays.
 func CordonHost(ctx context.Context, c client.Client, host client.ObjectKey) (*infrav1.CapstanHost, error) {
 	return setWork(ctx, c, host, func(w *work) { w.cordon = true })
 }
 
-// UncordonHost takes a host into use again: it ends a drain and a maintenance too.
+// UncordonHost puts a host back into use: it also ends a drain and a maintenance.
 func UncordonHost(ctx context.Context, c client.Client, host client.ObjectKey) (*infrav1.CapstanHost, error) {
 	return setWork(ctx, c, host, func(w *work) { *w = work{} })
 }
 
-// DrainHost lets the machine on a host go, and keeps new ones away. WaitDrained waits until that is done.
+// DrainHost deletes the machine on a host, so that it is replaced elsewhere, and keeps new ones away. WaitDrained waits
+// until that is done.
 func DrainHost(ctx context.Context, c client.Client, host client.ObjectKey) (*infrav1.CapstanHost, error) {
 	return setWork(ctx, c, host, func(w *work) { w.cordon, w.drain = true, true })
 }
 
-// MaintainHost drains a host and says why. When WaitDrained returns, it may be off.
+// MaintainHost drains a host and records the reason. Once WaitDrained returns, the host may be switched off.
 func MaintainHost(ctx context.Context, c client.Client, host client.ObjectKey, why string) (
 	*infrav1.CapstanHost, error,
 ) {
@@ -53,7 +54,7 @@ func MaintainHost(ctx context.Context, c client.Client, host client.ObjectKey, w
 	return setWork(ctx, c, host, func(w *work) { w.cordon, w.maintenance = true, why })
 }
 
-// setWork writes what an administrator asks of a host.
+// setWork changes what an administrator asks of a host.
 func setWork(ctx context.Context, c client.Client, key client.ObjectKey, change func(*work)) (
 	*infrav1.CapstanHost, error,
 ) {
@@ -76,8 +77,8 @@ func setWork(ctx context.Context, c client.Client, key client.ObjectKey, change 
 	return h, nil
 }
 
-// RemoveHost drains a host and deletes it. WaitRemoved waits until it is gone. It refuses local hosts, which are made
-// again.
+// RemoveHost drains a host and deletes it. WaitRemoved waits until it is gone. RemoveHost refuses local hosts, which
+// the plane would recreate.
 func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*infrav1.CapstanHost, error) {
 	h, err := getHost(ctx, c, key)
 	if err != nil {
@@ -87,7 +88,7 @@ func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*in
 		return nil, hint.Errorf("choose how many there are: capstan up --hosts N",
 			"host %s is a local one: another one would be made for it", h.Name)
 	}
-	if h.Spec.Claim != nil { // without a claim it gets none either, once it is being deleted
+	if h.Spec.Claim != nil { // a host without a claim gets none while it is being deleted
 		if h, err = DrainHost(ctx, c, key); err != nil {
 			return nil, err
 		}
@@ -99,14 +100,14 @@ func RemoveHost(ctx context.Context, c client.Client, key client.ObjectKey) (*in
 	return h, nil
 }
 
-// WaitDrained waits until no machine has a host. waiting hears what that waits for.
+// WaitDrained waits until no machine claims the host. It reports what it waits for to waiting.
 func WaitDrained(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
 	return waitForHost(ctx, c, key, waiting, func(h *infrav1.CapstanHost) bool {
 		return meta.IsStatusConditionTrue(h.Status.Conditions, infrav1.DrainedCondition)
 	})
 }
 
-// WaitRemoved waits until a host is gone. waiting hears what that waits for.
+// WaitRemoved waits until a host is gone. It reports what it waits for to waiting.
 func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, waiting func(string)) error {
 	err := waitForHost(ctx, c, key, waiting, func(*infrav1.CapstanHost) bool { return false })
 	if errors.Is(err, errHostGone) {
@@ -115,7 +116,7 @@ func WaitRemoved(ctx context.Context, c client.Reader, key client.ObjectKey, wai
 	return err
 }
 
-// errHostGone says that a host was deleted while it was waited for.
+// errHostGone says that the host was deleted during a wait for it.
 var errHostGone = errors.New("the host is gone")
 
 func waitForHost(
@@ -142,12 +143,13 @@ func waitForHost(
 	return err
 }
 
-// undecided are the reasons of condition Clean about which somebody has to decide.
+// undecided lists the reasons of condition Clean that need a decision by an administrator.
 var undecided = map[string]bool{
 	infrav1.LeftoversFoundReason: true, infrav1.NotComparedReason: true, infrav1.ReimageNeededReason: true,
 }
 
-// WaitsFor says what a host waits for, with what to do about it where somebody must; empty: for nothing. Pure.
+// WaitsFor says what a host waits for and, if an administrator has to act, which command to run; empty: it waits for
+// nothing. Pure.
 func WaitsFor(h *infrav1.CapstanHost) string {
 	clean := meta.FindStatusCondition(h.Status.Conditions, infrav1.CleanCondition)
 	drained := meta.FindStatusCondition(h.Status.Conditions, infrav1.DrainedCondition)

@@ -7,11 +7,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// ImageStore is the name of the program that keeps the images of a dock.
+// ImageStore is the name of the program that stores the images of a dock.
 const ImageStore = "capstan-images"
 
-// Images connects to the image store of a place, which all hosts of its dock share. It need not run: without a dock,
-// its program is started for as long as the client is open. Close it.
+// Images connects to the image store of a place, which all hosts of its dock share. If no dock is running, Images
+// starts the store's program for as long as the client is open. The caller must close the client.
 func Images(ctx context.Context, p Place) (*client.Client, error) {
 	dir, err := homeDir(p.Home)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// Host sums up a host of the inventory, a local one or one that enrolled. Its JSON form is stable.
+// Host summarizes a host of the inventory, whether local or enrolled. Its JSON form is stable.
 type Host struct {
 	Name string `json:"name"`
-	// Namespace is where it is registered.
+	// Namespace is the namespace that it is registered in.
 	Namespace string `json:"namespace"`
 	// State is the phase of the CapstanHost, such as Off, Available or InUse.
 	State string `json:"state"`
@@ -35,16 +35,16 @@ type Host struct {
 	// Address is its IP address once its agent has reported it.
 	Address string      `json:"address,omitempty"`
 	Created metav1.Time `json:"created"`
-	// Reason says in one line why the host is not ready, or out of use.
+	// Reason says in one line why the host is not ready or out of use.
 	Reason string `json:"reason,omitempty"`
-	// Facts are what the host says of itself.
+	// Facts are what the host reports about itself.
 	Facts Facts `json:"facts,omitzero"`
 }
 
-// reasonLength bounds a Reason, in characters.
+// reasonLength is the maximum length of a Reason, in characters.
 const reasonLength = 80
 
-// Hosts returns the hosts of a namespace, sorted by name; of all namespaces if it is "", sorted by namespace and name.
+// Hosts returns the hosts of a namespace, sorted by name. An empty namespace means all, sorted by namespace and name.
 func Hosts(ctx context.Context, c client.Reader, namespace string) ([]Host, error) {
 	list := &infrav1.CapstanHostList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -60,7 +60,7 @@ func Hosts(ctx context.Context, c client.Reader, namespace string) ([]Host, erro
 	return hosts, nil
 }
 
-// hostOf sums up a host.
+// hostOf summarizes a host.
 func hostOf(h *infrav1.CapstanHost) Host {
 	host := Host{Name: h.Name, Namespace: h.Namespace, State: string(h.Status.Phase), Zone: h.Spec.Zone,
 		Created: h.CreationTimestamp, Facts: factsOf(h.Status.Agent)}
@@ -88,8 +88,8 @@ func hostOf(h *infrav1.CapstanHost) Host {
 	return host
 }
 
-// waitForHosts waits until the inventory has its size and each host its state: a cluster that is made before would be
-// refused or held back.
+// waitForHosts waits until the inventory is complete and the state of each host is known: a cluster created earlier
+// would be refused or delayed.
 func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting func(string)) error {
 	c, err := Connect(string(s.home))
 	if err != nil {
@@ -108,13 +108,14 @@ func (s *starter) waitForHosts(ctx context.Context, docked *dock.Client, waiting
 		if n < s.hosts {
 			return false, nil
 		}
-		// It may have stopped since it was ready, and start anew: whoever has answered then is not all of it.
+		// The plane may have stopped and restarted since it was ready, so the answer may have come from one that is not
+		// ready yet.
 		status, err := Status(ctx, s.place)
 		return err == nil && status.Plane == PhaseReady, err
 	})
 }
 
-// countSettled counts the hosts of the budget, wherever they are, whose state the plane has found out.
+// countSettled counts the hosts of the budget, in all namespaces, whose state the plane knows.
 func countSettled(hosts []infrav1.CapstanHost) int {
 	n := 0
 	for i := range hosts {

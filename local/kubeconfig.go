@@ -22,9 +22,9 @@ import (
 	"github.com/capstan-dev/capstan/internal/kubeconfig"
 )
 
-// ClusterKubeconfig writes a kubeconfig with which the user of this machine reaches a cluster into the home directory,
-// and returns its path. The server of a cluster on local hosts is a relay on loopback, because the cluster's own
-// address is reachable only inside the dock; that of others is their endpoint. c is a client of the plane.
+// ClusterKubeconfig writes a kubeconfig for a cluster into the home directory, for the user of this machine, and
+// returns its path. For a cluster on local hosts, the server is a relay on loopback, because the cluster's own address
+// works only inside the dock. For other clusters, it is their endpoint. c is a client of the plane.
 func ClusterKubeconfig(
 	ctx context.Context, homePath string, c client.Reader, cluster *clusterv1.Cluster,
 ) (path string, err error) {
@@ -68,8 +68,9 @@ func ClusterKubeconfig(
 	return path, nil
 }
 
-// otherComputer reports whether an endpoint is the address of a computer that is neither this one nor in a dock: of an
-// owned host. A tenant chooses endpoints, so none leads to what listens here. Pure.
+// otherComputer reports whether an endpoint is the address of another computer, such as an owned host, and neither this
+// machine nor an address inside a dock. A tenant chooses endpoints, so none may lead to what listens on this machine.
+// Pure.
 func otherComputer(host string) bool {
 	at, err := netip.ParseAddr(host)
 	if err != nil || at.Zone() != "" || !at.Unmap().IsGlobalUnicast() {
@@ -80,9 +81,9 @@ func otherComputer(host string) bool {
 	})
 }
 
-// throughRelay changes a kubeconfig so that it reaches its server through a relay. The certificate is for the host, not
-// for the relay. The text comes from a Secret of a tenant, and programs of this user read what becomes of it: nothing
-// in it may make them run a program, read a file or use a proxy.
+// throughRelay changes a kubeconfig to reach its server through a relay. The certificate names the host, not the relay.
+// The text comes from a tenant's Secret, and this user's programs read the result: nothing in it may make them run a
+// program, read a file or use a proxy.
 func throughRelay(text []byte, relay, host string) ([]byte, error) {
 	config, err := kubeconfig.Read(text)
 	if err != nil {

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// EnrolPort is where the plane's enrolment server listens, on the loopback interface of the dock.
+	// EnrolPort is the port of the plane's enrolment server on the dock's loopback interface.
 	EnrolPort = PlanePort + 1
-	// publishedServer and publishedEnrolment are what the dock calls the two addresses that other computers reach.
+	// publishedServer and publishedEnrolment are the dock's names for the two addresses that other computers reach.
 	publishedServer, publishedEnrolment = "listen", "listen-enrolment"
-	// maxNames bounds the names in the certificate.
+	// maxNames is the maximum number of names in the certificate.
 	maxNames = 16
 )
 
-// Listen says where other computers reach a plane: its API server at an address and port of the machine, and the server
-// by which hosts enroll at the next port. The zero value is nowhere.
+// Listen says where other computers reach a plane: the API server at an address and port of this machine, and the
+// enrolment server at the next port. The zero value means nowhere.
 type Listen struct {
-	// Address is the API server's, as ADDRESS:PORT. Empty: nowhere.
+	// Address is the address of the API server, as ADDRESS:PORT. Empty: nowhere.
 	Address string `json:"address,omitempty"`
-	// Names are further names and addresses in the serving certificate. Other computers use the first one if Address is
-	// that of all interfaces.
+	// Names are additional names and addresses in the serving certificate. Other computers use the first one if Address
+	// means all interfaces.
 	Names []string `json:"names,omitempty"`
 }
 
 // Everybody reports whether other computers reach the plane at all.
 func (l Listen) Everybody() bool { return l.Address != "" }
 
-// Server returns the URL of the API server as other computers reach it; empty if they don't.
+// Server returns the URL at which other computers reach the API server; empty if they can't.
 func (l Listen) Server() string { return l.url(0) }
 
-// Enrolment returns the URL of the server by which hosts enroll; empty if there is none.
+// Enrolment returns the URL of the enrolment server; empty if other computers can't reach it.
 func (l Listen) Enrolment() string { return l.url(1) }
 
 func (l Listen) url(offset uint16) string {
@@ -58,7 +58,7 @@ func (l Listen) url(offset uint16) string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(at.Port()+offset)))
 }
 
-// CertificateHosts returns what the serving certificate must name.
+// CertificateHosts returns the names and addresses that the serving certificate must contain.
 func (l Listen) CertificateHosts() []string {
 	at, err := netip.ParseAddrPort(l.Address)
 	if err != nil {
@@ -70,8 +70,8 @@ func (l Listen) CertificateHosts() []string {
 	return append([]string{at.Addr().String()}, l.Names...)
 }
 
-// ParseListen reads ADDRESS or ADDRESS:PORT. Nothing, and an address of the loopback interface, is nowhere. The default
-// port is that of the plane inside of the dock.
+// ParseListen parses ADDRESS or ADDRESS:PORT. An empty text or a loopback address means nowhere. The default port is
+// the one that the plane uses inside the dock.
 func ParseListen(text string, names []string) (Listen, error) {
 	const advice = "name an address of this machine, as: capstan up --listen 192.0.2.1"
 	if text == "" || text == "localhost" {
@@ -109,7 +109,7 @@ func ParseListen(text string, names []string) (Listen, error) {
 	return Listen{Address: at.String(), Names: slices.Clone(names)}, nil
 }
 
-// wantedListen returns what is wanted now from what was chosen the last time. Nil keeps it.
+// wantedListen applies the options to the choice of the last start. Nil options keep it.
 func (o UpOptions) wantedListen(kept Listen) (Listen, error) {
 	if o.Listen == nil && o.Names == nil {
 		return kept, nil
@@ -131,7 +131,8 @@ func (o UpOptions) wantedListen(kept Listen) (Listen, error) {
 	return l, err
 }
 
-// here fails if this machine does not have the address. It may have it later, but who chooses it now has mistyped it.
+// here fails if this machine does not have the address. The machine might get it later, but right after the user chose
+// it a typo is more likely.
 func (l Listen) here() error {
 	at, err := netip.ParseAddrPort(l.Address)
 	if err != nil || at.Addr().IsUnspecified() {
@@ -157,7 +158,7 @@ func (l Listen) here() error {
 }
 
 // publish makes the plane reachable where l says, and nowhere else. If fresh, an address that does not work is an
-// error; one of an earlier start is tried again and again, for the machine may be in another network now.
+// error; an address from an earlier start is retried, because the machine may be in another network now.
 func publish(ctx context.Context, docked *dock.Client, l Listen, fresh bool, p Progress) error {
 	if !l.Everybody() {
 		for _, name := range []string{publishedServer, publishedEnrolment} {

@@ -15,13 +15,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// ErrBusy is wrapped by the error of an operation that waited in vain for another one in the same home directory.
+// ErrBusy is wrapped by the error of an operation that gave up waiting for another one in the same home directory.
 var ErrBusy = errors.New("is still at work")
 
-// lockPause is the time between two tries to lock a file.
+// lockPause is the time between two attempts to lock a file.
 const lockPause = 100 * time.Millisecond
 
-// lockHome lets one Up or Down at a time work on a home directory. A second one waits for the first.
+// lockHome lets only one Up or Down at a time work on a home directory. A second one waits for the first.
 func lockHome(ctx context.Context, dir home.Dir, progress Progress) (unlock func(), err error) {
 	if err := os.MkdirAll(string(dir), 0o700); err != nil {
 		return nil, hint.Errorf("choose another directory with --home or CAPSTAN_HOME", "making the home directory: %w", err)
@@ -29,8 +29,8 @@ func lockHome(ctx context.Context, dir home.Dir, progress Progress) (unlock func
 	return LockFile(ctx, dir.Lock(), "capstan up or down", progress)
 }
 
-// LockFile waits until nobody else holds the file at path, and makes it if it is missing; others says who may hold
-// it. It sends a Note before it waits. An error of a wait that ctx cut short wraps [ErrBusy].
+// LockFile waits until nobody else holds the file at path, creating the file if it is missing. others says who may hold
+// it, for the Note that LockFile sends before it waits. If ctx cuts the wait short, the error wraps [ErrBusy].
 func LockFile(ctx context.Context, path, others string, progress Progress) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

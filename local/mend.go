@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// mendings say which command takes a leftover away, as agents name them (agent/baseline, agent/clean). The words in
-// parentheses come into the place of $1 and $2.
+// mendings maps leftovers, in the words of agents (agent/baseline, agent/clean), to commands that remove them. $1 and
+// $2 are replaced with the groups in parentheses.
 var mendings = []struct {
 	leftover *regexp.Regexp
 	command  string
@@ -33,11 +33,11 @@ var mendings = []struct {
 	{regexp.MustCompile(`^path (/\S+)$`), "rm -r $1"},
 }
 
-// plain are the characters of what goes into a command: hosts choose names, and people paste commands.
+// plain matches text that is safe in a command: hosts choose names, and people paste commands.
 var plain = regexp.MustCompile(`^[A-Za-z0-9/._:@+ -]*$`)
 
-// Mend returns the command that takes a leftover of a host away, for people; empty if none is known, or the leftover
-// has a name that doesn't belong into a shell.
+// Mend returns a command, meant for people, that removes a leftover from a host. It is empty if none is known or if the
+// leftover's name is not safe in a shell.
 func Mend(leftover string) string {
 	for _, m := range mendings {
 		found := m.leftover.FindStringSubmatchIndex(leftover)

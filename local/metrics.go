@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// MetricsPort is where the plane serves metrics, on the dock's loopback, which hosts don't reach.
+	// MetricsPort is the port on the dock's loopback at which the plane serves metrics; hosts can't reach it.
 	MetricsPort = EnrolPort + 1
-	// publishedMetrics is what the dock calls the address of the machine where metrics are served.
+	// publishedMetrics is the dock's name for the machine's address at which metrics are served.
 	publishedMetrics = "metrics"
 )
 
-// wantedMetrics returns where metrics are served from now on: at the address that is chosen, or, if none is, where they
-// were.
+// wantedMetrics returns where to serve metrics: at the chosen address, or, if none is chosen, where they were served so
+// far.
 func wantedMetrics(chosen *string, kept string) (string, error) {
 	if chosen == nil || *chosen == "" {
 		if chosen != nil {
@@ -33,8 +33,8 @@ func wantedMetrics(chosen *string, kept string) (string, error) {
 	return at.String(), nil
 }
 
-// publishMetrics serves the plane's metrics at the address, and nowhere else; empty: nowhere. If fresh, an address that
-// does not work is an error; one of an earlier start is tried again and again.
+// publishMetrics serves the plane's metrics at the address and nowhere else; empty: nowhere. If fresh, an address that
+// does not work is an error; an address from an earlier start is retried.
 func publishMetrics(ctx context.Context, docked *dock.Client, address string, fresh bool, p Progress) error {
 	if address == "" {
 		return explainDock(docked.DeleteRelay(ctx, publishedMetrics))

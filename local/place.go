@@ -12,16 +12,17 @@ import (
 	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// Namespace is where clusters are unless another one is named. It always has a share of the local hosts; another
-// namespace has one while it has clusters.
+// Namespace is the default namespace of clusters. It always has a share of the local hosts; another namespace has one
+// only while it has clusters.
 const Namespace = inventory.Home
 
 // Place says where a local management plane is.
 type Place struct {
-	// Home is the directory that holds everything: at most 90 bytes as an absolute path. It need not exist. Required.
+	// Home is the directory that holds everything; its absolute path is at most 90 bytes long. It need not exist.
+	// Required.
 	Home string
-	// Binaries is the directory with Capstan's binaries and its Kubernetes bundles, as "make build" leaves them. [Up]
-	// needs it; without it, [Status] names no Kubernetes versions.
+	// Binaries is the directory with Capstan's binaries and Kubernetes bundles, as "make build" creates it. [Up]
+	// requires it; without it, [Status] lists no Kubernetes versions.
 	Binaries string
 }
 
@@ -48,11 +49,11 @@ func homeDir(path string) (home.Dir, error) {
 	return home.Find(path, func(string) string { return "" })
 }
 
-// errNoBinaries reports that a call needs binaries and was not told where they are.
+// errNoBinaries says that a call needs binaries but was not told where they are.
 var errNoBinaries = hint.Errorf("name the directory in which make build left them",
 	"no directory with Capstan's binaries is given")
 
-// NewestBundle returns the newest Kubernetes version that a directory with binaries has a bundle for.
+// NewestBundle returns the newest Kubernetes version for which a directory of binaries has a bundle.
 func NewestBundle(binaries string) (string, error) {
 	if binaries == "" {
 		return "", errNoBinaries
@@ -64,10 +65,10 @@ func NewestBundle(binaries string) (string, error) {
 	return bundles[0], nil
 }
 
-// ErrNotRunning is wrapped by errors of calls that need a dock while none runs in that home directory.
+// ErrNotRunning is wrapped by the errors of calls that need a dock when none runs in that home directory.
 var ErrNotRunning = dock.ErrNotRunning
 
-// NoPlaneError reports that a home directory has no management plane: none was started there, or it was removed.
+// NoPlaneError says that a home directory has no management plane: none was started there, or it was removed.
 type NoPlaneError struct {
 	// Home is that directory.
 	Home string
@@ -79,8 +80,8 @@ func (e *NoPlaneError) Error() string { return "no management plane in " + e.Hom
 // Hint returns the command that starts one.
 func (e *NoPlaneError) Hint() string { return "run: capstan up" }
 
-// Kubeconfig returns the path of the kubeconfig with which the user of this machine reaches the management plane. If
-// there is none, the error is a [*NoPlaneError].
+// Kubeconfig returns the path of the management plane's kubeconfig for the user of this machine. If there is none, the
+// error is a [*NoPlaneError].
 func Kubeconfig(homePath string) (string, error) {
 	dir, err := homeDir(homePath)
 	if err != nil {

@@ -3,37 +3,37 @@ package local
 // EventKind says what an Event is about.
 type EventKind string
 
-// The kinds of events. Steps follow each other: a step has Started, then any number of Waiting, then Done or Failed.
+// The kinds of events. Steps run one after another: each sends one Started, any number of Waiting, then Done or Failed.
 const (
 	StepStarted EventKind = "Started"
 	StepWaiting EventKind = "Waiting"
 	StepDone    EventKind = "Done"
 	StepFailed  EventKind = "Failed"
-	// Note is a sentence for the user, outside of all steps.
+	// Note is a sentence for the user, outside any step.
 	Note EventKind = "Note"
 )
 
-// Event is progress of a long operation.
+// Event reports progress of a long operation.
 type Event struct {
 	Kind EventKind
 	// Step names the step; empty in a Note.
 	Step string
-	// Text says what the step waits for now, or is the sentence of a Note.
+	// Text says what the step is waiting for, or is the sentence of a Note.
 	Text string
 }
 
-// Progress receives the events of one operation in their order, from one goroutine at a time. Nil receives nothing.
+// Progress receives the events of one operation in order, from one goroutine at a time. It may be nil.
 type Progress func(Event)
 
-// note sends a sentence.
+// note sends a Note.
 func (p Progress) note(text string) {
 	if p != nil {
 		p(Event{Kind: Note, Text: text})
 	}
 }
 
-// step runs one step: it sends the start, calls do, and sends the outcome. do may say what it waits for; the same
-// words twice in a row are sent once. The error of do is returned unchanged.
+// step runs one step: it sends the start, calls do, and sends the outcome. do may report what it waits for; consecutive
+// duplicates are sent once. step returns do's error unchanged.
 func (p Progress) step(name string, do func(waiting func(string)) error) error {
 	if p == nil {
 		p = func(Event) {}

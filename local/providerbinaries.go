@@ -11,12 +11,13 @@ import (
 	"github.com/capstan-dev/capstan/plane/providers"
 )
 
-// binariesTimeout bounds how long one installation of providers waits for another one, which may wait for its provider.
+// binariesTimeout bounds how long an installation of providers waits for another one, which may itself wait for its
+// provider.
 const binariesTimeout = 10 * time.Minute
 
-// AllowBinaries lets the plane of a home directory run programs as processes, in place of the Pods of providers:
-// their absolute paths, by the providers' names. A Note says of each what that means. Until done is called, nobody
-// else can allow any: providers that are installed at the same time would choose the same ports.
+// AllowBinaries lets the plane of a home directory run programs as processes in place of providers' Pods. binaries maps
+// provider names to absolute paths. AllowBinaries sends a Note for each about what that implies. Until done is called,
+// nobody else can allow binaries: providers installed at the same time would choose the same ports.
 func AllowBinaries(
 	ctx context.Context, homePath string, binaries map[string]string, progress Progress,
 ) (done func(), err error) {

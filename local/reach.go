@@ -18,17 +18,17 @@ import (
 	"github.com/capstan-dev/capstan/plane/hooks"
 )
 
-// relayTimeout bounds making a relay, and deleting those that were made.
+// relayTimeout bounds creating a relay, and deleting the relays that were created.
 const relayTimeout = 10 * time.Second
 
-// Relays are those of a dock, as [dock.Client] has them.
+// Relays creates and deletes relays of a dock, as [dock.Client] does.
 type Relays interface {
 	EnsureRelay(ctx context.Context, name, target string) (local string, err error)
 	DeleteRelay(ctx context.Context, name string) error
 }
 
-// ReachInstalled makes the extensions that are installed in the plane of a home directory reachable from outside of
-// its dock. Release must be called in the end.
+// ReachInstalled makes the extensions that are installed in the plane of a home directory reachable from outside its
+// dock. The caller must call release when done.
 func ReachInstalled(ctx context.Context, homePath string, plane client.Reader) (
 	reached []runtimev1.ExtensionConfig, release func() error, err error,
 ) {
@@ -45,8 +45,8 @@ func ReachInstalled(ctx context.Context, homePath string, plane client.Reader) (
 	return reached, func() error { defer docked.Close(); return undo() }, nil
 }
 
-// ReachExtensions makes extensions of the plane reachable from outside of the dock, in which they listen. It returns
-// the ExtensionConfigs with the addresses of relays. Release deletes the relays.
+// ReachExtensions makes extensions of the plane, which listen inside the dock, reachable from outside. It returns the
+// ExtensionConfigs with the addresses of relays. release deletes the relays.
 func ReachExtensions(ctx context.Context, relays Relays, configs []runtimev1.ExtensionConfig) (
 	reached []runtimev1.ExtensionConfig, release func() error, err error,
 ) {
@@ -81,7 +81,7 @@ func ReachExtensions(ctx context.Context, relays Relays, configs []runtimev1.Ext
 	return reached, release, nil
 }
 
-// insideDock reports whether an extension listens on an address that only the dock has. Pure.
+// insideDock reports whether an extension listens on an address that exists only in the dock. Pure.
 func insideDock(config runtimev1.ClientConfig) (*url.URL, bool) {
 	target, err := url.Parse(config.URL)
 	if err != nil || target.Port() == "" {
@@ -94,7 +94,8 @@ func insideDock(config runtimev1.ClientConfig) (*url.URL, bool) {
 	return nil, false
 }
 
-// UserCertificate returns the client certificate in a kubeconfig of the plane. Extensions of the plane accept it, too.
+// UserCertificate returns the client certificate from a kubeconfig of the plane. Extensions of the plane accept it,
+// too.
 func UserCertificate(kubeconfig string) (*tls.Certificate, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// PlanePort is where the plane's API server listens, on all addresses of the dock. It can't be 6443, which the
-// balancers use.
+// PlanePort is the port of the plane's API server, on all addresses of the dock. It can't be 6443, which the balancers
+// use.
 const PlanePort = 7443
 
 // planeUnit is the name of the plane's unit in the dock, and of the relay to its API server.
 const planeUnit = "plane"
 
-// RelayName returns the name of the balancer and of the relay of a cluster in the dock. The dock's names are DNS
-// labels, which can hold neither a namespace and a name without a collision, nor a dot, nor all of a long name: a
-// hash makes it unique.
+// RelayName returns the name of a cluster's balancer and relay in the dock. The dock's names are DNS labels, which can
+// hold neither a dot nor a long name, nor a namespace and a name without collisions; a hash makes the name unique.
 func RelayName(namespace, cluster string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + cluster))
 	return fmt.Sprintf("c-%.40s-%x", strings.ReplaceAll(cluster, ".", "-"), sum[:5])

@@ -9,12 +9,12 @@ import (
 	"github.com/capstan-dev/capstan/plane/seal"
 )
 
-// rotateKeys asks the next start of the plane for a new key for Secrets, and stops a plane that runs, which would not
-// see that. If it is cut short, the request stays: the next start makes the key.
+// rotateKeys requests a new key for Secrets and stops a running plane, which would not notice the request. The next
+// start creates the key, even if rotateKeys is interrupted after the request.
 func (s *starter) rotateKeys(ctx context.Context) error {
 	_, err := seal.Request(s.home.Encryption())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // no plane was started here yet, or an earlier version's: this start makes the first key
+		return nil // the first start here, or an earlier version's plane: this start creates the first key
 	}
 	if err != nil {
 		return err

@@ -12,18 +12,18 @@ import (
 	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// Share is what one namespace has of the local hosts. Its JSON form is stable.
+// Share is one namespace's share of the local hosts. Its JSON form is stable.
 type Share struct {
 	Namespace string `json:"namespace"`
-	// Hosts are registered there, InUse are those of them that a machine claims.
+	// Hosts are registered in the namespace; InUse of them are claimed by a machine.
 	Hosts int `json:"hosts"`
 	InUse int `json:"inUse"`
-	// Waits is how many hosts the clusters there want and can't have now.
+	// Waits is how many more hosts the clusters there want but can't have now.
 	Waits int `json:"waits"`
 }
 
-// Shares returns how the local hosts are shared, sorted by namespace. Namespaces that have none and ask for none are
-// left out.
+// Shares returns how the local hosts are shared, sorted by namespace. It leaves out namespaces that have none and want
+// none.
 func Shares(ctx context.Context, c client.Reader) ([]Share, error) {
 	list := &infrav1.CapstanHostList{}
 	err := c.List(ctx, list)
@@ -37,7 +37,7 @@ func Shares(ctx context.Context, c client.Reader) ([]Share, error) {
 	return sharesOf(list.Items, demands), nil
 }
 
-// sharesOf counts hosts and wishes. Pure.
+// sharesOf counts hosts and demands. Pure.
 func sharesOf(hosts []infrav1.CapstanHost, demands []inventory.Demand) []Share {
 	shares := map[string]*Share{}
 	of := func(namespace string) *Share {

@@ -6,8 +6,8 @@ import (
 	"github.com/capstan-dev/capstan/dock"
 )
 
-// hostsFor returns how many local hosts a machine can hold: one for each 512 MiB beyond what the plane takes, and one
-// for each 8 inotify instances (a control plane takes 18, a worker 5); 3 to 32. Zero means unknown.
+// hostsFor returns how many local hosts a machine can hold: one per 512 MiB beyond what the plane needs, and one per 8
+// inotify instances (a control plane uses 18, a worker 5); 3 to 32. Zero means unknown.
 func hostsFor(memoryMiB, inotifyInstances int) int {
 	n := 32
 	if memoryMiB > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/progress"
 )
 
-// Phase is how far the dock or the plane is.
+// Phase is the state of the dock or the plane.
 type Phase string
 
 // The phases: the dock is Running or Stopped, the plane is Ready, Starting or Stopped.
@@ -24,7 +24,7 @@ const (
 	PhaseRunning  Phase = "Running"
 )
 
-// PlaneStatus describes a management plane as it is now. Its JSON form is stable.
+// PlaneStatus describes the current state of a management plane. Its JSON form is stable.
 type PlaneStatus struct {
 	Home     string `json:"home"`
 	Dock     Phase  `json:"dock"`  // Running or Stopped
@@ -32,33 +32,33 @@ type PlaneStatus struct {
 	Rootless bool   `json:"rootless"`
 	// Server is the URL of the API server on this machine.
 	Server string `json:"server,omitempty"`
-	// Listen is the URL by which other computers reach the API server, and Enrolment that of the server by which hosts
-	// enroll; empty if only this machine reaches the plane.
+	// Listen is the URL at which other computers reach the API server, and Enrolment that of the enrolment server;
+	// empty if only this machine reaches the plane.
 	Listen    string `json:"listen,omitempty"`
 	Enrolment string `json:"enrolment,omitempty"`
 	// Metrics is where metrics are served, as ADDRESS:PORT; empty: nowhere.
 	Metrics string `json:"metrics,omitempty"`
 	// Kubeconfig is the path of the user's kubeconfig while the plane is Ready.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Versions are the Kubernetes versions that bundles exist for, newest first.
+	// Versions are the Kubernetes versions that have a bundle, newest first.
 	Versions []string `json:"kubernetesVersions"`
 	HostsOn  int      `json:"hostsOn"`
-	// Restarts counts how often the plane was started again since it was started first.
+	// Restarts counts how often the plane has restarted since its first start.
 	Restarts int `json:"planeRestarts"`
-	// Warnings are what somebody should do something about while the plane works, such as an etcd that is nearly full.
+	// Warnings describe problems to act on while the plane still works, such as an etcd that is nearly full.
 	Warnings []string `json:"warnings,omitempty"`
-	// FeatureGates are those of Cluster API, by upstream's names, while the plane runs.
+	// FeatureGates are Cluster API's feature gates, by their upstream names, while the plane runs.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// AuditLog is the path of the log of who read or changed hosts and Secrets, while the plane runs.
+	// AuditLog is the path of the log of accesses to hosts and Secrets, while the plane runs.
 	AuditLog string `json:"auditLog,omitempty"`
-	// Error is what keeps the plane from working.
+	// Error says what keeps the plane from working.
 	Error string `json:"error,omitempty"`
 }
 
-// statusLimit bounds one question to the dock.
+// statusLimit bounds one call to the dock.
 const statusLimit = 10 * time.Second
 
-// Status asks the dock how it is, and looks whether the plane is ready. A dock that does not run is no error.
+// Status asks the dock for its state and checks whether the plane is ready. It is not an error if no dock runs.
 func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	dir, bin, err := place.find()
 	if err != nil {
@@ -101,11 +101,11 @@ func Status(ctx context.Context, place Place) (PlaneStatus, error) {
 	return s, nil
 }
 
-// report adds what the plane itself says: its feature gates, and what it warns of, sorted by what that is about.
+// report adds what the plane itself reports: its feature gates, and its warnings, sorted by subject.
 func (s *PlaneStatus) report(dir home.Dir) {
 	state, err := progress.Read(dir.Plane())
 	if err != nil {
-		return // it begins: there is nothing to say
+		return // still starting: nothing to report yet
 	}
 	s.FeatureGates = state.FeatureGates
 	for _, about := range slices.Sorted(maps.Keys(state.Warnings)) {
@@ -113,7 +113,7 @@ func (s *PlaneStatus) report(dir home.Dir) {
 	}
 }
 
-// describe sums up what a dock holds; ready is when the file was written that a ready plane leaves, zero if it is
+// describe adds the state of the dock. ready is when a ready plane wrote its state file, or zero if the file is
 // missing.
 func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	s.Dock, s.Rootless = PhaseRunning, d.Rootless
@@ -152,6 +152,6 @@ func (s *PlaneStatus) describe(d dock.Status, ready time.Time) {
 	}
 }
 
-// isOf reports whether a plane that started at a moment has written a file: one that was killed leaves its own until
-// the next one starts. Clocks of file systems are a little behind.
+// isOf reports whether the plane that started at this time wrote a file: a killed plane leaves its file until the next
+// one starts. File system clocks lag a little.
 func isOf(written, started time.Time) bool { return written.After(started.Add(-20 * time.Millisecond)) }

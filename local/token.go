@@ -13,18 +13,19 @@ import (
 	"github.com/capstan-dev/capstan/local/enrol"
 )
 
-// Admission is an enrolment credential that was just made, with what a computer needs to use it.
+// Admission is a newly created enrolment credential and what a computer needs to use it.
 type Admission struct {
 	credential.Credential
 	enrol.Invitation
-	// Text is the credential itself. Nobody can find it out later.
+	// Text is the credential itself. It is stored nowhere else.
 	Text string `json:"credential"`
-	// Command is what sh runs as root on the computer, with the credential on its standard input.
+	// Command is the shell command to run as root on the computer, with the credential on its standard input.
 	Command string `json:"command"`
 }
 
-// Admit makes a credential by which computers may become hosts of the plane of a home directory, for so long. The plane
-// must be reachable for them: it is asked first, where they will ask it.
+// Admit creates a credential with which computers may become hosts of the plane of a home directory, valid for the
+// given duration. Other computers must be able to reach the plane, so Admit first contacts it at the address that they
+// will use.
 func Admit(
 	ctx context.Context, place Place, c client.Client, l credential.Limits, life time.Duration,
 ) (Admission, error) {

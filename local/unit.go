@@ -15,28 +15,29 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// Variables that tune the plane for tests and developers; the plane that Up starts has those of the process that
-// calls Up. They are no options, because nobody else needs them.
+// Environment variables that tune the plane for tests and developers. The plane that Up starts inherits them from the
+// process that calls Up. They are not options because nobody else needs them.
 const (
 	// AuditVariable is the path of an audit log of the API server.
 	AuditVariable = "CAPSTAN_AUDIT_LOG"
-	// ContractVariable is the only version of Cluster API's contract that the definitions of a new home are labelled with.
+	// ContractVariable limits the labels on the definitions of a new home to this one version of Cluster API's
+	// contract.
 	ContractVariable = "CAPSTAN_CONTRACT"
 )
 
 const (
 	// planeGrace is how long the plane may take to stop.
 	planeGrace = 30 * time.Second
-	// readyPause is the time between two looks at a plane that starts.
+	// readyPause is the time between two looks at a starting plane.
 	readyPause = 100 * time.Millisecond
-	// maxCrashes is how often the plane may end before it is ready. One crash may be another process's fault.
+	// maxCrashes is how often the plane may exit before it is ready. A single crash may be another process's fault.
 	maxCrashes = 3
-	// shownLines is how much of the plane's log an error shows.
+	// shownLines is how many lines of the plane's log an error shows.
 	shownLines = 15
 )
 
-// startPlane starts the plane as a unit of the dock, and waits until the plane reports that it is ready. server is
-// where the user reaches its API server.
+// startPlane starts the plane as a unit of the dock and waits until the plane reports that it is ready. server is the
+// address at which the user reaches its API server.
 func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server string) error {
 	unit, err := docked.EnsureUnit(ctx, s.unit(server))
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *starter) startPlane(ctx context.Context, docked *dock.Client, server st
 	err = wait.PollUntilContextCancel(ctx, readyPause, true, func(ctx context.Context) (bool, error) {
 		status, err := Status(ctx, s.place)
 		if err != nil {
-			return false, nil // it may be that the dock stops; the next question shows
+			return false, nil // the dock may be stopping; the next call shows
 		}
 		ready, err := s.settled(status, unit.Restarts)
 		if !ready || err != nil {
@@ -83,11 +84,11 @@ func (s *starter) unit(server string) dock.Unit {
 	}
 }
 
-// buildVariable has no meaning for the plane: it makes another build at the same path another unit, which the dock
-// starts in place of the one that runs. So an upgrade is "capstan up" by the new program, and hosts go on.
+// buildVariable is ignored by the plane. It makes a new build at the same path a different unit, so the dock replaces
+// the running one. That way "capstan up" with a new build upgrades the plane, and hosts keep running.
 const buildVariable = "CAPSTAN_BUILD"
 
-// build tells one build of a program from another. It is empty if there is no program.
+// build identifies a build of a program. It is empty if there is no program.
 func build(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -96,7 +97,7 @@ func build(path string) string {
 	return strconv.FormatInt(info.Size(), 36) + "-" + strconv.FormatInt(info.ModTime().UnixNano(), 36)
 }
 
-// planeEnvironment returns what the plane gets besides what the dock gives to everybody.
+// planeEnvironment returns the plane's environment variables beyond those that the dock sets for everything.
 func planeEnvironment(getenv func(string) string) []string {
 	env := []string{"GOGC=75"}
 	for _, name := range []string{AuditVariable, ContractVariable} {
@@ -107,8 +108,8 @@ func planeEnvironment(getenv func(string) string) []string {
 	return env
 }
 
-// settled reports whether the plane is ready; an error says that it will not be. restarts is how often it had been
-// restarted when the wait began.
+// settled reports whether the plane is ready; an error means that it never will be. restarts is the number of restarts
+// when the wait began.
 func (s *starter) settled(status PlaneStatus, restarts int) (ready bool, err error) {
 	switch {
 	case status.Plane == PhaseReady:
@@ -123,10 +124,10 @@ func (s *starter) settled(status PlaneStatus, restarts int) (ready bool, err err
 	return false, nil
 }
 
-// planeLog is the path of the plane's log.
+// planeLog returns the path of the plane's log.
 func planeLog(dir home.Dir) string { return filepath.Join(dir.Plane(), "logs", "plane.log") }
 
-// lastLines returns at most n lines from the end of a file, "" if it can't be read.
+// lastLines returns at most the last n lines of a file, or "" if it can't be read.
 func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

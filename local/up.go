@@ -14,32 +14,33 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// MaxHosts is the largest inventory that Up makes.
+// MaxHosts is the largest inventory that Up creates.
 const MaxHosts = 200
 
-// UpOptions say what Up starts.
+// UpOptions are the options of Up.
 type UpOptions struct {
-	// Place is where the plane is; both directories are required.
+	// Place says where the plane is; both directories are required.
 	Place
-	// Hosts is the number of local hosts in the inventory, at most MaxHosts. Zero keeps the number of the last time; the
-	// first time it chooses what the machine can hold, 3 to 32.
+	// Hosts is the number of local hosts in the inventory, at most MaxHosts. Zero keeps the number of the last start;
+	// the first start chooses what the machine can hold, 3 to 32.
 	Hosts int
-	// FeatureGates are the feature gates of Cluster API that differ from those of a plane, by upstream's names. Nil keeps
-	// those of the last time; an empty map goes back to those of a plane. A plane that runs with others starts again.
+	// FeatureGates are the Cluster API feature gates that differ from the plane's defaults, by their upstream names.
+	// Nil keeps those of the last start; an empty map restores the defaults. A plane that runs with different gates is
+	// restarted.
 	FeatureGates map[string]bool
-	// Listen is where other computers reach the plane, as ADDRESS or ADDRESS:PORT: its API server there, and the server by
-	// which hosts enroll at the next port. Nil keeps that of the last time, at first nowhere; an empty text or an address
-	// of the loopback interface takes it back.
+	// Listen is where other computers reach the plane, as ADDRESS or ADDRESS:PORT: the API server there, and the
+	// enrolment server at the next port. Nil keeps the address of the last start, initially none; an empty text or a
+	// loopback address stops listening.
 	Listen *string
-	// Names are further names and addresses of the plane in its serving certificate. Nil keeps those of the last time.
+	// Names are additional names and addresses in the plane's serving certificate. Nil keeps those of the last start.
 	Names []string
-	// Metrics is an address of the machine with a port at which the plane's metrics are served, to everybody who reaches
-	// it. Nil keeps that of the last time, at first none; an empty text takes it back.
+	// Metrics is an address and port of this machine at which the plane serves its metrics to everybody who can reach
+	// it. Nil keeps that of the last start, initially none; an empty text stops it.
 	Metrics *string
-	// RotateKeys makes a new key for the Secrets in the plane's etcd, encrypts all of them anew and drops the old key. A
-	// plane that runs is stopped for it first; hosts and their clusters go on.
+	// RotateKeys creates a new key for the Secrets in the plane's etcd, re-encrypts all of them and drops the old key.
+	// A running plane is stopped first; hosts and their clusters keep running.
 	RotateKeys bool
-	// Timeout bounds all of it; default 3 minutes.
+	// Timeout bounds the whole operation; default 3 minutes.
 	Timeout time.Duration
 	// Progress receives the steps. May be nil.
 	Progress Progress
@@ -53,33 +54,33 @@ type Plane struct {
 	Hosts int
 	// KubernetesVersion is the version that the plane runs, such as v1.36.3.
 	KubernetesVersion string
-	// Listen is the URL by which other computers reach the API server, and Enrolment that of the server by which hosts
-	// enroll; empty if only this machine reaches the plane.
+	// Listen is the URL at which other computers reach the API server, and Enrolment that of the enrolment server;
+	// empty if only this machine reaches the plane.
 	Listen, Enrolment string
 	// Metrics is where metrics are served, as ADDRESS:PORT; empty: nowhere.
 	Metrics string
 }
 
-// ErrDockEnded is wrapped by the error of a wait that can't succeed, because the dock has stopped meanwhile.
+// ErrDockEnded is wrapped by the error of a wait that can't succeed because the dock has stopped in the meantime.
 var ErrDockEnded = hint.Errorf("try again: capstan up", "the dock has ended")
 
 const (
 	defaultUpTimeout = 3 * time.Minute
-	// maxStarts is how often one Up starts a dock that stops again.
+	// maxStarts is how often one Up starts a dock that keeps stopping.
 	maxStarts = 3
 )
 
 // Up starts the management plane of a home directory in the background and returns when the plane is ready and its
-// hosts are registered. A plane that runs already is left as it is, unless another build of capstan started it: then it
-// is replaced, and its hosts go on. If a dock runs with the binaries of another directory, nothing is changed. If ctx
-// ends first, what was started goes on; [Down] stops it.
+// hosts are registered. It leaves a running plane alone, unless another build of capstan started it: then it replaces
+// the plane, and its hosts keep running. If a dock runs with binaries from another directory, Up changes nothing and
+// fails. If ctx ends first, what Up has started keeps running; [Down] stops it.
 func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	if o.Hosts < 0 || o.Hosts > MaxHosts {
 		return Plane{}, hint.Errorf("choose 1 to 200, or 0 for what the machine can hold", "%d hosts do not work",
 			o.Hosts)
 	}
 	if _, err := gates.Plane().With(o.FeatureGates); err != nil {
-		return Plane{}, err // before there is a home directory
+		return Plane{}, err // before the home directory is created
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultUpTimeout
@@ -143,18 +144,18 @@ func Up(ctx context.Context, o UpOptions) (Plane, error) {
 	}
 }
 
-// accepted refuses to work on a home whose dock runs with other binaries, before anything is chosen or stopped.
+// accepted fails if the home's dock runs with other binaries, before anything is chosen or stopped.
 func (s *starter) accepted(ctx context.Context) error {
 	return explainDock(dock.Accept(ctx, dock.Options{Home: string(s.home), BinDir: string(s.bin)}))
 }
 
-// dockIsGone reports whether err comes from a dock that stopped. One that was killed just before answers until its
-// last process is gone, and one may be killed at any time.
+// dockIsGone reports whether err comes from a dock that stopped. A dock may be killed at any time, and then still
+// answers until its last process is gone.
 func dockIsGone(err error) bool {
 	return errors.Is(err, ErrDockEnded) || errors.Is(err, ErrNotRunning)
 }
 
-// starter is one Up.
+// starter is one call of Up.
 type starter struct {
 	place    Place
 	home     home.Dir
@@ -168,9 +169,9 @@ type starter struct {
 	hosts  int
 	gates  gates.Set
 	listen Listen
-	// freshListen says that somebody has just chosen where to listen.
+	// freshListen is set if the user has just chosen where to listen.
 	freshListen bool
-	// metrics is where metrics are served; freshMetrics says that somebody has just chosen it.
+	// metrics is where metrics are served; freshMetrics is set if the user has just chosen it.
 	metrics      string
 	freshMetrics bool
 }
@@ -243,8 +244,8 @@ func (s *starter) publish(ctx context.Context, docked *dock.Client) error {
 	})
 }
 
-// forgetEarlierPlane removes what an earlier plane wrote when it was ready: it says nothing about the plane that the
-// dock starts now, and a dock that was killed could not remove it.
+// forgetEarlierPlane removes the file that an earlier plane wrote when it was ready: it says nothing about the plane
+// that the dock starts now. A dock that was killed could not remove it.
 func (s *starter) forgetEarlierPlane(ctx context.Context) error {
 	before, err := Status(ctx, s.place)
 	if err != nil {

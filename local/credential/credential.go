@@ -1,7 +1,8 @@
-// Package credential keeps enrolment credentials: who has one may make a computer a host of the plane, within limits.
+// Package credential keeps enrolment credentials: whoever holds one may make a computer a host of the plane, within
+// limits.
 //
-// A credential is a Secret in kube-system, where tenants have no rights: it has the hash of the credential and its
-// limits. The credential itself is nowhere but with who made it.
+// A credential is stored as a Secret in kube-system, where tenants have no rights. The Secret holds the credential's
+// hash and its limits; only the person who created the credential has the credential itself.
 package credential
 
 import (
@@ -22,13 +23,13 @@ import (
 )
 
 const (
-	// Namespace is where credentials are.
+	// Namespace is the namespace of the credentials' Secrets.
 	Namespace = metav1.NamespaceSystem
-	// SecretType is the type of their Secrets.
+	// SecretType is the type of those Secrets.
 	SecretType corev1.SecretType = "infrastructure.capstan.dev/enrolment"
-	// Label is on their Secrets.
+	// Label marks those Secrets.
 	Label = "infrastructure.capstan.dev/enrolment"
-	// DefaultZone is where hosts are if nothing says where.
+	// DefaultZone is the zone of a host if neither the credential nor a registration names one.
 	DefaultZone = "default"
 
 	secretPrefix = "capstan-enrolment-"
@@ -44,25 +45,25 @@ const (
 	maxLabels = 32
 )
 
-// Limits say what a credential is good for.
+// Limits restrict what a credential allows.
 type Limits struct {
-	// Namespace is where its hosts are. Required.
+	// Namespace is the namespace of its hosts. Required.
 	Namespace string `json:"namespace"`
-	// Name is the pattern of their names, in which * stands for any characters. Empty: any name.
+	// Name is a pattern for host names, in which * matches any characters. Empty: any name.
 	Name string `json:"name,omitempty"`
-	// Zone is the failure domain of its hosts. Empty: that of a host that is registered already, else DefaultZone.
+	// Zone is the failure domain of its hosts. Empty: that of the host if it is already registered, else DefaultZone.
 	Zone string `json:"zone,omitempty"`
-	// Labels are those that its hosts get.
+	// Labels are added to its hosts.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Reenroll lets the computer of a host that is registered, after it was installed anew, be that host again.
+	// Reenroll allows the computer of a registered host to enroll as that host again after it was reinstalled.
 	Reenroll bool `json:"reenroll,omitempty"`
-	// Uses is how many hosts it may enroll.
+	// Uses is the number of hosts that it may enroll.
 	Uses int `json:"uses"`
-	// Expires is when it ends.
+	// Expires is when the credential expires.
 	Expires time.Time `json:"expires"`
 }
 
-// Use is one host that was enrolled with a credential.
+// Use records one host that enrolled with a credential.
 type Use struct {
 	Host string    `json:"host"`
 	Key  string    `json:"key"` // the hash of the host's key
@@ -71,14 +72,14 @@ type Use struct {
 
 // Credential is a credential without its secret.
 type Credential struct {
-	// ID is its name, which is no secret.
+	// ID is its name, which is not secret.
 	ID string `json:"id"`
 	Limits
-	// Created is when it was made.
+	// Created is when it was created.
 	Created time.Time `json:"created"`
-	// Used are the hosts that were enrolled with it.
+	// Used lists the hosts that enrolled with it.
 	Used []Use `json:"used,omitempty"`
-	// State sums up whether it works; set by List.
+	// State says whether it works; set by List.
 	State State `json:"state"`
 
 	hash   string
@@ -106,12 +107,12 @@ func (c *Credential) StateAt(now time.Time) State {
 	return Valid
 }
 
-// UsedBy reports whether the host with a key was enrolled with it under a name.
+// UsedBy reports whether the host with this name and key enrolled with the credential.
 func (c *Credential) UsedBy(host, key string) bool {
 	return slices.ContainsFunc(c.Used, func(u Use) bool { return u.Host == host && u.Key == key })
 }
 
-// Matches reports whether it is for hosts of a name.
+// Matches reports whether a host may have this name.
 func (l Limits) Matches(host string) bool {
 	if l.Name == "" {
 		return true
@@ -120,7 +121,7 @@ func (l Limits) Matches(host string) bool {
 	return err == nil && ok
 }
 
-// OnlyName returns the one name that it is for; empty if there are several.
+// OnlyName returns the only name that the limits allow, or "" if they allow several.
 func (l Limits) OnlyName() string {
 	if strings.Contains(l.Name, "*") {
 		return ""
@@ -128,10 +129,10 @@ func (l Limits) OnlyName() string {
 	return l.Name
 }
 
-// reserved are domains of labels that programs go by.
+// reserved matches labels whose domain is reserved for programs.
 var reserved = regexp.MustCompile(`(^|[.])(cluster\.x-k8s\.io|kubernetes\.io|k8s\.io)/|^infrastructure\.capstan\.dev/`)
 
-// Check fails if the limits can't be.
+// Check returns an error if the limits are invalid.
 func (l Limits) Check(now time.Time) error {
 	switch {
 	case len(validation.IsDNS1123Label(l.Namespace)) > 0:
@@ -170,7 +171,7 @@ func (l Limits) Check(now time.Time) error {
 	return nil
 }
 
-// decode reads a Secret; false if it is none of a credential.
+// decode reads a credential's Secret; ok is false if the Secret holds no credential.
 func decode(secret *corev1.Secret) (*Credential, bool) {
 	id, ours := strings.CutPrefix(secret.Name, secretPrefix)
 	if !ours || secret.Type != SecretType || secret.Namespace != Namespace {

@@ -18,11 +18,11 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// kept is how long credentials that ended are listed.
+// kept is how long List still shows credentials that no longer work.
 const kept = 24 * time.Hour
 
-// Create makes a credential and returns its text, which nobody can find out later. Credentials that ended more than a
-// day ago are removed.
+// Create makes a credential and returns its text, which is stored nowhere. It also removes credentials that stopped
+// working more than a day ago.
 func Create(ctx context.Context, c client.Client, l Limits, now time.Time) (text string, made *Credential, err error) {
 	if err := l.Check(now); err != nil {
 		return "", nil, err
@@ -56,7 +56,7 @@ func Create(ctx context.Context, c client.Client, l Limits, now time.Time) (text
 	return text, &Credential{ID: id, Limits: l, Created: secret.CreationTimestamp.Time, State: Valid}, nil
 }
 
-// List returns the credentials for hosts of a namespace, all if it is empty, the newest first.
+// List returns the credentials for hosts of a namespace, newest first; an empty namespace means all.
 func List(ctx context.Context, c client.Reader, namespace string, now time.Time) ([]Credential, error) {
 	secrets := &corev1.SecretList{}
 	if err := c.List(ctx, secrets, client.InNamespace(Namespace), client.HasLabels{Label}); err != nil {
@@ -75,7 +75,7 @@ func List(ctx context.Context, c client.Reader, namespace string, now time.Time)
 	return list, nil
 }
 
-// Revoke ends a credential. Hosts that were enrolled with it stay.
+// Revoke revokes a credential. Hosts that enrolled with it stay.
 func Revoke(ctx context.Context, c client.Client, id string) error {
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: secretPrefix + id}, secret)
@@ -91,7 +91,7 @@ func Revoke(ctx context.Context, c client.Client, id string) error {
 	return nil
 }
 
-// sweep removes what ended long ago.
+// sweep removes credentials that stopped working long ago.
 func sweep(ctx context.Context, c client.Client, now time.Time) error {
 	all, err := List(ctx, c, "", now)
 	if err != nil {
@@ -109,13 +109,13 @@ func sweep(ctx context.Context, c client.Client, now time.Time) error {
 	return nil
 }
 
-// ErrUnknown says that a credential is malformed, unknown, wrong or revoked. It does not say which: who guesses learns
-// nothing.
+// ErrUnknown is returned for a malformed, unknown, wrong or revoked credential. It does not say which, so guessing
+// teaches nothing.
 var ErrUnknown = errors.New("the credential is not valid: it is wrong, or was revoked; make another one with" +
 	" capstan host token create")
 
-// Find returns the credential that a text is of, with reader, which must not be a cache: one that was revoked or used a
-// moment ago is not valid.
+// Find returns the credential for a text. The reader must not be a cache, so that a credential that was revoked or used
+// a moment ago is seen as such.
 func Find(ctx context.Context, reader client.Reader, text string) (*Credential, error) {
 	id, hash, err := enrolment.ParseCredential(text)
 	if err != nil {
@@ -136,8 +136,9 @@ func Find(ctx context.Context, reader client.Reader, text string) (*Credential, 
 	return c, nil
 }
 
-// Spend notes a use of a credential that Find has returned. It fails with a conflict if the credential was used or
-// revoked since, so that it never has more uses than it may. A host that has used it before uses it no second time.
+// Spend records a use of a credential that Find returned. It fails with a conflict if the credential was used since,
+// and with ErrUnknown if it was revoked, so a credential never exceeds its uses. A host that has already used the
+// credential spends nothing.
 func (c *Credential) Spend(ctx context.Context, writer client.Writer, use Use) error {
 	if c.UsedBy(use.Host, use.Key) {
 		return nil
@@ -148,7 +149,7 @@ func (c *Credential) Spend(ctx context.Context, writer client.Writer, use Use) e
 	}
 	secret := c.secret.DeepCopy()
 	secret.Data[usesKey] = uses
-	err = writer.Update(ctx, secret) // of the version that was read
+	err = writer.Update(ctx, secret) // updates the version that was read, or conflicts
 	if apierrors.IsNotFound(err) {
 		return ErrUnknown
 	}

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// architectures are those that the agent exists for, as Go names them.
+// architectures are the ones that agents are built for, by their Go names.
 var architectures = []string{"amd64", "arm64"}
 
-// agents are the builds of the agent in a directory with Capstan's binaries: "capstan-agent" is that of this machine's
-// architecture, "capstan-agent-linux-ARCH" that of any.
+// agents are the builds of the agent in a directory with Capstan's binaries. "capstan-agent" is for this machine's
+// architecture; "capstan-agent-linux-ARCH" is for ARCH.
 type agents struct {
 	dir string
 
@@ -25,7 +25,7 @@ type agents struct {
 	known map[string]build
 }
 
-// build is a build of the agent as it was looked at.
+// build describes a build of the agent when its checksum was computed.
 type build struct {
 	path     string
 	size     int64
@@ -35,7 +35,8 @@ type build struct {
 
 func newAgents(dir string) *agents { return &agents{dir: dir, known: map[string]build{}} }
 
-// open returns the build for an architecture with its checksum. It fails with os.ErrNotExist if there is none.
+// open opens the build for an architecture and returns it with its checksum. It fails with os.ErrNotExist if there is
+// none.
 func (a *agents) open(arch string) (*os.File, build, error) {
 	if !slices.Contains(architectures, arch) {
 		return nil, build{}, fmt.Errorf("architecture %q: %w", arch, os.ErrNotExist)
@@ -61,7 +62,7 @@ func (a *agents) open(arch string) (*os.File, build, error) {
 	return nil, build{}, err
 }
 
-// look returns what is known of a file, or finds it out. The checksum is that of the open file.
+// look returns the checksum of the open file, from memory if the file has not changed since the last time.
 func (a *agents) look(file *os.File, path string) (build, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -85,7 +86,7 @@ func (a *agents) look(file *os.File, path string) (build, error) {
 	return now, nil
 }
 
-// checksums returns those of all builds, by architecture.
+// checksums returns the checksums of all builds, by architecture.
 func (a *agents) checksums() map[string]string {
 	sums := map[string]string{}
 	for _, arch := range architectures {

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// headerLimit bounds the header of the PROXY protocol, version 1, by its specification; headerWait the wait for it.
+	// headerLimit is the maximum length of a PROXY protocol version 1 header by its specification; headerWait bounds
+	// the wait for the header.
 	headerLimit = 107
 	headerWait  = 5 * time.Second
 )
 
-// announced is a listener whose connections begin with the header of the PROXY protocol, version 1: those that the dock
-// carries. Only the dock's own processes reach it, so that nobody else says from where a connection comes.
+// announced is a listener whose connections begin with a PROXY protocol version 1 header, which the dock adds to the
+// connections it carries. Only the dock's own processes can connect, so nobody can forge a source address.
 type announced struct {
 	net.Listener
 	open *slots
 }
 
-// Accept does not read: a connection that says nothing keeps nobody else waiting.
+// Accept does not read the header, so a silent connection delays no other.
 func (l *announced) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -32,7 +33,7 @@ func (l *announced) Accept() (net.Conn, error) {
 	return &carried{Conn: conn, open: l.open}, nil
 }
 
-// carried is a connection that the dock carries. Its header is read with the first question about it.
+// carried is a connection that the dock carries. The first Read or RemoteAddr reads its header.
 type carried struct {
 	net.Conn
 	open *slots
@@ -53,13 +54,13 @@ func (c *carried) Read(data []byte) (int, error) {
 	return c.Conn.Read(data)
 }
 
-// RemoteAddr is from where the connection comes.
+// RemoteAddr returns the address that the connection came from.
 func (c *carried) RemoteAddr() net.Addr {
 	c.header.Do(c.begin)
 	return net.TCPAddrFromAddrPort(c.from)
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *carried) Close() error {
 	c.closed.Do(func() {
 		c.header.Do(func() { c.err = net.ErrClosed })
@@ -72,7 +73,7 @@ func (c *carried) Close() error {
 
 var errTooMany = errors.New("too many connections")
 
-// begin reads the header, byte by byte: what follows belongs to TLS.
+// begin reads the header byte by byte, because the bytes after it belong to TLS.
 func (c *carried) begin() {
 	line, err := readHeader(c.Conn)
 	if err == nil {
@@ -102,7 +103,7 @@ func readHeader(conn net.Conn) (string, error) {
 	return "", errors.New("reading from where a connection comes: the header does not end")
 }
 
-// parseHeader returns the address that a header names. Pure.
+// parseHeader returns the source address in a header. Pure.
 func parseHeader(line string) (netip.AddrPort, error) {
 	words := strings.Split(strings.TrimSuffix(line, "\r\n"), " ")
 	if len(words) != 6 || words[0] != "PROXY" || words[1] != "TCP4" && words[1] != "TCP6" {

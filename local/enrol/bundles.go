@@ -12,10 +12,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// bundleTimeout bounds one download of a bundle. Hosts whose download was cut go on where it was.
+// bundleTimeout bounds one download of a bundle. A host resumes a download that was cut off.
 const bundleTimeout = 30 * time.Minute
 
-// bundle serves a bundle to a host that has enrolled, which the handshake has proved.
+// bundle serves a bundle to an enrolled host, which has proved its key in the TLS handshake.
 func (s *Server) bundle(w http.ResponseWriter, r *http.Request, which string, from netip.Addr) {
 	known := false
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {

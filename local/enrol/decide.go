@@ -14,27 +14,27 @@ import (
 
 // Annotations of a CapstanHost that enrolled with a credential. They move with it to another management cluster.
 const (
-	// KeyAnnotation has the hash of the host's own key: it is who the host is.
+	// KeyAnnotation holds the hash of the host's own key, which identifies the host.
 	KeyAnnotation = "infrastructure.capstan.dev/enrolment-key"
-	// MachineAnnotation has the hash of what identifies its hardware.
+	// MachineAnnotation holds the hash of what identifies the host's hardware.
 	MachineAnnotation = "infrastructure.capstan.dev/enrolment-machine"
 )
 
-// claimant is a computer that wants to be a host.
+// claimant is a computer that wants to become a host.
 type claimant struct {
-	host    string // the name that it wants; empty: any
-	key     string // the hash of its own key, which it has proved to have
-	machine string // the hash of what identifies its hardware, which it says
+	host    string // the name that it asks for; empty: any
+	key     string // the hash of its own key, which it has proved to hold
+	machine string // the hash that it reports for its hardware
 }
 
-// verdict is what is done for a claimant.
+// verdict says how to answer a claimant.
 type verdict int
 
 const (
-	register verdict = iota // there is no such host: it is made
-	adopt                   // somebody has registered it, and no computer has enrolled yet
-	again                   // it is this computer
-	replace                 // it is this computer, installed anew
+	register verdict = iota // there is no such host: create it
+	adopt                   // somebody has registered it, and no computer has enrolled as it yet
+	again                   // it is the same computer
+	replace                 // it is the same computer, reinstalled
 )
 
 func refuse(reason, format string, args ...any) *enrolment.Refusal {
@@ -65,8 +65,8 @@ func nameOf(c *credential.Credential, r enrolment.Request) (string, *enrolment.R
 	return got, nil
 }
 
-// decide returns what is done for a claimant with a credential that is its own: there is the host of its name, nil if
-// there is none, and same the name of another host in the namespace with the same key. Pure.
+// decide decides about a claimant that has proved to hold the credential. there is the host with the claimant's name,
+// or nil; same is the name of the host in the namespace that already has the claimant's key, if any. Pure.
 func decide(
 	c *credential.Credential, who claimant, there *infrav1.CapstanHost, same string, now time.Time,
 ) (verdict, *enrolment.Refusal) {
@@ -89,7 +89,7 @@ func decide(
 	return onto(c, who, there)
 }
 
-// onto decides about a host that is there.
+// onto decides about a claimant whose host exists.
 func onto(c *credential.Credential, who claimant, there *infrav1.CapstanHost) (verdict, *enrolment.Refusal) {
 	key, claim := there.Annotations[KeyAnnotation], there.Spec.Claim
 	switch {

@@ -23,34 +23,34 @@ import (
 	"github.com/capstan-dev/capstan/provider/identity"
 )
 
-// tokenLife is how long the token of an answer lives: the agent gets its own with it at once.
+// tokenLife is how long the token in an answer is valid: the agent uses it at once to get its own.
 const tokenLife = 10 * time.Minute
 
-// Hosts makes hosts of computers that have a credential.
+// Hosts turns computers that have a credential into hosts.
 type Hosts struct {
-	// Client may be a cache's; Reader must not be.
+	// Client may read from a cache; Reader must not.
 	Client client.Client
 	Reader client.Reader
-	// Server and CAData are where agents reach the API server, and who signs its certificate.
+	// Server is where agents reach the API server; CAData is the certificate authority that signs its certificate.
 	Server string
 	CAData []byte
-	// Clock tells the time by which credentials end.
+	// Clock decides whether a credential has expired.
 	Clock clock.PassiveClock
 }
 
-// machineText is the form of what identifies hardware.
+// machineText is the format of a hardware hash.
 var machineText = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Enroll makes a host of the computer that has a key, and returns what its agent needs. What it refuses is an
-// *enrolment.Refusal. It can be repeated, and then has the same effect.
+// Enroll makes a host of the computer that has this key, and returns what its agent needs. A refusal is an
+// *enrolment.Refusal. Enroll is idempotent.
 func (h *Hosts) Enroll(ctx context.Context, r enrolment.Request, key string) (*enrolment.Answer, error) {
 	if !machineText.MatchString(r.Machine) {
 		return nil, refuse(enrolment.ReasonRequest, "the request does not say which machine it is from")
 	}
 	var answer *enrolment.Answer
 	made := false
-	// Another request may have used the credential, or changed the host, since it was looked at; and the controller makes
-	// the same objects at the same time.
+	// Another request may have used the credential or changed the host in the meantime, and the controller creates the
+	// same objects concurrently.
 	err := retry.OnError(retry.DefaultBackoff, changed, func() (err error) {
 		answer, err = h.once(ctx, r, key, &made)
 		return err
@@ -61,10 +61,10 @@ func (h *Hosts) Enroll(ctx context.Context, r enrolment.Request, key string) (*e
 	return answer, err
 }
 
-// changed reports whether something is not any more as it was when it was looked at.
+// changed reports whether err says that an object has changed since it was read.
 func changed(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-// once is one try. It sets made when it has made the host.
+// once makes one attempt. It sets made when it has created the host.
 func (h *Hosts) once(ctx context.Context, r enrolment.Request, key string, made *bool) (*enrolment.Answer, error) {
 	c, err := credential.Find(ctx, h.Reader, r.Credential)
 	if errors.Is(err, credential.ErrUnknown) {
@@ -105,7 +105,7 @@ func (h *Hosts) once(ctx context.Context, r enrolment.Request, key string, made 
 		Token: token, Again: what == again || what == replace}, nil
 }
 
-// look returns the host of a claimant's name, and the name of a host that has its key.
+// look returns the host with the claimant's name, and the name of a host that has its key.
 func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infrav1.CapstanHost, string, error) {
 	same := ""
 	all := &infrav1.CapstanHostList{}
@@ -128,10 +128,10 @@ func (h *Hosts) look(ctx context.Context, namespace string, who claimant) (*infr
 	return there, same, nil
 }
 
-// EnrolledLabel is on all hosts that have enrolled, so that clusters can choose them.
+// EnrolledLabel is on every host that has enrolled, so that clusters can select those hosts.
 const EnrolledLabel = "infrastructure.capstan.dev/enrolled"
 
-// labels returns those of a new host. Pure.
+// labels returns the labels of a new host. Pure.
 func labels(wanted map[string]string) map[string]string {
 	all := map[string]string{EnrolledLabel: "true"}
 	maps.Copy(all, wanted)
@@ -149,7 +149,7 @@ func (h *Hosts) Known(ctx context.Context, key string) (bool, error) {
 	}), nil
 }
 
-// settle makes the host, or makes it the claimant's.
+// settle creates the host, or hands it to the claimant.
 func (h *Hosts) settle(
 	ctx context.Context, c *credential.Credential, who claimant, what verdict, there *infrav1.CapstanHost,
 ) (*infrav1.CapstanHost, error) {
@@ -175,7 +175,7 @@ func (h *Hosts) settle(
 		}
 		return host, nil
 	case replace:
-		// All tokens of the identity before end first: if the rest fails, this step comes again.
+		// Revoke all earlier tokens of the identity first: if a later step fails, the retry comes here again.
 		if err := epoch.End(ctx, h.Reader, h.Client, there, there.Spec.Epoch); err != nil {
 			return nil, err
 		}
@@ -196,7 +196,7 @@ func (h *Hosts) settle(
 	return there, nil
 }
 
-// token makes what the agent of a host needs, as the controller does, and returns a token for it.
+// token creates what the agent of a host needs, as the controller does, and returns a token for the agent.
 func (h *Hosts) token(ctx context.Context, host *infrav1.CapstanHost) (string, error) {
 	if err := identity.Ensure(ctx, h.Reader, h.Client, host, identity.Objects(host)); err != nil {
 		return "", fmt.Errorf("making the account of host %s: %w", host.Name, err)

@@ -19,24 +19,24 @@ import (
 	"github.com/capstan-dev/capstan/internal/enrolment"
 )
 
-// Invitation is what a computer needs to become a host, besides a credential. None of it is secret.
+// Invitation is what a computer needs, besides a credential, to become a host. Nothing in it is secret.
 type Invitation struct {
 	// Server is the URL of the enrolment server.
 	Server string `json:"server"`
-	// CAHash is the hash of the public key of the plane's authority, as kubeadm writes it.
+	// CAHash is the hash of the public key of the plane's certificate authority, in kubeadm's format.
 	CAHash string `json:"caHash"`
 	// ScriptHash is the SHA-256 of the script that the server offers, in hex.
 	ScriptHash string `json:"scriptHash"`
 }
 
-// lookTimeout and scriptLimit bound the question for the script.
+// lookTimeout and scriptLimit bound fetching the script.
 const (
 	lookTimeout = 20 * time.Second
 	scriptLimit = 64 << 10
 )
 
-// Invite asks an enrolment server, as a host would reach it, for what an invitation says. ca is the plane's authority
-// in PEM; a server that can't prove to be the plane is an error.
+// Invite asks an enrolment server for an invitation, over the same path as a host would. ca is the plane's certificate
+// authority in PEM; Invite fails if the server can't prove that it belongs to the plane.
 func Invite(ctx context.Context, server string, ca []byte) (Invitation, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -74,9 +74,9 @@ func Invite(ctx context.Context, server string, ca []byte) (Invitation, error) {
 	return Invitation{Server: server, CAHash: pin, ScriptHash: hex.EncodeToString(sum[:])}, nil
 }
 
-// Command returns what sh runs, as root and with the credential on its standard input, to make a computer a host. It
-// runs nothing that it fetched before it has compared its hash. args go to "capstan-agent enroll". It has no single
-// quotes. Pure.
+// Command returns the shell command that makes a computer a host. It must run as root with the credential on standard
+// input. It checks the hash of what it downloads before it runs it. args go to "capstan-agent enroll". The command
+// contains no single quotes. Pure.
 func (i Invitation) Command(args ...string) string {
 	get := i.Server + enrolment.InstallPath
 	return strings.Join([]string{
@@ -95,14 +95,14 @@ func (i Invitation) Command(args ...string) string {
 	}, "; ")
 }
 
-// Line returns one line to paste into a shell on a computer, which makes it a host. The credential stands before a pipe
-// as an argument of printf, which shells have themselves: it is in no list of processes, and not in the log of sudo.
-// The line begins with a space: many shells keep such lines out of their history. Pure.
+// Line returns one line to paste into a shell of a computer to make it a host. The credential is an argument of printf,
+// which is a shell builtin, so it appears neither in the process list nor in sudo's log. The line begins with a space,
+// because many shells keep such lines out of their history. Pure.
 func (i Invitation) Line(credential string) string {
 	return fmt.Sprintf(" printf %%s %s | $(command -v sudo) sh -c '%s'", credential, i.Command())
 }
 
-// File returns a ticket: a file with all that capstan-agent needs to enroll.
+// File returns a ticket: a file with everything that capstan-agent needs to enroll.
 func (i Invitation) File(credential, host string) ([]byte, error) {
 	data, err := yaml.Marshal(enrolment.Ticket{
 		Server: i.Server, CAHash: i.CAHash, Credential: credential, Host: host,
@@ -114,14 +114,14 @@ func (i Invitation) File(credential, host string) ([]byte, error) {
 		data...), nil
 }
 
-// credentialFile is where cloud-init leaves the credential for a moment: in memory, for root only.
+// credentialFile is where cloud-init briefly keeps the credential: in memory, readable by root only.
 const credentialFile = "/run/capstan-credential"
 
-// bootTries are how often, a minute apart, a computer that boots tries to enroll.
+// bootTries is how often a booting computer tries to enroll, one minute apart.
 const bootTries = 60
 
-// CloudInit returns user data for cloud-init that makes a computer a host at its first boot. The plane need not be
-// there yet.
+// CloudInit returns user data for cloud-init that makes a computer a host at its first boot. The plane may start later
+// than the computer.
 func (i Invitation) CloudInit(credential string) ([]byte, error) {
 	try := "( " + i.Command() + "; ) < " + credentialFile
 	loop := fmt.Sprintf("n=0; until %s; do n=$((n+1)); [ $n -lt %d ] || exit 1; sleep 60; done", try, bootTries)

@@ -15,21 +15,21 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// lastToken is what a token of a host's account says. The API server judges tokens in everyday use, and refuses one
-// that has expired whatever else it says; only here is it read after that.
+// lastToken is what the token of a host's account says. In normal operation the API server validates tokens and rejects
+// expired ones; only the code here reads a token after it has expired.
 type lastToken struct {
 	namespace, host string
-	// secret and secretUID are the Secret of the epoch that the token is bound to.
+	// secret and secretUID identify the epoch's Secret, to which the token is bound.
 	secret    string
 	secretUID types.UID
 	ends      time.Time
 }
 
-// errToken is all that is said about a token that is none of the plane's hosts.
+// errToken is the only error about a token that this plane did not issue to a host; it gives no details.
 var errToken = errors.New("the token is not one that this plane gave to a host")
 
-// readToken checks the signature of a token and reads what it says. It does not look whether the token has expired.
-// The algorithm that counts is the key's, not one that the token names. Pure.
+// readToken verifies the signature of a token and reads its claims. It does not check expiry. The key determines the
+// algorithm; the one that the token names is ignored. Pure.
 func readToken(text string, keys []any) (lastToken, error) {
 	signed, signature, ok := cutLast(text)
 	_, payload, two := strings.Cut(signed, ".")
@@ -63,7 +63,7 @@ func readToken(text string, keys []any) (lastToken, error) {
 		secretUID: bound.Secret.UID, ends: time.Unix(claims.Expires, 0)}, nil
 }
 
-// cutLast cuts a token into what is signed and the signature.
+// cutLast splits a token into the signed part and the signature.
 func cutLast(text string) (signed string, signature []byte, ok bool) {
 	at := strings.LastIndexByte(text, '.')
 	if at < 0 {
@@ -73,7 +73,7 @@ func cutLast(text string) (signed string, signature []byte, ok bool) {
 	return text[:at], signature, err == nil
 }
 
-// signedByOne reports whether one of the keys has signed a text as ES256, which is how planes sign tokens.
+// signedByOne reports whether one of the keys signed the text with ES256, the algorithm that planes sign tokens with.
 func signedByOne(signed string, signature []byte, keys []any) bool {
 	sum := sha256.Sum256([]byte(signed))
 	for _, key := range keys {

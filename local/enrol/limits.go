@@ -8,20 +8,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits of the enrolment server. They are for people who enroll a rack at once; who has no credential can't do more.
+// Limits of the enrolment server. They are sized for enrolling a rack at once, and also bind callers without a
+// credential.
 const (
-	// perAddress and perAddressBurst are requests of one address, perSecond and burst those of all together.
+	// perAddress and perAddressBurst limit the requests from one address, perSecond and burst those from all addresses.
 	perAddress, perAddressBurst = rate.Limit(1), 30
 	perSecond, burst            = rate.Limit(20), 200
-	// enrolments, and downloads of the agent, at the same time: of all together and of one address.
+	// Concurrent enrolments and downloads of the agent, in total, and downloads from one address.
 	enrolments, downloads, downloadsOfOne = 8, 32, 8
-	// connections at the same time: of all together and of one address.
+	// Concurrent connections, in total and from one address.
 	connections, connectionsOfOne = 256, 48
-	// addresses is how many are remembered.
+	// addresses is how many addresses the limiter remembers.
 	addresses = 8192
 )
 
-// limiter bounds how many requests are served.
+// limiter limits the rate of requests.
 type limiter struct {
 	now func() time.Time
 	all *rate.Limiter
@@ -34,7 +35,7 @@ func newLimiter(now func() time.Time) *limiter {
 	return &limiter{now: now, all: rate.NewLimiter(perSecond, burst), each: map[netip.Prefix]*rate.Limiter{}}
 }
 
-// allow reports whether a request from an address is served. One that asks too often takes nothing from the others.
+// allow reports whether to serve a request from an address. An address over its own limit does not use up the total.
 func (l *limiter) allow(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,8 +51,7 @@ func (l *limiter) allow(from netip.Addr) bool {
 	return one.AllowN(now, 1) && l.all.AllowN(now, 1)
 }
 
-// forget drops the addresses that have not asked for a while, or all if that is none: what all together may do is
-// bounded anyway.
+// forget drops the addresses that have been idle for a while, or all of them if none has: the total limit still holds.
 func (l *limiter) forget(now time.Time) {
 	for network, one := range l.each {
 		if one.TokensAt(now) >= perAddressBurst {
@@ -63,7 +63,7 @@ func (l *limiter) forget(now time.Time) {
 	}
 }
 
-// network returns what counts as one address: a computer has as many of IPv6 as it likes.
+// network returns the prefix that counts as one address: a computer can use any number of addresses of its IPv6 prefix.
 func network(from netip.Addr) netip.Prefix {
 	bits := 64
 	if from.Is4() {
@@ -76,7 +76,7 @@ func network(from netip.Addr) netip.Prefix {
 	return p
 }
 
-// slots bounds what is done at the same time, for one address and together.
+// slots limits concurrent work, per address and in total.
 type slots struct {
 	all, one int
 
@@ -87,7 +87,7 @@ type slots struct {
 
 func newSlots(all, one int) *slots { return &slots{all: all, one: one, used: map[netip.Prefix]int{}} }
 
-// take reports whether there is room; then leave must be called.
+// take reports whether a slot is free, and occupies it; the caller must then call leave.
 func (s *slots) take(from netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

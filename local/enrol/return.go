@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// awayLimit is how long after the end of its token a host may come back without a person.
+	// awayLimit is how long after its token expired a host may return without an administrator.
 	awayLimit = 90 * 24 * time.Hour
-	// One host comes back this often at most.
+	// One host may return at most this often.
 	returnEvery, returnBurst = time.Minute, 5
 )
 
-// Returns gives hosts whose tokens have expired new ones, without a person (docs/adr/0036).
+// Returns issues new tokens, without an administrator, to hosts whose tokens have expired (docs/adr/0036).
 type Returns struct {
 	*Hosts
-	// Keys returns the public keys that the API server knows tokens of service accounts by. Required.
+	// Keys returns the public keys with which the API server verifies tokens of service accounts. Required.
 	Keys func() ([]any, error)
 
 	mu   sync.Mutex
 	each map[types.NamespacedName]*rate.Limiter
 }
 
-// Return gives the host with a key that had a token another one. What it refuses is an *enrolment.Refusal.
+// Return issues a new token to the host that has this key and an earlier token. A refusal is an *enrolment.Refusal.
 func (h *Returns) Return(ctx context.Context, r enrolment.Return, key string) (*enrolment.Answer, error) {
 	keys, err := h.Keys()
 	if err != nil {
@@ -67,8 +67,8 @@ func (h *Returns) Return(ctx context.Context, r enrolment.Return, key string) (*
 		Token: token, Again: true}, nil
 }
 
-// mayReturn decides whether a computer with a key that had a token is still the host; host is nil if there is none.
-// Pure.
+// mayReturn decides whether a computer with this key and earlier token is still the host; host is nil if it does not
+// exist. Pure.
 func mayReturn(last lastToken, key string, host *infrav1.CapstanHost, now time.Time) *enrolment.Refusal {
 	const what = ": enroll it again with a credential, after a person has looked at it"
 	switch {
@@ -87,8 +87,8 @@ func mayReturn(last lastToken, key string, host *infrav1.CapstanHost, now time.T
 	return nil
 }
 
-// anotherToken asks for a token that is bound to the very Secret that the last one was bound to. The API server refuses
-// if there is another one now.
+// anotherToken requests a token bound to the same Secret as the last one. The API server refuses if the Secret has been
+// replaced.
 func (h *Returns) anotherToken(ctx context.Context, host *infrav1.CapstanHost, last lastToken) (string, error) {
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = host.Namespace, infrav1.IdentityPrefix+host.Name
@@ -108,7 +108,7 @@ func (h *Returns) anotherToken(ctx context.Context, host *infrav1.CapstanHost, l
 	return request.Status.Token, nil
 }
 
-// allow reports whether a host may come back now. Only hosts that exist, and have proved who they are, are counted.
+// allow reports whether a host may return now. Only existing hosts that have proved their identity count.
 func (h *Returns) allow(name types.NamespacedName) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

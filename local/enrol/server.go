@@ -1,5 +1,6 @@
-// Package enrol is the plane's enrolment server: what a computer that is no host yet reaches of the plane. It answers
-// callers without identity with the version, the agent and the enrolment, and with nothing else (docs/adr/0030).
+// Package enrol is the plane's enrolment server: the only part of the plane that a computer reaches before it is a
+// host. To callers without an identity it offers the version, the agent and enrolment, and nothing else
+// (docs/adr/0030).
 package enrol
 
 import (
@@ -30,28 +31,28 @@ const (
 	headerBytes     = 8 << 10
 )
 
-// Options say what the server serves.
+// Options configure a Server.
 type Options struct {
-	// Enroll makes hosts. Required.
+	// Enroll enrolls a computer as a host. Required.
 	Enroll func(ctx context.Context, r enrolment.Request, key string) (*enrolment.Answer, error)
-	// Return gives hosts whose tokens have expired others. Nil: all are refused.
+	// Return issues new tokens to hosts whose tokens have expired. Nil: the server refuses them all.
 	Return func(ctx context.Context, r enrolment.Return, key string) (*enrolment.Answer, error)
-	// Certificate returns the serving certificate as it is now. Required.
+	// Certificate returns the current serving certificate. Required.
 	Certificate func() (*tls.Certificate, error)
-	// Authority is what signs it, and is sent along. Required.
+	// Authority is the certificate authority that signs it, which the server sends along. Required.
 	Authority *x509.Certificate
 	// Binaries is the directory with the builds of the agent. Required.
 	Binaries string
 	// URL is where hosts reach the server. Required.
 	URL string
-	// Version is that of Capstan.
+	// Version is Capstan's version.
 	Version string
-	// Known reports whether a host has enrolled with the key of a hash. Required for Bundle.
+	// Known reports whether a host has enrolled with the key of this hash. Required for Bundle.
 	Known func(ctx context.Context, key string) (bool, error)
-	// Bundle opens the bundle of a version and architecture for a host that has enrolled. It fails with fs.ErrNotExist if
-	// there is none. Nil: there are none.
+	// Bundle opens the bundle of a version and architecture for an enrolled host. It fails with fs.ErrNotExist if there
+	// is none. Nil: the server has no bundles.
 	Bundle func(version, architecture string) (*os.File, error)
-	// Now tells the time by which requests are limited; nil means time.Now.
+	// Now is the clock for rate limits; nil means time.Now.
 	Now func() time.Time
 	// Log may be nil.
 	Log *slog.Logger
@@ -80,12 +81,12 @@ func New(o Options) *Server {
 		open: newSlots(connections, connectionsOfOne)}
 }
 
-// Serve serves connections that the dock carries until ctx ends.
+// Serve serves the connections that the dock carries, until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout,
 		IdleTimeout: requestTimeout, MaxHeaderBytes: headerBytes,
-		// Anybody can fail a handshake, as often as they like: that is not logged.
+		// Anybody can fail a handshake as often as they like, so failures are not logged.
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	ended := make(chan struct{})
@@ -105,12 +106,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// tls asks clients for a certificate and takes any: the handshake proves that they have its key.
+// tls requests a client certificate and accepts any: the handshake proves that the client holds its key.
 func (s *Server) tls() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequestClientCert,
-		NextProtos: []string{"http/1.1"}, // one request after the other: what is bounded for a connection stays bounded
+		NextProtos: []string{"http/1.1"}, // one request at a time, so that limits per connection hold
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			pair, err := s.Certificate()
 			if err != nil {
@@ -123,7 +124,7 @@ func (s *Server) tls() *tls.Config {
 	}
 }
 
-// handler refuses whatever it does not know.
+// handler rejects all paths that it does not know.
 func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := addressOf(r)
@@ -184,17 +185,17 @@ func (s *Server) agent(w http.ResponseWriter, r *http.Request, arch string, from
 	http.ServeContent(w, r, "", b.changed, file)
 }
 
-// enroll serves an enrolment.
+// enroll serves enrolments.
 func (s *Server) enroll(w http.ResponseWriter, r *http.Request, from netip.Addr) {
 	serve(s, w, r, from, "enrolled", s.Enroll)
 }
 
-// comeBack serves the return of a host whose token has expired.
+// comeBack serves hosts that return after their token has expired.
 func (s *Server) comeBack(w http.ResponseWriter, r *http.Request, from netip.Addr) {
 	serve(s, w, r, from, "returned", s.Return)
 }
 
-// serve serves a request of a host: it is bounded, read, done and logged.
+// serve limits, reads, handles and logs a request of a host.
 func serve[R any](
 	s *Server, w http.ResponseWriter, r *http.Request, from netip.Addr, done string,
 	do func(context.Context, R, string) (*enrolment.Answer, error),
@@ -228,7 +229,7 @@ func serve[R any](
 	}
 }
 
-// read reads a request and returns the hash of the key that the client has.
+// read reads a request and returns the hash of the client's key.
 func read(w http.ResponseWriter, r *http.Request, request any) (key string, refusal *enrolment.Refusal) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return "", refuse(enrolment.ReasonRequest, "the host shows no certificate: enroll with capstan-agent")
@@ -242,7 +243,7 @@ func read(w http.ResponseWriter, r *http.Request, request any) (key string, refu
 	return enrolment.Pin(r.TLS.PeerCertificates[0]), nil
 }
 
-// status returns the HTTP status of a refusal. Pure.
+// status returns the HTTP status for a refusal. Pure.
 func status(r *enrolment.Refusal) int {
 	switch r.Reason {
 	case enrolment.ReasonCredential, enrolment.ReasonExpired, enrolment.ReasonUsedUp:

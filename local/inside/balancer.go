@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/local"
 )
 
-// balancerDock is what a balancer needs of the dock.
+// balancerDock is the part of the dock that a balancer needs.
 type balancerDock interface {
 	EnsureBalancer(ctx context.Context, name string) (dock.Balancer, error)
 	SetBackends(ctx context.Context, name string, backends []string) error
@@ -20,7 +20,7 @@ type balancerDock interface {
 	DeleteRelay(ctx context.Context, name string) error
 }
 
-// balancer provides clusters with balancers of the dock.
+// balancer provides clusters with balancers in the dock.
 type balancer struct{ dock balancerDock }
 
 // Ensure makes sure that the cluster's balancer works, and returns its address.
@@ -32,8 +32,8 @@ func (b balancer) Ensure(ctx context.Context, cluster types.NamespacedName) (hos
 	return made.Address, int32(made.Port), err
 }
 
-// SetBackends replaces the cluster's backends. Agents say where they are; what is no address of a host is refused: the
-// balancer would lead into the plane.
+// SetBackends replaces the cluster's backends. Agents report these addresses, so SetBackends refuses any that is not a
+// host's: the balancer would otherwise lead into the plane.
 func (b balancer) SetBackends(ctx context.Context, cluster types.NamespacedName, backends []string) error {
 	for _, backend := range backends {
 		if host, _, err := net.SplitHostPort(backend); err != nil || !dock.IsHost(host) {
@@ -43,7 +43,7 @@ func (b balancer) SetBackends(ctx context.Context, cluster types.NamespacedName,
 	return b.dock.SetBackends(ctx, local.RelayName(cluster.Namespace, cluster.Name), backends)
 }
 
-// Delete removes the cluster's balancer, and the relay by which the user reached the cluster.
+// Delete removes the cluster's balancer, and the relay through which the user reached the cluster.
 func (b balancer) Delete(ctx context.Context, cluster types.NamespacedName) error {
 	name := local.RelayName(cluster.Namespace, cluster.Name)
 	return errors.Join(b.dock.DeleteBalancer(ctx, name), b.dock.DeleteRelay(ctx, name))

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// clusterInfo returns the ConfigMap kube-public/cluster-info, by which programs that were made for clusters of kubeadm
-// learn where the API server is and whom to trust. The server is the one that machines reach, as in a cluster of
-// kubeadm: the user's address leads nowhere from there. It holds no credentials.
+// clusterInfo returns the ConfigMap kube-public/cluster-info. Programs written for kubeadm clusters read it to learn
+// where the API server is and which authority to trust. As in a kubeadm cluster, the server is the address that
+// machines use: the user's address leads nowhere from there. It holds no credentials.
 func clusterInfo(server string, authority []byte) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = &clientcmdapi.Cluster{

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-dev/capstan/plane/pki"
 )
 
-// addEnrolment adds the enrolment server, if other computers reach the plane.
+// addEnrolment adds the enrolment server if other computers reach the plane.
 func (s *server) addEnrolment(mgr ctrl.Manager) error {
 	if !s.Listen.Everybody() {
 		return nil
@@ -46,7 +46,8 @@ func (s *server) addEnrolment(mgr ctrl.Manager) error {
 	}}
 	server := enrol.New(enrol.Options{
 		Enroll: hosts.Enroll, Return: returns.Return,
-		// The API server's own, so hosts know one name and one authority. It is read for each connection (ADR 27).
+		// Use the API server's certificate, so that hosts need only one name and one authority. Read it for each
+		// connection (ADR 27).
 		Certificate: pki.Pair{
 			CertFile: filepath.Join(keys, "apiserver.crt"), KeyFile: filepath.Join(keys, "apiserver.key"),
 		}.Current,

@@ -1,6 +1,6 @@
-// Package inside is what of a local management plane runs inside the dock: the process that "capstan plane" is. It
-// joins the embedded plane with the dock, which supplies hosts and balancers. Package local starts it and does not
-// import it, so that a program that starts a plane carries none of its controllers.
+// Package inside is the part of a local management plane that runs inside the dock, as the process "capstan plane". It
+// connects the embedded plane with the dock, which supplies hosts and balancers. Package local starts that process but
+// does not import this package, so a program that starts a plane contains none of its controllers.
 package inside
 
 import (
@@ -38,29 +38,29 @@ import (
 	"github.com/capstan-dev/capstan/templates"
 )
 
-// Options say how to run a plane inside the dock.
+// Options configure a plane inside the dock.
 type Options struct {
-	// Place is where the plane is, with absolute paths. Both directories are required.
+	// Place says where the plane is, with absolute paths. Both directories are required.
 	local.Place
-	// Server is the URL by which the user reaches the API server, from outside of the dock. Required.
+	// Server is the URL at which the user reaches the API server from outside the dock. Required.
 	Server string
 	// Listen is where other computers reach the plane; the dock carries their connections.
 	Listen local.Listen
 	// Hosts is the budget: the number of local hosts that namespaces share.
 	Hosts int
-	// Version is the version of Capstan in clusterctl's inventory; default v0.0.0.
+	// Version is the Capstan version in clusterctl's inventory; default v0.0.0.
 	Version string
-	// Gates are the feature gates of Cluster API that differ from those of gates.Plane.
+	// Gates are the Cluster API feature gates that differ from gates.Plane.
 	Gates gates.Set
-	// Audit and Contract are those of plane.Options.
+	// Audit and Contract are as in plane.Options.
 	Audit, Contract string
 }
 
-// hookRetry bounds the wait of a hook that blocks: on one machine asking again is cheap, and hosts come free at any
-// moment.
+// hookRetry bounds the wait between calls of a hook that blocks: on one machine another call is cheap, and a host may
+// become free at any moment.
 const hookRetry = 5 * time.Second
 
-// server is one run.
+// server is one run of the plane.
 type server struct {
 	Options
 	home home.Dir
@@ -93,7 +93,7 @@ func newServer(o Options) (*server, error) {
 	return s, err
 }
 
-// Run runs the plane of a home directory until ctx ends. It works inside of a dock only, and once in a process.
+// Run runs the plane of a home directory until ctx ends. It works only inside a dock, and only once per process.
 func Run(ctx context.Context, o Options) error {
 	s, err := newServer(o)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 		Dir:            s.home.Plane(),
 		Kube:           s.kube,
 		MetricsAddress: fmt.Sprintf("127.0.0.1:%d", local.MetricsPort),
-		Bind:           "0.0.0.0", // of the dock's own network: agents come from the hosts
+		Bind:           "0.0.0.0", // within the dock's own network, where agents connect from the hosts
 		Hosts:          append([]string{dock.Gateway}, s.Listen.CertificateHosts()...),
 		Ports:          ports,
 		Audit:          s.Audit,
@@ -156,8 +156,8 @@ func (s *server) plane(docked *dock.Client, journal *record.Journal) plane.Optio
 	}
 }
 
-// seed returns the objects that a plane starts with, and writes the user's way in: the keys exist by now. Objects whose
-// feature gate is closed are refused by the API server, and left out.
+// seed returns the objects that a plane starts with. It also writes the user's kubeconfig, because the keys exist by
+// now. It leaves out objects whose feature gate is off, because the API server would reject them.
 func (s *server) seed(info plane.Info) ([][]byte, error) {
 	if err := s.writeKubeconfig(info); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *server) seed(info plane.Info) ([][]byte, error) {
 	return append(documents, config), nil
 }
 
-// writeKubeconfig writes the user's kubeconfig, which holds a copy of a certificate.
+// writeKubeconfig writes the user's kubeconfig, which contains a copy of a certificate.
 func (s *server) writeKubeconfig(info plane.Info) error {
 	kubeconfig, err := plane.UserKubeconfig(info.Dir, s.Server)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *server) writeKubeconfig(info plane.Info) error {
 	return nil
 }
 
-// extensionProcess is our runtime extension, with an identity of its own; it answers to the manager only.
+// extensionProcess is our runtime extension. It has its own identity and serves only the manager.
 func extensionProcess(binary string, info plane.Info, more ...string) process.Process {
 	return process.Process{
 		Name: "extension",
@@ -212,7 +212,7 @@ func extensionProcess(binary string, info plane.Info, more ...string) process.Pr
 
 // addProvider adds our controllers, with the dock as the supplier of hosts and balancers.
 func (s *server) addProvider(ctx context.Context, mgr ctrl.Manager, docked *dock.Client) error {
-	// The controller of hosts must know from the beginning which namespace has which.
+	// The host controller must know from the start which namespace has which host.
 	register, err := inventory.OpenRegister(ctx, mgr.GetClient(), mgr.GetAPIReader())
 	if err != nil {
 		return err

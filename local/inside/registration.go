@@ -21,16 +21,16 @@ import (
 	"github.com/capstan-dev/capstan/provider/inventory"
 )
 
-// zones are the failure domains that local hosts are spread over.
+// zones are the failure domains across which local hosts are spread.
 var zones = []string{"zone-a", "zone-b", "zone-c"}
 
-// lookAgain is when the inventory is looked at again while it is not settled, should no event come.
+// lookAgain is when to look at an unsettled inventory again if no event arrives.
 const lookAgain = 2 * time.Second
 
-// registration shares the budget of local hosts among the namespaces that ask.
+// registration shares the budget of local hosts among the namespaces that ask for hosts.
 type registration struct{ keeper *inventory.Keeper }
 
-// newRegistration returns the registration of so many hosts.
+// newRegistration returns a registration that shares budget hosts.
 func newRegistration(mgr ctrl.Manager, register *inventory.Register, hosts supplier, budget int) (registration, error) {
 	keeper, err := inventory.New(inventory.Options{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Register: register, Supplier: hosts,
@@ -39,8 +39,8 @@ func newRegistration(mgr ctrl.Manager, register *inventory.Register, hosts suppl
 	return registration{keeper}, err
 }
 
-// setup registers the controller with the manager. Whatever changes what is there, or what is asked for, starts a step;
-// there is one inventory, so all changes ask for the same.
+// setup registers the controller with the manager. Any change to what exists or is asked for starts a step. There is
+// one inventory, so all changes enqueue the same request.
 func (r registration) setup(mgr ctrl.Manager) error {
 	event := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
@@ -49,7 +49,7 @@ func (r registration) setup(mgr ctrl.Manager) error {
 		Named("inventory").
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
-			UsePriorityQueue:        ptr.To(false), // as those of the provider
+			UsePriorityQueue:        ptr.To(false), // like the provider's controllers
 			RateLimiter:             pauses(),
 		}).
 		Watches(&infrav1.CapstanHost{}, event).
@@ -60,11 +60,11 @@ func (r registration) setup(mgr ctrl.Manager) error {
 		Watches(&clusterv1.Machine{}, event).
 		Watches(&clusterv1.MachineDeployment{}, event).
 		Watches(&controlplanev1.KubeadmControlPlane{}, event).
-		Watches(&corev1.Namespace{}, event). // there always is one: this starts the first step
+		Watches(&corev1.Namespace{}, event). // one always exists, so this starts the first step
 		Complete(r)
 }
 
-// pauses are those between steps that fail.
+// pauses returns the rate limiter for steps that fail.
 func pauses() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 		backoff.DefaultFirst, backoff.DefaultMax)

@@ -12,17 +12,17 @@ import (
 // agentConfig is where a host's agent looks for its configuration.
 const agentConfig = "/etc/capstan/agent.yaml"
 
-// hostDock is what a supplier needs of the dock.
+// hostDock is the part of the dock that a supplier needs.
 type hostDock interface {
 	EnsureHost(ctx context.Context, spec dock.HostSpec) (dock.Host, error)
 	DeleteHost(ctx context.Context, name string) error
 	ListHosts(ctx context.Context) ([]dock.Host, error)
 }
 
-// supplier supplies hosts of the dock.
+// supplier supplies hosts from the dock.
 type supplier struct {
 	dock hostDock
-	// bundles returns the bundles beside our binary: every local host sees them.
+	// bundles returns the versions of the bundles beside our binary, which every local host can read.
 	bundles func() []string
 }
 
@@ -38,7 +38,7 @@ func (s supplier) PowerOn(ctx context.Context, host string, config []byte) (addr
 	return h.Address, err
 }
 
-// Destroy removes the host with all that it stored.
+// Destroy removes the host and everything that it stored.
 func (s supplier) Destroy(ctx context.Context, host string) error {
 	return s.dock.DeleteHost(ctx, host)
 }
@@ -53,7 +53,7 @@ func (s supplier) List(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// agentServer is where agents on local hosts reach the plane's API server.
+// agentServer returns where agents on local hosts reach the plane's API server.
 func agentServer() string {
 	return "https://" + net.JoinHostPort(dock.Gateway, strconv.Itoa(local.PlanePort))
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-dev/capstan/internal/home"
 )
 
-// wayOut makes this process reach API servers of clusters that are not in the dock, through the dock's outer process.
-// It must be called before anything else uses the network: Cluster API's clients ask the environment for a proxy, once.
-// Only this process gets to know of it. It ends with ctx.
+// wayOut lets this process reach API servers of clusters outside the dock, through the dock's outer process. Call it
+// before anything else uses the network: Cluster API's clients read the proxy from the environment only once. Only this
+// process uses the proxy. It stops when ctx ends.
 func wayOut(ctx context.Context, dir home.Dir) error {
-	// A proxy has an address of TCP, and the dock's is a socket: this joins them. It is the loopback interface of the
-	// dock, where neither hosts nor pods are.
+	// A proxy needs a TCP address but the dock's proxy is a socket, so this listener connects the two. It listens on
+	// the dock's loopback interface, which neither hosts nor pods reach.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("the way out of the dock: %w", err)

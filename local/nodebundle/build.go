@@ -1,5 +1,5 @@
-// Package nodebundle makes node bundles, and keeps those of a plane: the archives from which owned hosts get the
-// programs and images of a Kubernetes version (package bundlefile says what is in one).
+// Package nodebundle builds node bundles and stores those of a plane. Owned hosts install the programs and images of a
+// Kubernetes version from these archives (package bundlefile describes their contents).
 package nodebundle
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/regular"
 )
 
-// NetProgram is the program that connects the pods of hosts, and NetImage the image of it that each bundle has. The
-// tag is a number that grows when the image is another one.
+// NetProgram is the program that connects the pods of hosts; NetImage is its image in each bundle. The tag is a number
+// that increases whenever the image changes.
 const (
 	NetProgram = "capstan-net"
 	NetImage   = "capstan.dev/capstan-net:1"
@@ -26,11 +26,11 @@ const (
 // textLimit bounds the small files of a build, in bytes.
 const textLimit = 64 << 10
 
-// rooted is an image to be made: its name, its root directory below images/ or a program, and what it runs.
+// rooted is an image to build: its name, its root directory below images/ or a program, and its entrypoint.
 type rooted struct{ name, path, entrypoint string }
 
-// Build makes a bundle of what kube/stock has built in dir, with the program net in an image of its own. It writes the
-// file out, which is whole or not there, and returns what is in it.
+// Build makes a bundle from what kube/stock has built in dir, with the program net in an image of its own. It writes
+// the file out either completely or not at all, and returns its manifest.
 func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error) {
 	m, images, err := plan(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func Build(dir, net, out string, say func(string)) (*bundlefile.Manifest, error)
 	return m, nil
 }
 
-// build makes the image, as a file in scratch that the manifest lists.
+// build writes the image to a file in scratch, and the manifest lists it.
 func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 	repository, _, _ := strings.Cut(i.name, ":")
 	name := filepath.Base(repository) + ".tar"
@@ -93,7 +93,7 @@ func (i rooted) build(m *bundlefile.Manifest, scratch string) error {
 	return file.Close()
 }
 
-// plan returns the manifest of what is in a directory, and its images, without files for them yet.
+// plan returns the manifest of a directory's contents, and its images, which have no files yet.
 func plan(dir string) (*bundlefile.Manifest, []rooted, error) {
 	const advice = "make the directory first: kube/stock VERSION DIRECTORY"
 	text, err := regular.Read(filepath.Join(dir, "version"), textLimit)

@@ -13,22 +13,22 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// Store is the directory with the bundles that a plane gives to its hosts.
+// Store is the directory of the bundles that a plane offers its hosts.
 type Store struct{ Dir string }
 
 // Bundle is a bundle of the store.
 type Bundle struct {
 	// Kubernetes is the version.
 	Kubernetes string `json:"kubernetes"`
-	// Architecture is that of the hosts which it is for.
+	// Architecture is the architecture of the hosts that it is for.
 	Architecture string `json:"architecture"`
-	// Size is that of the archive, in bytes.
+	// Size is the size of the archive, in bytes.
 	Size int64 `json:"size"`
-	// Imported is when it came.
+	// Imported is the time of the import.
 	Imported time.Time `json:"imported"`
 }
 
-// Import verifies a bundle and puts it into the store, in place of one of the same version and architecture.
+// Import verifies a bundle and puts it into the store, replacing one of the same version and architecture.
 func (s Store) Import(from io.Reader) (*Bundle, error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("importing a bundle: %w", err)
@@ -37,7 +37,7 @@ func (s Store) Import(from io.Reader) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("importing a bundle: %w", err)
 	}
-	defer os.Remove(next.Name()) // fails when the rename worked, which is fine
+	defer os.Remove(next.Name()) // fails after a successful rename, which is fine
 	defer next.Close()
 	m, err := bundlefile.Verify(io.TeeReader(from, next))
 	if errors.Is(err, bundlefile.ErrDamaged) {
@@ -59,7 +59,7 @@ func (s Store) Import(from io.Reader) (*Bundle, error) {
 	return &Bundle{m.Kubernetes, m.Architecture, info.Size(), info.ModTime()}, nil
 }
 
-// List lists the bundles, by the names of their files.
+// List returns the bundles, sorted by file name.
 func (s Store) List() ([]Bundle, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {

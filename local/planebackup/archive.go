@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/hint"
 )
 
-// measure fills in size and digest of a file.
+// measure fills in the size and digest of a file.
 func (f *File) measure() error {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -35,8 +35,8 @@ func (f *File) measure() error {
 	return nil
 }
 
-// write writes a backup to path, which must not exist, readable by its owner only. It is there as a whole or not at
-// all.
+// write writes a backup to path, which must not exist, and lets only the owner read it. It writes the file completely
+// or not at all.
 func write(path string, m Manifest) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return hint.Errorf("name another file", "%s exists already", path)
@@ -87,7 +87,7 @@ func add(out *tar.Writer, f File, m Manifest) error {
 	return err
 }
 
-// Read returns what the backup at path says of itself.
+// Read returns the manifest of the backup at path.
 func Read(path string) (Manifest, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -118,7 +118,7 @@ func readManifest(in *tar.Reader) (m Manifest, err error) {
 	return m, m.check()
 }
 
-// check reports what is wrong with the names and sizes of the files.
+// check returns an error if the names or sizes of the files are invalid.
 func (m Manifest) check() error {
 	if len(m.Files) > mostFiles {
 		return fmt.Errorf("it has %d files", len(m.Files))
@@ -141,7 +141,7 @@ func (m Manifest) check() error {
 	return nil
 }
 
-// extract writes the files of the backup at path into a directory, and compares all of them with the manifest.
+// extract extracts the backup at path into a directory and verifies every file against the manifest.
 func extract(path, into string) (m Manifest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -176,7 +176,7 @@ func extract(path, into string) (m Manifest, err error) {
 	return m, nil
 }
 
-// save writes a file that only its owner may read, to the disk.
+// save writes a file, readable only by its owner, and syncs it to disk.
 func save(from io.Reader, path string, sum hash.Hash) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -192,7 +192,7 @@ func save(from io.Reader, path string, sum hash.Hash) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// names returns the names of files that are in a directory.
+// names returns the names of the files in a directory.
 func names(dir string) (found []string, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

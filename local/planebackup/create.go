@@ -23,31 +23,31 @@ import (
 	"github.com/capstan-dev/capstan/plane/store"
 )
 
-// relayName is the dock's name of the way to the plane's etcd, which is there while a backup is made.
+// relayName is the name of the dock's relay to the plane's etcd, which exists while a backup is made.
 const relayName = "plane-backup"
 
-// Options say what to back up, or to restore.
+// Options say what to back up or restore.
 type Options struct {
-	// Home is the plane's home directory, Path the file.
+	// Home is the plane's home directory, Path the backup file.
 	Home home.Dir
 	Path string
-	// Tool checks snapshots, and makes data directories of them.
+	// Tool verifies snapshots and creates data directories from them.
 	Tool backup.Tool
-	// Version is that of Capstan, KubernetesVersion that of the plane.
+	// Version is the version of Capstan, KubernetesVersion that of the plane.
 	Version, KubernetesVersion string
-	// Step runs a step and shows it, Note shows a sentence.
+	// Step runs a step and shows it; Note shows a sentence.
 	Step func(name string, do func(detail func(string)) error) error
 	Note func(text string)
 }
 
-// step runs a step, and shows it.
+// step runs a step that has no details, and shows it.
 func (o Options) step(name string, do func() error) error {
 	return o.Step(name, func(func(string)) error { return do() })
 }
 
-// Create makes a backup of the plane, which must run and goes on. ctx bounds it.
+// Create backs up a plane, which must be running and keeps running. ctx bounds it.
 func Create(ctx context.Context, o Options) (m Manifest, err error) {
-	// No start of a plane may change keys meanwhile.
+	// A starting plane could change the keys in the meantime.
 	unlock, err := local.LockFile(ctx, o.Home.Lock(), "capstan up or down", nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, &local.NoPlaneError{Home: string(o.Home)}
@@ -90,7 +90,7 @@ func Create(ctx context.Context, o Options) (m Manifest, err error) {
 	return m, write(o.Path, m)
 }
 
-// save saves a snapshot of the plane's etcd, which listens inside of the dock.
+// save saves a snapshot of the plane's etcd, which listens inside the dock.
 func (o Options) save(ctx context.Context, path string) error {
 	ports, err := plane.ReadPorts(o.Home.Plane())
 	if err != nil {
@@ -124,7 +124,7 @@ func (o Options) save(ctx context.Context, path string) error {
 	return errors.Join(etcd.Save(ctx, path), etcd.Close())
 }
 
-// files lists what belongs into a backup: the snapshot, all keys, and what the user has chosen.
+// files lists what a backup contains: the snapshot, all keys, and the user's choices.
 func (o Options) files(snapshot string) ([]File, error) {
 	files := []File{
 		{Name: snapshotName, path: snapshot}, {Name: keysName, path: filepath.Join(o.Home.Plane(), keysName)},
@@ -134,7 +134,7 @@ func (o Options) files(snapshot string) ([]File, error) {
 		return nil, err
 	}
 	for _, name := range keys {
-		if !strings.HasPrefix(name, ".") { // of a file that is just being written
+		if !strings.HasPrefix(name, ".") { // skips a file that is still being written
 			files = append(files, File{Name: pkiPrefix + name, path: filepath.Join(o.Home.Plane(), "pki", name)})
 		}
 	}

@@ -1,8 +1,8 @@
-// Package planebackup makes a backup of a management plane, and makes a plane of it, on this computer or another one.
+// Package planebackup backs up a management plane, and restores it on this computer or another one.
 //
-// A backup is one file with everything that the plane is: a snapshot of its etcd, its authorities and the key of
-// service accounts, the key that encrypts its Secrets, and what the user has chosen. It is not encrypted: whoever has
-// it is the plane. Local hosts with their clusters are no part of it, nor images, backups of clusters, and logs.
+// A backup is one file with the plane's whole state: a snapshot of its etcd, its certificate authorities and service
+// account key, the key that encrypts its Secrets, and the user's choices. It is not encrypted: whoever has it controls
+// the plane. It does not contain local hosts with their clusters, images, backups of clusters, or logs.
 package planebackup
 
 import (
@@ -13,46 +13,46 @@ import (
 )
 
 const (
-	// format is the number of the present format of backups.
+	// format is the number of the current backup format.
 	format = 1
-	// manifestName is the first file of a backup, snapshotName the snapshot of etcd.
+	// manifestName is the first file of a backup; snapshotName is the snapshot of etcd.
 	manifestName, snapshotName = "manifest.json", "etcd.db"
-	// pkiPrefix and keysName are the keys of the plane, choicesName what the user has chosen.
+	// pkiPrefix and keysName are the plane's keys; choicesName is the user's choices.
 	pkiPrefix, keysName, choicesName = "pki/", "encryption/keys.json", "up.json"
 	// mostFiles and mostBytes bound what is read from a backup.
 	mostFiles, mostBytes = 100, 8 << 30
 )
 
-// Manifest says what a backup is. Add fields, don't rename them.
+// Manifest describes a backup. Add fields, but don't rename them.
 type Manifest struct {
 	// Format is the number of the format.
 	Format int `json:"format"`
-	// Time is when it was made.
+	// Time is when the backup was made.
 	Time time.Time `json:"time"`
-	// Capstan is the version that made it, KubernetesVersion that of the plane.
+	// Capstan is the version that made the backup, KubernetesVersion that of the plane.
 	Capstan           string `json:"capstan"`
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// Listen is where other computers reached the plane; empty if they did not.
 	Listen string `json:"listen,omitempty"`
-	// Revision and Keys were read from an etcd that the snapshot was restored into.
+	// Revision and Keys come from an etcd that the snapshot was restored into as a test.
 	Revision int64 `json:"revision"`
 	Keys     int64 `json:"keys"`
-	// Files are all files of the backup but this one.
+	// Files lists all files of the backup except the manifest.
 	Files []File `json:"files"`
 }
 
 // File is one file of a backup.
 type File struct {
-	// Name is its path below the plane's directory, or one of our own.
+	// Name is its path below the plane's directory, or a name that only backups use.
 	Name string `json:"name"`
-	// Size is in bytes, SHA256 in hexadecimal digits.
+	// Size is in bytes; SHA256 is in hex.
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
 
-	path string // where it is read from
+	path string // the source file
 }
 
-// damaged is the error about a backup that can't be used.
+// damaged returns the error for a backup that can't be used.
 func damaged(path, format string, args ...any) error {
 	return hint.Errorf("take another backup: nothing was changed", "%s is no whole backup of a plane: %s", path,
 		fmt.Sprintf(format, args...))

@@ -16,11 +16,12 @@ import (
 	"github.com/capstan-dev/capstan/plane"
 )
 
-// newName is the directory in which the plane is put together, beside its place.
+// newName is the directory beside the plane's in which Restore assembles the new plane.
 const newName = ".new-plane"
 
-// Restore makes a plane of a backup in a home directory that has none. It does not start it. If it is killed, there is
-// no plane, and it is simply begun again; the last step puts all of it into its place. ctx bounds it.
+// Restore creates a plane from a backup in a home directory that has none. It does not start the plane. If Restore is
+// killed, there is no plane, and calling it again starts over; the last step moves everything into place. ctx bounds
+// it.
 func Restore(ctx context.Context, o Options) (m Manifest, err error) {
 	if m, err = Read(o.Path); err != nil {
 		return m, err
@@ -63,17 +64,17 @@ func Restore(ctx context.Context, o Options) (m Manifest, err error) {
 	return m, nil
 }
 
-// fill makes etcd's data of the snapshot, and the mark by which the plane knows at its start that it was restored.
+// fill creates etcd's data from the snapshot, and a mark that tells the starting plane that it was restored.
 func (o Options) fill(ctx context.Context, fresh string) error {
 	snapshot := filepath.Join(fresh, snapshotName)
-	identity := backup.Identity{Name: plane.EtcdMember, PeerURL: "https://127.0.0.1:2380"} // nobody connects
+	identity := backup.Identity{Name: plane.EtcdMember, PeerURL: "https://127.0.0.1:2380"} // nothing connects to it
 	if err := o.Tool.Restore(ctx, snapshot, filepath.Join(fresh, "etcd"), identity); err != nil {
 		return err
 	}
 	return errors.Join(os.Remove(snapshot), plane.MarkRestored(fresh))
 }
 
-// takeChoices puts what the user had chosen into the home, without an address to listen at: that is another computer's.
+// takeChoices restores the user's choices, except for the address to listen on, which belonged to the other computer.
 func (o Options) takeChoices(fresh string) error {
 	path := filepath.Join(fresh, choicesName)
 	data, err := os.ReadFile(path)
