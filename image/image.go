@@ -1,9 +1,9 @@
-// Package image holds what the parts of Capstan's image store say to each other: the store itself (image/store) in the
-// process capstan-images, its command line, and the hosts of the dock.
+// Package image defines what the parts of Capstan's image store exchange: the store itself (image/store) in the process
+// capstan-images, its command line, and the hosts of the dock.
 //
-// There is one store for all hosts of a dock, in HOME/images. Only capstan-images writes there, as the dock's user; a
-// host sees the unpacked layers read-only at [LayersPath], and asks for images at the socket [SocketPath], by the
-// protocol that docs/images.md describes: HTTP and JSON, the types of this package.
+// One store in HOME/images serves all hosts of a dock. Only capstan-images writes there, as the dock's user. A host
+// sees the unpacked layers read-only at [LayersPath] and requests images at the socket [SocketPath]. The protocol is
+// HTTP with JSON bodies of this package's types; docs/images.md describes it.
 package image
 
 import (
@@ -15,53 +15,53 @@ import (
 	"github.com/distribution/reference"
 )
 
-// What a host of the dock sees of the store.
+// The store's paths on a host of the dock.
 const (
 	// LayersPath is the directory with the unpacked layers, read-only.
 	LayersPath = "/opt/capstan/layers"
-	// SocketPath is the host's own socket to ask at.
+	// SocketPath is the host's own socket for requests.
 	SocketPath = "/opt/capstan/images/images.sock"
 )
 
-// Image is an image of the store.
+// Image is an image in the store.
 type Image struct {
 	// ID is the digest of the image's configuration, as `docker images` shows it.
 	ID string `json:"id"`
-	// Digest is that of its manifest.
+	// Digest is the digest of its manifest.
 	Digest string `json:"digest"`
-	// Names are NAME:TAG, Digests NAME@DIGEST, as whoever asks knows the image.
+	// Names (NAME:TAG) and Digests (NAME@DIGEST) are those by which the asker knows the image.
 	Names   []string `json:"names,omitempty"`
 	Digests []string `json:"digests,omitempty"`
-	// Size is what the unpacked layers take, in bytes. Layers that images share count for each of them.
+	// Size is the size of the unpacked layers in bytes. A layer that images share counts for each of them.
 	Size     int64     `json:"size"`
 	Created  time.Time `json:"created"`
 	Platform string    `json:"platform"` // "linux/amd64"
 	// Layers are the names of the layers' directories below [LayersPath], lowest first.
 	Layers []string `json:"layers,omitempty"`
-	// IDs is "all" if the layers' files belong to whom the image says, "one" if all belong to root and
-	// LAYER.owners beside a layer's directory says who else there is.
+	// IDs is "all" if files belong to the users that the image names. It is "one" if all files belong to root and
+	// LAYER.owners, beside the layer's directory, lists the other owners.
 	IDs string `json:"ids,omitempty"`
-	// Config is the image's configuration (application/vnd.oci.image.config.v1+json); lists leave it out.
+	// Config is the image's configuration (application/vnd.oci.image.config.v1+json); lists omit it.
 	Config json.RawMessage `json:"config,omitempty"`
-	// Hosts says how many hosts hold the image; for the machine's user only.
+	// Hosts is the number of hosts that hold the image; only the machine's user gets it.
 	Hosts int `json:"hosts,omitempty"`
 }
 
-// The levels of ids.
+// The values of [Image.IDs].
 const (
 	AllIDs = "all"
 	OneID  = "one"
 )
 
-// Question is what a host asks.
+// Question is a host's request.
 type Question struct {
 	// Image is a name, a name with a digest, or the id of an image.
 	Image string `json:"image"`
-	// Auth is the credential for the registry; for pulls only.
+	// Auth is the registry credential, for pulls only.
 	Auth *Auth `json:"auth,omitempty"`
 }
 
-// Auth is a credential, as pull secrets and the CRI have it.
+// Auth is a credential as pull secrets and the CRI represent it.
 type Auth struct {
 	Username      string `json:"username,omitempty"`
 	Password      string `json:"password,omitempty"`
@@ -73,16 +73,16 @@ type Auth struct {
 // Empty reports whether there is no credential. Pure.
 func (a *Auth) Empty() bool { return a == nil || *a == Auth{} }
 
-// FS is how full the store is.
+// FS reports the store's disk usage.
 type FS struct {
-	// Path is where the host sees the store.
+	// Path is the store's directory on the host.
 	Path   string `json:"path"`
 	Bytes  uint64 `json:"bytes"`  // that images take, layers and blobs
 	Inodes uint64 `json:"inodes"` // about as many
 	Free   uint64 `json:"free"`   // bytes left on the disk
 }
 
-// Event is a line of the answer to what takes long: any number of Text, then Images or Error.
+// Event is one line of a streamed answer: any number of lines with Text, then one with Images or Error.
 type Event struct {
 	Text   string  `json:"text,omitempty"`
 	Images []Image `json:"images,omitempty"`
@@ -92,19 +92,19 @@ type Event struct {
 // Code classifies an [Error].
 type Code string
 
-// The codes.
+// The codes of errors.
 const (
-	CodeInvalid     Code = "Invalid"     // the question, or the image itself, is wrong: trying again does not help
-	CodeNotFound    Code = "NotFound"    // there is no such image
+	CodeInvalid     Code = "Invalid"     // the question or the image itself is wrong: do not retry
+	CodeNotFound    Code = "NotFound"    // the image does not exist
 	CodeDenied      Code = "Denied"      // the registry wants another credential
-	CodeUnavailable Code = "Unavailable" // the registry can't be reached, or is busy: try again
+	CodeUnavailable Code = "Unavailable" // the registry can't be reached or is busy: retry
 	CodeNoSpace     Code = "NoSpace"     // the disk is full
-	CodeBusy        Code = "Busy"        // the host asks too much at a time
+	CodeBusy        Code = "Busy"        // the host makes too many requests at a time
 	CodeInUse       Code = "InUse"       // a host holds the image
-	CodeFailed      Code = "Failed"      // anything else; the message says what
+	CodeFailed      Code = "Failed"      // anything else; the message explains
 )
 
-// Error is what the store answers if it can't do something.
+// Error is the store's answer when a request fails.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -122,11 +122,11 @@ func Errorf(code Code, advice, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Advice: advice}
 }
 
-// maxReference bounds the text of a name.
+// maxReference bounds the length of a name.
 const maxReference = 1024
 
-// Canonical returns the whole form of an image's name: web becomes docker.io/library/web:latest. Names with a digest
-// lose their tag. Pure.
+// Canonical returns the full form of an image name: web becomes docker.io/library/web:latest. It drops the tag of a
+// name that has a digest. Pure.
 func Canonical(name string) (string, error) {
 	const advice = "a name looks like web:1, registry.example.com/team/web:1 or web@sha256:..."
 	if len(name) > maxReference {
@@ -162,7 +162,7 @@ func Short(canonical string) string {
 	return reference.FamiliarString(named)
 }
 
-// IsID reports whether text is a digest, of an image or its configuration. Pure.
+// IsID reports whether text is a digest, of a manifest or a configuration. Pure.
 func IsID(text string) bool {
 	hex, is := strings.CutPrefix(text, "sha256:")
 	return is && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""

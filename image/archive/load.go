@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package archive brings images into the store from archives, and out of it into one: what `docker save` writes, and
-// OCI image layouts.
+// Package archive loads images into the store from archives and saves images to one. It reads the output of `docker
+// save` and OCI image layouts.
 package archive
 
 import (
@@ -28,19 +28,19 @@ const (
 	refNameAnnotation = "org.opencontainers.image.ref.name"
 )
 
-// maxFiles bounds the files of an archive, maxImages the images in it.
+// maxFiles bounds the files in an archive, maxImages the images.
 const (
 	maxFiles  = 20_000
 	maxImages = 1000
 )
 
-// loaded is an image of an archive that is in the store.
+// loaded is an image of the archive that is now in the store.
 type loaded struct {
 	manifest v1.Hash
 	names    []string
 }
 
-// file is a file of an archive, which is a blob by now.
+// file is a file of the archive, stored as a blob.
 type file struct {
 	hash v1.Hash
 	size int64
@@ -54,8 +54,8 @@ type loader struct {
 	links map[string]string
 }
 
-// Load adds the images of an archive to the store, which may be packed by gzip or zstd. name, if it is not empty, is
-// the name of the only image in it. say hears what is being done.
+// Load adds the images of an archive, optionally compressed with gzip or zstd, to the store. If name is not empty, it
+// becomes the name of the archive's only image. Load reports its progress to say.
 func Load(ctx context.Context, s *store.Store, from io.Reader, name string, say func(string)) ([]image.Image, error) {
 	done := s.Use()
 	defer s.Collect()
@@ -106,7 +106,7 @@ func Load(ctx context.Context, s *store.Store, from io.Reader, name string, say 
 	return all, nil
 }
 
-// spool makes every file of the archive a blob: the one that says what they are may come last.
+// spool stores every file of the archive as a blob, because the file that describes the others may come last.
 func (l *loader) spool(ctx context.Context, from io.Reader) error {
 	stream, closer, err := store.Unpacked(from)
 	if err != nil {
@@ -163,7 +163,7 @@ func (l *loader) find(name string) (file, bool) {
 	return file{}, false
 }
 
-// read reads a file of JSON.
+// read decodes a JSON file.
 func (l *loader) read(name string, into any) (bool, error) {
 	f, is := l.find(name)
 	if !is {
@@ -210,7 +210,7 @@ func (l *loader) images(ctx context.Context) ([]loaded, error) {
 	return all, nil
 }
 
-// layout finds the images of an OCI layout. The blob of each file must be what its name says.
+// layout finds the images of an OCI layout. Each blob must match the digest in its name.
 func (l *loader) layout(index v1.IndexManifest) ([]loaded, error) {
 	for name, f := range l.files {
 		if hex, is := strings.CutPrefix(name, "blobs/sha256/"); is && hex != f.hash.Hex {
@@ -245,7 +245,7 @@ func (l *loader) layout(index v1.IndexManifest) ([]loaded, error) {
 	return merge(all), nil
 }
 
-// merge puts the names of one image together.
+// merge returns one entry for each image, with all its names.
 func merge(all []loaded) []loaded {
 	var merged []loaded
 	at := map[v1.Hash]int{}
@@ -286,7 +286,7 @@ func (l *loader) choose(d v1.Descriptor, depth int) (v1.Hash, error) {
 	return l.choose(next, depth+1)
 }
 
-// Choose returns the image for this machine of those that an index lists.
+// Choose returns the image in an index that fits this machine.
 func Choose(index []byte) (v1.Descriptor, error) {
 	m, err := v1.ParseIndexManifest(strings.NewReader(string(index)))
 	if err != nil {
@@ -316,7 +316,7 @@ type dockerImage struct {
 	Layers   []string `json:"Layers"`
 }
 
-// docker makes the manifest that such an image does not have.
+// docker makes the manifest that an image of `docker save` lacks.
 func (l *loader) docker(ctx context.Context, d dockerImage) (loaded, error) {
 	config, is := l.find(d.Config)
 	if !is {

@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// Save writes images, named by canonical names, digests or ids, as an archive that is an OCI image layout and what
-// `docker load` reads in one. The same images make the same bytes.
+// Save writes images, given by canonical name, digest or id, as one archive that is both an OCI image layout and
+// readable by `docker load`. The same images always produce the same bytes.
 func Save(s *store.Store, to io.Writer, refs []string) error {
 	defer s.Use()()
 	w := &writer{tar: tar.NewWriter(to), store: s, done: map[v1.Hash]bool{}}
@@ -65,7 +65,7 @@ type writer struct {
 	done  map[v1.Hash]bool
 }
 
-// image writes the blobs of an image that are not written yet.
+// image writes those blobs of an image that are not in the archive yet.
 func (w *writer) image(img image.Image, name string) (v1.Descriptor, dockerImage, error) {
 	manifest, config, layers, mediaType, err := w.store.Record(img.Digest)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package build makes an image of a static program or of a directory, without an engine. The same input makes the same
-// digest, on every machine: files belong to root, have the modes 0755 or 0644, and are as old as the epoch says.
+// Package build makes an image of a static program or of a directory, without an engine. The same input produces the
+// same digest on every machine: all files belong to root, have mode 0755 or 0644, and carry the time of the epoch.
 package build
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-dev/capstan/image"
 )
 
-// DefaultUser is who a program runs as, unless the image says otherwise.
+// DefaultUser is the user that a program runs as by default.
 const DefaultUser = "65532:65532"
 
 // Options say what an image is made of and what it runs.
@@ -36,22 +36,22 @@ type Options struct {
 	Path string
 	// Entrypoint is what containers run; default: the program. A directory has none by default.
 	Entrypoint []string
-	// Command are the arguments that a container can replace.
+	// Command holds the arguments that a container can replace.
 	Command []string
 	// User is NAME, UID or UID:GID; default [DefaultUser] for a program, root for a directory.
 	User string
-	// Env are NAME=VALUE, beside PATH.
+	// Env holds NAME=VALUE pairs, in addition to PATH.
 	Env []string
 	// Dir is the working directory; default /.
 	Dir string
-	// Architecture is that of the programs in a directory, as Go names it; default: this machine's. A program says its
-	// own.
+	// Architecture is that of a directory's programs, in Go's terms; default: this machine's. For a static program it is
+	// read from the file.
 	Architecture string
-	// Epoch is the time of everything in the image; default 1970.
+	// Epoch is the time of all files in the image; default 1970.
 	Epoch time.Time
 }
 
-// maxFiles bounds the files of a directory.
+// maxFiles bounds the files in a directory.
 const maxFiles = 200_000
 
 // Build writes the image as an OCI archive.
@@ -100,7 +100,7 @@ func Build(o Options, to io.Writer) error {
 	return write(to, name, o, arch, l.epoch, spool, "sha256:"+hex.EncodeToString(sum.Sum(nil)))
 }
 
-// layer is the one layer of the image.
+// layer is the image's only layer.
 type layer struct {
 	tar   *tar.Writer
 	epoch time.Time
@@ -125,7 +125,7 @@ func (l *layer) text(name, data string) error {
 	return err
 }
 
-// program writes a static program, with the names of its user and a directory for temporary files.
+// program writes a static program, its user database and a directory for temporary files.
 func (l *layer) program(file string) (arch string, err error) {
 	if arch, err = static(file); err != nil {
 		return "", err
@@ -147,7 +147,7 @@ func (l *layer) program(file string) (arch string, err error) {
 	return arch, nil
 }
 
-// static returns the architecture of a static program for Linux.
+// static returns the architecture of a static Linux program.
 func static(file string) (string, error) {
 	f, err := elf.Open(file)
 	var format *elf.FormatError
@@ -195,7 +195,7 @@ func (l *layer) file(from, name string, mode fs.FileMode) error {
 	return nil
 }
 
-// directory writes all files of a directory, in the order of their names.
+// directory writes all files of a directory, sorted by name.
 func (l *layer) directory(root string) error {
 	return filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || file == root {
@@ -237,7 +237,7 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Media types of what is written.
+// Media types that build writes.
 const (
 	manifestType = "application/vnd.oci.image.manifest.v1+json"
 	indexType    = "application/vnd.oci.image.index.v1+json"
@@ -245,8 +245,8 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// write writes the archive around the layer, which is not packed: packed bytes differ from one release of Go to the
-// next, and with them the digest.
+// write writes the archive around the layer. The layer is not compressed: compressed bytes, and with them the digest,
+// differ between Go releases.
 func write(to io.Writer, name string, o Options, arch string, epoch time.Time, spool *os.File, diffID string) error {
 	size, err := spool.Seek(0, io.SeekEnd)
 	if err == nil {
@@ -335,7 +335,7 @@ func configOf(o Options, arch string, epoch time.Time, diffID string) map[string
 	}
 }
 
-// dirMode keeps of a directory's mode that everybody may write there, as in /tmp.
+// dirMode returns 1777 for a sticky, world-writable directory such as /tmp, and 0755 for all others.
 func dirMode(m fs.FileMode) fs.FileMode {
 	if m&fs.ModeSticky != 0 && m.Perm()&0o002 != 0 {
 		return 0o1777

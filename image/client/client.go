@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package client asks the image store on behalf of the machine's user.
+// Package client talks to the image store on behalf of the machine's user.
 package client
 
 import (
@@ -29,11 +29,11 @@ type Client struct {
 	stop func()
 }
 
-// startLimit is how long a process for one command may take to answer.
+// startLimit bounds how long a store started for one command may take to answer.
 const startLimit = 30 * time.Second
 
-// Connect returns a client of the store in dir. If no dock runs it, binary is started for as long as the client is
-// open. Close it.
+// Connect returns a client of the store in dir. If no dock runs the store, Connect starts binary, which runs until
+// Close. The caller must close the client.
 func Connect(ctx context.Context, dir, binary string) (*Client, error) {
 	c := &Client{stop: func() {}, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -52,24 +52,24 @@ func Connect(ctx context.Context, dir, binary string) (*Client, error) {
 	return c, nil
 }
 
-// reach asks for nothing but an answer.
+// reach checks that the store answers.
 func (c *Client) reach(ctx context.Context) error {
 	_, err := c.List(ctx)
 	return err
 }
 
-// missing reports whether an error means that nobody listens.
+// missing reports whether err means that nobody is listening.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// start runs the store until Close, by the same program that the dock runs.
+// start runs the store until Close, with the same program that the dock runs.
 func (c *Client) start(ctx context.Context, dir, binary string) error {
 	cmd := exec.Command(binary, "serve", "--dir", dir, "--once")
 	cmd.Env = environ.Network()
 	var said tail
 	cmd.Stderr = &said
-	stdin, err := cmd.StdinPipe() // its end stops the process, also when this one is killed
+	stdin, err := cmd.StdinPipe() // closing it stops the process, also when this one is killed
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -104,10 +104,10 @@ func (c *Client) start(ctx context.Context, dir, binary string) error {
 	}
 }
 
-// tail keeps the beginning of what a process says.
+// tail keeps the beginning of a process's output.
 type tail struct{ said []byte }
 
-// Write keeps some of it.
+// Write keeps the first 4 KiB and discards the rest.
 func (t *tail) Write(p []byte) (int, error) {
 	t.said = append(t.said, p[:min(len(p), 4096-min(len(t.said), 4096))]...)
 	return len(p), nil
@@ -120,7 +120,7 @@ func (t *tail) text() string {
 	return string(t.said)
 }
 
-// Close lets go of what the client holds.
+// Close releases what the client holds, and stops a store that it started.
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 	c.stop()
@@ -132,17 +132,17 @@ func (c *Client) List(ctx context.Context) ([]image.Image, error) {
 	return all, c.ask(ctx, "GET", "images", nil, &all)
 }
 
-// Remove takes a name away. What nobody holds is removed from the disk.
+// Remove removes a name. The store deletes images that nobody holds any more.
 func (c *Client) Remove(ctx context.Context, ref string) error {
 	return c.ask(ctx, "DELETE", "images?"+url.Values{"ref": {ref}}.Encode(), nil, &struct{}{})
 }
 
-// Load adds the images of an archive. say hears what is being done; it may be nil.
+// Load adds the images of an archive and reports its progress to say, which may be nil.
 func (c *Client) Load(ctx context.Context, from io.Reader, name string, say func(string)) ([]image.Image, error) {
 	return c.long(ctx, "load?"+url.Values{"name": {name}}.Encode(), from, say)
 }
 
-// Pull adds an image of a registry, with the credentials of the user's ~/.docker/config.json.
+// Pull adds an image from a registry, with the credentials of the user's ~/.docker/config.json.
 func (c *Client) Pull(ctx context.Context, name string, say func(string)) ([]image.Image, error) {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(json.NewEncoder(w).Encode(image.Question{Image: name})) }()
@@ -162,7 +162,7 @@ func (c *Client) Save(ctx context.Context, to io.Writer, refs []string) error {
 	return nil
 }
 
-// long makes a call that says what it is doing.
+// long makes a call that streams its progress.
 func (c *Client) long(ctx context.Context, path string, body io.Reader, say func(string)) ([]image.Image, error) {
 	resp, err := c.do(ctx, "POST", path, body)
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body io.Reader, i
 	return nil
 }
 
-// do makes a call; an error is an [image.Error] if the store refuses.
+// do makes a call. If the store refuses, the error is an [image.Error].
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://images/v1/"+path, body)
 	if err != nil {

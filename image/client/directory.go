@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/image"
 )
 
-// Open opens what holds images: an archive, or a directory with an OCI layout, which is read as an archive.
+// Open opens an archive, or a directory with an OCI layout, which it reads as an archive.
 func Open(path string) (io.ReadCloser, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func pack(root string, to io.Writer) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		info, err := os.Stat(file) // tools make links of files that layouts share
+		info, err := os.Stat(file) // tools link files that layouts share
 		if err != nil || !info.Mode().IsRegular() {
 			return err
 		}

@@ -16,7 +16,7 @@ func attributesOf(h *tar.Header) attributes {
 	return attributes{mode: fs.FileMode(h.Mode & 0o7777), time: timeOf(h)}
 }
 
-// timeOf returns the time of a change, within what every file system holds.
+// timeOf returns the modification time, or the Unix epoch if some file system could not store it.
 func timeOf(h *tar.Header) time.Time {
 	if h.ModTime.Before(time.Unix(0, 0)) || h.ModTime.After(time.Unix(1<<33, 0)) {
 		return time.Unix(0, 0)
@@ -24,7 +24,8 @@ func timeOf(h *tar.Header) time.Time {
 	return h.ModTime
 }
 
-// dress gives an open file its owner, attributes, mode and time, in this order: each takes away what the next needs.
+// dress sets an open file's owner, attributes, mode and time, in this order: a change of the owner clears capabilities
+// and mode bits.
 func (u *unpacker) dress(to int, at string, h *tar.Header) error {
 	uid, gid := idsOf(h)
 	if u.options.AllIDs {
@@ -46,14 +47,14 @@ func (u *unpacker) dress(to int, at string, h *tar.Header) error {
 	return wrap(unix.Futimes(to, []unix.Timeval{stamp, stamp}), at)
 }
 
-// extended sets the extended attributes of a file, those that mean something outside of overlayfs. It returns its
-// capabilities if they could not be set.
+// extended sets a file's user attributes, except those that overlayfs reads, and its capabilities. Without all ids it
+// returns the capabilities instead of setting them.
 func (u *unpacker) extended(to int, h *tar.Header) ([]byte, error) {
 	var capabilities []byte
 	for key, value := range h.PAXRecords {
 		name, is := strings.CutPrefix(key, "SCHILY.xattr.")
 		switch {
-		case !is || strings.HasPrefix(name, "user.overlay."): // an image must not speak to overlayfs
+		case !is || strings.HasPrefix(name, "user.overlay."): // an image must not control overlayfs
 		case name == "security.capability" && u.options.AllIDs:
 			if err := unix.Fsetxattr(to, name, []byte(value), 0); err != nil {
 				return nil, fmt.Errorf("setting %s: %w", name, err)
@@ -69,7 +70,7 @@ func (u *unpacker) extended(to int, h *tar.Header) ([]byte, error) {
 	return capabilities, nil
 }
 
-// own gives a name to its owner, or notes who that is.
+// own sets the owner of a name, or records the owner.
 func (u *unpacker) own(fd int, base, at string, h *tar.Header) error {
 	uid, gid := idsOf(h)
 	if u.options.AllIDs {
@@ -81,7 +82,7 @@ func (u *unpacker) own(fd int, base, at string, h *tar.Header) error {
 	return nil
 }
 
-// idsOf returns the owner of an entry as hosts can show it.
+// idsOf returns the owner of an entry within the ids that hosts have.
 func idsOf(h *tar.Header) (uid, gid int) {
 	known := func(id int) int {
 		if id < 0 || id > MaxID {
@@ -92,7 +93,7 @@ func idsOf(h *tar.Header) (uid, gid int) {
 	return known(h.Uid), known(h.Gid)
 }
 
-// finish gives directories their attributes, deepest first: nothing is written into them any more.
+// finish sets the attributes of directories, deepest first, after everything in them has been written.
 func (u *unpacker) finish() error {
 	u.forget()
 	paths := make([]string, 0, len(u.dirs))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDir opens a directory of the layer by a path without links.
+// openDir opens a directory of the layer by a path without symbolic links.
 func (u *unpacker) openDir(dir string) (int, error) {
 	if dir == "" {
 		dir = "."
@@ -24,9 +24,9 @@ func (u *unpacker) openDir(dir string) (int, error) {
 	})
 }
 
-// enter returns the open directory that a path of the archive leads to, and its path without links. Links of this
-// layer and of those below are followed within the image, and directories that are missing are made as they are below.
-// The caller does not close it.
+// enter opens the directory that a path of the archive leads to, and returns its path without links. It follows links
+// of this layer and of the layers below, always within the image, and creates missing directories as the layers below
+// have them. The caller must not close the descriptor.
 func (u *unpacker) enter(dir string) (int, string, error) {
 	if u.lastFD >= 0 && dir == u.lastDir {
 		return u.lastFD, u.lastPath, nil
@@ -44,7 +44,7 @@ func (u *unpacker) enter(dir string) (int, string, error) {
 	return fd, resolved, nil
 }
 
-// resolve walks a path, and makes the directories on it.
+// resolve walks a path and creates the directories on it.
 func (u *unpacker) resolve(dir string) (string, error) {
 	at, links := "", 0
 	rest := split(dir)
@@ -90,7 +90,7 @@ func split(p string) []string {
 	return parts
 }
 
-// step makes sure that a directory is there; it returns where a link leads instead, if there is one.
+// step makes sure that a directory exists. If part is a link, step returns its target instead.
 func (u *unpacker) step(at, part, next string) (target string, err error) {
 	fd, err := u.openDir(at)
 	if err != nil {
@@ -120,7 +120,7 @@ func (u *unpacker) step(at, part, next string) (target string, err error) {
 	return "", Refuse("%q is a file and a directory", next)
 }
 
-// implied makes a directory that the layer does not describe (yet): as the layers below have it.
+// implied creates a directory that the layer does not describe (yet), as the layers below have it.
 func (u *unpacker) implied(fd int, part, next string) (target string, err error) {
 	as := attributes{mode: 0o755, time: time.Unix(0, 0)}
 	uid, gid := 0, 0
@@ -152,7 +152,7 @@ type found struct {
 	target string // of a link
 }
 
-// below looks a path without links up in the layers below, as they are seen together. Only the dock writes there.
+// below looks up a path without links in the merged layers below. Only the dock writes there.
 func (u *unpacker) below(name string) (found, bool) {
 	if u.hides(u.rootPath(), name) {
 		return found{}, false
@@ -177,10 +177,10 @@ func (u *unpacker) below(name string) (found, bool) {
 	return found{}, false
 }
 
-// rootPath is a path to the layer itself.
+// rootPath returns a path to the layer itself.
 func (u *unpacker) rootPath() string { return filepath.Join("/proc/self/fd", strconv.Itoa(u.root)) }
 
-// hides reports whether a directory on the way to a name hides lower layers.
+// hides reports whether a directory on the path of name hides the lower layers.
 func (u *unpacker) hides(root, name string) bool {
 	parts := split(name)
 	for i := range parts {
@@ -191,7 +191,7 @@ func (u *unpacker) hides(root, name string) bool {
 	return false
 }
 
-// lookIn looks a name up in one layer; ends says that layers below are hidden there.
+// lookIn looks a name up in one layer; ends reports that this layer hides the layers below there.
 func lookIn(layer, name string) (st unix.Stat_t, is, ends bool) {
 	parts := split(name)
 	at := layer

@@ -1,10 +1,10 @@
-// Package layer unpacks one layer of an image into a directory, as overlayfs wants it.
+// Package layer unpacks one layer of an image into a directory in the form that overlayfs needs.
 //
-// A removed file is a character device 0:0, and a directory that hides what is below it has the attribute
-// user.overlay.opaque: both work for ordinary users, and in every user namespace (mount option userxattr).
+// A removed file is a character device 0:0, and a directory that hides the layers below has the attribute
+// user.overlay.opaque. Both work for ordinary users and in every user namespace (mount option userxattr).
 //
-// What a layer holds is hostile until proved otherwise. No name leads out of the directory, nothing follows a link
-// that somebody else made, and there are bounds for everything that grows.
+// A layer's content is untrusted. No name leads out of the directory, links are resolved within the image only, and
+// everything that can grow has a bound.
 package layer
 
 import (
@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Opaque is the attribute of a directory that hides what lower layers have in it. Its value is "y".
+// Opaque is the attribute of a directory that hides its content in lower layers. Its value is "y".
 const Opaque = "user.overlay.opaque"
 
-// MaxID is the largest user or group id that a layer may give to a file; files of others belong to [Nobody].
+// MaxID is the largest user or group id that a layer may use; files of larger ids belong to [Nobody].
 const MaxID = 65535
 
-// Nobody is the user and group of files whose owner no host has.
+// Nobody is the user and group of files whose owner's id exceeds [MaxID].
 const Nobody = 65534
 
 // Defaults of [Limits].
@@ -30,18 +30,18 @@ const (
 	DefaultBytes   = 32 << 30
 	DefaultEntries = 500_000
 	DefaultRatio   = 200
-	// FreeRatio is how many bytes a layer may unpack to, however small it is when packed.
+	// FreeRatio is the number of bytes that a layer may always unpack to, however small its packed size.
 	FreeRatio = 64 << 20
 )
 
-// Limits bound one layer. Fields that are 0 have the defaults above.
+// Limits bound one layer. A field that is 0 has its default.
 type Limits struct {
 	Bytes   int64 // of all files together
 	Entries int   // files, directories and links
-	Ratio   int64 // bytes unpacked for each byte packed, beyond FreeRatio; for whoever unpacks the stream
+	Ratio   int64 // unpacked bytes for each packed byte, beyond FreeRatio; checked by whoever unpacks the stream
 }
 
-// Default fills in what is not set. Pure.
+// Default returns the limits with their defaults filled in. Pure.
 func (l Limits) Default() Limits {
 	if l.Bytes == 0 {
 		l.Bytes = DefaultBytes
@@ -55,15 +55,15 @@ func (l Limits) Default() Limits {
 	return l
 }
 
-// Options say how a layer is unpacked.
+// Options control how a layer is unpacked.
 type Options struct {
 	// Parents are the directories of the layers below, lowest first.
 	Parents []string
-	// AllIDs says that files can be given to every user up to MaxID. Elsewhere all belong to the caller, and what the
-	// layer says is in [Result.Owners].
+	// AllIDs reports that files can be given to every user up to MaxID. Otherwise all files belong to the caller, and
+	// [Result.Owners] records their owners.
 	AllIDs bool
 	Limits Limits
-	// Room is asked now and then whether the disk has room for more. May be nil.
+	// Room is called now and then to check that the disk has room for more. It may be nil.
 	Room func() error
 }
 
@@ -71,14 +71,14 @@ type Options struct {
 type Result struct {
 	Bytes   int64 // of files
 	Entries int
-	// Depends says that the directory is right on top of its parents only: the layer has files in directories that it
+	// Depends reports that the directory is correct only on top of its parents: the layer has files in directories that it
 	// does not describe itself.
 	Depends bool
-	// Owners lists what could not be given to its owner.
+	// Owners lists the files whose owner or capabilities could not be set.
 	Owners []Owner
 }
 
-// Owner is what a layer says about a file beyond what the caller's ids can show.
+// Owner is a file's owner in the image, where the caller's ids can't represent it.
 type Owner struct {
 	Path string `json:"path"` // relative to the layer
 	UID  int    `json:"uid"`
@@ -87,7 +87,7 @@ type Owner struct {
 	Capabilities []byte `json:"capabilities,omitempty"`
 }
 
-// RefusedError says what is wrong with a layer. Trying again does not help.
+// RefusedError reports what is wrong with a layer. Retrying does not help.
 type RefusedError struct{ Message string }
 
 // Error returns the message.
@@ -98,7 +98,7 @@ func Refuse(format string, args ...any) error {
 	return &RefusedError{Message: fmt.Sprintf(format, args...)}
 }
 
-// IsRefused reports whether err says that an image is wrong in itself.
+// IsRefused reports whether err means that the image itself is invalid.
 func IsRefused(err error) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused)
@@ -112,7 +112,7 @@ const (
 	maxLinks = 40
 )
 
-// clean returns a name as a path relative to the layer's root, "" for the root itself. Pure.
+// clean returns a name as a path relative to the layer's root; "" is the root itself. Pure.
 func clean(name string) (string, error) {
 	if len(name) > maxPath {
 		return "", Refuse("the layer has a name of %d bytes, %.60q...: at most %d work", len(name), name, maxPath)
@@ -137,14 +137,14 @@ func clean(name string) (string, error) {
 	return path.Join(parts...), nil
 }
 
-// Marks of removed files.
+// Prefixes that mark removed files.
 const (
 	whiteout       = ".wh."
 	whiteoutMeta   = ".wh..wh."
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// removed returns the name that a mark removes, and false for names that are no marks. Pure.
+// removed returns the name that a mark removes, and false for ordinary names. Pure.
 func removed(base string) (string, bool, error) {
 	name, is := strings.CutPrefix(base, whiteout)
 	if !is {
@@ -156,7 +156,7 @@ func removed(base string) (string, bool, error) {
 	return name, true, nil
 }
 
-// attributes are those of a directory, given to it when everything is in it.
+// attributes are those of a directory, set after everything in it is written.
 type attributes struct {
 	mode fs.FileMode
 	time time.Time

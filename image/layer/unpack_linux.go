@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roomStep is how many bytes are written between two questions whether there is room.
+// roomStep is the number of bytes written between two checks of the free space.
 const roomStep = 16 << 20
 
 // unpacker unpacks one layer.
@@ -24,16 +24,16 @@ type unpacker struct {
 	result  Result
 	dirs    map[string]attributes
 	buffer  []byte
-	sinceQ  int64 // bytes written since the last question for room
+	sinceQ  int64 // bytes written since the last check of the free space
 
-	// The directory that the last entry was in: the next one is mostly in it too.
+	// The directory of the last entry; the next entry is usually in it too.
 	lastDir  string
 	lastPath string
 	lastFD   int
 }
 
-// Unpack unpacks the tar stream of a layer into dir, which must be empty. It reads the stream up to its end. An error
-// that is a [RefusedError] says what is wrong with the layer; dir holds a part of it then.
+// Unpack unpacks a layer's tar stream into dir, which must be empty, and reads the stream to its end. A [RefusedError]
+// says what is wrong with the layer; dir then holds a part of it.
 func Unpack(ctx context.Context, stream io.Reader, dir string, o Options) (Result, error) {
 	o.Limits = o.Limits.Default()
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -88,12 +88,12 @@ func (u *unpacker) all(ctx context.Context, stream io.Reader) error {
 			return err
 		}
 	}
-	// What follows the end belongs to the digest.
+	// The digest covers what follows the end of the archive, too.
 	_, err := io.CopyBuffer(io.Discard, stream, u.buffer)
 	return damaged(err)
 }
 
-// damaged says that a stream is no tar archive, unless the error says more.
+// damaged returns an error saying that the stream is not a tar archive, unless err says more.
 func damaged(err error) error {
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return Refuse("the layer is damaged: %v", err)
@@ -127,7 +127,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 		return u.opaque(fd, ".")
 	}
 	if strings.HasPrefix(base, whiteoutMeta) {
-		return nil // of a file system that nobody has any more
+		return nil // metadata of a file system that nobody uses any more
 	}
 	if gone, is, err := removed(base); err != nil || is {
 		if err != nil {
@@ -152,7 +152,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	return Refuse("%q is of the unknown kind %q", h.Name, string(h.Typeflag))
 }
 
-// directory makes a directory, or gives one that is there the attributes.
+// directory makes a directory, or updates an existing one.
 func (u *unpacker) directory(fd int, base, at string, h *tar.Header) error {
 	hides, err := u.makeDir(fd, base, at)
 	if err != nil {
@@ -167,7 +167,7 @@ func (u *unpacker) directory(fd int, base, at string, h *tar.Header) error {
 	return u.own(fd, base, at, h)
 }
 
-// makeDir makes a directory unless it is there; hides says that it replaces what was removed.
+// makeDir makes a directory unless it exists; hides reports that it replaces a removed one.
 func (u *unpacker) makeDir(fd int, base, at string) (hides bool, err error) {
 	err = unix.Mkdirat(fd, base, 0o700)
 	if !errors.Is(err, unix.EEXIST) {
@@ -188,7 +188,7 @@ func (u *unpacker) makeDir(fd int, base, at string) (hides bool, err error) {
 
 func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
-// opaque hides what lower layers have in a directory.
+// opaque makes a directory hide its content in lower layers.
 func (u *unpacker) opaque(fd int, base string) error {
 	dir, err := unix.Openat(fd, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -201,7 +201,7 @@ func (u *unpacker) opaque(fd int, base string) error {
 	return nil
 }
 
-// remove marks a name as removed, unless the layer has it itself.
+// remove marks a name as removed. If the layer itself has the name, it stays; a directory becomes opaque.
 func (u *unpacker) remove(fd int, base string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -216,7 +216,7 @@ func (u *unpacker) remove(fd int, base string) error {
 	return nil
 }
 
-// fresh calls create, and again without what is in the way.
+// fresh calls create. If the name exists, fresh removes it and calls create again.
 func (u *unpacker) fresh(fd int, base, at string, create func() error) error {
 	err := create()
 	if !errors.Is(err, unix.EEXIST) {
@@ -228,7 +228,7 @@ func (u *unpacker) fresh(fd int, base, at string, create func() error) error {
 	return wrap(create(), at)
 }
 
-// clear removes what an earlier entry of the layer has made.
+// clear removes what an earlier entry of the layer created.
 func (u *unpacker) clear(fd int, base, at string) error {
 	err := unix.Unlinkat(fd, base, 0)
 	if err == nil || !errors.Is(err, unix.EISDIR) {
@@ -245,7 +245,7 @@ func (u *unpacker) clear(fd int, base, at string) error {
 	return nil
 }
 
-// removeTree removes a directory of the layer with all that is in it.
+// removeTree removes a directory of the layer and everything in it.
 func removeTree(fd int, base string) error {
 	dir, err := unix.Openat(fd, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -325,7 +325,7 @@ func (u *unpacker) copy(to int, data io.Reader) error {
 	}
 }
 
-// wrote counts what takes room on the disk, and asks now and then whether there is some left.
+// wrote counts bytes written, and now and then checks the free space.
 func (u *unpacker) wrote(n int64) error {
 	if u.sinceQ += n; u.sinceQ < roomStep || u.options.Room == nil {
 		return nil
@@ -334,7 +334,7 @@ func (u *unpacker) wrote(n int64) error {
 	return u.options.Room()
 }
 
-// link makes a file that has no content of its own.
+// link makes a file that has no content of its own, such as a symbolic link.
 func (u *unpacker) link(fd int, base, at string, h *tar.Header, create func() error) error {
 	if len(h.Linkname) > maxPath {
 		return Refuse("%q leads to a name of %d bytes", h.Name, len(h.Linkname))
@@ -357,7 +357,7 @@ func (u *unpacker) link(fd int, base, at string, h *tar.Header, create func() er
 	return wrap(unix.UtimesNanoAt(fd, base, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW), at)
 }
 
-// hardlink gives a file of the layer another name.
+// hardlink adds another name to a file of the layer.
 func (u *unpacker) hardlink(fd int, base, at string, h *tar.Header) error {
 	name, err := clean(h.Linkname)
 	if err != nil {

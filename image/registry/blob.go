@@ -25,12 +25,12 @@ import (
 
 // Bounds of a download.
 const (
-	maxFutile = 5  // tries that bring nothing
-	maxTries  = 50 // tries
+	maxFutile = 5  // tries in a row that bring nothing
+	maxTries  = 50 // tries in all
 	stallTime = time.Minute
 )
 
-// blob makes sure that a blob is in the store, and that the registry gives it to this credential.
+// blob makes sure that a blob is in the store and that the registry serves it to this credential.
 func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	unlock, err := p.puller.locks.lock(ctx, d.Digest.String())
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	for again := false; ; again = true {
 		err := p.fetch(ctx, d)
 		if errors.Is(err, store.ErrDigest) && !again {
-			continue // the part of before was damaged, or the connection has changed something
+			continue // the partial download was damaged, or the connection altered it
 		}
 		if errors.Is(err, store.ErrDigest) {
 			return layer.Refuse("registry %s serves something else for blob %s than its digest says", p.endpoint, d.Digest)
@@ -62,7 +62,7 @@ func (p *pull) blob(ctx context.Context, d v1.Descriptor) error {
 	}
 }
 
-// serves asks the registry for a blob without its content.
+// serves asks the registry whether it has a blob, without fetching the content.
 func (p *pull) serves(ctx context.Context, d v1.Descriptor) (bool, error) {
 	req, err := p.request(ctx, http.MethodHead, "blobs", d.Digest.String())
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *pull) serves(ctx context.Context, d v1.Descriptor) (bool, error) {
 	return resp.StatusCode == http.StatusOK, nil
 }
 
-// fetch downloads a blob; it goes on where the last try has ended.
+// fetch downloads a blob, and resumes where the last try stopped.
 func (p *pull) fetch(ctx context.Context, d v1.Descriptor) error {
 	part, err := p.puller.store.Partial(d.Digest)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *pull) fetch(ctx context.Context, d v1.Descriptor) error {
 	return part.Finish()
 }
 
-// final reports whether trying again can't help.
+// final reports whether retrying can't help.
 func final(err error) bool {
 	var answer *transport.Error
 	var typed *image.Error
@@ -126,7 +126,7 @@ func final(err error) bool {
 	return layer.IsRefused(err) || errors.As(err, &typed)
 }
 
-// piece fetches what is missing, as much as comes.
+// piece fetches as much of the missing part as the connection delivers.
 func (p *pull) piece(ctx context.Context, d v1.Descriptor, part *store.Partial) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -161,13 +161,13 @@ func (p *pull) piece(ctx context.Context, d v1.Descriptor, part *store.Partial) 
 	return part.Append(ctx, &watched{resp.Body, stall}, d.Size)
 }
 
-// watched is a reader that moves a deadline with each byte.
+// watched is a reader that extends a deadline with each read.
 type watched struct {
 	io.Reader
 	stall *time.Timer
 }
 
-// Read reads.
+// Read reads and extends the deadline.
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	if n > 0 {
@@ -176,7 +176,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// locks are locks by name.
+// locks is a set of locks by name.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*held
@@ -187,7 +187,7 @@ type held struct {
 	count int
 }
 
-// lock waits for its turn.
+// lock waits for the lock of key.
 func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

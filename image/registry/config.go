@@ -16,22 +16,21 @@ import (
 	"github.com/capstan-dev/capstan/image"
 )
 
-// Config is what HOME/registries.yaml says.
+// Config is the content of HOME/registries.yaml.
 type Config struct {
-	// Mirrors are asked before a registry, for images that are pulled without a credential. A registry's credential
-	// never goes to a mirror.
+	// Mirrors are asked before a registry, for pulls without a credential. A registry's credential never goes to a mirror.
 	Mirrors map[string][]string `json:"mirrors,omitempty"`
-	// PlainHTTP are registries and mirrors that are asked without TLS.
+	// PlainHTTP lists registries and mirrors to be asked without TLS.
 	PlainHTTP []string `json:"plainHTTP,omitempty"`
-	// HostsMayReach are registries at loopback and link-local addresses of this machine that hosts may pull from:
-	// HOST or HOST:PORT. Without it hosts can't use the store to reach what listens on this machine only.
+	// HostsMayReach lists registries (HOST or HOST:PORT) at this machine's own, loopback or link-local addresses that
+	// hosts may pull from. Hosts can't use the store to reach any others there.
 	HostsMayReach []string `json:"hostsMayReach,omitempty"`
 }
 
 // maxConfig bounds the file.
 const maxConfig = 1 << 20
 
-// LoadConfig reads the file; without one, nothing is configured.
+// LoadConfig reads the file. Without a file, it returns the zero Config.
 func LoadConfig(path string) (Config, error) {
 	var c Config
 	info, err := os.Stat(path)
@@ -71,7 +70,7 @@ func (c Config) check() error {
 // plain reports whether a registry is asked without TLS.
 func (c Config) plain(registry string) bool { return slices.Contains(c.PlainHTTP, registry) }
 
-// local reports whether hosts may reach an address, "HOST:PORT" before it is looked up, whatever it leads to.
+// local reports whether hosts may reach an address, "HOST:PORT" before the lookup, wherever it leads.
 func (c Config) local(address string) bool {
 	host := address
 	if at := strings.LastIndexByte(address, ':'); at > 0 {

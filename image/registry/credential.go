@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/atomicfile"
 )
 
-// credential returns the credential for a registry, nil if there is none. A host has what it brings, and nothing else:
-// the configuration of the machine's user counts for pulls of that user only.
+// credential returns the credential for a registry, or nil. A host has only the credential that it sends; the
+// configuration of the machine's user applies to that user's pulls only.
 func (p *Puller) credential(registry string, who service.Asker) (*authn.AuthConfig, error) {
 	if !who.Auth.Empty() {
 		return fromAuth(who.Auth)
@@ -62,7 +62,7 @@ func wrapKeychain(err error) error {
 	return image.Errorf(image.CodeDenied, "look at ~/.docker/config.json", "reading the credentials of this user: %v", err)
 }
 
-// fromAuth reads a credential as pull secrets have it.
+// fromAuth converts a credential from the form of pull secrets.
 func fromAuth(a *image.Auth) (*authn.AuthConfig, error) {
 	c := &authn.AuthConfig{
 		Username: a.Username, Password: a.Password, IdentityToken: a.IdentityToken, RegistryToken: a.RegistryToken,
@@ -86,8 +86,8 @@ const (
 	maxAccepted = 4096
 )
 
-// accepted is the record of what registries have given to which credential. It holds no credential: only a keyed
-// digest of each.
+// accepted records which images registries have served to which credential. It stores only keyed digests of
+// credentials.
 type accepted struct {
 	path string
 	now  func() time.Time
@@ -123,7 +123,7 @@ func openAccepted(path string) (*accepted, error) {
 	return a, nil
 }
 
-// id returns what stands for an image and a credential.
+// id returns the record's key for an image and a credential.
 func (a *accepted) id(ref string, auth *authn.AuthConfig) string {
 	mac := hmac.New(sha256.New, a.key)
 	var parts []string
@@ -134,7 +134,7 @@ func (a *accepted) id(ref string, auth *authn.AuthConfig) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// add notes that a registry has just given an image.
+// add records that a registry has just served an image.
 func (a *accepted) add(ref string, auth *authn.AuthConfig, digest string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,7 +164,7 @@ func (a *accepted) add(ref string, auth *authn.AuthConfig, digest string) error 
 	return nil
 }
 
-// find returns what a registry has given to a credential a short while ago.
+// find returns the digest that a registry recently served to a credential.
 func (a *accepted) find(ref string, auth *authn.AuthConfig) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

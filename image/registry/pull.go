@@ -2,10 +2,10 @@
 
 // Package registry pulls images from registries into the store.
 //
-// A credential counts for who asks, at each pull: the registry is asked for the manifest with it, also if the image is
-// in the store already. What is in the store from another registry is fetched again: a host could otherwise take a
-// layer that it knows the digest of. Only if the registry can't be reached, a record counts of what it gave to the
-// same credential in the last 24 hours.
+// A credential is checked at each pull: Pull asks the registry for the manifest with it even if the image is already in
+// the store. A layer that came from another registry is fetched again; otherwise a host could obtain any layer by
+// knowing its digest. Only if the registry can't be reached does Pull rely on a record of what the registry served to
+// the same credential in the last 24 hours.
 package registry
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// parallel is how many layers of an image are fetched at the same time.
+// parallel is the number of layers of an image that are fetched at the same time.
 const parallel = 3
 
 // Puller pulls images. Make one with New.
@@ -42,14 +42,14 @@ type Puller struct {
 	config   string
 	accepted *accepted
 	locks    locks
-	// First is the pause after a first failure; 0 means 500 ms.
+	// First is the pause after the first failure; 0 means 500 ms.
 	First time.Duration
-	// Keychain has the credentials of the machine's user.
+	// Keychain holds the credentials of the machine's user.
 	Keychain authn.Keychain
 }
 
-// New returns a puller into a store. config is the path of registries.yaml, record that of the record of what
-// registries have given to whom.
+// New returns a puller for a store. config is the path of registries.yaml, record the path of the record of served
+// images.
 func New(s *store.Store, config, record string) (*Puller, error) {
 	a, err := openAccepted(record)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *Puller) Pull(ctx context.Context, ref string, who service.Asker, say fu
 	return "", last
 }
 
-// pull is one image from one registry.
+// pull is the pull of one image from one registry.
 type pull struct {
 	puller   *Puller
 	config   Config
@@ -147,7 +147,7 @@ func (p *pull) from(ctx context.Context, auth *authn.AuthConfig) (string, error)
 	return hash.String(), p.puller.store.Add(ctx, hash, p.say)
 }
 
-// open asks the registry what it wants, and gets a token if that is it.
+// open asks the registry how it authenticates, and gets a token if it uses tokens.
 func (p *pull) open(ctx context.Context, auth *authn.AuthConfig) error {
 	path := image.Repository(p.ref)
 	_, path, _ = strings.Cut(path, "/")
@@ -188,7 +188,7 @@ func (p *pull) request(ctx context.Context, method, kind, id string) (*http.Requ
 	return http.NewRequestWithContext(ctx, method, url, nil)
 }
 
-// manifest gets a manifest, or an index, by tag or digest.
+// manifest fetches a manifest or an index by tag or digest.
 func (p *pull) manifest(ctx context.Context, id string) ([]byte, v1.Hash, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -230,7 +230,7 @@ func (p *pull) blobs(ctx context.Context, m *v1.Manifest) error {
 	if err := p.blob(ctx, m.Config); err != nil {
 		return err
 	}
-	// What is not for this machine is refused before its layers are fetched.
+	// Refuse an image for another platform before fetching its layers.
 	config, err := p.puller.store.ReadBlob(m.Config.Digest, store.MaxConfig)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (p *pull) blobs(ctx context.Context, m *v1.Manifest) error {
 	return group.Wait()
 }
 
-// got counts what was fetched.
+// got adds n fetched bytes and reports the progress.
 func (p *pull) got(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,8 +265,8 @@ func isTemporary(code int) bool {
 	return code >= 500 || code == http.StatusRequestTimeout || code == http.StatusTooManyRequests
 }
 
-// explain says in words what is in the way, and what to do. Hosts do not see what the registry says: it might be
-// something else that listens there.
+// explain turns err into a message with advice. Hosts do not see the registry's answer: another program might be
+// listening at that address.
 func explain(err error, ref, endpoint string, withAuth bool, who service.Asker) error {
 	var typed *image.Error
 	if errors.As(err, &typed) || layer.IsRefused(err) {
@@ -310,7 +310,7 @@ func explain(err error, ref, endpoint string, withAuth bool, who service.Asker) 
 		short, endpoint, answer.StatusCode, says)
 }
 
-// reason is an error of the network without what the other side has sent.
+// reason returns a network error's text. For hosts it omits what the other side sent.
 func reason(err error, who service.Asker) string {
 	if !who.Host {
 		return err.Error()

@@ -22,7 +22,7 @@ const (
 	answerLimit = 30 * time.Second
 )
 
-// base returns what requests go through. Those for hosts reach no address that is this machine's own.
+// base returns the transport of requests. For hosts, it refuses addresses of this machine.
 func (p *Puller) base(c Config, forHost bool) *http.Transport {
 	d := &net.Dialer{Timeout: dialLimit}
 	guarded := &net.Dialer{Timeout: dialLimit, Control: refuseLocal}
@@ -39,15 +39,15 @@ func (p *Puller) base(c Config, forHost bool) *http.Transport {
 	}
 }
 
-// errLocal says that a host wants to reach this machine.
+// errLocal reports that a host tried to reach this machine.
 type errLocal struct{ address string }
 
 func (e *errLocal) Error() string {
 	return fmt.Sprintf("%s is an address of this machine, which hosts may not reach", e.address)
 }
 
-// refuseLocal keeps a connection from being made to an address of this machine, or of its link. It sees addresses
-// after they were looked up.
+// refuseLocal refuses connections to this machine's addresses, and to loopback, link-local and multicast ones. It sees
+// addresses after the lookup.
 func refuseLocal(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -60,7 +60,7 @@ func refuseLocal(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// isOurs reports whether this machine has an address.
+// isOurs reports whether an address belongs to this machine.
 func isOurs(ip netip.Addr) bool {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -76,7 +76,7 @@ func isOurs(ip netip.Addr) bool {
 	return false
 }
 
-// isProxy reports whether an address is that of a proxy that the user has set.
+// isProxy reports whether an address is that of a proxy that the user configured.
 func isProxy(address string) bool {
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"} {
 		u, err := url.Parse(os.Getenv(name))
@@ -94,7 +94,7 @@ func isProxy(address string) bool {
 	return false
 }
 
-// again lets a request be tried again, a few times, if the registry is busy or the connection breaks.
+// again retries a request a few times if the registry is busy or the connection breaks.
 func (p *Puller) again(inner http.RoundTripper) http.RoundTripper {
 	return transport.NewRetry(inner,
 		transport.WithRetryBackoff(transport.Backoff{Duration: p.first(), Factor: 2, Jitter: 0.2, Steps: 4}),

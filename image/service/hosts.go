@@ -15,17 +15,18 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// What one host may ask at a time. More waits on the host, not here.
+// Limits of one host's concurrent requests. Further ones wait on the host, not here.
 const (
 	maxQuestions = 32
 	maxPulls     = 4
 	maxHosts     = 2000
 )
 
-// maxPreamble bounds the line that says which host a connection is of.
+// maxPreamble bounds the line that names the host of a connection.
 const maxPreamble = 160
 
-// ServeHosts answers hosts until ctx ends. The dock connects for them: each connection begins with a line "NAME ID".
+// ServeHosts serves hosts until ctx ends. The dock connects on their behalf: each connection begins with a line "NAME
+// ID".
 func (s *Server) ServeHosts(ctx context.Context, l net.Listener) error {
 	b := &bouncer{hosts: map[store.Host]*load{}}
 	mux := http.NewServeMux()
@@ -78,7 +79,7 @@ func (s *Server) ServeHosts(ctx context.Context, l net.Listener) error {
 	})
 }
 
-// pullForHost answers with what the machine's user has loaded under that name, else with what the registry has.
+// pullForHost returns the image that the machine's user loaded under that name, or else pulls it from the registry.
 func (s *Server) pullForHost(ctx context.Context, h store.Host, q image.Question) (image.Image, error) {
 	name, err := image.Canonical(q.Image)
 	if err != nil {
@@ -105,10 +106,10 @@ func (s *Server) pullForHost(ctx context.Context, h store.Host, q image.Question
 
 type connKey struct{}
 
-// preambles are connections that know their host.
+// preambles is a listener whose connections know their host.
 type preambles struct{ net.Listener }
 
-// Accept returns a connection whose first line is for us.
+// Accept returns a connection that reads its first line as the host's name.
 func (p preambles) Accept() (net.Conn, error) {
 	c, err := p.Listener.Accept()
 	if err != nil {
@@ -117,8 +118,8 @@ func (p preambles) Accept() (net.Conn, error) {
 	return &hostConn{Conn: c}, nil
 }
 
-// hostConn is a connection of a host. Its first line is read with the first bytes of the request, so that one that
-// says nothing keeps no other waiting.
+// hostConn is a connection of a host. It reads the first line together with the request's first bytes, so that a silent
+// connection does not block the others.
 type hostConn struct {
 	net.Conn
 	once sync.Once
@@ -162,7 +163,7 @@ func (c *hostConn) introduce() {
 	}
 }
 
-// bouncer counts what each host asks.
+// bouncer limits the concurrent requests of each host.
 type bouncer struct {
 	mu    sync.Mutex
 	hosts map[store.Host]*load
@@ -170,7 +171,7 @@ type bouncer struct {
 
 type load struct{ questions, pulls int }
 
-// enter counts a question; leave must be called after it.
+// enter counts a request; the caller must call leave when it is done.
 func (b *bouncer) enter(h store.Host, count func(*load) *int, most int, what string) (leave func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +201,7 @@ func (b *bouncer) pull(h store.Host) (func(), error) {
 	return b.enter(h, func(l *load) *int { return &l.pulls }, maxPulls, "pulls")
 }
 
-// admit answers a host within its limits.
+// admit serves a host within its limits.
 func (b *bouncer) admit(do func(*http.Request, http.ResponseWriter, store.Host) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, is := r.Context().Value(connKey{}).(*hostConn)

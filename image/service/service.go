@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package service serves the image store: to the machine's user at one socket, and to the hosts of the dock, each with
-// its own limits, at another one. docs/images.md describes both protocols.
+// Package service serves the image store to the machine's user at one socket and to the dock's hosts, each within its
+// own limits, at another. docs/images.md describes both protocols.
 package service
 
 import (
@@ -23,22 +23,22 @@ import (
 	"github.com/capstan-dev/capstan/image/store"
 )
 
-// Puller brings images from registries into the store.
+// Puller pulls images from registries into the store.
 type Puller interface {
-	// Pull returns the digest of the image that a canonical name leads to, which is in the store by then, and that this
-	// credential may have it. The caller holds [store.Store.Use].
+	// Pull pulls the image with a canonical name into the store, verifies that the credential may have it, and returns its
+	// digest. The caller holds [store.Store.Use].
 	Pull(ctx context.Context, name string, who Asker, say func(string)) (digest string, err error)
 }
 
-// Asker is on whose behalf an image is pulled.
+// Asker identifies on whose behalf an image is pulled.
 type Asker struct {
-	// Host says that it is a host of the dock, not the machine's user.
+	// Host reports that the asker is a host of the dock, not the machine's user.
 	Host bool
-	// Auth is the credential; the machine's user has those of its own configuration beside.
+	// Auth is the credential. The machine's user also has those of the user's configuration.
 	Auth *image.Auth
 }
 
-// Bounds of questions.
+// Bounds of requests.
 const (
 	maxQuestion   = 64 << 10
 	questionLimit = 30 * time.Second
@@ -46,7 +46,7 @@ const (
 	loadLimit     = time.Hour
 )
 
-// Server answers.
+// Server serves the store.
 type Server struct {
 	Store  *store.Store
 	Puller Puller
@@ -56,13 +56,13 @@ type Server struct {
 	work chan struct{}
 }
 
-// Worked returns a channel that receives after work that takes memory.
+// Worked returns a channel that receives after each task that used much memory.
 func (s *Server) Worked() <-chan struct{} {
 	s.once.Do(func() { s.work = make(chan struct{}, 1) })
 	return s.work
 }
 
-// worked says that there was such work.
+// worked reports such a task.
 func (s *Server) worked() {
 	s.Worked()
 	select {
@@ -89,7 +89,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, logger *log.Logg
 	return err
 }
 
-// ServeOwner answers the machine's user until ctx ends.
+// ServeOwner serves the machine's user until ctx ends.
 func (s *Server) ServeOwner(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/images", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.Store.List(), nil) })
@@ -139,7 +139,7 @@ func (s *Server) pullForOwner(ctx context.Context, q image.Question, say func(st
 	return []image.Image{img}, err
 }
 
-// save writes an archive. An error in the middle breaks the connection off: an archive that was cut looks damaged.
+// save writes an archive. An error breaks the connection, so that a truncated archive looks damaged.
 func (s *Server) save(w http.ResponseWriter, r *http.Request) {
 	var refs []string
 	for _, text := range r.URL.Query()["ref"] {
@@ -160,7 +160,7 @@ func (s *Server) save(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// canonicalOrID returns what a question names: a digest or an id as it is, else a canonical name.
+// canonicalOrID returns a digest or an id unchanged, and any other name in canonical form.
 func canonicalOrID(text string) (string, error) {
 	if image.IsID(text) {
 		return text, nil
@@ -168,8 +168,8 @@ func canonicalOrID(text string) (string, error) {
 	return image.Canonical(text)
 }
 
-// question reads a question, within a time. There is no limit for the time after it: a deadline of the server for
-// reading would end a pull that takes longer.
+// question reads a request within a time limit. The limit does not cover the rest of the exchange: a server's read
+// deadline would break a pull that takes longer.
 func question(w http.ResponseWriter, r *http.Request) (q image.Question, err error) {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(questionLimit)); err != nil {
@@ -182,7 +182,7 @@ func question(w http.ResponseWriter, r *http.Request) (q image.Question, err err
 	return q, nil
 }
 
-// stream answers a question that takes long: lines of JSON, the last of which is the outcome.
+// stream answers a long request with lines of JSON, the last of which is the outcome.
 func stream(w http.ResponseWriter, r *http.Request, limit time.Duration,
 	do func(context.Context, func(string)) ([]image.Image, error),
 ) {
@@ -190,7 +190,7 @@ func stream(w http.ResponseWriter, r *http.Request, limit time.Duration,
 	defer cancel()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	control := http.NewResponseController(w)
-	if err := control.EnableFullDuplex(); err != nil { // events go out while the archive comes in
+	if err := control.EnableFullDuplex(); err != nil { // progress goes out while the archive comes in
 		answer(w, nil, err)
 		return
 	}
@@ -206,7 +206,7 @@ func stream(w http.ResponseWriter, r *http.Request, limit time.Duration,
 	images, err := do(ctx, func(text string) { send(image.Event{Text: text}) })
 	if err != nil {
 		send(image.Event{Error: classify(err)})
-		// Whoever sends an archive reads the answer when all is sent, or when nobody takes more.
+		// A client that sends an archive reads the answer only after everything was sent or refused.
 		io.CopyN(io.Discard, r.Body, 1<<20)
 		return
 	}
@@ -224,7 +224,7 @@ func answer(w http.ResponseWriter, value any, err error) {
 	json.NewEncoder(w).Encode(value)
 }
 
-// classify gives every error that leaves the process a code.
+// classify converts every error that leaves the process to an [image.Error] with a code.
 func classify(err error) *image.Error {
 	var typed *image.Error
 	switch {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package socket makes and reaches the unix sockets of the image store, also below home directories with long names.
+// Package socket creates and connects to the unix sockets of the image store, even below long home directory paths.
 package socket
 
 import (
@@ -17,14 +17,14 @@ import (
 
 // The sockets in the store's directory; only the dock's user may connect.
 const (
-	// Owner is for the machine's user.
+	// Owner is the socket for the machine's user.
 	Owner = "images.sock"
-	// Hosts is for the dock, which speaks for its hosts: a connection begins with a line "NAME ID".
+	// Hosts is the socket for the dock, which connects on behalf of its hosts: a connection begins with a line "NAME ID".
 	Hosts = "hosts.sock"
 )
 
-// Listen makes a socket in a directory, in place of one that is there. The path of a unix socket may have 107 bytes
-// only, so it goes through /proc/self/fd.
+// Listen creates a socket in a directory and replaces an existing one. It binds through /proc/self/fd because the path
+// of a unix socket is limited to 107 bytes.
 func Listen(dir, name string) (*net.UnixListener, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -39,7 +39,7 @@ func Listen(dir, name string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the socket %s: %w", path, err)
 	}
-	l.SetUnlinkOnClose(false) // the name it knows is gone by then
+	l.SetUnlinkOnClose(false) // by then the path it knows no longer exists
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("making the socket %s: %w", path, err)

@@ -21,10 +21,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// blobPath is where a blob is; h must be checked, as [v1.NewHash] does.
+// blobPath returns the path of a blob; the caller must have validated h, as [v1.NewHash] does.
 func (s *Store) blobPath(h v1.Hash) string { return s.path("blobs", "sha256", h.Hex) }
 
-// HasBlob reports whether a blob is there, and its size.
+// HasBlob returns the size of a blob and reports whether it exists.
 func (s *Store) HasBlob(h v1.Hash) (int64, bool) {
 	info, err := os.Lstat(s.blobPath(h))
 	if err != nil || !info.Mode().IsRegular() {
@@ -33,7 +33,7 @@ func (s *Store) HasBlob(h v1.Hash) (int64, bool) {
 	return info.Size(), true
 }
 
-// Ingest adds a blob, whatever its digest. The caller holds [Store.Use].
+// Ingest adds a blob with whatever digest it has. The caller holds [Store.Use].
 func (s *Store) Ingest(ctx context.Context, from io.Reader) (v1.Hash, int64, error) {
 	fail := func(err error) (v1.Hash, int64, error) {
 		return v1.Hash{}, 0, fmt.Errorf("writing a blob: %w", full(err, s.options.Dir))
@@ -63,10 +63,10 @@ func (s *Store) Ingest(ctx context.Context, from io.Reader) (v1.Hash, int64, err
 	return h, size, s.keep(f.Name(), h)
 }
 
-// onlyWriter hides other methods, so that the buffer is used.
+// onlyWriter hides all methods but Write, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// keep makes a finished file a blob.
+// keep moves a finished file to the blobs.
 func (s *Store) keep(file string, h v1.Hash) error {
 	failpoint.Hit("blob written")
 	if err := os.Rename(file, s.blobPath(h)); err != nil {
@@ -90,7 +90,7 @@ func (s *Store) OpenBlob(h v1.Hash) (*os.File, error) {
 	return f, err
 }
 
-// ReadBlob returns a small blob, and checks its digest. A damaged one is removed.
+// ReadBlob returns a small blob after checking its digest. It removes a damaged blob.
 func (s *Store) ReadBlob(h v1.Hash, most int64) ([]byte, error) {
 	f, err := s.OpenBlob(h)
 	if err != nil {
@@ -110,14 +110,14 @@ func (s *Store) ReadBlob(h v1.Hash, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// damaged removes a blob that is not what its digest says.
+// damaged removes a blob whose content does not match its digest.
 func (s *Store) damaged(h v1.Hash) error {
 	err := image.Errorf(image.CodeFailed, "load or pull the image again",
 		"blob %s was damaged on the disk: it was removed", h)
 	return errors.Join(err, os.Remove(s.blobPath(h)))
 }
 
-// verify removes a blob that is damaged, and says so.
+// verify checks a blob; it removes a damaged one and returns an error.
 func (s *Store) verify(h v1.Hash) error {
 	f, err := s.OpenBlob(h)
 	if err != nil {
@@ -134,14 +134,14 @@ func (s *Store) verify(h v1.Hash) error {
 	return nil
 }
 
-// Origins returns the registries that a packed layer came from.
+// Origins returns the registries that served a packed layer.
 func (s *Store) Origins(h v1.Hash) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.state.Blobs[h.String()].Origins)
 }
 
-// From notes that a registry has served a blob. It is written with the image.
+// From records that a registry served a blob. The record is saved with the image.
 func (s *Store) From(h v1.Hash, registry string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *Store) From(h v1.Hash, registry string) {
 	s.state.Blobs[h.String()] = b
 }
 
-// metered is a reader that stops with its context and when the disk is full.
+// metered is a reader that stops when its context ends or the disk is full.
 type metered struct {
 	ctx   context.Context
 	from  io.Reader
@@ -160,7 +160,7 @@ type metered struct {
 	since int64
 }
 
-// Read reads, unless there is a reason not to.
+// Read reads, or returns the reason to stop.
 func (m *metered) Read(p []byte) (int, error) {
 	if err := context.Cause(m.ctx); err != nil {
 		return 0, err
@@ -176,16 +176,16 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Partial is a blob that a download has a part of.
+// Partial is a partly downloaded blob.
 type Partial struct {
 	store *Store
 	hash  v1.Hash
 	file  *os.File
-	// Size is how many bytes are there.
+	// Size is the number of bytes so far.
 	Size int64
 }
 
-// Partial opens what a download of a blob has left. One caller at a time may have it.
+// Partial opens the partial download of a blob. Only one caller at a time may have it.
 func (s *Store) Partial(h v1.Hash) (*Partial, error) {
 	f, err := os.OpenFile(s.path("work", "partial", h.Hex), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) Partial(h v1.Hash) (*Partial, error) {
 	return &Partial{store: s, hash: h, file: f, Size: info.Size()}, nil
 }
 
-// Append adds what comes next, up to a whole size of most bytes. What was written before an error counts.
+// Append adds the next bytes, up to a total of most. Bytes written before an error are kept.
 func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error {
 	if _, err := p.file.Seek(p.Size, io.SeekStart); err != nil {
 		return err
@@ -216,16 +216,16 @@ func (p *Partial) Append(ctx context.Context, from io.Reader, most int64) error 
 	return full(err, p.store.options.Dir)
 }
 
-// Restart forgets what is there.
+// Restart discards what was downloaded.
 func (p *Partial) Restart() error {
 	p.Size = 0
 	return p.file.Truncate(0)
 }
 
-// ErrDigest says that a download is not what was asked for.
+// ErrDigest reports that a download does not match its digest.
 var ErrDigest = errors.New("its content does not have its digest")
 
-// Finish makes the download a blob if its digest is right. Else it forgets all of it, and returns [ErrDigest].
+// Finish makes the download a blob if its digest matches. Otherwise Finish discards it and returns [ErrDigest].
 func (p *Partial) Finish() error {
 	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -242,5 +242,5 @@ func (p *Partial) Finish() error {
 
 type onlyReader struct{ io.Reader }
 
-// Close keeps what is there for the next time.
+// Close keeps the partial download for the next try.
 func (p *Partial) Close() error { return p.file.Close() }

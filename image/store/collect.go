@@ -16,17 +16,17 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// maxPartial is how long a part of a download is kept for the next try.
+// maxPartial is how long a partial download is kept for another try.
 const maxPartial = 7 * 24 * time.Hour
 
-// recover brings the store into order: what a killed process left half done goes.
+// recover cleans up after a killed process: it removes what is incomplete.
 func (s *Store) recover() error {
 	for _, dir := range []string{"blobs/sha256", "layers", "meta", "work/partial"} {
 		if err := os.MkdirAll(s.path(dir), 0o700); err != nil {
 			return fmt.Errorf("making the image store: %w", full(err, s.options.Dir))
 		}
 	}
-	// Hosts enter it; DIR itself keeps everybody else out.
+	// Hosts enter this directory; the mode of DIR keeps everybody else out.
 	if err := os.Chmod(s.path("layers"), 0o755); err != nil {
 		return fmt.Errorf("making the image store: %w", err)
 	}
@@ -54,7 +54,7 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// readLayers finds the layers that are whole, and removes all others.
+// readLayers loads the complete layers and removes all others.
 func (s *Store) readLayers() error {
 	s.layers = map[string]meta{}
 	metas, err := os.ReadDir(s.path("meta"))
@@ -94,8 +94,8 @@ func (s *Store) readLayers() error {
 	return nil
 }
 
-// Collect removes what no name and no host holds. While something is being added it does nothing: the next call, or
-// the next start, does it.
+// Collect removes what no name and no host holds. While something is being added Collect does nothing; the next call or
+// start catches up.
 func (s *Store) Collect() {
 	if !s.busy.TryLock() {
 		return
@@ -147,7 +147,7 @@ func (s *Store) collect() error {
 	return errors.Join(s.sweepLayers(layers), s.sweepBlobs(blobs), s.sweepPartial())
 }
 
-// mark adds what an image needs. The caller holds s.mu.
+// mark adds the layers and blobs that an image needs. The caller holds s.mu.
 func (s *Store) mark(r record, layers, blobs map[string]bool) {
 	blobs[r.Manifest], blobs[r.Config] = true, true
 	var ids []string
@@ -165,7 +165,7 @@ func (s *Store) sweepLayers(used map[string]bool) error {
 		if used[name] {
 			continue
 		}
-		// First the file that makes it a layer: half a layer must never look like a whole one.
+		// First the file that makes it a layer: an incomplete layer must never look complete.
 		if err := os.Remove(s.path("meta", name+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			all = append(all, err)
 			continue

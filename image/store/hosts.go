@@ -19,18 +19,18 @@ import (
 // maxHeld bounds the images that one host holds.
 const maxHeld = 1000
 
-// Host names a host of the dock: another one of the same name has another ID.
+// Host identifies a host of the dock. A later host of the same name has another ID.
 type Host struct{ Name, ID string }
 
 var hostKey = regexp.MustCompile(`^[a-z0-9][-a-z0-9]{0,62}/[A-Za-z0-9]{8,64}$`)
 
 func (h Host) key() string { return h.Name + "/" + h.ID }
 
-// Valid reports whether this can be a host.
+// Valid reports whether the name and ID are well-formed.
 func (h Host) Valid() bool { return hostKey.MatchString(h.key()) }
 
-// visible finds an image that a host may see: what the machine's user has loaded, unless the host has removed it, and
-// what the host has pulled itself. The caller holds s.mu.
+// visible finds an image that a host may see: one that the machine's user loaded, unless the host removed it, or one
+// that the host itself pulled. The caller holds s.mu.
 func (s *Store) visible(h Host, ref string) (string, bool) {
 	held := s.state.Hosts[h.key()]
 	if digest, is := held.Names[ref]; is {
@@ -51,7 +51,7 @@ func (s *Store) visible(h Host, ref string) (string, bool) {
 	return digest, is
 }
 
-// shown returns the names of the machine's user for an image that a host has not removed; the caller holds s.mu.
+// shown returns the user's names for an image that the host did not remove. The caller holds s.mu.
 func (s *Store) shown(h host, digest string) []string {
 	var names []string
 	for name, d := range s.state.Names {
@@ -63,8 +63,8 @@ func (s *Store) shown(h host, digest string) []string {
 	return names
 }
 
-// HostFind returns an image that a host may see, ready to be used. Using it keeps it: it stays until the host removes
-// it, whatever the machine's user does.
+// HostFind returns an image that a host may see, ready to use, and makes the host hold it: the image stays until the
+// host removes it, whatever the machine's user does.
 func (s *Store) HostFind(ctx context.Context, h Host, ref string) (image.Image, error) {
 	s.mu.Lock()
 	digest, is := s.visible(h, ref)
@@ -88,7 +88,7 @@ func (s *Store) HostFind(ctx context.Context, h Host, ref string) (image.Image, 
 	return img, nil
 }
 
-// forHost replaces the names of an image by those that a host knows; the caller holds s.mu.
+// forHost replaces an image's names by those that a host knows. The caller holds s.mu.
 func (s *Store) forHost(h Host, img *image.Image) {
 	held := s.state.Hosts[h.key()]
 	img.Hosts = 0
@@ -112,7 +112,7 @@ func (s *Store) forHost(h Host, img *image.Image) {
 	slices.Sort(img.Digests)
 }
 
-// Hold notes that a host has pulled an image by a canonical name, and may see it from now on.
+// Hold records that a host pulled an image by a canonical name; from now on the host may see it.
 func (s *Store) Hold(h Host, name, digest string) error { return s.hold(h, name, digest) }
 
 func (s *Store) hold(h Host, name, digest string) error {
@@ -139,7 +139,7 @@ func (s *Store) hold(h Host, name, digest string) error {
 	return s.save()
 }
 
-// Unhide shows a host an image of the machine's user again that it has removed, and reports whether there is one.
+// Unhide shows a host an image of the machine's user again after the host removed it, and reports whether there is one.
 func (s *Store) Unhide(h Host, name string) (string, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *Store) Unhide(h Host, name string) (string, bool, error) {
 		return digest, true, nil
 	}
 	held := host{Names: maps.Clone(old.Names), Hidden: maps.Clone(old.Hidden)}
-	delete(held.Names, name) // pulled before the machine's user has loaded it
+	delete(held.Names, name) // pulled before the machine's user loaded it
 	for known, d := range s.state.Names {
 		if known == name || d == digest && strings.Contains(name, "@") {
 			delete(held.Hidden, known)
@@ -180,8 +180,8 @@ func (s *Store) HostList(h Host) []image.Image {
 	return all
 }
 
-// HostRemove lets a host go without an image. Other hosts, and the machine's user, keep what they have. An image that
-// the host does not see is no error.
+// HostRemove removes an image for one host. Other hosts and the machine's user keep theirs. Removing an image that the
+// host does not see is not an error.
 func (s *Store) HostRemove(h Host, ref string) error {
 	err := s.hostRemove(h, ref)
 	if err == nil {
@@ -210,7 +210,7 @@ func (s *Store) hostRemove(h Host, ref string) error {
 	return s.save()
 }
 
-// FS returns how full the store is.
+// FS returns the store's disk usage.
 func (s *Store) FS() image.FS {
 	fs := image.FS{Path: image.LayersPath}
 	s.mu.Lock()
@@ -238,7 +238,7 @@ func (s *Store) FS() image.FS {
 	return fs
 }
 
-// gone reports whether a host that holds something is no more.
+// gone reports whether a host that holds something no longer exists.
 func (s *Store) gone(key string) bool {
 	if s.options.HostsDir == "" {
 		return false

@@ -21,10 +21,10 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// Platform is that of the images that the store takes.
+// Platform returns the platform of the images that the store accepts.
 func Platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
-// ParseManifest reads the manifest of an image, and checks what the store relies on.
+// ParseManifest parses an image's manifest and checks what the store relies on.
 func ParseManifest(data []byte) (*v1.Manifest, error) {
 	m, err := v1.ParseManifest(bytes.NewReader(data))
 	if err != nil {
@@ -53,7 +53,7 @@ func ParseManifest(data []byte) (*v1.Manifest, error) {
 	return m, nil
 }
 
-// ParseConfig reads the configuration of an image, and checks that it goes with the manifest.
+// ParseConfig parses an image's configuration and checks that it matches the manifest.
 func ParseConfig(data []byte, m *v1.Manifest) (*v1.ConfigFile, error) {
 	c, err := v1.ParseConfigFile(bytes.NewReader(data))
 	if err != nil {
@@ -75,8 +75,8 @@ func ParseConfig(data []byte, m *v1.Manifest) (*v1.ConfigFile, error) {
 	return c, nil
 }
 
-// Add makes an image of blobs that are there: its manifest, its configuration and its layers, which are unpacked. The
-// caller holds [Store.Use] until it has given the image a name or a host. say hears what is being done.
+// Add makes an image of blobs that are in the store (its manifest, configuration and layers) and unpacks its layers.
+// The caller holds [Store.Use] until the image has a name or a host. Add reports its progress to say.
 func (s *Store) Add(ctx context.Context, manifest v1.Hash, say func(string)) error {
 	data, err := s.ReadBlob(manifest, MaxManifest)
 	if err != nil {
@@ -121,7 +121,7 @@ func mediaType(m *v1.Manifest) types.MediaType {
 	return cmp.Or(m.MediaType, types.OCIManifestSchema1)
 }
 
-// Complete unpacks again what a loss of power, or other ids than before, have taken away from an image.
+// Complete unpacks layers that an image lost, by a power failure or because the store's ids changed.
 func (s *Store) Complete(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	r, is := s.state.Images[digest]
@@ -140,12 +140,12 @@ func (s *Store) Complete(ctx context.Context, digest string) error {
 	return nil
 }
 
-// NotFound says that there is no such image.
+// NotFound returns the error for an image that does not exist.
 func NotFound(ref string) error {
 	return image.Errorf(image.CodeNotFound, "see which there are: capstan image list", "there is no image %s", ref)
 }
 
-// Has reports whether an image is there, by the digest of its manifest.
+// Has reports whether an image exists, by the digest of its manifest.
 func (s *Store) Has(digest string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Store) Has(digest string) bool {
 	return is
 }
 
-// Tag gives an image a name, a canonical one. An image that had the name keeps its other names.
+// Tag gives an image a canonical name. An image that had the name keeps its other names.
 func (s *Store) Tag(name, digest string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,8 @@ func (s *Store) Tag(name, digest string) error {
 	return s.save()
 }
 
-// Untag takes a name, or all names of an image that is named by a digest, away. What nobody holds is then removed.
+// Untag removes a name or, if ref is a digest or an id, all names of its image. The store then deletes what nobody
+// holds.
 func (s *Store) Untag(ref string) error {
 	err := s.untag(ref)
 	if err == nil {
@@ -209,7 +210,7 @@ func (s *Store) heldBy(ref string) (string, bool) {
 	return "", false
 }
 
-// local finds an image of the machine's user by a canonical name, a digest or an id; the caller holds s.mu.
+// local finds an image of the machine's user by a canonical name, a digest or an id. The caller holds s.mu.
 func (s *Store) local(ref string) (string, bool) {
 	if digest, is := s.state.Names[ref]; is {
 		return digest, true
@@ -241,7 +242,7 @@ func (s *Store) Find(ref string) (image.Image, error) {
 	return s.Describe(digest)
 }
 
-// Describe returns an image with its configuration, and the names that the machine's user has given it.
+// Describe returns an image with its configuration and the names that the machine's user gave it.
 func (s *Store) Describe(digest string) (image.Image, error) {
 	s.mu.Lock()
 	r, is := s.state.Images[digest]
@@ -264,7 +265,7 @@ func (s *Store) Describe(digest string) (image.Image, error) {
 	return img, nil
 }
 
-// describe returns what lists show of an image; the caller holds s.mu.
+// describe returns what lists show of an image. The caller holds s.mu.
 func (s *Store) describe(r record) image.Image {
 	img := image.Image{ID: r.Config, Digest: r.Manifest, Created: r.Created.Time, Platform: r.Platform}
 	for name, digest := range s.state.Names {
@@ -291,7 +292,7 @@ func (s *Store) describe(r record) image.Image {
 	return img
 }
 
-// List returns all images, sorted by name; those without one last.
+// List returns all images sorted by name, those without a name last.
 func (s *Store) List() []image.Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +311,7 @@ func compare(a, b image.Image) int {
 	return cmp.Or(slices.Compare(a.Names, b.Names), cmp.Compare(a.Digest, b.Digest))
 }
 
-// Record returns what the manifest of an image is made of, for whoever writes it out.
+// Record returns the digests that an image's manifest consists of, for export.
 func (s *Store) Record(digest string) (manifest, config v1.Hash, layers []v1.Hash, mediaType string, err error) {
 	s.mu.Lock()
 	r, is := s.state.Images[digest]

@@ -22,18 +22,18 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// meta says what an unpacked layer is.
+// meta describes an unpacked layer.
 type meta struct {
-	// Key is the layer's diff id, or that of the chain of layers that it depends on.
+	// Key is the layer's diff id, or for a layer that depends on those below, that of its chain.
 	Key   string `json:"key"`
 	IDs   string `json:"ids"`
 	Bytes int64  `json:"bytes"`
 	Files int    `json:"files"`
-	// Boot is the machine's boot in which the layer was unpacked, until it has reached the disk.
+	// Boot identifies the machine's boot in which the layer was unpacked. It is empty once the layer has reached the disk.
 	Boot string `json:"boot,omitempty"`
 }
 
-// layerName returns the name of a layer's directory: short, so that the names of 127 layers fit one mount.
+// layerName returns the name of a layer's directory. It is short, so that the names of 127 layers fit into one mount.
 func layerName(ids, key string) string {
 	sum := sha256.Sum256([]byte(ids + " " + key))
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
@@ -49,7 +49,7 @@ func chain(diffIDs []string) string {
 	return "chain " + key
 }
 
-// find returns the name of an unpacked layer; diffIDs are the chain up to it.
+// find returns the name of an unpacked layer; diffIDs is the chain up to and including it.
 func (s *Store) find(diffIDs []string) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) find(diffIDs []string) (string, bool) {
 	return "", false
 }
 
-// names returns the directories of an image's layers, and false if one is not unpacked.
+// names returns the directories of an image's layers, or false if one is not unpacked.
 func (s *Store) names(r record) ([]string, bool) {
 	var names, ids []string
 	for _, l := range r.Layers {
@@ -76,7 +76,7 @@ func (s *Store) names(r record) ([]string, bool) {
 	return names, true
 }
 
-// unpack makes sure that all layers of an image are unpacked, and that each is what the configuration says.
+// unpack makes sure that all layers of an image are unpacked and match the configuration.
 func (s *Store) unpack(ctx context.Context, r record, say func(string)) error {
 	s.unpacking.Lock()
 	defer s.unpacking.Unlock()
@@ -100,15 +100,15 @@ func (s *Store) unpack(ctx context.Context, r record, say func(string)) error {
 	return nil
 }
 
-// proved reports whether a packed layer was seen to be what the configuration says: else an image could name one that
-// it does not have.
+// proved reports whether a packed layer was verified against the configuration. Without that proof an image could name
+// a layer that it does not contain.
 func (s *Store) proved(l layerRecord) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Blobs[l.Blob].DiffID == l.DiffID
 }
 
-// unpackOne unpacks a layer, or, if it is there, only proves that the blob has it.
+// unpackOne unpacks a layer. If the layer is already unpacked, unpackOne only verifies that the blob contains it.
 func (s *Store) unpackOne(ctx context.Context, l layerRecord, ids, parents []string, left int64, only bool) (
 	int64, string, error,
 ) {
@@ -158,7 +158,7 @@ func (s *Store) unpackOne(ctx context.Context, l layerRecord, ids, parents []str
 	return result.Bytes, name, err
 }
 
-// publish puts an unpacked layer in its place.
+// publish moves an unpacked layer to its final place.
 func (s *Store) publish(dir string, ids []string, r layer.Result) (string, error) {
 	m := meta{Key: ids[len(ids)-1], IDs: s.IDs(), Bytes: r.Bytes, Files: r.Entries, Boot: s.boot}
 	if r.Depends {
@@ -166,7 +166,7 @@ func (s *Store) publish(dir string, ids []string, r layer.Result) (string, error
 	}
 	name := layerName(m.IDs, m.Key)
 	failpoint.Hit("layer unpacked")
-	if err := removeAll(s.path("layers", name)); err != nil { // without a file in meta: left by a killed process
+	if err := removeAll(s.path("layers", name)); err != nil { // without a file in meta, a killed process left it
 		return "", err
 	}
 	if err := os.Rename(dir, s.path("layers", name)); err != nil {
@@ -210,7 +210,7 @@ func (s *Store) writeMeta(name string, m meta) error {
 	return nil
 }
 
-// settle writes what was added to the disk, and notes so; until then a loss of power costs the layers, not the image.
+// settle syncs added layers to the disk and records it. Until then a power failure costs the layers, not the image.
 func (s *Store) settle() {
 	s.syncing.Go(func() {
 		s.mu.Lock()
@@ -246,7 +246,7 @@ func (s *Store) settle() {
 	})
 }
 
-// removeAll removes a tree, also where directories deny their owner access.
+// removeAll removes a tree, even where directories deny their owner access.
 func removeAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil || !errors.Is(err, os.ErrPermission) {
@@ -267,7 +267,7 @@ func removeAll(dir string) error {
 	return nil
 }
 
-// allow makes directories accessible to their owner; what fails shows when they are removed.
+// allow makes directories accessible to their owner. It ignores errors: removing the directories reports them.
 func allow(root *os.Root, dir string) {
 	root.Chmod(dir, 0o700)
 	f, err := root.Open(dir)

@@ -35,18 +35,18 @@ import (
 	"github.com/capstan-dev/capstan/internal/failpoint"
 )
 
-// Options say where a store is and what it may hold.
+// Options configure a store.
 type Options struct {
-	// Dir is the store's directory; it is made when missing. Required.
+	// Dir is the store's directory; Open creates it if missing. Required.
 	Dir string
-	// HostsDir is the dock's directory of hosts: HOSTSDIR/NAME/images/id says which host of that name it is. What
-	// hosts hold that are gone is let go. Without it, hosts are never gone.
+	// HostsDir is the dock's directory of hosts: HOSTSDIR/NAME/images/id identifies the host of that name. The store drops
+	// what hosts that no longer exist hold. Without HostsDir, it assumes that all hosts exist.
 	HostsDir string
-	// MinFree is how many bytes of the disk stay free; default 256 MiB.
+	// MinFree is the number of bytes that stay free on the disk; default 256 MiB.
 	MinFree uint64
 	// Limits bound each image.
 	Limits layer.Limits
-	// Log is where the store reports; default: nowhere.
+	// Log receives the store's messages; default: none.
 	Log *log.Logger
 }
 
@@ -66,9 +66,9 @@ type Store struct {
 	allIDs  bool
 	boot    string
 
-	// What adds to the store holds busy for reading; the collection of garbage holds it for writing.
+	// Whoever adds to the store holds busy for reading; the garbage collector holds it for writing.
 	busy sync.RWMutex
-	// unpacking is held by the one that unpacks layers.
+	// unpacking is held by whoever unpacks layers.
 	unpacking sync.Mutex
 	syncing   sync.WaitGroup
 
@@ -77,10 +77,10 @@ type Store struct {
 	layers map[string]meta // by name
 }
 
-// ErrLocked says that another process has the store.
+// ErrLocked reports that another process uses the store.
 var ErrLocked = errors.New("another process has the image store")
 
-// Open opens a store, and brings it into order.
+// Open opens a store and cleans up what a killed process left.
 func Open(o Options) (*Store, error) {
 	if o.MinFree == 0 {
 		o.MinFree = 256 << 20
@@ -94,7 +94,7 @@ func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
-	// Files of other users are below, with their mode: nobody else may come here.
+	// Files below belong to other users and have the image's modes: only the owner may enter.
 	if err := os.Chmod(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the image store: %w", err)
 	}
@@ -119,10 +119,10 @@ func Open(o Options) (*Store, error) {
 
 type discard struct{}
 
-// Write takes everything.
+// Write discards p.
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Close lets go of the store when what it wrote has reached the disk.
+// Close syncs the store to the disk and releases it.
 func (s *Store) Close() error {
 	s.syncing.Wait()
 	return s.lock.Close()
@@ -132,8 +132,8 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.options.Dir}, parts...)...)
 }
 
-// hasAllIDs reports whether this process can give files to every user that a layer names, and hosts of the dock show
-// them: it decides as the dock does (dock/inside, newIDs).
+// hasAllIDs reports whether this process can give files to every user that a layer names and hosts of the dock see
+// those users. It decides as the dock does (dock/inside, newIDs).
 func hasAllIDs() bool {
 	if os.Geteuid() != 0 {
 		return false
@@ -143,7 +143,7 @@ func hasAllIDs() bool {
 		if err != nil {
 			return false
 		}
-		// One extent with the ids of images, and those that hosts of a dock get (dock/idrange).
+		// One extent must cover the ids of images, another those of the dock's hosts (dock/idrange).
 		if !covers(string(data), 0, layer.MaxID) || !covers(string(data), 0x70000000, 0x7fffffff) {
 			return false
 		}
@@ -151,7 +151,7 @@ func hasAllIDs() bool {
 	return mayChown()
 }
 
-// covers reports whether an id map has all ids from first to last in one line. Pure.
+// covers reports whether one line of an id map covers all ids from first to last. Pure.
 func covers(mapping string, first, last int) bool {
 	for line := range strings.Lines(mapping) {
 		fields := strings.Fields(line)
@@ -167,8 +167,8 @@ func covers(mapping string, first, last int) bool {
 	return false
 }
 
-// mayChown reports whether this process has the capabilities that a dock without a user namespace of its own needs, and
-// that to give files away: root in a container can lack them.
+// mayChown reports whether this process has the capabilities that a dock without its own user namespace needs, and the
+// one to change owners: root in a container may lack them.
 func mayChown() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -176,7 +176,7 @@ func mayChown() bool {
 	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&need == need
 }
 
-// IDs returns the level of ids that layers are unpacked with.
+// IDs returns the level of ids that layers are unpacked with: see [image.Image.IDs].
 func (s *Store) IDs() string {
 	if s.allIDs {
 		return image.AllIDs
@@ -184,7 +184,7 @@ func (s *Store) IDs() string {
 	return image.OneID
 }
 
-// state is what state.json holds.
+// state is the content of state.json.
 type state struct {
 	Version int `json:"version"`
 	// Images by the digest of their manifest.
@@ -212,18 +212,18 @@ type layerRecord struct {
 	DiffID string `json:"diffID"`
 }
 
-// host is what a host of the dock holds.
+// host records what a host of the dock holds.
 type host struct {
-	// Names it has pulled, with the digest of the image, and digests without a name with themselves.
+	// Names that the host pulled, with the digest of the image; a digest without a name maps to itself.
 	Names map[string]string `json:"names,omitempty"`
-	// Hidden are the names of the machine's user that the host has removed for itself.
+	// Hidden holds the user's names that the host removed for itself.
 	Hidden map[string]bool `json:"hidden,omitempty"`
 }
 
 // blob is a packed layer.
 type blob struct {
 	DiffID string `json:"diffID,omitempty"` // what it was seen to unpack to
-	// Origins are the registries that it came from.
+	// Origins are the registries that served it.
 	Origins []string `json:"origins,omitempty"`
 }
 
@@ -261,7 +261,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// save writes the state; the caller holds s.mu. On an error the state in memory is that of the disk again.
+// save writes the state; the caller holds s.mu. On an error, save restores the state in memory from the disk.
 func (s *Store) save() error {
 	data, err := json.Marshal(s.state)
 	if err == nil {
@@ -274,7 +274,7 @@ func (s *Store) save() error {
 	return errors.Join(full(err, s.options.Dir), s.load())
 }
 
-// full makes an error about a full disk say so.
+// full explains an error caused by a full disk.
 func full(err error, dir string) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return image.Errorf(image.CodeNoSpace, roomAdvice, "the disk of %s is full: %v", dir, err)
@@ -284,7 +284,7 @@ func full(err error, dir string) error {
 
 const roomAdvice = "free some space on that disk, or remove images: capstan image list, capstan image remove"
 
-// room returns an error if the disk has less room than must stay free.
+// room returns an error if less space is free on the disk than must stay free.
 func (s *Store) room() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.options.Dir, &st); err != nil {
@@ -298,7 +298,7 @@ func (s *Store) room() error {
 	return nil
 }
 
-// Use keeps what is added from being collected until done is called.
+// Use protects what is added from the garbage collector until the caller calls done.
 func (s *Store) Use() (done func()) {
 	s.busy.RLock()
 	return sync.OnceFunc(s.busy.RUnlock)

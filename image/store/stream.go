@@ -21,8 +21,8 @@ import (
 // maxWindow bounds the memory that a zstd stream may ask for.
 const maxWindow = 128 << 20
 
-// layerStream is a packed layer as it is unpacked. Another goroutine reads ahead, unpacks and counts, so that whoever
-// reads can write files meanwhile.
+// layerStream is a packed layer while it is unpacked. Another goroutine reads ahead, decompresses and hashes, so that
+// the reader can write files meanwhile.
 type layerStream struct {
 	file   *os.File
 	packed *counted
@@ -79,10 +79,10 @@ func (s *Store) openLayer(h v1.Hash) (*layerStream, error) {
 	return l, nil
 }
 
-// Unpacked returns what a stream holds: it may be packed by gzip or zstd, or not at all.
+// Unpacked returns the decompressed content of a stream, which may be packed by gzip or zstd, or not at all.
 func Unpacked(from io.Reader) (io.Reader, func(), error) {
 	buffered := bufio.NewReaderSize(from, 256<<10)
-	head, _ := buffered.Peek(4) // what is shorter is not packed
+	head, _ := buffered.Peek(4) // a shorter stream is not packed
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(buffered)
@@ -100,10 +100,10 @@ func Unpacked(from io.Reader) (io.Reader, func(), error) {
 	return buffered, func() {}, nil
 }
 
-// ahead reads up to the end, within the limits.
+// ahead reads to the end of the stream, within the limits.
 func (l *layerStream) ahead(from io.Reader, limits layer.Limits) {
 	total := int64(0)
-	// A tar archive has 512 bytes for each file, and padding, beside what the files hold.
+	// Beside its files' content, a tar archive has 512 bytes and padding for each file.
 	most := limits.Bytes + 2048*int64(limits.Entries)
 	for {
 		var buffer []byte
@@ -114,7 +114,7 @@ func (l *layerStream) ahead(from io.Reader, limits layer.Limits) {
 		}
 		n, err := io.ReadFull(from, buffer)
 		if err == io.ErrUnexpectedEOF && n > 0 {
-			// The end, or a stream that was cut off: the next read says which.
+			// This is either the end or a truncated stream: the next read decides.
 			if _, again := io.ReadFull(from, buffer[n:n+1]); again == io.EOF {
 				err = io.EOF
 			}
@@ -132,7 +132,7 @@ func (l *layerStream) ahead(from io.Reader, limits layer.Limits) {
 			err = layer.Refuse("the layer is damaged: %v", err)
 		}
 		if err == io.EOF {
-			// What follows the end of the packed stream belongs to its digest.
+			// The digest covers what follows the end of the packed stream, too.
 			if _, rest := io.Copy(io.Discard, l.packed); rest != nil {
 				err = rest
 			}
@@ -148,7 +148,7 @@ func (l *layerStream) ahead(from io.Reader, limits layer.Limits) {
 	}
 }
 
-// Read returns what was unpacked.
+// Read returns unpacked bytes.
 func (l *layerStream) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.err != nil {
@@ -168,7 +168,7 @@ func (l *layerStream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// sums returns the digests of the packed and the unpacked stream, after its end.
+// sums returns the digests of the packed and the unpacked stream. Call it after the end of the stream.
 func (l *layerStream) sums() (packed, diff string) {
 	<-l.ended
 	return hex.EncodeToString(l.packed.sum.Sum(nil)), hex.EncodeToString(l.diff.Sum(nil))
