@@ -1,5 +1,5 @@
-// Package backend keeps the backends of a cluster's control plane balancer equal to the control plane machines that
-// have an address and are not being deleted (IM-51, IM-58).
+// Package backend keeps the backends of each cluster's control plane balancer up to date: they are the control plane
+// machines that have an address and are not being deleted (contract rules IM-51 and IM-58).
 package backend
 
 import (
@@ -19,31 +19,31 @@ import (
 	"github.com/capstan-dev/capstan/provider/claim"
 )
 
-// DefaultPort is the port of an API server whose Cluster doesn't say any.
+// DefaultPort is the port of the API servers if the Cluster doesn't set one.
 const DefaultPort = 6443
 
-// callTimeout bounds one call of the balancer.
+// callTimeout bounds one call to the balancer.
 const callTimeout = 10 * time.Second
 
-// Balancer supplies control plane endpoints: TCP balancers, one for each cluster. Every call may come again after it
-// succeeded, and must then change nothing; no call may outlive its context.
+// Balancer supplies control plane endpoints: one TCP balancer for each cluster. All calls must be idempotent, and must
+// return when their context ends.
 type Balancer interface {
-	// Ensure makes sure that the cluster's balancer exists and listens, and returns where. The answer never changes.
+	// Ensure makes sure that the cluster's balancer exists and listens, and returns its address, which never changes.
 	Ensure(ctx context.Context, cluster types.NamespacedName) (host string, port int32, err error)
 
-	// SetBackends replaces the cluster's backends, each "ip:port". Connections to backends that are gone are closed.
+	// SetBackends replaces the cluster's backends, each "ip:port". It closes connections to removed backends.
 	SetBackends(ctx context.Context, cluster types.NamespacedName, addresses []string) error
 
 	// Delete removes the cluster's balancer.
 	Delete(ctx context.Context, cluster types.NamespacedName) error
 }
 
-// Keeper sets backends. The reconcilers of clusters and of machines share one, so that a machine that is leaving is not
-// put back by a pass over its cluster that began earlier: computing and setting happen under one lock for each cluster.
+// Keeper sets backends. It computes and sets them under one lock for each cluster. The reconcilers of clusters and
+// machines share one Keeper; otherwise an earlier pass over a cluster could add a machine again after it was removed.
 type Keeper struct {
-	// Reader reads CapstanHosts and CapstanMachines; the same cache as the reconcilers'.
+	// Reader reads CapstanHosts and CapstanMachines. It must be the cache that the reconcilers use.
 	Reader client.Reader
-	// Balancer is nil where nobody supplies endpoints.
+	// Balancer supplies the endpoints. If it is nil, call no method.
 	Balancer Balancer
 
 	mu       sync.Mutex
@@ -52,17 +52,17 @@ type Keeper struct {
 
 type backends struct {
 	mu    sync.Mutex
-	known bool // set is what the balancer has
+	known bool // set holds the balancer's backends
 	set   []string
 }
 
-// Sync brings the backends of the cluster up to date. port is the port of the API servers; 0 means DefaultPort.
+// Sync updates the backends of the cluster. port is the port of the API servers; 0 means DefaultPort.
 func (k *Keeper) Sync(ctx context.Context, cluster types.NamespacedName, port int32) error {
 	b := k.of(cluster)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	hosts := &infrav1.CapstanHostList{} // only looked at, and not copied
+	hosts := &infrav1.CapstanHostList{} // read-only, so not copied
 	err := k.Reader.List(ctx, hosts, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("listing hosts: %w", err)
@@ -90,7 +90,7 @@ func (k *Keeper) Sync(ctx context.Context, cluster types.NamespacedName, port in
 	return nil
 }
 
-// Ensure makes sure that the cluster's balancer listens, and returns where.
+// Ensure makes sure that the cluster's balancer listens, and returns its address.
 func (k *Keeper) Ensure(ctx context.Context, cluster types.NamespacedName) (string, int32, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

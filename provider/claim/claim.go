@@ -1,5 +1,5 @@
-// Package claim knows what the claim of a host means: which host a machine holds, what its instance is called, and what
-// the agent reported about it. Pure functions; the reconcilers write.
+// Package claim interprets the claim of a host: which host a machine holds, the provider id of its instance, and what
+// the agent reported about it. All functions are pure; the reconcilers do the writing.
 package claim
 
 import (
@@ -16,18 +16,19 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// uidPart is how many characters of a machine's uid tell two uses of one host apart.
+// uidPart is how many characters of a machine's uid the provider id contains, to distinguish the machines that use one
+// host.
 const uidPart = 8
 
-// ProviderID returns the identifier of the instance that a machine makes of a host: capstan://<namespace>/<host>/<first
-// 8 of uid>.
+// ProviderID returns the identifier of a machine's instance on a host: capstan://<namespace>/<host>/<first 8 characters
+// of the machine's uid>.
 func ProviderID(namespace, host string, machine types.UID) string {
 	return fmt.Sprintf("capstan://%s/%s/%s", namespace, host, machine[:min(len(machine), uidPart)])
 }
 
-// New returns the claim of a machine to a host. It lets the agent begin at once: the bootstrap data follows within the
-// same pass, and the agent waits for data that is marked with this claim. Saying so later, when the data is there,
-// would cost a write for each machine.
+// New returns the claim of a machine to a host. The claim lets the agent start at once: the bootstrap data follows in
+// the same pass, and the agent waits for data marked with this claim. Setting BootstrapReady later would cost another
+// write for each machine.
 func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *clusterv1.Machine) *infrav1.HostClaim {
 	return &infrav1.HostClaim{
 		Machine:           capstan.Name,
@@ -41,7 +42,7 @@ func New(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine, machine *cl
 	}
 }
 
-// InstanceData returns what the bootstrap data of the host's claim may refer to.
+// InstanceData returns the values that the bootstrap data may refer to. The host must have a claim.
 func InstanceData(host *infrav1.CapstanHost) infrav1.InstanceData {
 	c := host.Spec.Claim
 	return infrav1.InstanceData{
@@ -73,9 +74,10 @@ func Held(hosts []*infrav1.CapstanHost, capstan *infrav1.CapstanMachine) []*infr
 	return held
 }
 
-// Holds reports whether the host's claim is the machine's. It is by the machine's uid. A machine that was moved to
-// another management cluster has a new uid, but keeps namespace, name and spec (IM-63): its claim has all of these.
-// A providerID alone proves nothing: anybody who may create a CapstanMachine could write one into it.
+// Holds reports whether the host's claim is the machine's. They must be in the same namespace and agree in the
+// machine's uid, or in name and provider id: a machine that was moved to another management cluster has a new uid, but
+// keeps namespace, name and spec (contract rule IM-63). A provider id alone proves nothing, because anybody who may
+// create a CapstanMachine can choose it.
 func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
 	c := host.Spec.Claim
 	switch {
@@ -88,7 +90,7 @@ func Holds(host *infrav1.CapstanHost, capstan *infrav1.CapstanMachine) bool {
 	}
 }
 
-// HostOf returns the name of the host that an instance of a namespace is on, by its provider id; empty: it names none.
+// HostOf returns the name of the host in a provider id, or "" if the id is not of a host in this namespace.
 func HostOf(providerID, namespace string) string {
 	rest, ours := strings.CutPrefix(providerID, "capstan://"+namespace+"/")
 	host, _, whole := strings.Cut(rest, "/")
@@ -98,8 +100,8 @@ func HostOf(providerID, namespace string) string {
 	return host
 }
 
-// Bootstrap returns what the agent reported about the bootstrap data of the host's claim, or nil: nothing yet. Reports
-// about earlier claims do not count.
+// Bootstrap returns the agent's report about the bootstrap data of the host's claim, or nil if there is none yet.
+// Reports about earlier claims do not count.
 func Bootstrap(host *infrav1.CapstanHost) *infrav1.BootstrapReport {
 	if host.Spec.Claim == nil || host.Status.Agent == nil {
 		return nil
@@ -110,7 +112,7 @@ func Bootstrap(host *infrav1.CapstanHost) *infrav1.BootstrapReport {
 	return nil
 }
 
-// Cleaning returns what the agent reported about cleaning after the host's claim, or nil: nothing yet.
+// Cleaning returns the agent's report about cleaning after the host's claim, or nil if there is none yet.
 func Cleaning(host *infrav1.CapstanHost) *infrav1.CleaningReport {
 	if host.Spec.Claim == nil || host.Status.Agent == nil {
 		return nil
@@ -122,22 +124,23 @@ func Cleaning(host *infrav1.CapstanHost) *infrav1.CleaningReport {
 }
 
 // Abandoned reports whether an administrator has given up waiting until the host is clean after its claim (see
-// infrav1.AbandonAnnotation). Supplied hosts are destroyed instead, so it doesn't count for them.
+// infrav1.AbandonAnnotation). It is always false for supplied hosts, which are destroyed instead.
 func Abandoned(host *infrav1.CapstanHost) bool {
 	c := host.Spec.Claim
 	return c != nil && c.Released && host.Spec.Supplier == "" &&
 		host.Annotations[infrav1.AbandonAnnotation] == c.ProviderID
 }
 
-// Accepted reports whether somebody has said that the host is clean after its claim (see infrav1.AcceptAnnotation).
+// Accepted reports whether somebody has declared the host clean after its claim (see infrav1.AcceptAnnotation). It is
+// always false for supplied hosts.
 func Accepted(host *infrav1.CapstanHost) bool {
 	c := host.Spec.Claim
 	return c != nil && c.Released && host.Spec.Supplier == "" && host.Annotations[infrav1.AcceptAnnotation] == c.ProviderID
 }
 
-// Carried returns the provider id of the machine that an owned host without claim still carries, as its agent says;
-// empty: none. Its claim ended while the agent was away: somebody accepted it, or registered the host anew. Or the
-// claim is younger than the management cluster, which was restored from a backup.
+// Carried returns the provider id of the machine that an owned host without a claim still carries according to its
+// agent, or "". This happens if the claim ended while the agent was away, because somebody accepted the host as clean
+// or registered it anew, or if the management cluster was restored from a backup older than the claim.
 func Carried(host *infrav1.CapstanHost) string {
 	if host.Spec.Claim != nil || host.Spec.Supplier != "" || host.Status.Agent == nil {
 		return ""
@@ -145,33 +148,33 @@ func Carried(host *infrav1.CapstanHost) string {
 	return host.Status.Agent.Carries
 }
 
-// Proof returns what proves that a host is clean after a claim that is made now. byDefault is for hosts that don't say
-// it.
+// Proof returns the proof of cleanness to require after a claim that is made now. byDefault applies to hosts whose spec
+// sets none. The result is "" for supplied hosts.
 func Proof(host *infrav1.CapstanHost, byDefault infrav1.CleaningProof) infrav1.CleaningProof {
 	if host.Spec.Supplier != "" {
-		return "" // it is destroyed and made again
+		return "" // it is destroyed and recreated
 	}
 	return cmp.Or(host.Spec.Cleaning.Proof, byDefault)
 }
 
-// Verdict says whether a released host is clean.
+// Verdict is what is known about whether a released host is clean.
 type Verdict int
 
 // Verdicts.
 const (
-	// Unknown: the agent has not said yet.
+	// Unknown: the agent has not reported the end of the cleaning yet.
 	Unknown Verdict = iota
-	// Clean: it is proved, as far as the claim asks for it.
+	// Clean: the proof that the claim requires has been given.
 	Clean
-	// Left: the agent names what is left.
+	// Left: the agent reported leftovers.
 	Left
-	// NotCompared: nothing was found, but the agent has not compared with the baseline of the claim.
+	// NotCompared: the agent found nothing, but did not compare the host with the baseline of the claim.
 	NotCompared
-	// ToReimage: somebody has to say that the host was installed anew.
+	// ToReimage: somebody must confirm that the host was reinstalled.
 	ToReimage
 )
 
-// Judge returns what is known about an owned host after its claim.
+// Judge returns whether an owned host is clean after its claim.
 func Judge(host *infrav1.CapstanHost) Verdict {
 	report := Cleaning(host)
 	switch c := host.Spec.Claim; {
@@ -190,14 +193,15 @@ func Judge(host *infrav1.CapstanHost) Verdict {
 	}
 }
 
-// bootstrapped reports whether the machine may have been on the host at all: a claim that ended before had no baseline.
+// bootstrapped reports whether the machine may have run on the host at all. If not, there is no baseline to compare
+// with.
 func bootstrapped(host *infrav1.CapstanHost) bool {
 	return host.Spec.Claim.Baseline != "" || Bootstrap(host) != nil
 }
 
-// Address returns the address that the host's agent reported, or nothing if it reported none, or one that no other
-// computer can use. The agent is trusted for its own host only, so what is no plain unicast IP address is not passed
-// on.
+// Address returns the address that the host's agent reported, or "" if it reported none or one that other computers
+// can't use. Agents are only trusted about their own host, so anything but a global unicast IP address without a zone
+// is rejected.
 func Address(host *infrav1.CapstanHost) string {
 	if host.Status.Agent == nil {
 		return ""

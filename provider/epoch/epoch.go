@@ -1,8 +1,8 @@
-// Package epoch has the Secrets that fence the agents of hosts. Each epoch of a host, the time from the end of one
-// claim to the end of the next, has one Secret without data. The tokens of the host's account are bound to it: the API
-// server accepts them as long as that very Secret exists (docs/adr/0023).
+// Package epoch manages the Secrets that fence the agents of hosts. An epoch of a host is the time from the end of one
+// claim to the end of the next. Each epoch has one Secret without data. The tokens of the host's account are bound to
+// it: the API server accepts them only while exactly that Secret exists (docs/adr/0023).
 //
-// The Secret is made when its epoch begins, never before: nobody can get a token of an epoch in advance.
+// The Secret is created when its epoch begins, never earlier, so nobody can get a token for an epoch in advance.
 package epoch
 
 import (
@@ -25,16 +25,16 @@ import (
 // SecretType is the type of the Secret of an epoch.
 const SecretType corev1.SecretType = "infrastructure.capstan.dev/epoch"
 
-// Begin makes sure that the Secret of the host's present epoch exists. It leaves one that is there as it is: another
-// one would end the tokens of the epoch.
+// Begin makes sure that the Secret of the host's current epoch exists. It never replaces an existing one, because that
+// would invalidate the tokens of the epoch.
 //
-// A host without uid isn't there yet: the Secret is made for its arrival from another management cluster, and becomes
-// the host's when Begin is called for the host that has arrived.
+// A host without a uid is still to arrive from another management cluster. Its Secret is created without an owner. Once
+// the host has arrived, Begin makes the host the owner.
 //
-// It fails with an identity.TakenError, and changes nothing, if somebody else has put a Secret there.
+// If the Secret belongs to somebody else, Begin changes nothing and returns an identity.TakenError.
 //
-// It asks reader, which should not be a cache, whether the epoch is still the present one: the Secret of an earlier
-// epoch, made again, would be there for good.
+// reader should not be a cache. Begin uses it to check that the epoch is still current: a recreated Secret of an
+// earlier epoch would never be deleted.
 func Begin(ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost) error {
 	want := secretFor(host, host.Spec.Epoch)
 	if host.UID != "" {
@@ -77,8 +77,8 @@ func Begin(ctx context.Context, reader client.Reader, writer client.Writer, host
 	return nil
 }
 
-// End ends the tokens of one epoch of the host: it deletes the Secret, if it is there. The API server may remember a
-// token that it has just seen for 10 s.
+// End invalidates the tokens of one epoch of the host by deleting its Secret, if that exists. The API server may accept
+// a token that it has seen recently for another 10 s.
 func End(
 	ctx context.Context, reader client.Reader, writer client.Writer, host *infrav1.CapstanHost, epoch int64,
 ) error {
@@ -95,7 +95,7 @@ func End(
 	return wrap("deleting", secret, client.IgnoreNotFound(err))
 }
 
-// TokenRequest asks for a token of the host's present epoch.
+// TokenRequest returns the request for a token that is bound to the host's current epoch.
 func TokenRequest(host *infrav1.CapstanHost, life time.Duration) *authenticationv1.TokenRequest {
 	return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(life / time.Second)),
@@ -116,20 +116,20 @@ func secretFor(host *infrav1.CapstanHost, epoch int64) *corev1.Secret {
 	if host.UID != "" {
 		secret.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: infrav1.GroupVersion.String(), Kind: "CapstanHost", Name: host.Name, UID: host.UID,
-			Controller: ptr.To(true), // no other controller adopts what has one
+			Controller: ptr.To(true), // no other controller adopts an object that has one
 		}}
 	}
 	return secret
 }
 
-// owner says whose a Secret with the name of an epoch's is.
+// owner classifies a Secret that has the name of an epoch's Secret.
 type owner int
 
 const (
-	others   owner = iota // somebody else has put it there
+	others   owner = iota // somebody else's
 	ours                  // the host's
-	unowned               // made for the host's arrival
-	leftover              // of a host of that name which is not there any more
+	unowned               // created before the host's arrival
+	leftover              // of an earlier host of the same name
 )
 
 func whose(secret *corev1.Secret, host *infrav1.CapstanHost) owner {

@@ -7,10 +7,10 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// addHosts is what to do where nobody knows better.
+// addHosts is the advice when Reconciler.Shortage has none.
 const addHosts = "add hosts or free some, then placement is tried again"
 
-// adviseOn says what happens next, or what to do, when the namespace lacks hosts that it shares with others.
+// adviseOn replaces the general advice in the obstacle with that of Reconciler.Shortage, if there is any.
 func (r *Reconciler) adviseOn(ctx context.Context, s *scope) {
 	if r.Shortage == nil || s.obstacle.Reason != infrav1.NoHostMatchesReason {
 		return

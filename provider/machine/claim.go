@@ -17,18 +17,18 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// claimTries bounds how often another host is tried in one pass when a host changes while it is being claimed.
+// claimTries bounds how many hosts one pass tries to claim, each after the one before changed in the meantime.
 const claimTries = 5
 
-// claimsPaced is what a machine says that waits for its turn.
+// claimsPaced is the message of a machine that waits for its turn.
 const claimsPaced = "many hosts are claimed at once: this machine waits for its turn " +
 	"(limit --host-rate of capstan-manager)"
 
 // claimHost claims a host for a machine that never had one.
 //
-// A claim is one patch of one object that fails if the object changed, so a host has at most one claimant. That a
-// machine has at most one host rests on the pool, which knows what this process has claimed, and on settle, which looks
-// up what it may have claimed.
+// A claim is a single patch that fails if the host has changed, so a host has at most one claimant. Two things ensure
+// that a machine has at most one host: the pool knows what this process has claimed, and settle looks up claims whose
+// outcome is unknown.
 func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" {
 		return step.Next(), nil
@@ -66,7 +66,7 @@ func (r *Reconciler) claimHost(ctx context.Context, s *scope) (step.Answer, erro
 	return step.Answer{}, fmt.Errorf("hosts changed %d times while one was being claimed: another try follows", claimTries)
 }
 
-// pick sets a host aside for the machine, or says what keeps it from having one.
+// pick sets a host aside for the machine, or returns the obstacle.
 func (r *Reconciler) pick(s *scope) (*pool.Pick, *step.Obstacle, error) {
 	request, obstacle := plan(s)
 	if obstacle != nil {
@@ -83,7 +83,7 @@ func (r *Reconciler) pick(s *scope) (*pool.Pick, *step.Obstacle, error) {
 	return pick, nil, err
 }
 
-// write writes a claim, and returns the claimed host; nil: the host had changed, and is not the machine's.
+// write writes a claim and returns the claimed host, or nil if the host had changed and does not belong to the machine.
 func (r *Reconciler) write(
 	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
 ) (*infrav1.CapstanHost, error) {
@@ -104,9 +104,10 @@ func (r *Reconciler) write(
 	}
 }
 
-// lookUp finds out on the API server what became of a host that was not as it was when it was picked, and returns it if
-// the machine holds it. From then on, the claim of that pick can't be written any more. If the host is as it was after
-// all, and an earlier try of the claim is under way, that is not known, and the claim stays lost.
+// lookUp reads a host from the API server after the claim of it conflicted, and returns the host if the machine holds
+// it. If the host has changed since it was picked, the claim of that pick can no longer succeed. If it has not, and an
+// earlier attempt at the same claim may still be under way, the outcome is unknown: the claim stays lost and lookUp
+// returns an error.
 func (r *Reconciler) lookUp(
 	ctx context.Context, capstan *infrav1.CapstanMachine, pick *pool.Pick,
 ) (*infrav1.CapstanHost, error) {
@@ -130,8 +131,8 @@ func (r *Reconciler) lookUp(
 	return nil, nil
 }
 
-// settle finds out how a claim of the machine ended whose answer was lost. If the host is still as it was, the same
-// claim is written again: the first one may still be on its way, and only one of the two can succeed.
+// settle finds out the outcome of a claim whose answer was lost. If the host is unchanged, settle writes the same claim
+// again: the first one may still be on its way, and only one of the two can succeed.
 func (r *Reconciler) settle(ctx context.Context, capstan *infrav1.CapstanMachine) error {
 	pick := r.Hosts.Lost(capstan)
 	if pick == nil {
@@ -153,12 +154,12 @@ func (r *Reconciler) settle(ctx context.Context, capstan *infrav1.CapstanMachine
 	return nil
 }
 
-// same reports whether the host is still in the state in which it was seen before.
+// same reports whether the host is unchanged since it was seen before.
 func same(host, before *infrav1.CapstanHost) bool {
 	return host.UID == before.UID && host.ResourceVersion == before.ResourceVersion
 }
 
-// refused reports whether an error of the API server means that it has done nothing, and won't.
+// refused reports whether the error proves that the API server did not and will not carry out the request.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

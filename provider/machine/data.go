@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// dataNamed stops while Cluster API has not said where the bootstrap data is (IM-48).
+// dataNamed stops until the Machine names the Secret with the bootstrap data (IM-48).
 func (r *Reconciler) dataNamed(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine.Spec.Bootstrap.DataSecretName == nil {
 		s.obstacle = &step.Obstacle{
@@ -25,7 +25,7 @@ func (r *Reconciler) dataNamed(_ context.Context, s *scope) (step.Answer, error)
 	return step.Next(), nil
 }
 
-// readData reads the bootstrap data before a host is claimed: no host is held for data that isn't there.
+// readData reads the bootstrap data before a host is claimed, so that no host is held while the data is missing.
 func (r *Reconciler) readData(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" {
 		return step.Next(), nil
@@ -44,7 +44,7 @@ func (r *Reconciler) readData(ctx context.Context, s *scope) (step.Answer, error
 	return step.Next(), err
 }
 
-// loadData reads the bootstrap data, once in a pass.
+// loadData reads the bootstrap data, at most once per pass.
 func (r *Reconciler) loadData(ctx context.Context, s *scope) (err error) {
 	if s.data == nil {
 		s.data, err = bootstrapdata.Read(ctx, r.Reader, r.Client.RESTMapper(), s.machine)

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// deliver puts the bootstrap data where the host's agent may read it. Until the agent has reported an end it makes sure
-// in every pass that the data is there: the claim let the agent begin, and it waits for the data.
+// deliver puts the bootstrap data where the host's agent may read it. The claim already lets the agent start, and the
+// agent waits for the data. So every pass checks that the data is there until the agent has reported the result.
 func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error) {
 	report := claim.Bootstrap(s.host)
 	if s.capstan.Spec.ProviderID != "" || report != nil && report.Phase != infrav1.BootstrapRunning {
@@ -36,7 +36,7 @@ func (r *Reconciler) deliver(ctx context.Context, s *scope) (step.Answer, error)
 	if s.host.Spec.Claim.BootstrapReady {
 		return step.Next(), nil
 	}
-	before := s.host.DeepCopy() // a claim of an earlier version, which said so afterwards
+	before := s.host.DeepCopy() // earlier versions set this after the claim
 	s.host.Spec.Claim.BootstrapReady = true
 	return step.Next(), patch.Object(ctx, r.Client, before, s.host, patch.Locked)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // reportedFailure stops if somebody has set the failure fields of contract v1beta1 (IM-42). Failures that this
-// controller finds itself are in the conditions; the steps that found them stop by themselves.
+// controller detects are in the conditions, and the steps that detect them stop on their own.
 func (r *Reconciler) reportedFailure(_ context.Context, s *scope) (step.Answer, error) {
 	written := s.capstan.Status.Deprecated.V1Beta1
 	if ptr.Deref(written.FailureReason, "") != "" || ptr.Deref(written.FailureMessage, "") != "" {

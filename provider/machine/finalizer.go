@@ -11,14 +11,15 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// finalizer makes sure that our finalizer is there before a host can be claimed (IM-44).
+// finalizer adds our finalizer before a host can be claimed (IM-44).
 func (r *Reconciler) finalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.AddFinalizer(s.capstan, infrav1.MachineFinalizer)
 	return step.Next(), patch.Object(ctx, r.Client, before, s.capstan, patch.Locked)
 }
 
-// heldByUs stops a deletion in which we have no part, or no more. It comes first: such an object gets no status either.
+// heldByUs stops if the object is being deleted without our finalizer. It comes first, because such an object gets no
+// status either.
 func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) {
 	if !controllerutil.ContainsFinalizer(s.capstan, infrav1.MachineFinalizer) {
 		s.gone = true
@@ -27,7 +28,7 @@ func (r *Reconciler) heldByUs(_ context.Context, s *scope) (step.Answer, error) 
 	return step.Next(), nil
 }
 
-// removeFinalizer lets the object go (IM-60, IM-61).
+// removeFinalizer removes our finalizer, so that the object can be deleted (IM-60, IM-61).
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) (step.Answer, error) {
 	before := s.capstan.DeepCopy()
 	controllerutil.RemoveFinalizer(s.capstan, infrav1.MachineFinalizer)

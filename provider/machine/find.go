@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// find finds the hosts that the machine holds. The pool may not show a claim yet, or not any more: where a wrong answer
-// would cost a host, the API server is asked for the host that the machine had.
+// find finds the hosts that the machine holds. The pool may be behind the API server. Where a wrong answer would cost a
+// host, find reads the host that the machine had from the API server.
 func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
 	if err := r.Hosts.Read(ctx, s.capstan.Namespace); err != nil {
 		return step.Answer{}, err
 	}
-	if leaving(s) { // otherwise claimHost does it
+	if leaving(s) { // otherwise claimHost does this
 		if err := r.settle(ctx, s.capstan); err != nil {
 			return step.Answer{}, err
 		}
@@ -42,13 +42,14 @@ func (r *Reconciler) find(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// mustHold reports whether it has consequences that the machine holds no host: one that is being deleted loses its
-// finalizer, and one that had a host is lost.
+// mustHold reports whether holding no host has consequences for the machine: one that is being deleted loses its
+// finalizer, and one that had a host counts as lost.
 func mustHold(capstan *infrav1.CapstanMachine) bool {
 	return !capstan.DeletionTimestamp.IsZero() || hadHost(capstan) != ""
 }
 
-// hadHost names the host that the machine claimed earlier. Empty: none, as far as spec and status say.
+// hadHost describes the host that the machine claimed earlier, by its name or the provider id. It returns "" if spec
+// and status name none.
 func hadHost(capstan *infrav1.CapstanMachine) string {
 	if capstan.Status.Host != "" {
 		return "host " + capstan.Status.Host
@@ -56,7 +57,7 @@ func hadHost(capstan *infrav1.CapstanMachine) string {
 	return capstan.Spec.ProviderID
 }
 
-// hadHosts returns the names of the hosts that the machine may have claimed, as far as spec and status say.
+// hadHosts returns the names of the hosts that the machine may have claimed, according to its spec and status.
 func hadHosts(capstan *infrav1.CapstanMachine) []string {
 	var names []string
 	for _, name := range []string{capstan.Status.Host, claim.HostOf(capstan.Spec.ProviderID, capstan.Namespace)} {

@@ -16,25 +16,24 @@ import (
 
 const (
 	// nodeLimit is how long a deletion tries to reach the workload cluster. The machine's replacement does not wait for
-	// it.
+	// this.
 	nodeLimit = 5 * time.Minute
-	// nodePause is the time between two tries.
+	// nodePause is the time between two attempts.
 	nodePause = 2 * time.Second
 )
 
 // Nodes deletes Nodes of workload clusters.
 type Nodes interface {
-	// Delete deletes a Node of a cluster if it is that of the instance with a provider id. It returns nil if there is
-	// none.
+	// Delete deletes the named Node of a cluster if it has this provider id. It returns nil if there is no such Node.
 	Delete(ctx context.Context, cluster client.ObjectKey, name, providerID string) error
 }
 
-// removeNode deletes the Node of a machine that Cluster API has never seen as one. A kubelet registers its Node before
-// kubeadm ends: if the bootstrap fails after that, or the machine is deleted in between, Cluster API has no nodeRef. It
-// then looks once for a Node with the machine's provider id, which is written only after the bootstrap, and gives up
-// when the API server does not answer. The Node would stay, NotReady, for as long as the cluster lives.
+// removeNode deletes the Node of a machine whose Machine has no nodeRef. A kubelet registers its Node before kubeadm
+// finishes. If the bootstrap fails after that, or the machine is deleted in between, Cluster API has no nodeRef. It
+// then looks once for a Node with the machine's provider id, which is only written after the bootstrap, and gives up if
+// the API server does not answer. Without this step the Node would stay NotReady for as long as the cluster lives.
 //
-// It runs after the release: a kubelet that still ran could register its Node again.
+// This step comes after the release, because a running kubelet could register its Node again.
 func (r *Reconciler) removeNode(ctx context.Context, s *scope) (step.Answer, error) {
 	if r.Nodes == nil || !mayHaveNode(s) {
 		return step.Next(), nil

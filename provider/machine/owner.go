@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// owned stops while no Machine owns the object (IM-41). It comes after pause: an object with the annotation is paused
-// before it has an owner.
+// owned stops while no Machine owns the object (IM-41). It comes after pause, because the annotation pauses an object
+// even before it has an owner.
 func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	if s.machine == nil {
 		s.obstacle = &step.Obstacle{
@@ -28,13 +28,13 @@ func (r *Reconciler) owned(_ context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// owner finds the Machine that owns the object, if there is one.
+// owner finds the Machine that owns the object, if any.
 func (r *Reconciler) owner(ctx context.Context, s *scope) (step.Answer, error) {
 	s.owned = hasMachineOwner(s.capstan)
 	machine, err := util.GetOwnerMachine(ctx, r.Client, s.capstan.ObjectMeta)
 	switch {
 	case apierrors.IsNotFound(err):
-		return step.Next(), nil // the owner reference is older than the owner, or the cache is
+		return step.Next(), nil // the owner is deleted, or not in the cache yet
 	case err != nil:
 		return step.Answer{}, fmt.Errorf("reading the owner: %w", err)
 	}

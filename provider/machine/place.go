@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// place stops a machine that has no host and gets none now: it waits, and the pool wakes it. Which host it will be is
-// decided when it is claimed. A machine that may have one goes on: claimHost finds out.
+// place stops if the machine has no host and none fits now; the pool wakes it later. The host itself is picked when it
+// is claimed. If the machine may already have a host, place continues and claimHost finds out.
 func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host != nil || hadHost(s.capstan) != "" || r.Hosts.Lost(s.capstan) != nil {
 		return step.Next(), nil
@@ -34,7 +34,7 @@ func (r *Reconciler) place(ctx context.Context, s *scope) (step.Answer, error) {
 	return step.Next(), nil
 }
 
-// plan says what host the machine needs, or what keeps it from having any.
+// plan returns what host the machine needs, or why it can't have one.
 func plan(s *scope) (placement.Request, *step.Obstacle) {
 	if !s.machine.DeletionTimestamp.IsZero() {
 		return placement.Request{}, &step.Obstacle{
@@ -48,7 +48,7 @@ func plan(s *scope) (placement.Request, *step.Obstacle) {
 	return request, nil
 }
 
-// noHost says why placement found no host.
+// noHost returns the obstacle for a placement that found no host.
 func noHost(why placement.Explanation) *step.Obstacle {
 	return &step.Obstacle{
 		Reason:  infrav1.NoHostMatchesReason,
@@ -56,7 +56,7 @@ func noHost(why placement.Explanation) *step.Obstacle {
 	}
 }
 
-// requestFor says what host the machine needs (IM-17).
+// requestFor returns what host the machine needs (IM-17).
 func requestFor(s *scope) (placement.Request, error) {
 	request := placement.Request{
 		Cluster:      s.machine.Spec.ClusterName,

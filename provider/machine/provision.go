@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// providerID writes the identifier of the instance (IM-52), before anything says that the machine is provisioned
+// providerID writes the identifier of the instance (IM-52) before the status reports the machine as provisioned
 // (IM-53).
 func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.capstan.Spec.ProviderID != "" {
@@ -25,8 +25,8 @@ func (r *Reconciler) providerID(ctx context.Context, s *scope) (step.Answer, err
 	return step.Next(), nil
 }
 
-// provisioned lets the status say that the machine is provisioned (IM-53), with addresses (IM-54) and failure domain
-// (IM-55) in the same patch: see setStatus.
+// provisioned makes writeStatus report the machine as provisioned (IM-53), in the same patch as its addresses (IM-54)
+// and failure domain (IM-55).
 func (r *Reconciler) provisioned(_ context.Context, s *scope) (step.Answer, error) {
 	s.done = true
 	return step.Stop(), nil

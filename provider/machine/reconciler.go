@@ -1,8 +1,9 @@
-// Package machine reconciles CapstanMachines: each claims one host of the inventory, waits until the host's agent has
-// run the bootstrap data, and releases the host when it is deleted.
+// Package machine reconciles CapstanMachines. Each machine claims one host of the inventory, waits until the host's
+// agent has run the bootstrap data, and releases the host when it is deleted.
 //
-// The normal steps follow IM-41 to IM-56, the deletion steps IM-57 to IM-61. The claim stands in the host's spec, so
-// everything here can be rebuilt from specs when a status is lost (IM-63).
+// Ids such as IM-41 name rules of Cluster API's contract for infrastructure machines. The normal steps follow IM-41 to
+// IM-56, the deletion steps IM-57 to IM-61. The claim is in the host's spec, so a lost status can be rebuilt from specs
+// (IM-63).
 package machine
 
 import (
@@ -25,47 +26,48 @@ import (
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
-// Reconciler reconciles CapstanMachines. All fields are required, but Filter, Nodes and Metrics.
+// Reconciler reconciles CapstanMachines. All fields are required unless noted.
 type Reconciler struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads from the API server what a cache may not have yet: Secrets, and the host that a machine had.
+	// Reader reads Secrets, and hosts that a cache may not show yet, from the API server.
 	Reader client.Reader
-	// Hosts is the inventory. It has the same Filter, and reads from the API server, too.
+	// Hosts is the inventory. It must have the same Filter and also read from the API server.
 	Hosts *pool.Pool
-	// Recorder records events of CapstanMachines.
+	// Recorder records Events about CapstanMachines.
 	Recorder events.EventRecorder
 	// Backends registers and deregisters control plane machines.
 	Backends *backend.Keeper
-	// Nodes deletes Nodes that Cluster API does not know of. Nil: they stay.
+	// Nodes deletes Nodes that Cluster API does not know of. If nil, they stay.
 	Nodes Nodes
-	// Clock tells how old a CapstanMachine is.
+	// Clock is the source of time.
 	Clock clock.PassiveClock
-	// Filter limits the CapstanMachines and CapstanHosts that this reconciler works on.
+	// Filter limits the CapstanMachines and CapstanHosts that this reconciler handles. Empty means no limit.
 	Filter watchfilter.Filter
 
-	// Proof is for hosts that don't say what proves that they are clean.
+	// Proof is the proof of cleanness required of hosts whose spec.cleaning sets none.
 	Proof infrav1.CleaningProof
-	// Shortage says for a namespace without a free host what happens next, or what to do; empty: nothing special. May be
-	// nil.
+	// Shortage returns, for a namespace without a free host, what happens next or what to do; "" means no special advice.
+	// Optional.
 	Shortage func(ctx context.Context, namespace string) string
 
-	// Metrics measures what happens to machines. Nil: nothing is measured.
+	// Metrics measures what happens to machines. If nil, nothing is measured.
 	Metrics *metrics.Recorder
-	// Pace limits how often hosts are claimed, released and given bootstrap data. Nil: no limit.
+	// Pace limits how often hosts are claimed, released and given bootstrap data. Nil means no limit.
 	Pace *pace.Pacer
 
-	// failures knows which machines can't be brought further, and since when.
+	// failures records which machines fail to reconcile, and since when.
 	failures failure.Streaks
-	// replacing knows when the next machine of a group that fails may be replaced.
+	// replacing records when the next failed machine of a group may be replaced.
 	replacing replacing
 }
 
-// Everything is written with patches. RB-01 and RB-02 ask for more on the provider's own types than is used. Secrets
-// are read and written one by one, never listed or watched (RB-12). Nothing that is made here blocks the deletion of
-// its owner, so no right to finalizers is needed (RB-10). Of bootstrap configurations only the metadata is read, one by
-// one: whose they are. The kinds are those of the bootstrap providers that are known; another one needs a ClusterRole
-// of its own that lets the manager get its kind, and until then its machines say which right is missing.
+// All writes are patches. The contract rules RB-01 and RB-02 require more rights to the provider's own types than it
+// uses. Secrets are read and written one by one, never listed or watched (RB-12). Nothing that the controller creates
+// blocks the deletion of its owner, so no right to finalizers is needed (RB-10). Bootstrap configurations are read one
+// by one, and only their metadata, to find their owners. The kinds below are those of the known bootstrap providers.
+// Any other provider needs a ClusterRole that lets the manager get its kind; until then its machines report which right
+// is missing.
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kubeadmconfigs;k0scontrollerconfigs;k0sworkerconfigs,verbs=get
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=kthreesconfigs;microk8sconfigs;rke2configs;talosconfigs,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.capstan.dev,resources=capstanmachines,verbs=get;list;watch;create;update;patch;delete
@@ -78,7 +80,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings one CapstanMachine a step further.
+// Reconcile makes one pass over a CapstanMachine.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	defer r.Hosts.Begin(request.NamespacedName)()
 	m := &infrav1.CapstanMachine{}
@@ -97,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	result, err := step.Run(ctx, s, []step.Step[*scope]{
 		{Name: "held by us", Run: r.heldByUs, When: leaving},
 		{Name: "owner", Run: r.owner},
-		{Name: "pause", Run: r.pause}, // IM-64; before anything is deleted: D-39
+		{Name: "pause", Run: r.pause}, // IM-64; comes before anything is deleted
 
 		{Name: "find the claim", Run: r.find, When: leaving},
 		{Name: "deregister", Run: r.deregister, When: leaving},    // IM-58

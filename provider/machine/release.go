@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// release marks the claim released, and waits until the host is clean and the claim cleared (IM-57), or an
-// administrator has given that up.
+// release marks the claim as released and waits until the host is clean and its claim is cleared (IM-57), or until an
+// administrator has given up on the host.
 //
-// Without an owner the contract wants no infrastructure deleted and the finalizer removed (IM-62). The claim is marked
-// released all the same, and not waited for: it is a note in our own inventory, without which the host would be lost to
-// everybody (D-09).
+// If the machine has no owner, the contract requires that the finalizer is removed without deleting infrastructure
+// (IM-62). release then marks the claim as released anyway, but does not wait: the mark is only a note in our own
+// inventory, and without it the host would be lost for everybody.
 func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.host == nil {
 		return step.Next(), nil
@@ -45,7 +45,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) (step.Answer, error)
 		return step.Next(), nil
 	}
 	if s.host.Spec.Supplier == "" && claim.Judge(s.host) == claim.ToReimage {
-		return step.Next(), nil // all that the machine needs is done; the host stays out of the pool
+		return step.Next(), nil // nothing is left to do for the machine; the host stays out of the pool
 	}
 	s.waiting = waitingMessage(s.host)
 	return step.Stop(), nil
@@ -60,7 +60,7 @@ func (r *Reconciler) releaseHost(ctx context.Context, host *infrav1.CapstanHost)
 	return nil
 }
 
-// wayOut says how a deletion ends if the host is never clean.
+// wayOut returns how a deletion can finish if the host never becomes clean.
 func wayOut(host *infrav1.CapstanHost) string {
 	if host.Spec.Supplier != "" {
 		return "it is destroyed and made again"
@@ -70,7 +70,7 @@ func wayOut(host *infrav1.CapstanHost) string {
 		host.Namespace, host.Name, infrav1.AbandonAnnotation, host.Spec.Claim.ProviderID)
 }
 
-// waitingMessage says what a deletion waits for.
+// waitingMessage returns what a deletion waits for.
 func waitingMessage(host *infrav1.CapstanHost) string {
 	if c := conditions.Get(host, infrav1.CleanCondition); c != nil &&
 		(c.Reason == infrav1.LeftoversFoundReason || c.Reason == infrav1.NotComparedReason) {

@@ -17,19 +17,19 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// Pauses between the replacements of machines of one group that fail one after the other. The first is replaced at
-// once.
+// Bounds of the pause between replacements while the machines of a group keep failing. The first failed machine is
+// replaced at once.
 const (
 	replaceAgainAfter  = 10 * time.Second
 	replaceAgainAtMost = 10 * time.Minute
 )
 
-// replace asks for the replacement of a machine whose bootstrap has failed for good: with upstream's annotation on the
-// Machine, so that a MachineHealthCheck that covers it does not wait for a Node that never comes. Whether and when the
-// machine is replaced is decided there, and by the Machine's owner.
+// replace asks for the replacement of a machine whose bootstrap has failed for good. It sets Cluster API's annotation
+// on the Machine, so that a MachineHealthCheck does not wait for a Node that will never appear. The MachineHealthCheck
+// and the Machine's owner decide whether and when to replace the machine.
 //
-// Data that fails on every host would have hosts claimed and cleaned without end: machines of one group wait longer
-// each time, until one succeeds.
+// If bootstrap data fails on every host, hosts would be claimed and cleaned forever. So the machines of a group wait
+// longer each time, until one succeeds.
 func (r *Reconciler) replace(ctx context.Context, s *scope) (step.Answer, error) {
 	machine := s.machine
 	if machine == nil || !machine.DeletionTimestamp.IsZero() || annotations.HasRemediateMachine(machine) ||
@@ -51,7 +51,8 @@ func (r *Reconciler) replace(ctx context.Context, s *scope) (step.Answer, error)
 	return step.Stop(), nil
 }
 
-// group names machines that are made alike: those of a control plane, or of one MachineDeployment or MachineSet.
+// group identifies machines created from the same template: those of a control plane, or of one MachineDeployment or
+// MachineSet.
 type group struct {
 	namespace, cluster, name string
 	controlPlane             bool
@@ -73,27 +74,27 @@ func groupOf(machine *clusterv1.Machine) group {
 	return g
 }
 
-// replacing remembers when the next machine of a group may be replaced. It slows down, and promises nothing: a process
-// that starts has forgotten it. The zero value lets everything pass.
+// replacing records when the next machine of a group may be replaced. The limit is best effort: a restarted process
+// starts without records. The zero value is ready to use.
 type replacing struct {
 	mu     sync.Mutex
 	groups map[group]turn
 }
 
-// turn is the last replacement in a group.
+// turn describes the last replacement in a group.
 type turn struct {
 	uid   types.UID // of the CapstanMachine
 	pause time.Duration
 	next  time.Time
 }
 
-// ask returns how long the replacement of a machine has to wait; 0: not at all, and then it is noted.
+// ask returns how long the replacement of a machine must wait. If it returns 0, the replacement is recorded.
 func (p *replacing) ask(g group, uid types.UID, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last, failed := p.groups[g]
 	switch {
-	case failed && last.uid == uid: // the write failed, or has not been seen
+	case failed && last.uid == uid: // the write failed, or the cache does not show it yet
 		return 0
 	case failed && now.Before(last.next):
 		return last.next.Sub(now)
@@ -114,7 +115,7 @@ func (p *replacing) ask(g group, uid types.UID, now time.Time) time.Duration {
 	return 0
 }
 
-// succeeded ends the streak of a group: the data of its machines is in order.
+// succeeded resets the pause of a group, because the bootstrap data of its machines works.
 func (p *replacing) succeeded(g group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

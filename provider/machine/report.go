@@ -12,9 +12,9 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// report waits for the end of the bootstrap and removes the data from the host's reach, whatever the end was. A machine
-// that has a provider id is past it: the id is written after success only, and outlives the report when objects are
-// moved (IM-63).
+// report waits for the result of the bootstrap and then deletes the data that the host can read, whether the bootstrap
+// succeeded or failed. A machine with a provider id is past this step: the id is only written after success, and it
+// survives a move to another management cluster, while the report does not (IM-63).
 func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) {
 	if s.capstan.Spec.ProviderID != "" {
 		return step.Next(), nil
@@ -31,7 +31,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (step.Answer, error) 
 		return step.Answer{}, err
 	}
 	if report.Phase == infrav1.BootstrapFailed {
-		// Final (IM-50): the data may hold a token that is used up, and half of a bootstrap is no ground to start from.
+		// The failure is final (IM-50): the data may contain a token that is used up, and a partial bootstrap can't be
+		// resumed.
 		note := readyevent.Note(bootstrapFailure(s.host.Name, report))
 		r.Recorder.Eventf(s.capstan, s.host, "Warning", infrav1.BootstrapFailedEvent, "Bootstrap", "%s", note)
 		return r.replace(ctx, s)

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/step"
 )
 
-// writeStatus writes the whole status once, in one patch, if it differs (IM-56). err is the error of the steps; it is
-// shown once it has lasted. writeStatus returns when to look again.
+// writeStatus writes the whole status in one patch if it differs (IM-56). err is the error of the steps; the status
+// shows it once it has lasted. It returns when the next pass must follow at the latest; 0 means that none is needed.
 func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time.Duration, error) {
 	if s.gone {
 		r.failures.Forget(client.ObjectKeyFromObject(s.capstan))
@@ -30,7 +30,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 	}
 	before := s.capstan.DeepCopy()
 	if s.obstacle != nil {
-		err = nil // the step that failed has said why, in words of its own
+		err = nil // the failed step has already described the error
 	}
 	failed, write := r.failures.Judge(r.Clock, s.capstan, err)
 	s.failed = failed
@@ -54,8 +54,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *scope, err error) (time
 	return 0, nil
 }
 
-// setStatus brings the status up to what the pass found out. It is rebuilt from the specs and the host, but two things
-// stay once they are true: provisioned (IM-20), and the addresses and the zone of a host that is gone.
+// setStatus updates the status with what the pass found out. It rebuilds the status from the specs and the host, with
+// two exceptions: provisioned stays true once it is (IM-20), and the addresses and the zone of a lost host stay.
 func setStatus(s *scope) {
 	status := &s.capstan.Status
 	if s.running {
@@ -81,8 +81,8 @@ func setStatus(s *scope) {
 	}
 }
 
-// addressesOf returns the addresses of the machine that has the host (IM-27): its name, the one that the agent reports,
-// and those that the host's spec adds.
+// addressesOf returns the addresses of the machine that has the host (IM-27): its host name, the address that the agent
+// reports, and those in the host's spec.
 func addressesOf(host *infrav1.CapstanHost, internal string) clusterv1.MachineAddresses {
 	found := clusterv1.MachineAddresses{
 		{Type: clusterv1.MachineHostName, Address: host.Spec.Claim.Hostname},
@@ -94,7 +94,8 @@ func addressesOf(host *infrav1.CapstanHost, internal string) clusterv1.MachineAd
 	return found
 }
 
-// decide returns the conditions of the machine, without Paused and Reconciled. What is not among them stays as it is.
+// decide returns the conditions of the machine, without Paused and Reconciled. Conditions that it does not return stay
+// unchanged.
 func decide(s *scope) []metav1.Condition {
 	if leaving(s) {
 		ready := no(infrav1.ReadyCondition, infrav1.DeletingReason, s.waiting)
@@ -107,8 +108,8 @@ func decide(s *scope) []metav1.Condition {
 	switch {
 	case s.host != nil:
 		found = append(found, yes(infrav1.HostClaimedCondition, infrav1.HostClaimedReason))
-		// Without an instance, a step may have failed to act on what the agent reported: the next pass must not take it
-		// as done.
+		// Before there is a provider id, a step may have failed to act on the agent's report: the next pass must not assume
+		// that this is done.
 		if s.failed == nil || s.capstan.Spec.ProviderID != "" {
 			found = append(found, bootstrapped(s))
 		}
@@ -122,15 +123,15 @@ func decide(s *scope) []metav1.Condition {
 	case s.obstacle != nil:
 		found = append(found, no(infrav1.HostClaimedCondition, s.obstacle.Reason, s.obstacle.Message))
 	case s.failed == nil:
-		return nil // the pass ended before it knew
+		return nil // the pass ended before it found out
 	case hadHost(s.capstan) == "":
 		found = append(found, no(infrav1.HostClaimedCondition, s.failed.Reason, s.failed.Message))
 	}
 	return append(found, ready(s, found)...)
 }
 
-// ready returns Ready, which sums up the other conditions and says why a pass failed. An instance works whatever its
-// controller ran into, so a failed pass changes Ready only until there is one.
+// ready returns Ready, which summarizes the other conditions or says why the pass failed. A failed pass does not stop a
+// running instance, so once there is a provider id, it no longer affects Ready.
 func ready(s *scope, found []metav1.Condition) []metav1.Condition {
 	instance := s.capstan.Spec.ProviderID != ""
 	switch {
@@ -143,7 +144,8 @@ func ready(s *scope, found []metav1.Condition) []metav1.Condition {
 	}
 }
 
-// summary is Ready: the first condition that isn't True says why not (IM-30, IM-31).
+// summary returns Ready: True if all conditions are, and otherwise with the reason of the first that is not (IM-30,
+// IM-31).
 func summary(found []metav1.Condition) metav1.Condition {
 	for _, c := range found {
 		if c.Status != metav1.ConditionTrue {
@@ -164,14 +166,14 @@ func bootstrapped(s *scope) metav1.Condition {
 	case report != nil && report.Phase == infrav1.BootstrapFailed:
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrapFailedReason, bootstrapFailure(host, report))
 	default:
-		// How far it is isn't said here: each step would cost a write. It is in the host's phase, conditions and
-		// status.agent.bootstrap.
+		// This doesn't show the progress: each step would cost a write. The host's phase, conditions and
+		// status.agent.bootstrap show it.
 		return no(infrav1.BootstrappedCondition, infrav1.BootstrappingReason,
 			fmt.Sprintf("host %s starts and runs the bootstrap data; CapstanHost %s tells how far it is", host, host))
 	}
 }
 
-// bootstrapFailure is the text about a failed bootstrap.
+// bootstrapFailure returns the message about a failed bootstrap.
 func bootstrapFailure(host string, report *infrav1.BootstrapReport) string {
 	where := ""
 	if report.Step != "" {
@@ -185,9 +187,9 @@ func bootstrapFailure(host string, report *infrav1.BootstrapReport) string {
 		"replaced", host, where, what)
 }
 
-// online repeats what the host's controller says. Until the bootstrap data has run, only that the heartbeat stopped is
-// worth a word: being off, being powered on and the agent's start are all part of it. An agent that reports the end of
-// the bootstrap is online, also before its heartbeat has been compared with an earlier one.
+// online returns the host's condition HostOnline for the machine. Until the bootstrap data has run, it returns one only
+// if the heartbeat stopped: being off, powering on and starting the agent are all normal then. An agent that has
+// reported a successful bootstrap counts as online even before a second heartbeat proves it.
 func online(s *scope) *metav1.Condition {
 	c := conditions.Get(s.host, infrav1.HostOnlineCondition)
 	switch {
@@ -206,7 +208,7 @@ func online(s *scope) *metav1.Condition {
 	}
 }
 
-// succeeded reports whether the agent says that it ran the bootstrap data of the host's claim to its end.
+// succeeded reports whether the agent says that the bootstrap data of the host's claim ran successfully.
 func succeeded(host *infrav1.CapstanHost) bool {
 	report := claim.Bootstrap(host)
 	return report != nil && report.Phase == infrav1.BootstrapSucceeded

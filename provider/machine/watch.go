@@ -18,8 +18,9 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Setup registers the reconciler with the manager. Every change that can bring a machine further starts a pass, so that
-// nothing has to be polled (IM-40). The pool of hosts wakes the machine that has a host, and those that wait for one.
+// Setup registers the reconciler with the manager. Every change that can let a machine proceed starts a pass, so
+// nothing is polled (contract rule IM-40). The pool of hosts wakes the machine that has a changed host, and machines
+// that wait for a host.
 func (r *Reconciler) Setup(mgr ctrl.Manager, options controller.Options) error {
 	log := mgr.GetLogger().WithValues("controller", "capstanmachine")
 	return ctrl.NewControllerManagedBy(mgr).

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// obstacle is a reason for which a host can't be taken. The order is the order in explanations.
+// obstacle is a reason why a host can't be taken. Explanations list obstacles in the order below.
 type obstacle int
 
 const (
@@ -38,7 +38,7 @@ var obstacleText = [obstacles]string{
 	deleting:      "being deleted",
 }
 
-// obstacleName has what programs call each obstacle.
+// obstacleName maps obstacles to the reasons used in metrics.
 var obstacleName = [obstacles]string{
 	claimed:       "claimed",
 	otherZone:     "other_zone",
@@ -53,10 +53,10 @@ var obstacleName = [obstacles]string{
 	deleting:      "deleting",
 }
 
-// NoHosts is the reason of an inventory without hosts.
+// NoHosts is the reason that Reasons returns for an inventory without hosts.
 const NoHosts = "no_hosts"
 
-// Explanation says how many hosts fit a request and what stood in the way of the others.
+// Explanation says how many hosts fit a request and why the others don't.
 type Explanation struct {
 	// Fit and Total count hosts of the inventory.
 	Fit, Total int
@@ -64,8 +64,9 @@ type Explanation struct {
 	obstacles [obstacles]int
 }
 
-// Reasons returns names of what stood in the way of hosts, each once: NoHosts, claimed, other_zone, not_selected,
-// other_hardware, other_version, offline, unschedulable, cleaning, quarantined, not_ready, deleting.
+// Reasons returns the obstacles that hosts had, each once: claimed, other_zone, not_selected, other_hardware,
+// other_version, offline, unschedulable, cleaning, quarantined, not_ready or deleting. For an empty inventory it
+// returns only NoHosts.
 func (e Explanation) Reasons() []string {
 	if e.Total == 0 {
 		return []string{NoHosts}

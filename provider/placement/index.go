@@ -8,27 +8,27 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Index is an inventory of one namespace that answers without a look at every host: the time of Place depends on how
-// many kinds of hosts there are, and not on how many hosts. It keeps the hosts that it is given and never changes them.
-// It is not safe for concurrent use. Make it with NewIndex.
+// Index is the inventory of one namespace. The time that Place takes depends on how many kinds of hosts there are, not
+// on how many hosts. Index keeps the hosts that it is given and never changes them. It is not safe for concurrent use.
+// Create it with NewIndex.
 type Index struct {
 	hosts map[string]*infrav1.CapstanHost
-	// closed counts the hosts that no request can get, by what is in the way.
+	// closed counts the hosts that no request can get, by obstacle.
 	closed [obstacles]int
 	// machines counts the machines that others are spread away from.
 	machines map[crowd]int
-	// views are the open hosts, by the label keys and the hardware that requests ask for.
+	// views group the open hosts, by the label keys and the hardware that requests ask for.
 	views map[string]*view
 	asked int
 }
 
-// crowd are the machines of one cluster and role in one zone.
+// crowd identifies the machines of one cluster and role in one zone.
 type crowd struct {
 	cluster, zone string
 	controlPlane  bool
 }
 
-// nobody: no machine counts. Every machine has a cluster.
+// nobody is the crowd of a host without a machine. Every real crowd has a cluster.
 var nobody crowd
 
 // NewIndex returns an empty inventory.
@@ -39,10 +39,10 @@ func NewIndex() *Index {
 	}
 }
 
-// Len returns how many hosts there are.
+// Len returns the number of hosts.
 func (x *Index) Len() int { return len(x.hosts) }
 
-// Put adds a host, or replaces the one of its name. It reports whether answers may differ from before.
+// Put adds a host or replaces the one with its name. It reports whether results of Place may have changed.
 func (x *Index) Put(host *infrav1.CapstanHost) (changed bool) {
 	before := x.hosts[host.Name]
 	x.hosts[host.Name] = host
@@ -63,7 +63,7 @@ func (x *Index) Put(host *infrav1.CapstanHost) (changed bool) {
 	return changed
 }
 
-// Delete removes a host. It reports whether there was one.
+// Delete removes a host and reports whether it existed.
 func (x *Index) Delete(name string) (changed bool) {
 	host := x.hosts[name]
 	if host == nil {
@@ -77,7 +77,7 @@ func (x *Index) Delete(name string) (changed bool) {
 	return true
 }
 
-// count adds a host to the counts that concern all requests, or takes it away.
+// count adds a host to the counts that are the same for all requests, or removes it.
 func (x *Index) count(host *infrav1.CapstanHost, by int) {
 	x.closed[closedBy(host)] += by
 	if c := crowdOf(host); c != nobody {
@@ -87,8 +87,8 @@ func (x *Index) count(host *infrav1.CapstanHost, by int) {
 	}
 }
 
-// Place returns the host for the request, or nil, and why. It prefers the zone with the fewest machines of the same
-// cluster and role, then the host whose name comes first.
+// Place returns the host for the request, or nil, and the explanation. It prefers the zone with the fewest machines of
+// the same cluster and role, then the host whose name comes first.
 func (x *Index) Place(request Request) (*infrav1.CapstanHost, Explanation) {
 	why := Explanation{Total: len(x.hosts), obstacles: x.closed}
 	why.obstacles[none] = 0
@@ -107,7 +107,7 @@ func (x *Index) Place(request Request) (*infrav1.CapstanHost, Explanation) {
 	return x.hosts[best], why
 }
 
-// view returns the view that knows the labels and the hardware that a request asks for, and makes it if there is none.
+// view returns the view for the label keys and the hardware in a request. It creates the view if necessary.
 func (x *Index) view(request Request) *view {
 	keys := keysOf(request.Selector)
 	id := strings.Join(keys, ",") // no key has a comma
@@ -130,7 +130,7 @@ func (x *Index) view(request Request) *view {
 	return v
 }
 
-// forgetOne makes room for a view: the one that was not asked for the longest time goes. The one without labels stays.
+// forgetOne makes room for a view by removing the least recently used one. The view without labels and hardware stays.
 func (x *Index) forgetOne() {
 	if len(x.views) < maxViews {
 		return
@@ -144,7 +144,7 @@ func (x *Index) forgetOne() {
 	delete(x.views, oldest)
 }
 
-// crowdOf returns the crowd that the machine on a host belongs to.
+// crowdOf returns the crowd of the machine on a host, or nobody.
 func crowdOf(host *infrav1.CapstanHost) crowd {
 	c := host.Spec.Claim
 	if c == nil || c.Released {

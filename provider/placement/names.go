@@ -1,6 +1,6 @@
 package placement
 
-// names is a set of names that knows its first one, whatever its size: a heap in which each name knows its place.
+// names is a set of names with fast access to its first one: a heap, and an index of the names in it.
 type names struct {
 	heap []string
 	at   map[string]int
@@ -33,7 +33,7 @@ func (n *names) remove(name string) {
 	}
 }
 
-// first returns the name that comes first; there must be one.
+// first returns the alphabetically first name. The set must not be empty.
 func (n *names) first() string { return n.heap[0] }
 
 func (n *names) len() int { return len(n.heap) }

@@ -1,8 +1,8 @@
-// Package placement picks a host for a machine, and explains itself.
+// Package placement picks a host for a machine and explains the result.
 //
-// An Index is an inventory. What its Place returns depends on the hosts in it and on the request alone. Every host that
-// can't be taken is counted under its first obstacle, so the explanation adds up: "0 of 12 hosts fit: 7 claimed, 3 in
-// another zone, 2 offline".
+// An Index is an inventory. The result of its method Place depends only on the hosts in it and on the request. Each
+// host that can't be taken is counted once, under its first obstacle, so the explanation adds up: "0 of 12 hosts fit: 7
+// claimed, 3 in another zone, 2 offline".
 package placement
 
 import (
@@ -16,27 +16,27 @@ import (
 	"github.com/capstan-dev/capstan/provider/claim"
 )
 
-// Request says what a machine needs.
+// Request describes the host that a machine needs.
 type Request struct {
-	// Cluster and ControlPlane tell which machines it should be spread away from.
+	// Cluster and ControlPlane identify the machines to spread this one away from.
 	Cluster      string
 	ControlPlane bool
-	// Zone is Machine.spec.failureDomain (IM-17). Empty: any zone.
+	// Zone is Machine.spec.failureDomain (contract rule IM-17). Empty means any zone.
 	Zone string
-	// Selector limits the hosts by their labels. Nil: all.
+	// Selector limits the hosts by their labels. Nil matches all hosts.
 	Selector labels.Selector
-	// Version of Kubernetes, for example v1.36.3. Empty: any.
+	// Version is the version of Kubernetes, for example v1.36.3. Empty means any.
 	Version string
-	// Hardware limits the hosts by what they say of themselves. The zero value: all.
+	// Hardware limits the hosts by the hardware that their agents report. The zero value matches all hosts.
 	Hardware infrav1.HostRequirements
 }
 
-// Free reports whether some machine could take the host now.
+// Free reports whether a machine without special requirements could take the host now.
 func Free(host *infrav1.CapstanHost) bool {
 	return Fits(host, Request{})
 }
 
-// Fits reports whether a machine that asks so could take the host now.
+// Fits reports whether a machine with this request could take the host now.
 func Fits(host *infrav1.CapstanHost, request Request) bool {
 	return firstObstacle(host, request) == none
 }
@@ -48,7 +48,7 @@ func firstObstacle(host *infrav1.CapstanHost, request Request) obstacle {
 	return looksOf(host, host.Labels, request.Hardware).obstacleTo(request)
 }
 
-// closedBy returns what keeps every machine away from a host, whatever it asks for.
+// closedBy returns the obstacle that keeps all machines away from a host, whatever they request, or none.
 func closedBy(host *infrav1.CapstanHost) obstacle {
 	switch {
 	case host.Spec.Claim != nil:
@@ -62,20 +62,20 @@ func closedBy(host *infrav1.CapstanHost) obstacle {
 	}
 }
 
-// looks are what requests look at in an open host.
+// looks holds the properties of an open host that requests can ask for.
 type looks struct {
 	zone     string
 	labels   labels.Set
 	versions []string
-	suits    bool     // has the hardware that is asked for
-	state    obstacle // keeps all machines away for now; none: the host is ready
+	suits    bool     // has the requested hardware
+	state    obstacle // keeps all machines away for now; none if the host is ready
 }
 
 func looksOf(host *infrav1.CapstanHost, known labels.Set, hardware infrav1.HostRequirements) looks {
 	return looks{host.Spec.Zone, known, host.Status.KubernetesVersions, suits(host, hardware), stateOf(host)}
 }
 
-// suits reports whether a host says that it has the hardware. One that says nothing of it has not.
+// suits reports whether the host's agent reports the required hardware. Without a report the host does not suit.
 func suits(host *infrav1.CapstanHost, hardware infrav1.HostRequirements) bool {
 	if hardware == (infrav1.HostRequirements{}) {
 		return true
@@ -108,7 +108,7 @@ func (l looks) obstacleTo(request Request) obstacle {
 	}
 }
 
-// offers reports whether the host has the version. A host that can't tell may have any.
+// offers reports whether the host has the version. A host that reports no versions may have any.
 func (l looks) offers(version string) bool {
 	return version == "" || len(l.versions) == 0 ||
 		slices.ContainsFunc(l.versions, func(v string) bool {
@@ -116,12 +116,12 @@ func (l looks) offers(version string) bool {
 		})
 }
 
-// stateOf returns what keeps machines away from an open host for now. The host's controller alone knows whether the
-// host can take a machine; until it has said so, it can't.
+// stateOf returns what keeps machines away from an open host for now, or none. Only the host's controller knows whether
+// the host can take a machine; until it says so in condition Ready, the host can't.
 func stateOf(host *infrav1.CapstanHost) obstacle {
 	switch ready := meta.IsStatusConditionTrue(host.Status.Conditions, infrav1.ReadyCondition); {
 	case ready && claim.Carried(host) != "":
-		return cleaning // which its controller has not seen yet
+		return cleaning // its controller has not seen this yet
 	case ready:
 		return none
 	}

@@ -10,21 +10,22 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// maxViews bounds the views of an index: machines ask for labels, and each set of label keys that they ask for has one.
+// maxViews bounds the views of an index. There is one for each combination of label keys and hardware that machines
+// request.
 const maxViews = 16
 
-// view groups the open hosts of an index by what requests look at: hosts of one shape fit the same requests. Of their
-// labels, a view knows those with certain keys only, so that labels that differ from host to host don't matter, and of
-// their hardware, whether it is what certain requests ask for.
+// view groups the open hosts of an index into shapes: hosts of one shape fit the same requests. A view only considers
+// labels with certain keys, so that labels unique to each host don't matter, and only whether the hardware meets
+// certain requirements.
 type view struct {
 	keys     []string // of labels, sorted
 	hardware infrav1.HostRequirements
 	shapes   map[string]*shape
 	of       map[string]*shape // by name of the host
-	used     int               // when the view was asked last
+	used     int               // the value of Index.asked at the last use
 }
 
-// shape is what requests look at, and the hosts that have it.
+// shape is a combination of properties, and the hosts that have it.
 type shape struct {
 	looks
 	key   string
@@ -35,7 +36,7 @@ func newView(keys []string, hardware infrav1.HostRequirements) *view {
 	return &view{keys: keys, hardware: hardware, shapes: map[string]*shape{}, of: map[string]*shape{}}
 }
 
-// put takes note of an open host.
+// put adds or updates an open host. It reports whether the view has changed.
 func (v *view) put(host *infrav1.CapstanHost) (changed bool) {
 	key := v.keyOf(host)
 	has := v.of[host.Name]
@@ -65,8 +66,8 @@ func (v *view) remove(name string) (changed bool) {
 	return true
 }
 
-// keyOf returns a text that is the same for hosts of the same shape only. Agents choose texts: each has its length
-// before it.
+// keyOf returns a key that is equal only for hosts of the same shape. Agents choose some of the parts, so each text is
+// prefixed with its length.
 func (v *view) keyOf(host *infrav1.CapstanHost) string {
 	var b strings.Builder
 	put := func(text string) {
@@ -101,7 +102,7 @@ func (v *view) labelsOf(host *infrav1.CapstanHost) labels.Set {
 	return known
 }
 
-// keysOf returns the label keys that a selector looks at.
+// keysOf returns the label keys that a selector uses.
 func keysOf(selector labels.Selector) []string {
 	if selector == nil {
 		return nil

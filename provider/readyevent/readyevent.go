@@ -1,5 +1,5 @@
-// Package readyevent records an Event when condition Ready changes in a way that people ask about: what keeps an
-// object from working, and that it works again.
+// Package readyevent records an Event when condition Ready changes in a way that people should know about: when
+// something keeps an object from working, and when it works again.
 package readyevent
 
 import (
@@ -14,8 +14,8 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// obstacles are the reasons of Ready that somebody may have to do something about. All others are steps on the way,
-// which conditions show.
+// obstacles are the reasons of Ready that may need somebody's attention. All other reasons are normal intermediate
+// states, which conditions show.
 var obstacles = map[string]bool{
 	infrav1.AbandonedReason:          true,
 	infrav1.AccessDeniedReason:       true,
@@ -34,14 +34,14 @@ var obstacles = map[string]bool{
 	infrav1.WaitingForEndpointReason: true,
 }
 
-// Object has conditions and can have events.
+// Object has conditions and can have Events.
 type Object interface {
 	client.Object
 	conditions.Getter
 }
 
-// Record records an event if Ready changed between two states of an object in a way that is worth one. The second
-// state must be written already.
+// Record records an Event if the change of Ready between two states of an object is worth one. The second state must
+// already be written.
 func Record(recorder events.EventRecorder, before, after Object) {
 	if kind, reason, note := decide(conditions.Get(before, infrav1.ReadyCondition),
 		conditions.Get(after, infrav1.ReadyCondition)); kind != "" {
@@ -49,10 +49,10 @@ func Record(recorder events.EventRecorder, before, after Object) {
 	}
 }
 
-// maxNote is how long the text of an event may be, in bytes: the API server refuses longer ones.
+// maxNote is the longest text of an Event, in bytes. The API server refuses longer ones.
 const maxNote = 1024
 
-// Note shortens a text to what an event may have.
+// Note shortens a text to the length that an Event may have.
 func Note(text string) string {
 	const mark = "…"
 	if len(text) <= maxNote {
@@ -61,7 +61,7 @@ func Note(text string) string {
 	return strings.ToValidUTF8(text[:maxNote-len(mark)], "") + mark
 }
 
-// decide returns type, reason and text of the event; no type: there is none.
+// decide returns the type, reason and text of the Event. The type is "" if there is none.
 func decide(before, after *metav1.Condition) (kind, reason, note string) {
 	if before == nil {
 		before = &metav1.Condition{}
