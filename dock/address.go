@@ -6,10 +6,10 @@ import (
 	"github.com/capstan-dev/capstan/dock/network"
 )
 
-// IsHost reports whether this is the text of an address that a host of a dock may have.
+// IsHost reports whether text is an address that a host of a dock may have.
 func IsHost(text string) bool { return isIn(network.Hosts, text) }
 
-// IsBalancer reports whether this is the text of an address that a balancer of a dock may have.
+// IsBalancer reports whether text is an address that a balancer of a dock may have.
 func IsBalancer(text string) bool { return isIn(network.Balancers, text) }
 
 func isIn(r network.Range, text string) bool {
@@ -17,5 +17,5 @@ func isIn(r network.Range, text string) bool {
 	return err == nil && r.Contains(a)
 }
 
-// Ranges lists the ranges of addresses that are in a dock, as text.
+// Ranges returns the address ranges that a dock uses, as text.
 func Ranges() []string { return []string{"10.231.0.0/16"} }

@@ -8,12 +8,12 @@ import (
 
 // HostSpec describes a host for EnsureHost.
 type HostSpec struct {
-	// Name is a DNS label of at most 63 bytes, and the first host name.
+	// Name is a DNS label of at most 63 bytes. It is also the initial host name.
 	Name string `json:"name"`
-	// Files are written before the host starts, or at once if it runs, also over existing ones; each is replaced as a
-	// whole. They belong to root. What is below a mount of the running host, as in /run, it does not see.
+	// Files are written before the host starts, or at once if it runs. Each replaces an existing file as a whole and
+	// belongs to root. A running host does not see files below its mounts, such as /run.
 	Files []File `json:"files,omitempty"`
-	// Env (NAME=VALUE) is added to the environment of every service of the host. It takes effect at the next start.
+	// Env (NAME=VALUE) is added to the environment of every service of the host, from the next start on.
 	Env []string `json:"env,omitempty"`
 }
 
@@ -24,7 +24,7 @@ type File struct {
 	Data []byte      `json:"data"`
 }
 
-// HostState says what a host is doing.
+// HostState is the state of a host.
 type HostState string
 
 // The states of a host.
@@ -33,7 +33,7 @@ const (
 	HostStarting HostState = "Starting"
 	HostRunning  HostState = "Running"
 	HostStopping HostState = "Stopping"
-	HostFailed   HostState = "Failed" // it could not start, or ended by itself; it is started again after a while
+	HostFailed   HostState = "Failed" // it could not start, or stopped by itself; it is restarted after a while
 	HostDeleting HostState = "Deleting"
 )
 
@@ -42,15 +42,16 @@ type Host struct {
 	Name    string    `json:"name"`
 	Address string    `json:"address"` // IPv4 in the dock; kept until the host is deleted
 	State   HostState `json:"state"`
-	// PID is its first process as the machine sees it, 0 if it doesn't run.
+	// PID is the process id of the host's PID 1 on the machine, 0 if it doesn't run.
 	PID      int       `json:"pid,omitempty"`
 	Since    time.Time `json:"since"`              // of the state
 	Restarts int       `json:"restarts,omitempty"` // after it ended by itself, since the dock was started
 	Error    string    `json:"error,omitempty"`    // of the last start, or why it ended
 	Root     string    `json:"root"`               // its root directory on the machine
-	// IDs is how many user and group ids it has, 0 if it doesn't run.
+	// IDs is the number of its user and group ids, 0 if it doesn't run.
 	IDs int `json:"ids,omitempty"`
-	// Limits names the controllers that limit it and its pods, such as "cpu.memory.pids"; empty if nothing does.
+	// Limits names the controllers that limit the host and its pods, such as "cpu.memory.pids". It is empty without
+	// limits.
 	Limits string `json:"limits,omitempty"`
 }
 
@@ -61,7 +62,7 @@ type Balancer struct {
 	Port     int      `json:"port"`    // always BalancerPort
 	Backends []string `json:"backends"`
 	Down     []string `json:"down,omitempty"` // those backends that did not accept the last time
-	// Relay is where the machine reaches the balancer: "127.0.0.1:PORT". The port is kept until the balancer is deleted.
+	// Relay is the balancer's address on the machine: "127.0.0.1:PORT". The port stays until the balancer is deleted.
 	Relay string `json:"relay"`
 	Error string `json:"error,omitempty"` // why it does not work at the moment
 }
@@ -77,30 +78,31 @@ type Relay struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Publication is an address of the machine at which a server in the dock is reached from other computers.
+// Publication is an address of the machine that forwards connections, from other computers too, to a server in the
+// dock.
 type Publication struct {
 	// Address is "ADDRESS:PORT" on the machine.
 	Address string `json:"address"`
 	// Target is "ADDRESS:PORT" in the dock.
 	Target string `json:"target"`
-	// Announce says that each connection to Target begins with the header of the PROXY protocol, version 1: it says from
-	// where the connection comes.
+	// Announce makes each connection to Target begin with a PROXY protocol version 1 header, which names the connection's
+	// source.
 	Announce bool `json:"announce,omitempty"`
 }
 
-// PerSource is how many connections a published address carries for one address at the same time. Further ones are
-// closed at once: nobody can take all of them.
+// PerSource is the number of concurrent connections that a published address accepts from one source address. Further
+// ones are closed at once, so that nobody can use them all.
 const PerSource = 512
 
 // Unit is a process that the dock keeps running in its own namespaces, such as the management plane.
 type Unit struct {
 	Name string   `json:"name"` // a DNS label
 	Argv []string `json:"argv"` // Argv[0] is an absolute path
-	// Env (NAME=VALUE) is added to PATH, HOME, USER and LANG of the dock.
+	// Env (NAME=VALUE) is added to the dock's PATH, HOME, USER and LANG.
 	Env     []string `json:"env,omitempty"`
 	Dir     string   `json:"dir,omitempty"`     // "" is /
 	LogFile string   `json:"logFile,omitempty"` // output is appended, bounded; "" is HOME/dock/NAME.log
-	// Grace is how long the unit may take to end after SIGTERM; 0 means 20 s.
+	// Grace is how long the unit may take to stop after SIGTERM; 0 means 20 s.
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
@@ -114,7 +116,7 @@ type UnitStatus struct {
 	LastExit string    `json:"lastExit,omitempty"` // "exited with status 1", "was killed by signal: killed"
 }
 
-// Status is all that a dock holds.
+// Status describes everything in a dock.
 type Status struct {
 	PID       int          `json:"pid"`      // of the dock's first process inside, as the machine sees it
 	Instance  string       `json:"instance"` // another one after each start
@@ -131,11 +133,12 @@ type Status struct {
 // Gateway is the dock's own address as its hosts see it; the plane's API server listens there.
 const Gateway = "10.231.0.1"
 
-// Dir is the folder of the dock in a home directory.
+// Dir returns the dock's directory in a home directory.
 func Dir(home string) string { return filepath.Join(home, "dock") }
 
-// HostDir is the folder of a host; "root" in it is its root directory and "console.log" what its PID 1 prints.
+// HostDir returns the directory of a host. Its "root" is the host's root directory, its "console.log" the output of the
+// host's PID 1.
 func HostDir(home, name string) string { return filepath.Join(Dir(home), "hosts", name) }
 
-// UnitLog is the default log file of a unit.
+// UnitLog returns the default log file of a unit.
 func UnitLog(home, name string) string { return filepath.Join(Dir(home), name+".log") }

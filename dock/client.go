@@ -21,26 +21,26 @@ import (
 // maxAnswer bounds an answer of the dock, in bytes.
 const maxAnswer = 16 << 20
 
-// Client talks to the dock of one home directory. It is safe for concurrent use, and connects at each call.
+// Client talks to the dock of one home directory. It is safe for concurrent use and opens a connection for each call.
 type Client struct {
 	home string
 	http *http.Client
 }
 
-// Connect gives a client for the dock in home, which need not run yet: calls say ErrNotRunning then. Close it when it
-// is not used any more.
+// Connect returns a client for the dock in home. The dock need not run yet: until it does, calls return ErrNotRunning.
+// The caller must close the client.
 func Connect(home string) *Client {
 	return &Client{home: home, http: &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, home) },
-		DisableKeepAlives: true, // calls are rare, and a kept connection would outlive a dock that is restarted
+		DisableKeepAlives: true, // calls are rare, and a kept connection would outlive a restarted dock
 	}}}
 }
 
-// Close lets go of what the client holds.
+// Close releases what the client holds.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// dial goes through /proc/self/fd: the path of a unix socket may have 107 bytes only, and home directories are longer
-// at times.
+// dial connects through /proc/self/fd: the path of a unix socket is limited to 107 bytes, and some home directories are
+// longer.
 func dial(ctx context.Context, home string) (net.Conn, error) {
 	dir, err := os.Open(Dir(home))
 	if err != nil {
@@ -51,13 +51,13 @@ func dial(ctx context.Context, home string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), "dock.sock"))
 }
 
-// Status describes the dock and all in it.
+// Status returns the state of the dock and everything in it.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return ask[Status](ctx, c, "GET", "status", nil)
 }
 
-// Shutdown stops all units and hosts in good order, and then the dock itself; it returns when that has ended. What
-// should run is still recorded: the next Start brings it back.
+// Shutdown stops all units and hosts in order, then the dock, and waits until the dock has stopped. The record of what
+// should run stays: the next Start restores it.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if err := tell(ctx, c, "POST", "shutdown", nil); err != nil && !errors.Is(err, errBrokeOff) {
 		return err
@@ -65,8 +65,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return waitUnlocked(ctx, c.home)
 }
 
-// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it does. A host that runs
-// goes on, and gets the files that have changed.
+// EnsureHost creates the host if it is missing, starts it if it doesn't run, and waits until it runs. A running host
+// keeps running and gets the changed files.
 func (c *Client) EnsureHost(ctx context.Context, spec HostSpec) (Host, error) {
 	return ask[Host](ctx, c, "PUT", "hosts/"+url.PathEscape(spec.Name), spec)
 }
@@ -74,10 +74,10 @@ func (c *Client) EnsureHost(ctx context.Context, spec HostSpec) (Host, error) {
 // StartHost starts a stopped host and waits until it runs.
 func (c *Client) StartHost(ctx context.Context, name string) error { return c.host(ctx, name, "start") }
 
-// StopHost powers a host off in good order and waits for its end. It stays off until StartHost or EnsureHost.
+// StopHost powers a host off cleanly and waits until it has stopped. It stays off until StartHost or EnsureHost.
 func (c *Client) StopHost(ctx context.Context, name string) error { return c.host(ctx, name, "stop") }
 
-// RebootHost is StopHost and StartHost.
+// RebootHost stops a host and starts it again.
 func (c *Client) RebootHost(ctx context.Context, name string) error {
 	return c.host(ctx, name, "reboot")
 }
@@ -86,8 +86,8 @@ func (c *Client) host(ctx context.Context, name, verb string) error {
 	return tell(ctx, c, "POST", "hosts/"+url.PathEscape(name)+"/"+verb, nil)
 }
 
-// DeleteHost ends all processes of a host, and removes its link and its root directory. A host that doesn't exist is no
-// error. When it returns without an error, nothing of the host is left.
+// DeleteHost kills all processes of a host and removes its link and its root directory. Deleting a host that doesn't
+// exist is not an error. After success nothing of the host is left.
 func (c *Client) DeleteHost(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "hosts/"+url.PathEscape(name), nil)
 }
@@ -103,13 +103,13 @@ func (c *Client) EnsureBalancer(ctx context.Context, name string) (Balancer, err
 	return ask[Balancer](ctx, c, "PUT", "balancers/"+url.PathEscape(name), nil)
 }
 
-// SetBackends replaces the backends ("ADDRESS:PORT") of a balancer. Connections to backends that are no longer named
-// are closed.
+// SetBackends replaces a balancer's backends ("ADDRESS:PORT") and closes the connections to removed ones.
 func (c *Client) SetBackends(ctx context.Context, name string, backends []string) error {
 	return tell(ctx, c, "PUT", "balancers/"+url.PathEscape(name)+"/backends", backends)
 }
 
-// DeleteBalancer closes all connections and frees address and port. A balancer that doesn't exist is no error.
+// DeleteBalancer closes a balancer's connections and frees its address and port. Deleting a balancer that doesn't exist
+// is not an error.
 func (c *Client) DeleteBalancer(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "balancers/"+url.PathEscape(name), nil)
 }
@@ -120,34 +120,35 @@ func (c *Client) ListBalancers(ctx context.Context) ([]Balancer, error) {
 	return s.Balancers, err
 }
 
-// EnsureRelay makes a relay to target ("ADDRESS:PORT" in the dock) if it is missing, and gives its end on the machine,
-// "127.0.0.1:PORT". The port is chosen once; if another process has taken it since, that is an error with
-// CodePortTaken: kubeconfigs that name it would be wrong.
+// EnsureRelay creates a relay to target ("ADDRESS:PORT" in the dock) if it is missing, and returns its address on the
+// machine, "127.0.0.1:PORT". The port never changes, because kubeconfigs name it: if another process has taken it,
+// EnsureRelay returns an error with CodePortTaken.
 func (c *Client) EnsureRelay(ctx context.Context, name, target string) (string, error) {
 	r, err := ask[Relay](ctx, c, "PUT", "relays/"+url.PathEscape(name), target)
 	return r.Local, err
 }
 
-// Publish makes a server in the dock reachable at an address of the machine, from other computers too. One of that name
-// that is published elsewhere moves. While the address can't be listened at, the relay's Error says why, and it is
-// tried again and again. DeleteRelay ends it.
+// Publish makes a server in the dock reachable at an address of the machine, from other computers too. A publication of
+// the same name at another address moves. While the dock can't listen at the address, the relay's Error says why, and
+// the dock keeps trying. DeleteRelay removes a publication.
 func (c *Client) Publish(ctx context.Context, name string, p Publication) (Relay, error) {
 	return ask[Relay](ctx, c, "PUT", "publications/"+url.PathEscape(name), p)
 }
 
-// DeleteRelay closes a relay and its connections, and frees its port. A relay that doesn't exist is no error.
+// DeleteRelay closes a relay and its connections, and frees its port. Deleting a relay that doesn't exist is not an
+// error.
 func (c *Client) DeleteRelay(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "relays/"+url.PathEscape(name), nil)
 }
 
-// EnsureUnit starts a unit, or restarts it if it runs with another specification. When it returns, the process was
-// started; whether it works is for the caller to find out.
+// EnsureUnit starts a unit, or restarts it if it runs with another specification. It returns once the process has
+// started; the caller must check whether it works.
 func (c *Client) EnsureUnit(ctx context.Context, u Unit) (UnitStatus, error) {
 	return ask[UnitStatus](ctx, c, "PUT", "units/"+url.PathEscape(u.Name), u)
 }
 
-// StopUnit ends a unit (SIGTERM, then SIGKILL after its grace period) with all that it started, and forgets it. A unit
-// that doesn't exist is no error.
+// StopUnit stops a unit and all its processes (SIGTERM, then SIGKILL after its grace period) and forgets it. Stopping a
+// unit that doesn't exist is not an error.
 func (c *Client) StopUnit(ctx context.Context, name string) error {
 	return tell(ctx, c, "DELETE", "units/"+url.PathEscape(name), nil)
 }
@@ -164,16 +165,16 @@ func tell(ctx context.Context, c *Client, method, path string, body any) error {
 	return err
 }
 
-// errBrokeOff is the error of a call to a dock that was killed before it had answered.
+// errBrokeOff is the error of a call to a dock that was killed before it answered.
 var errBrokeOff = fmt.Errorf("%w any more: it ended before it had answered", ErrNotRunning)
 
-// brokeOff says whether the other end of the socket vanished. Pure.
+// brokeOff reports whether the other end of the socket vanished. Pure.
 func brokeOff(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// ask makes one call; its error is an *Error if the dock refuses.
+// ask makes one call. If the dock refuses, the error is an *Error.
 func ask[T any](ctx context.Context, c *Client, method, path string, body any) (answer T, err error) {
 	var data []byte
 	if body != nil {

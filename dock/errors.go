@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ErrNotRunning is wrapped by every call's error if no dock runs in that home directory.
+// ErrNotRunning is wrapped by the error of every call if no dock runs in that home directory.
 var ErrNotRunning = errors.New("no dock is running")
 
 // Code classifies an Error.
@@ -13,25 +13,25 @@ type Code string
 
 // The codes of errors.
 const (
-	CodeInvalid      Code = "Invalid"      // the request can't work, ever
+	CodeInvalid      Code = "Invalid"      // the request can never work
 	CodeNotFound     Code = "NotFound"     // no host, balancer, relay or unit has that name
 	CodePortTaken    Code = "PortTaken"    // another process listens on a port of a relay
 	CodeNoSpace      Code = "NoSpace"      // the disk is full
 	CodeExhausted    Code = "Exhausted"    // all addresses are in use
-	CodeShuttingDown Code = "ShuttingDown" // the dock is on its way to end
-	CodeFailed       Code = "Failed"       // anything else; the message says what
+	CodeShuttingDown Code = "ShuttingDown" // the dock is stopping
+	CodeFailed       Code = "Failed"       // anything else; the message explains
 )
 
-// Error is what the dock answers if it can't do something.
+// Error is the dock's answer when a request fails.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// CodeOf gives the code of the Error in err, "" if there is none.
+// CodeOf returns the code of the Error in err, or "".
 func CodeOf(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {
@@ -40,31 +40,30 @@ func CodeOf(err error) Code {
 	return ""
 }
 
-// BinDirError says that the dock which runs was started from another folder of binaries than the one that is asked for
-// now.
+// BinDirError reports that the running dock was started from another directory of binaries than the requested one.
 type BinDirError struct {
 	Has, Want string
 }
 
-// Error names both folders.
+// Error names both directories.
 func (e *BinDirError) Error() string {
 	return fmt.Sprintf("a dock runs already, with the binaries in %s and not those in %s", e.Has, e.Want)
 }
 
-// Problem is one thing about the machine that keeps a dock from working, found before anything is made.
+// Problem is one property of the machine that keeps a dock from working. It is found before anything is created.
 type Problem struct {
-	// Setting names what is in the way: a sysctl, a kernel module, a limit, the disk.
+	// Setting names the cause: a sysctl, a kernel module, a limit, the disk.
 	Setting string `json:"setting"`
-	// Have is its value, Want the value that is needed; they may be empty.
+	// Have is its value, Want the required one; either may be empty.
 	Have string `json:"have,omitempty"`
 	Want string `json:"want,omitempty"`
-	// Message says what does not work because of that.
+	// Message says what does not work because of it.
 	Message string `json:"message"`
-	// Fix is the command that changes it, to be run as root, or an instruction.
+	// Fix is the command to run as root, or an instruction.
 	Fix string `json:"fix"`
 }
 
-// What says what is wrong, with the figures.
+// What describes the problem with its figures.
 func (p *Problem) What() string {
 	s := p.Message + " (" + p.Setting
 	if p.Have != "" {
@@ -76,10 +75,10 @@ func (p *Problem) What() string {
 	return s + ")"
 }
 
-// Error says what is wrong and what to do.
+// Error describes the problem and the fix.
 func (p *Problem) Error() string { return p.What() + ": " + p.Fix }
 
-// Problems lists every Problem that err wraps, in order.
+// Problems returns every Problem that err wraps, in order.
 func Problems(err error) []*Problem {
 	switch e := err.(type) {
 	case *Problem:

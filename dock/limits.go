@@ -13,23 +13,24 @@ import (
 	"syscall"
 )
 
-// LeastDisk is how many bytes must be free on the disk of a dock's home directory for a start.
+// LeastDisk is the free space in bytes that a start needs on the disk of the dock's home directory.
 const LeastDisk = 1 << 30
 
-// Limits are the figures of the machine that decide how many hosts it holds.
+// Limits are the figures of a machine that determine how many hosts it can run.
 type Limits struct {
 	Processors int
-	// Memory is what can be used without swapping, in bytes, at the moment.
+	// Memory is the memory currently available without swapping, in bytes.
 	Memory uint64
-	// FreeDisk is what this user may still write to the disk of the home directory, in bytes.
+	// FreeDisk is what this user can still write to the disk of the home directory, in bytes.
 	FreeDisk uint64
-	// OpenFiles is the hard limit for one process.
+	// OpenFiles is the hard limit of open files for one process.
 	OpenFiles uint64
-	// InotifyInstances may be held by this user, InotifyUsed are. A control plane takes 18, a worker 5.
+	// InotifyInstances is this user's limit of inotify instances, InotifyUsed the number in use. A control plane takes 18,
+	// a worker 5.
 	InotifyInstances, InotifyUsed int
 }
 
-// ReadLimits looks at the machine. home need not exist yet.
+// ReadLimits reads the figures of this machine. home need not exist yet.
 func ReadLimits(home string) (Limits, error) {
 	l := Limits{Processors: runtime.NumCPU(), InotifyUsed: inotifyUsed()}
 	data, err := os.ReadFile("/proc/meminfo")
@@ -58,14 +59,14 @@ func ReadLimits(home string) (Limits, error) {
 	return l, nil
 }
 
-// InotifyInstances is how many of them this user may hold: what the machine allows, or less in a container's user
-// namespace.
+// InotifyInstances returns this user's limit of inotify instances: that of the machine, or a lower one of a container's
+// user namespace.
 func InotifyInstances() (int, error) {
 	least := -1
 	for _, path := range []string{"/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"} {
 		data, err := os.ReadFile(path)
 		if errors.Is(err, os.ErrNotExist) && least >= 0 {
-			continue // a kernel without user namespaces
+			continue // this kernel has no user namespaces
 		}
 		if err != nil {
 			return 0, fmt.Errorf("reading the limit of inotify instances: %w", err)
@@ -81,7 +82,7 @@ func InotifyInstances() (int, error) {
 	return least, nil
 }
 
-// existing gives path, or the nearest of its parents that exists.
+// existing returns path, or its nearest existing parent.
 func existing(path string) string {
 	for path != "/" && path != "." {
 		if _, err := os.Stat(path); err == nil {
@@ -92,7 +93,7 @@ func existing(path string) string {
 	return path
 }
 
-// inotifyUsed counts what processes of this user hold, as far as /proc shows them.
+// inotifyUsed counts the inotify instances of this user's processes, as far as /proc shows them.
 func inotifyUsed() int {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 // preflightLimit bounds the whole check.
 const preflightLimit = 20 * time.Second
 
-// Preflight finds out what keeps a dock from working on this machine, by trying what a dock does in namespaces that are
-// thrown away. It makes nothing. The error wraps one *Problem for each thing that is missing, each with the command
-// that changes it.
+// Preflight finds out what keeps a dock from working on this machine. It tries what a dock does in temporary namespaces
+// and leaves nothing behind. The error wraps one *Problem for each missing thing, with the command that fixes it.
 func Preflight(ctx context.Context, o Options) error {
 	o, err := o.check()
 	if err != nil {

@@ -20,30 +20,30 @@ import (
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
-// Options say where a dock is and what it is made of.
+// Options describe a dock: where it is, and its programs.
 type Options struct {
-	// Home is the home directory of Capstan, absolute. The dock's part is HOME/dock.
+	// Home is Capstan's home directory, an absolute path. The dock uses HOME/dock.
 	Home string
-	// BinDir is the folder with Capstan's binaries, absolute; hosts see it as /opt/capstan/bin, and its folder "bundles"
-	// as /opt/capstan/bundles.
+	// BinDir is the absolute path of the directory with Capstan's binaries. Hosts see it as /opt/capstan/bin, and its
+	// subdirectory "bundles" as /opt/capstan/bundles.
 	BinDir string
-	// Binary is capstan-dock; "" means BinDir/capstan-dock.
+	// Binary is the path of capstan-dock; "" means BinDir/capstan-dock.
 	Binary string
 
-	// MinFree is how many bytes must be free on the disk of Home; 0 means LeastDisk.
+	// MinFree is the free space in bytes that the disk of Home must have; 0 means LeastDisk.
 	MinFree uint64
-	// InotifyInstances is how many of them must be free for this user; 0 means 48: enough for the plane, a control plane
-	// and two workers. A control plane takes 18, a worker 5.
+	// InotifyInstances is the number of inotify instances that must be free for this user; 0 means 48, which suffices for
+	// the plane, a control plane and two workers. A control plane takes 18, a worker 5.
 	InotifyInstances int
 }
 
 // Limits of Start.
 const (
 	startLimit = time.Minute
-	maxLog     = 4 << 20 // bytes of dock.log at which Start puts it aside
+	maxLog     = 4 << 20 // bytes of dock.log at which Start rotates it
 )
 
-// exitLocked is the exit status of `capstan-dock run` if another holds the lock.
+// exitLocked is the exit status of `capstan-dock run` if another process holds the lock.
 const exitLocked = 75
 
 func (o Options) check() (Options, error) {
@@ -67,11 +67,11 @@ func (o Options) check() (Options, error) {
 	return o, nil
 }
 
-// Start makes sure that a dock runs in the background, and returns a client for it when it answers. If one runs
-// already, it is left as it is, and only one is made if several ask at the same time; one with binaries of another
-// folder is an error that wraps a *BinDirError. What the machine lacks is found out before anything is made: the error
-// then wraps a *Problem for each thing. If the dock ends while it starts, the error tells the last lines of
-// HOME/dock/dock.log. Hosts that should run are started in the background; see Status.
+// Start makes sure that a dock runs in the background, waits until it answers, and returns a client for it. A running
+// dock is left as it is, and concurrent calls create only one. If the running dock uses binaries of another directory,
+// the error wraps a *BinDirError. Start first checks the machine: if something is missing, it creates nothing, and the
+// error wraps a *Problem for each thing. If the dock exits while it starts, the error contains the last lines of
+// HOME/dock/dock.log. Hosts that should run start in the background; see Status.
 func Start(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.check()
 	if err != nil {
@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		if !errors.Is(err, errLocked) {
 			return nil, err
 		}
-		// Another is starting, or on its way to end.
+		// Another dock is starting or about to stop.
 		if backoff.Sleep(ctx, pause) != nil {
 			return nil, fmt.Errorf("starting the dock: another process holds %s, but no dock answers: %w",
 				filepath.Join(Dir(o.Home), "lock"), ctx.Err())
@@ -106,7 +106,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 }
 
 // Accept returns an error that wraps a *BinDirError if a dock runs with the binaries of another directory, which
-// [Start] would refuse. It makes nothing.
+// [Start] would refuse. It creates nothing.
 func Accept(ctx context.Context, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -116,13 +116,13 @@ func Accept(ctx context.Context, o Options) error {
 	defer client.Close()
 	s, err := client.Status(ctx)
 	if err != nil {
-		return nil // none runs, or one that stops or comes up: Start waits for it and looks again
+		return nil // no dock runs, or one is starting or stopping: Start waits for it and checks again
 	}
 	_, err = o.accept(client, s)
 	return err
 }
 
-// accept refuses a dock that runs with other binaries: its hosts would keep those, beside a plane that has ours.
+// accept refuses a running dock with other binaries: its hosts would keep those, beside a plane with ours.
 func (o Options) accept(client *Client, s Status) (*Client, error) {
 	if sameDir(s.BinDir, o.BinDir) {
 		return client, nil
@@ -131,7 +131,7 @@ func (o Options) accept(client *Client, s Status) (*Client, error) {
 	return nil, &BinDirError{Has: s.BinDir, Want: o.BinDir}
 }
 
-// sameDir says whether two paths name one folder. One that is gone is only itself.
+// sameDir reports whether two paths name the same directory. A directory that is gone is the same only by name.
 func sameDir(a, b string) bool {
 	if filepath.Clean(a) == filepath.Clean(b) {
 		return true
@@ -143,7 +143,7 @@ func sameDir(a, b string) bool {
 
 var errLocked = errors.New("another dock holds the lock")
 
-// startOne starts a dock and waits until one answers, this or another; it gives what that says.
+// startOne starts a dock, waits until one answers, this or another, and returns its status.
 func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	path := filepath.Join(Dir(o.Home), "dock.log")
 	log, begin, err := openLog(path)
@@ -164,7 +164,7 @@ func startOne(ctx context.Context, o Options, client *Client) (Status, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		if s, err := client.Status(ctx); err == nil {
 			if s.Instance != instance {
-				// Another was first. Ours must not wait for its turn: it would come up after the other's end, unasked.
+				// Another dock was first. Ours must not wait for the lock: it would start unasked when the other stops.
 				cmd.Process.Kill()
 				<-ended
 			}
@@ -208,7 +208,7 @@ func openLog(path string) (log *os.File, size int64, err error) {
 	return log, info.Size(), nil
 }
 
-// lastLines gives the end of what was written to the log behind begin.
+// lastLines returns the end of what was written to the log after begin.
 func lastLines(path string, begin int64) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -242,7 +242,7 @@ func waitUnlocked(ctx context.Context, home string) error {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 		if err == nil {
-			return nil // closing the file gives the lock back
+			return nil // closing the file releases the lock
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return fmt.Errorf("waiting for the end of the dock: %w", err)

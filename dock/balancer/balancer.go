@@ -1,5 +1,5 @@
-// Package balancer carries TCP connections from a listener to the next of its backends that accepts. A relay is a
-// balancer with one backend.
+// Package balancer forwards each TCP connection of a listener to one of its backends, in turn, skipping those that do
+// not accept. A relay is a balancer with one backend.
 package balancer
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// Limits; all are per balancer.
+// Limits of one balancer.
 const (
-	// MaxConns is how many connections are carried at the same time. Further ones are closed at once.
+	// MaxConns is the number of concurrent connections. Further ones are closed at once.
 	MaxConns = 4096
-	// DialTimeout bounds how long one backend may take to accept.
+	// DialTimeout is how long a backend may take to accept.
 	DialTimeout = time.Second
 
 	firstProbe = 100 * time.Millisecond // after a backend went down
-	lastProbe  = 2 * time.Second        // delays are doubled up to this
+	lastProbe  = 2 * time.Second        // delays double up to this
 )
 
-// Options say what is special about a listener that other computers reach. The zero value is that of all others.
+// Options configure a listener that other computers can reach. The zero value suits all other listeners.
 type Options struct {
-	// PerSource bounds how many connections are carried at the same time for one address; 0 is no bound but MaxConns.
+	// PerSource bounds the concurrent connections of one source address; 0 means no bound but MaxConns.
 	PerSource int
-	// Announce begins each connection to a backend with the header of the PROXY protocol, version 1.
+	// Announce starts each connection to a backend with a PROXY protocol version 1 header.
 	Announce bool
 }
 
@@ -48,10 +48,10 @@ type Balancer struct {
 	backends []*backend
 	next     int
 	closed   bool
-	sources  map[netip.Addr]int // connections by the address that they come from, if Options.PerSource bounds them
+	sources  map[netip.Addr]int // connections by source address, if Options.PerSource bounds them
 }
 
-// backend is one address; down says that the last dial failed and that a probe is under way.
+// backend is one backend address. down means that the last dial failed and a probe is under way.
 type backend struct {
 	addr   string
 	ctx    context.Context // ends when the backend is removed
@@ -59,7 +59,7 @@ type backend struct {
 	down   atomic.Bool
 }
 
-// Serve starts to accept on l, which it owns from now on, for backends ("address:port"). The last SetBackends decides.
+// Serve accepts connections on l, which it takes over, for backends ("address:port"). SetBackends replaces them.
 func Serve(l net.Listener, backends ...string) *Balancer { return ServeWith(Options{}, l, backends...) }
 
 // ServeWith is Serve with options.
@@ -72,7 +72,7 @@ func ServeWith(o Options, l net.Listener, backends ...string) *Balancer {
 		ctx:      ctx,
 		cancel:   cancel,
 		slots:    make(chan struct{}, MaxConns),
-		// A host that is gone sends no FIN: notice within 12 s, or watches through it hang.
+		// A host that disappears sends no FIN. Notice within 12 s; otherwise watches through it would hang.
 		dialer: net.Dialer{Timeout: DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: 6 * time.Second, Interval: 2 * time.Second, Count: 3,
 		}},
@@ -82,10 +82,10 @@ func ServeWith(o Options, l net.Listener, backends ...string) *Balancer {
 	return b
 }
 
-// Addr is the listener's address.
+// Addr returns the listener's address.
 func (b *Balancer) Addr() net.Addr { return b.listener.Addr() }
 
-// SetBackends replaces the backends. Connections to those that are no longer named are closed; the others go on.
+// SetBackends replaces the backends. It closes the connections to removed backends only.
 func (b *Balancer) SetBackends(addrs ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *Balancer) SetBackends(addrs ...string) {
 	b.backends = kept
 }
 
-// Backends lists the backends, and which of them are believed to be down.
+// Backends returns all backends and those that are considered down.
 func (b *Balancer) Backends() (all, down []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +126,7 @@ func (b *Balancer) Backends() (all, down []string) {
 	return all, down
 }
 
-// Close stops accepting, closes all connections, and returns when every goroutine of the balancer has ended.
+// Close stops accepting, closes all connections, and waits for all goroutines of the balancer to finish.
 func (b *Balancer) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -143,7 +143,7 @@ func (b *Balancer) accept() {
 			return
 		}
 		if err != nil {
-			// Out of file descriptors or memory, most likely: try again when some connections have ended.
+			// Most likely file descriptors or memory ran out: retry when some connections have closed.
 			if pause = min(max(2*pause, 5*time.Millisecond), time.Second); backoff.Sleep(b.ctx, pause) != nil {
 				return
 			}
@@ -188,8 +188,8 @@ func (b *Balancer) carry(client net.Conn) {
 	join(client, server)
 }
 
-// dial tries each backend at most once: first those that are up in turn; then, as what is known about the others may be
-// stale, those too.
+// dial tries each backend at most once: first those that are up, in turn, then the others, in case their state is
+// stale.
 func (b *Balancer) dial() (net.Conn, *backend) {
 	for _, k := range b.order() {
 		conn, err := b.dialer.DialContext(k.ctx, "tcp", k.addr)
@@ -205,7 +205,7 @@ func (b *Balancer) dial() (net.Conn, *backend) {
 	return nil, nil
 }
 
-// order is round-robin, the backends that are down moved to the end.
+// order returns the backends round-robin, those that are down last.
 func (b *Balancer) order() []*backend {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,8 +224,7 @@ func (b *Balancer) order() []*backend {
 	return append(up, down...)
 }
 
-// markDown probes the backend until it accepts again or is removed, so that clients need not find out at the price of a
-// dial timeout.
+// markDown probes a backend until it accepts again or is removed, so that no client has to wait for a dial timeout.
 func (b *Balancer) markDown(k *backend) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,7 +234,7 @@ func (b *Balancer) markDown(k *backend) {
 	b.running.Go(func() {
 		for pause := firstProbe; backoff.Sleep(k.ctx, pause) == nil; pause = min(2*pause, lastProbe) {
 			if !k.down.Load() {
-				return // a client got through meanwhile
+				return // meanwhile a client got through
 			}
 			if conn, err := b.dialer.DialContext(k.ctx, "tcp", k.addr); err == nil {
 				conn.Close()

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// join copies both ways until both directions have ended. The end of one is passed on as a half close, so a peer that
-// has finished sending can still receive. io.Copy between two TCP connections stays inside the kernel (splice).
+// join copies in both directions until both have ended. It passes the end of one on as a half close, so that a peer
+// that has finished sending can still receive. Between two TCP connections, io.Copy stays inside the kernel (splice).
 func join(a, b net.Conn) {
 	ended := make(chan struct{})
 	go func() {
@@ -22,7 +22,7 @@ func oneWay(to, from net.Conn) {
 	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
 		return
 	}
-	// Reset, removed backend, or a peer that is gone: neither direction has a future.
+	// After a reset, a removed backend or a vanished peer, neither direction can continue.
 	to.Close()
 	from.Close()
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// announceLimit bounds how long a backend may take to read a header of some bytes.
+// announceLimit bounds how long a backend may take to accept a header of a few bytes.
 const announceLimit = 5 * time.Second
 
-// sourceOf returns the address that a connection comes from.
+// sourceOf returns the source address of a connection.
 func sourceOf(conn net.Conn) netip.Addr { return addrPort(conn.RemoteAddr()).Addr() }
 
-// addrPort returns the address of an end of a TCP connection; IPv4 is never written as IPv6.
+// addrPort returns the address of one end of a TCP connection. It never returns IPv4 as mapped IPv6.
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -23,7 +23,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
-// enter counts a connection, and reports whether there is room for it.
+// enter counts a connection if there is room for it, and reports whether there was.
 func (b *Balancer) enter(source netip.Addr) bool {
 	if b.options.PerSource <= 0 {
 		return true
@@ -37,7 +37,7 @@ func (b *Balancer) enter(source netip.Addr) bool {
 	return true
 }
 
-// leave is called when a connection that entered has ended.
+// leave uncounts a connection that entered.
 func (b *Balancer) leave(source netip.Addr) {
 	if b.options.PerSource <= 0 {
 		return
@@ -49,7 +49,7 @@ func (b *Balancer) leave(source netip.Addr) {
 	}
 }
 
-// announce writes to a backend from where a connection comes.
+// announce tells the server where the client's connection comes from.
 func announce(server, client net.Conn) error {
 	if err := server.SetWriteDeadline(time.Now().Add(announceLimit)); err != nil {
 		return err
@@ -60,7 +60,7 @@ func announce(server, client net.Conn) error {
 	return server.SetWriteDeadline(time.Time{})
 }
 
-// header returns the header of the PROXY protocol, version 1. Pure.
+// header returns a PROXY protocol version 1 header. Pure.
 func header(from, to netip.AddrPort) string {
 	family := "TCP4"
 	if from.Addr().Is6() {

@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	recordFile = "cgroups.json" // in the dock's directory: what to remove after it was killed
+	recordFile = "cgroups.json" // in the dock's directory: what to remove after the dock was killed
 	allGroup   = "all"
 	initGroup  = "init"
 	mainGroup  = "capstan-main"
 )
 
-// Limits of a host, of which all dock's hosts together have the same share of memory.
+// Limits of a host. The same memory limit applies to all hosts of the dock together.
 const (
 	maxProcesses = 16384
 	memoryTenths = 9
 )
 
-// removeLimit is how long a group may stay busy after its last process has ended.
+// removeLimit bounds how long a group may stay busy after its last process ended.
 const removeLimit = 5 * time.Second
 
-// Dock is the group of all hosts of a dock.
+// Dock is the control group of all hosts of a dock.
 type Dock struct {
 	groups map[string]string // directory by controller, or Unified
 	memory uint64
 	starts atomic.Int64
 }
 
-// Open makes the group of a dock in the group of this process. dir is the dock's directory: what a dock of before has
-// left is removed. An error says why hosts can't have limits here.
+// Open creates the dock's group inside this process's group. dir is the dock's directory; Open removes what an earlier
+// dock left. The error explains why hosts can't have limits here.
 func Open(dir string) (*Dock, error) {
 	record := filepath.Join(dir, recordFile)
 	if err := removeRecorded(record); err != nil {
@@ -106,7 +106,7 @@ func (d *Dock) make() error {
 	return nil
 }
 
-// limit sets the limits of one group; processes 0 means any number.
+// limit sets the limits of one group; processes 0 means no limit on processes.
 func (d *Dock) limit(controller, dir string, processes int) error {
 	for _, l := range limits(controller, d.memory, processes) {
 		if err := write(dir, l.file, l.value); err != nil {
@@ -118,7 +118,7 @@ func (d *Dock) limit(controller, dir string, processes int) error {
 
 type setting struct{ file, value string }
 
-// limits are what to write into the files of a group.
+// limits returns what to write into the files of a group.
 func limits(controller string, memory uint64, processes int) []setting {
 	var all []setting
 	bytes := strconv.FormatUint(memory, 10)
@@ -134,13 +134,13 @@ func limits(controller string, memory uint64, processes int) []setting {
 	return all
 }
 
-// Names lists what is limited.
+// Names returns the limited controllers, joined by dots.
 func (d *Dock) Names() string { return strings.Join(controllers, ".") }
 
-// Host is the groups of a host.
+// Host holds the control groups of a host.
 type Host struct{ groups map[string]string }
 
-// Host makes the groups of a host, new ones for each start. owner is who root of the host is here.
+// Host creates the groups of a host, new ones for each start. owner is the id that root of the host has here.
 func (d *Dock) Host(name string, owner int) (*Host, error) {
 	h := &Host{groups: map[string]string{}}
 	start := fmt.Sprintf("%s.%d", name, d.starts.Add(1))
@@ -165,7 +165,7 @@ func (d *Dock) makeHost(controller, dir string, owner int) error {
 	if err := d.limit(controller, dir, maxProcesses); err != nil {
 		return err
 	}
-	// The host may make groups, and with version 2 move processes between them. All other files stay the dock's.
+	// The host may create groups and, with version 2, move processes between them. All other files stay the dock's.
 	owned := []string{"."}
 	if controller == Unified {
 		if err := errors.Join(enable(dir), enable(all)); err != nil {
@@ -181,7 +181,7 @@ func (d *Dock) makeHost(controller, dir string, owner int) error {
 	return nil
 }
 
-// Shared returns the directories that the host shall see, by their names there.
+// Shared returns the directories that the host sees, by their names on the host.
 func (h *Host) Shared() map[string]string {
 	shared := map[string]string{}
 	for controller, dir := range h.groups {
@@ -190,13 +190,14 @@ func (h *Host) Shared() map[string]string {
 	return shared
 }
 
-// Start puts the process that attr is for into the host's groups. With version 1 that is done by this thread, which
-// the caller has locked and which must start nothing else. The file that is returned is to be closed after the start.
+// Start makes the process that attr describes start in the host's groups. With version 1, this thread itself enters
+// them: the caller must have locked it and must start nothing else from it. The caller closes the returned file after
+// the start.
 func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	for controller, dir := range h.groups {
 		group := filepath.Join(dir, allGroup, initGroup)
 		if controller != Unified {
-			if err := write(group, "tasks", "0"); err != nil { // 0 is who writes
+			if err := write(group, "tasks", "0"); err != nil { // 0 means the writer
 				return nil, err
 			}
 			continue
@@ -211,15 +212,15 @@ func (h *Host) Start(attr *syscall.SysProcAttr) (*os.File, error) {
 	return nil, nil
 }
 
-// Remove removes the groups of a host that has ended.
+// Remove removes the groups of a host that has stopped.
 func (h *Host) Remove() error { return removeAll(h.groups) }
 
-// Close removes the groups of the dock; all hosts have ended.
+// Close removes the groups of the dock. All hosts must have stopped.
 func (d *Dock) Close() error { return removeAll(d.groups) }
 
-// unifiedParent returns where to make a group of version 2: at the top, as root may, or in this process's own group.
-// There it moves the processes of that group, of this dock and who started it, out of the way: a group that others have
-// limits below must have no processes itself.
+// unifiedParent returns where to create a group of version 2: at the top, if root may, or else in this process's own
+// group. In the latter case it moves that group's processes, this dock and whoever started it, into another group,
+// because a group with limited groups below it must have no processes itself.
 func unifiedParent(place Place, name string) (string, error) {
 	own := place.Own[Unified]
 	var errs []error
@@ -240,7 +241,7 @@ func unifiedParent(place Place, name string) (string, error) {
 	return own, tryUnified(own, name)
 }
 
-// tryUnified makes a group of version 2 that has all controllers, and leaves nothing behind if it can't.
+// tryUnified creates a group of version 2 with all controllers. If it can't, it leaves nothing behind.
 func tryUnified(parent, name string) error {
 	dir := filepath.Join(parent, name)
 	if err := makeGroup(dir); err != nil {
@@ -316,7 +317,7 @@ func write(dir, file, value string) error {
 	return nil
 }
 
-// hostMemory is how much memory hosts may use: not all, so that the machine stays alive.
+// hostMemory returns how much memory hosts may use. It is less than all, so that the machine stays responsive.
 func hostMemory() (uint64, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -353,7 +354,7 @@ func removeAll(groups map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// remove removes a group and those below it. Its processes have ended, or do so in a moment.
+// remove removes a group and those below it. Its processes must have ended, or be about to.
 func remove(dir string) error {
 	deadline := time.Now().Add(removeLimit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

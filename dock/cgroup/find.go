@@ -1,14 +1,14 @@
-// Package cgroup makes control groups for the hosts of a dock, where this process may: as root, and for an ordinary
-// user in a tree that was delegated to it.
+// Package cgroup creates control groups for the hosts of a dock where this process may: as root, and as an ordinary
+// user in a delegated tree.
 //
-// Each host has two levels. The limits of the outer one belong to the dock; the host neither sees its files nor may
-// write to them. The inner one belongs to the host, which makes the groups of its pods there:
+// Each host has two levels. The dock owns the limits of the outer level; the host can neither see nor write its files.
+// The host owns the inner level, where it creates the groups of its pods:
 //
 //	capstan-ID/HOST.1           limits of the host
 //	capstan-ID/HOST.1/all       the host's own, which it sees as /opt/capstan/cgroup/CONTROLLER
 //	capstan-ID/HOST.1/all/init  where its processes start
 //
-// With version 1 there is such a tree for each controller, with version 2 one for all.
+// Version 1 has one such tree for each controller, version 2 one for all.
 package cgroup
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// Unified names the one tree of version 2, in the place of a controller's name.
+// Unified names version 2's single tree where version 1 has a controller's name.
 const Unified = "unified"
 
-// controllers are those that hosts and pods are limited by.
+// controllers are those that limit hosts and pods.
 var controllers = []string{"cpu", "memory", "pids"}
 
-// Place is where this process is in the machine's control groups.
+// Place describes where this process is in the machine's control groups.
 type Place struct {
-	// Own has the directory of this process's group by controller, or by [Unified] alone.
+	// Own maps each controller, or only [Unified], to the directory of this process's group.
 	Own map[string]string
 	// Top is the top of the tree of version 2.
 	Top string
 }
 
-// Find reads where a process is from its files mountinfo and cgroup in /proc. It returns an error that says what is
-// missing if the machine can't limit cpu, memory and pids.
+// Find determines a process's place from its files mountinfo and cgroup in /proc. If the machine can't limit cpu,
+// memory and pids, the error says what is missing.
 func Find(mounts, groups string) (Place, error) {
 	all, err := mountinfo.GetMountsFromReader(strings.NewReader(mounts), nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func Find(mounts, groups string) (Place, error) {
 	return Place{}, errors.New("no control groups are mounted")
 }
 
-// ownGroups reads lines "NUMBER:CONTROLLERS:PATH" of /proc/PID/cgroup. That of version 2 has no controllers.
+// ownGroups parses the lines "NUMBER:CONTROLLERS:PATH" of /proc/PID/cgroup. The line of version 2 names no controllers.
 func ownGroups(text string) map[string]string {
 	own := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -86,14 +86,14 @@ func ownGroups(text string) map[string]string {
 	return own
 }
 
-// below returns the directory of a group at a mount. A container may have a part of the tree mounted only: then the
-// group's path begins with that part, or doesn't show it.
+// below returns the directory of a group at a mount. A container may have only a part of the tree mounted; then the
+// group's path either begins with that part or omits it.
 func below(m *mountinfo.Info, group string) string {
 	if rest, is := strings.CutPrefix(group, m.Root); is && m.Root != "/" {
 		group = rest
 	}
 	if strings.HasPrefix(group, "/..") {
-		group = "/" // the mount shows other groups than this process's
+		group = "/" // the mount does not contain this process's group
 	}
 	return filepath.Join(m.Mountpoint, group)
 }

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package handoff lets a process in the dock's network namespace listen on the machine: a process that is still outside
-// opens the listener, and passes it in over a socket pair. There is no further hop for the connections, so they show
-// the addresses that they come from.
+// Package handoff lets a process in the dock's network namespace listen on the machine: a process outside opens the
+// listener and passes it in over a socket pair. Connections need no extra hop, so they show their real source
+// addresses.
 package handoff
 
 import (
@@ -26,16 +26,16 @@ const maxMessage = 4 << 10
 // answerLimit bounds the wait for a listener.
 const answerLimit = 10 * time.Second
 
-// request asks for a listener on 127.0.0.1; Port 0 asks to choose one. With Address, "ADDRESS:PORT", it is there
-// instead. Both ends are the same program: the outer process executes itself as the inner one. So messages need not be
-// understood by other versions.
+// request asks for a listener on 127.0.0.1, or at Address ("ADDRESS:PORT") if it is set. Port 0 lets the other side
+// choose. Both ends always run the same program, because the outer process executes itself as the inner one, so the
+// messages need no compatibility with other versions.
 type request struct {
 	Seq     int    `json:"seq"`
 	Port    int    `json:"port"`
 	Address string `json:"address,omitempty"`
 }
 
-// answer is to the request with the same Seq.
+// answer answers the request with the same Seq.
 type answer struct {
 	Seq   int    `json:"seq"`
 	Port  int    `json:"port,omitempty"`
@@ -43,16 +43,16 @@ type answer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// TakenError says that another process listens on the port.
+// TakenError reports that another process listens on the port.
 type TakenError struct {
 	Port    int
 	Message string
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *TakenError) Error() string { return e.Message }
 
-// Pair makes both ends: outer for Serve, and inner for the child process, which gives it to Open.
+// Pair creates both ends: outer for Serve, and inner for the child process, which passes it to Open.
 func Pair() (outer *net.UnixConn, inner *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -83,7 +83,7 @@ func connOf(file *os.File) (*net.UnixConn, error) {
 	return unixConn, nil
 }
 
-// Serve answers requests until the other end is closed.
+// Serve answers requests until the other end closes.
 func Serve(conn *net.UnixConn) error {
 	buf := make([]byte, maxMessage)
 	for {
@@ -134,7 +134,7 @@ func reply(conn *net.UnixConn, r request) error {
 	return nil
 }
 
-// Client asks for listeners. It is safe for concurrent use.
+// Client requests listeners. It is safe for concurrent use.
 type Client struct {
 	conn *net.UnixConn
 	gone chan struct{}
@@ -150,7 +150,7 @@ type received struct {
 	fds []int
 }
 
-// close gives up what came with an answer that nobody waits for.
+// close closes what came with an answer that nobody waits for.
 func (r received) close() {
 	for _, fd := range r.fds {
 		unix.Close(fd)
@@ -168,10 +168,10 @@ func Open(inner *os.File) (*Client, error) {
 	return c, nil
 }
 
-// Gone is closed when the outer process has ended, or by Close.
+// Gone returns a channel that is closed when the outer process has stopped, or by Close.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
-// Close ends the client.
+// Close closes the client.
 func (c *Client) Close() {
 	c.conn.Close()
 	<-c.gone
@@ -198,11 +198,11 @@ func (c *Client) read() {
 			r.close()
 			continue
 		}
-		waiter <- r // which has room
+		waiter <- r // never blocks: the channel has room
 	}
 }
 
-// ask registers a question.
+// ask registers a request and returns its number and the channel of its answer.
 func (c *Client) ask() (seq int, waiter chan received) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *Client) ask() (seq int, waiter chan received) {
 	return c.last, waiter
 }
 
-// forget ends the wait for an answer, which may have come in this moment.
+// forget stops waiting for an answer, which may have just arrived.
 func (c *Client) forget(seq int, waiter chan received) {
 	c.mu.Lock()
 	_, open := c.waiting[seq]
@@ -234,15 +234,15 @@ func rightsOf(oob []byte) []int {
 			fds = append(fds, more...)
 		}
 	}
-	return fds // close-on-exec already: net asks for that
+	return fds // already close-on-exec: net asks for that
 }
 
-// Listen gives a listener on the machine's 127.0.0.1. With port 0 a free one is chosen, outside of the range from which
-// the kernel takes the ports of outgoing connections, so that it is likely to be free at the next start too. The error
-// is a *TakenError if port is in use.
+// Listen returns a listener on the machine's 127.0.0.1. For port 0 it chooses a free one outside the kernel's range for
+// outgoing connections, so that the port is likely to be free at the next start too. The error is a *TakenError if port
+// is in use.
 func (c *Client) Listen(port int) (net.Listener, error) { return c.request(request{Port: port}) }
 
-// ListenAt returns a listener on an address of the machine, whatever its network.
+// ListenAt returns a listener on an address of the machine, in any network.
 func (c *Client) ListenAt(address netip.AddrPort) (net.Listener, error) {
 	return c.request(request{Address: address.String(), Port: int(address.Port())})
 }

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// Ports are chosen from firstPort up to the first that the kernel uses for outgoing connections.
+// Listen chooses ports from firstPort up to the first that the kernel uses for outgoing connections.
 const (
 	firstPort   = 20000
 	defaultLast = 32767
@@ -92,7 +92,7 @@ func lastPort() int {
 	return defaultLast
 }
 
-// holder names the process that listens on a port, as far as this user may see it.
+// holder names the process that listens on a port, as far as this user can see it.
 func holder(port int) string {
 	inode := listenerInode(port)
 	if inode == "" {
@@ -115,7 +115,7 @@ func holder(port int) string {
 	return "a process of another user"
 }
 
-// listenerInode finds the socket that listens on port on 127.0.0.1 or on all addresses.
+// listenerInode returns the inode of the socket that listens on port, on 127.0.0.1 or on all addresses.
 func listenerInode(port int) string {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)

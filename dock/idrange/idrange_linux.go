@@ -1,5 +1,5 @@
-// Package idrange reserves ranges of user and group ids for the user namespaces of local hosts, so that no two hosts
-// of a machine, nor a host and an account, ever share an id.
+// Package idrange reserves ranges of user and group ids for the user namespaces of local hosts, so that no two hosts of
+// a machine, nor a host and an account, ever share an id.
 package idrange
 
 import (
@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size is how many ids a host has: as many as a distribution expects, from root to nobody and beyond.
+// Size is the number of ids of a host: as many as a distribution expects, from root to nobody and beyond.
 const Size = 65536
 
-// Ids from first up to limit are given to hosts: above those that systemd-nspawn picks from (0x00080000 to 0x6fffffff),
-// below 2^31, which some programs take for a sign.
+// Hosts get ids from first up to limit: above those that systemd-nspawn uses (0x00080000 to 0x6fffffff) and below 2^31,
+// above which some programs read ids as negative.
 const (
 	first = 0x70000000
 	limit = 0x80000000
@@ -31,10 +31,10 @@ const (
 // Directory holds the reservations of all docks of a machine: one locked file for each range in use.
 const Directory = "/run/capstan/ids"
 
-// ErrNoneLeft says that every range is in use.
+// ErrNoneLeft reports that every range is in use.
 var ErrNoneLeft = errors.New("all ranges of user ids for local hosts are in use: stop other hosts of this machine")
 
-// In reports whether a user namespace has all ids that are given to hosts, by its uid_map or gid_map.
+// In reports whether a user namespace, given its uid_map or gid_map, has all ids that hosts may get.
 func In(mapping string) bool {
 	for line := range strings.Lines(mapping) {
 		fields := strings.Fields(line)
@@ -50,8 +50,8 @@ func In(mapping string) bool {
 	return false
 }
 
-// Same returns a mapping of the ids from 0 to [Size] to the same ones in a user namespace, given its uid_map or
-// gid_map; nil if it has not all of them. The kernel wants one line for each of its own.
+// Same returns a mapping of the ids from 0 to [Size] to the same ids in a user namespace, given its uid_map or gid_map.
+// It returns nil if the namespace lacks some of them. The kernel requires one line for each line of that map.
 func Same(mapping string) []syscall.SysProcIDMap {
 	var all []syscall.SysProcIDMap
 	sum := 0
@@ -75,7 +75,7 @@ func Same(mapping string) []syscall.SysProcIDMap {
 	return all
 }
 
-// Range is a reserved range of [Size] ids. It is free again when it is released and when its process ends.
+// Range is a reserved range of [Size] ids. It becomes free when it is released or its process exits.
 type Range struct {
 	// First is the lowest id; the host sees it as 0.
 	First int
@@ -84,23 +84,23 @@ type Range struct {
 	lock *os.File
 }
 
-// Release makes the range free again. Only the first call has an effect.
+// Release frees the range. Further calls have no effect.
 func (r *Range) Release() { r.once.Do(func() { r.lock.Close() }) }
 
 // Pool reserves ranges.
 type Pool struct {
-	// Dir is where reservations are; default [Directory]. All pools of a machine must use the same one.
+	// Dir is the directory of the reservations; default [Directory]. All pools of a machine must share it.
 	Dir string
-	// Accounts are the files that say who has which ids: NAME:FIRST:COUNT, or of the form of /etc/passwd and
-	// /etc/group. Default: subuid, subgid, passwd and group of /etc. A file that is missing says nothing.
+	// Accounts lists the files that assign ids to users: in the form NAME:FIRST:COUNT, or that of /etc/passwd and
+	// /etc/group. Default: subuid, subgid, passwd and group in /etc. Missing files are skipped.
 	Accounts []string
 }
 
-// accounts are the files that give ids to somebody.
+// accounts are the files that assign ids.
 var accounts = []string{"/etc/subuid", "/etc/subgid", "/etc/passwd", "/etc/group"}
 
-// Reserve returns a range that no account, no subordinate id, and no other pool of the machine has. It returns
-// [ErrNoneLeft] if there is none.
+// Reserve reserves a range that overlaps no account, no subordinate ids and no other pool's range on the machine. It
+// returns [ErrNoneLeft] if there is none.
 func (p Pool) Reserve() (*Range, error) {
 	dir, files := p.Dir, p.Accounts
 	if dir == "" {
@@ -131,7 +131,7 @@ func (p Pool) Reserve() (*Range, error) {
 	return nil, ErrNoneLeft
 }
 
-// tryLock locks a file that it makes if it is missing; nil means that somebody else has it.
+// tryLock locks a file, which it creates if missing. It returns nil if somebody else holds the lock.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -148,7 +148,7 @@ func tryLock(path string) (*os.File, error) {
 	return nil, fmt.Errorf("locking %s: %w", path, err)
 }
 
-// takenSlots returns the starts of the ranges that somebody else has ids in.
+// takenSlots returns the starts of the ranges in which others have ids.
 func takenSlots(files []string) (map[int]bool, error) {
 	taken := map[int]bool{}
 	for _, path := range files {
@@ -168,7 +168,7 @@ func takenSlots(files []string) (map[int]bool, error) {
 	return taken, nil
 }
 
-// mark adds the ranges that the lines of an account file touch. Lines that it does not understand are left out, as the
+// mark adds the ranges that the lines of an account file touch. It skips lines that it does not understand, as the
 // programs that read these files do.
 func mark(taken map[int]bool, from io.Reader, subordinate bool) error {
 	lines := bufio.NewScanner(from)
@@ -179,7 +179,7 @@ func mark(taken map[int]bool, from io.Reader, subordinate bool) error {
 		switch {
 		case subordinate && len(fields) >= 3:
 			begins, count = fields[1:2], fields[2]
-		case !subordinate && len(fields) >= 3: // the user's id, and that of its group
+		case !subordinate && len(fields) >= 3: // the user's id and its group's
 			begins = fields[2:min(4, len(fields))]
 		}
 		n, err := strconv.ParseUint(count, 10, 32)

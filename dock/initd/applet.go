@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/unit"
 )
 
-// Applet runs the command called name, which is not PID 1 but talks to it. known is false if there is no such command.
+// Applet runs the command called name, which talks to PID 1. known is false if no such command exists.
 func Applet(name string, args []string, out, errOut io.Writer) (code int, known bool) {
 	switch name {
 	case "systemctl":
@@ -53,7 +53,7 @@ func ask(args []string, out, errOut io.Writer) int {
 func hostnamectl(args []string, out, errOut io.Writer) int {
 	var words []string
 	for _, a := range args {
-		if !strings.HasPrefix(a, "-") { // --static and the like: a local host has one name
+		if !strings.HasPrefix(a, "-") { // skip --static and the like: a local host has one name
 			words = append(words, a)
 		}
 	}
@@ -78,8 +78,7 @@ func hostnamectl(args []string, out, errOut io.Writer) int {
 	return 1
 }
 
-// journalctl prints the logs of units; -f is refused, as a local host's logs are files that can be followed with tail
-// -F.
+// journalctl prints the logs of units. It refuses -f: a local host's logs are files, which tail -F can follow.
 func journalctl(args []string, logDir string, out, errOut io.Writer) int {
 	var units []string
 	lines := -1
@@ -98,7 +97,7 @@ func journalctl(args []string, logDir string, out, errOut io.Writer) int {
 			return ""
 		}
 		switch {
-		case a == "-xeu", a == "-xu", a == "-eu": // what kubeadm tells people to type
+		case a == "-xeu", a == "-xu", a == "-eu": // the combinations that kubeadm suggests to users
 			a = "-u"
 			units = append(units, value())
 		case strings.HasPrefix(a, "-u"), strings.HasPrefix(a, "--unit"):

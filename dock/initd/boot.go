@@ -3,9 +3,9 @@
 // Package initd is PID 1 of a local host. It completes the host's root directory and network, runs a subset of
 // systemd's services, and answers systemctl, journalctl, hostnamectl, poweroff and reboot.
 //
-// The dock starts it in new namespaces, in the root directory of the host, with one end of a socket pair as file
-// descriptor 3, lays the network cable to it, and sends a
-// Spec; it answers with a Report when the host is up or can't be. SIGTERM powers the host off.
+// The dock starts it in new namespaces, in the host's root directory, with one end of a socket pair as file descriptor
+// 3. The dock then connects the network cable and sends a Spec. PID 1 answers with a Report when the host is up or has
+// failed to come up. SIGTERM powers the host off.
 package initd
 
 import (
@@ -36,12 +36,13 @@ import (
 // SpecFD is the file descriptor on which PID 1 gets its Spec and sends its Report.
 const SpecFD = 3
 
-// RebootCode is the exit status by which PID 1 asks the dock to start the host again. After a power off it is 0.
+// RebootCode is the exit status by which PID 1 asks the dock to start the host again. After a power-off the status is
+// 0.
 const RebootCode = 10
 
-// Spec is what PID 1 needs to know.
+// Spec is the configuration of PID 1.
 type Spec struct {
-	Name    string     // of the host; its host name unless /etc/hostname says otherwise
+	Name    string     // of the host; its host name unless /etc/hostname names another
 	Address netip.Addr // in the dock's network
 	Env     []string   // NAME=VALUE, of every service
 	BootID  string     // a UUID
@@ -53,14 +54,14 @@ type Report struct {
 	NoSpace bool   // it failed because the disk is full
 }
 
-// Run is the whole life of PID 1; it returns the exit status.
+// Run is the whole life of PID 1. It returns the exit status.
 func Run() int {
-	debug.SetGCPercent(50) // one such process for each host: memory matters more than speed
+	debug.SetGCPercent(50) // one such process runs for each host: memory matters more than speed
 	debug.SetMemoryLimit(32 << 20)
 	logger := log.New(os.Stderr, "init: ", log.LstdFlags|log.Lmsgprefix)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Caught and dropped: a signal that is ignored would be so in every service too.
+	// Catch and drop it: every service would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 
 	channel := os.NewFile(SpecFD, "spec")
@@ -90,7 +91,7 @@ func Run() int {
 	return h.shutdown(reboot)
 }
 
-// nameProcess is for people who look at a list of processes: "exe" would be the name otherwise.
+// nameProcess names the process in process lists, where it would otherwise be called "exe".
 func nameProcess(name string) {
 	os.WriteFile("/proc/self/comm", []byte(name), 0) // not worth an error
 }
@@ -150,7 +151,7 @@ func (h *host) connect() error {
 	return network.Apply(kernel, network.PlanHost(h.spec.Address))
 }
 
-// prepare sets what a boot sets: host name, name resolution, empty /tmp.
+// prepare sets what each boot sets: host name, name resolution, an empty /tmp.
 func (h *host) prepare() error {
 	name := h.spec.Name
 	if data, err := os.ReadFile("/etc/hostname"); err == nil && strings.TrimSpace(string(data)) != "" {
@@ -159,7 +160,7 @@ func (h *host) prepare() error {
 	if err := h.setHostname(name); err != nil {
 		return err
 	}
-	// There is no name server in the dock; this makes look-ups fail at once.
+	// The dock has no name server. An empty file makes look-ups fail at once.
 	if _, err := os.Stat("/etc/resolv.conf"); errors.Is(err, os.ErrNotExist) {
 		text := fmt.Sprintf("nameserver %s\noptions timeout:1 attempts:1\n", network.Gateway)
 		if err := os.WriteFile("/etc/resolv.conf", []byte(text), 0o644); err != nil {
@@ -219,10 +220,10 @@ func replaceFile(path, text string) error {
 	return os.Rename(temp, path)
 }
 
-// hostsMark is at the end of the line of /etc/hosts that is ours; all other lines are left alone.
+// hostsMark ends our line in /etc/hosts. All other lines stay as they are.
 const hostsMark = "# this host"
 
-// hostsFile gives /etc/hosts with the line for this host replaced.
+// hostsFile returns /etc/hosts with the line for this host replaced.
 func hostsFile(old string, address netip.Addr, name string) string {
 	if old == "" {
 		old = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
@@ -240,7 +241,7 @@ func hostsFile(old string, address netip.Addr, name string) string {
 	return b.String()
 }
 
-// answer is what the control socket serves.
+// answer serves one call on the control socket.
 func (h *host) answer(args []string) Reply {
 	switch args[0] {
 	case "systemctl":
@@ -257,17 +258,17 @@ func (h *host) answer(args []string) Reply {
 func (h *host) powerOff(reboot bool) {
 	select {
 	case h.power <- reboot:
-	default: // it is on its way already
+	default: // a power-off is already under way
 	}
 }
 
-// rest is how long processes that belong to no service have after SIGTERM, at power off.
+// rest is how long processes outside of services have after SIGTERM at power-off.
 const rest = 3 * time.Second
 
 func (h *host) shutdown(reboot bool) int {
 	h.log.Print("shutting down")
 	h.manager.StopAll()
-	// What is left are children of services that outlive them, as the containers of a CRI server.
+	// What is left are children that outlived their services, such as the containers of a CRI server.
 	unix.Kill(-1, unix.SIGTERM)
 	for limit := time.Now().Add(rest); unix.Kill(-1, 0) == nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(limit) {

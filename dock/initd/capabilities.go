@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept are the capabilities of a host's processes, each with what needs it. They hold in the host's user namespace
-// only: for its own files, processes, network and mounts.
+// kept lists the capabilities of a host's processes, each with what needs it. They apply only in the host's user
+// namespace: to its own files, processes, network and mounts.
 var kept = map[uintptr]string{
 	unix.CAP_CHOWN:            "files of pods and users",
 	unix.CAP_DAC_OVERRIDE:     "root reads and writes the files of others, as on every host",
@@ -37,8 +37,8 @@ var kept = map[uintptr]string{
 	unix.CAP_AUDIT_WRITE:      "login tools; in a user namespace it reaches nothing",
 }
 
-// dropCapabilities takes all other capabilities from this process's children for good: they are no longer in the
-// bounding set. last is the highest capability that the kernel knows.
+// dropCapabilities removes all other capabilities from the bounding set, so that this process's children can never have
+// them. last is the highest capability that the kernel knows.
 func dropCapabilities(last uintptr) error {
 	for c := uintptr(0); c <= last; c++ {
 		if kept[c] != "" {
@@ -48,14 +48,14 @@ func dropCapabilities(last uintptr) error {
 		if errno == unix.ENOTSUP {
 			return errors.New("dropping capabilities: this program can't do that: build it with CGO_ENABLED=0")
 		}
-		if errno != 0 && errno != unix.EINVAL { // EINVAL: this kernel does not know it
+		if errno != 0 && errno != unix.EINVAL { // EINVAL: this kernel does not have it
 			return fmt.Errorf("dropping capability %d: %w", c, errno)
 		}
 	}
 	return nil
 }
 
-// lastCapability is the highest capability that the kernel knows, or that this program does.
+// lastCapability returns the highest capability that the kernel knows, or else the highest that this program knows.
 func lastCapability() uintptr {
 	data, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if n, parseErr := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && parseErr == nil && n > 0 {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Socket is where PID 1 of a host listens for its applets.
+// Socket is the path at which PID 1 of a host listens for its applets.
 const Socket = "/run/capstan-init.sock"
 
 // Bounds of one call.
@@ -23,12 +23,12 @@ const (
 	maxCalls   = 64 // at the same time
 )
 
-// request is what an applet asks: its argument words, the name of the applet first.
+// request is an applet's call: the name of the applet, then its arguments.
 type request struct {
 	Args []string `json:"args"`
 }
 
-// Reply is the answer of PID 1: what the applet prints and its exit status.
+// Reply is the answer of PID 1: what the applet prints, and its exit status.
 type Reply struct {
 	Out  string `json:"out,omitempty"`
 	Err  string `json:"err,omitempty"`
@@ -44,7 +44,7 @@ func serve(l net.Listener, answer func(args []string) Reply) {
 			return
 		}
 		if err != nil {
-			time.Sleep(50 * time.Millisecond) // out of file descriptors: try again when calls have ended
+			time.Sleep(50 * time.Millisecond) // out of file descriptors: retry when some calls have ended
 			continue
 		}
 		select {
@@ -68,7 +68,7 @@ func serve(l net.Listener, answer func(args []string) Reply) {
 	}
 }
 
-// listen makes the control socket; only root of the host may use it.
+// listen creates the control socket; only root of the host can use it.
 func listen() (net.Listener, error) {
 	os.Remove(Socket)
 	l, err := net.Listen("unix", Socket)
@@ -82,7 +82,7 @@ func listen() (net.Listener, error) {
 	return l, nil
 }
 
-// call asks PID 1.
+// call sends a call to PID 1.
 func call(args []string) (Reply, error) {
 	conn, err := net.DialTimeout("unix", Socket, 5*time.Second)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // ending is how one attempt ended.
 type ending struct {
-	err    error // it didn't get as far as running
+	err    error // it failed before it ran
 	ran    bool
 	status syscall.WaitStatus
 }

@@ -22,14 +22,14 @@ const maxLog = 4 << 20
 type Manager struct {
 	reaper *reap.Reaper
 	log    *log.Logger
-	dirs   []string // with unit files; links for enabling go to the first
+	dirs   []string // with unit files; links for enabling go into the first
 	logDir string
 	env    []string // of every service
 
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	gate    sync.Mutex // guards closed, and running from growing after that; taken last
+	gate    sync.Mutex // guards closed, and running against growing after closed; taken last
 	closed  bool
 	running sync.WaitGroup
 
@@ -37,7 +37,7 @@ type Manager struct {
 	services map[string]*service
 }
 
-// Config is what a Manager needs.
+// Config configures a Manager.
 type Config struct {
 	Reaper   *reap.Reaper
 	Log      *log.Logger
@@ -46,7 +46,7 @@ type Config struct {
 	Env      []string
 }
 
-// NewManager makes a Manager that runs nothing yet. End it with StopAll.
+// NewManager returns a Manager that runs nothing yet. Stop it with StopAll.
 func NewManager(c Config) *Manager {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Manager{
@@ -55,15 +55,15 @@ func NewManager(c Config) *Manager {
 	}
 }
 
-// LogPath is the log of a unit.
+// LogPath returns the path of a unit's log.
 func (m *Manager) LogPath(name string) string {
 	return filepath.Join(m.logDir, unit.ShortName(name)+".log")
 }
 
-// errShutdown is why nothing is started any more.
+// errShutdown is the error of all starts during shutdown.
 var errShutdown = errors.New("the host is shutting down")
 
-// service gives the service of an existing unit; names that nobody has a unit file for are not kept.
+// service returns the service of an existing unit. It does not remember names without a unit file.
 func (m *Manager) service(name string) (*service, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,7 +91,7 @@ func (m *Manager) Start(ctx context.Context, name string) error {
 	return s.Start(ctx)
 }
 
-// Stop stops a service and waits for its end.
+// Stop stops a service and waits until it has stopped.
 func (m *Manager) Stop(ctx context.Context, name string) error {
 	s, err := m.service(name)
 	if err != nil {
@@ -108,7 +108,7 @@ func (m *Manager) Restart(ctx context.Context, name string) error {
 	return m.Start(ctx, name)
 }
 
-// Status is a copy of what is known of a service.
+// Status describes a service.
 type Status struct {
 	Name     string
 	State    State
@@ -121,7 +121,7 @@ type Status struct {
 	Since    time.Time
 }
 
-// Status says how a service is; its unit need not exist any more, if it was started once.
+// Status returns the status of a service. If the service was ever started, its unit file may be gone.
 func (m *Manager) Status(name string) (Status, error) {
 	s, err := m.service(name)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *service) status() Status {
 	return Status{s.name, s.state, s.sub, s.result, s.pid, s.exit, s.code, s.restarts, s.since}
 }
 
-// List gives the services that were used since the boot, sorted.
+// List returns the services used since the boot, sorted.
 func (m *Manager) List() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,8 +148,8 @@ func (m *Manager) List() []Status {
 	return out
 }
 
-// StartEnabled starts what is enabled, in the order of After; it waits for oneshots and for the first attempt of the
-// others. Failures are logged, and don't keep the rest from starting.
+// StartEnabled starts the enabled services in the order of After. It waits for oneshots, and for the first attempt of
+// the others. It logs failures and continues.
 func (m *Manager) StartEnabled(ctx context.Context) {
 	names, err := unit.WantedAtBoot(m.dirs[0])
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *Manager) StartEnabled(ctx context.Context) {
 	}
 }
 
-// order sorts units so that each comes behind those it names in After. Those in a circle come last, as given.
+// order sorts units so that each follows those it names in After. Units in a cycle come last, in the given order.
 func order(units []*unit.Unit) []string {
 	waiting := map[string]bool{}
 	for _, u := range units {
@@ -208,7 +208,7 @@ func anyOf(set map[string]bool, names []string, but string) bool {
 	return false
 }
 
-// StopAll stops every service at the same time, for good.
+// StopAll stops all services at the same time, for good.
 func (m *Manager) StopAll() {
 	m.gate.Lock()
 	m.closed = true
@@ -217,7 +217,7 @@ func (m *Manager) StopAll() {
 	m.running.Wait()
 }
 
-// enter counts one more service in, which must call m.running.Done at its end; after StopAll it refuses.
+// enter registers a running service, which must call m.running.Done when it ends. After StopAll, enter refuses.
 func (m *Manager) enter() error {
 	m.gate.Lock()
 	defer m.gate.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// restartPauses are the pauses before restarts of a unit: as the unit says, and longer when it stops again and again.
+// restartPauses returns the pauses before restarts: first the unit's own, then longer ones if it keeps failing.
 func restartPauses(u *unit.Unit) backoff.Backoff {
 	return backoff.Backoff{
 		First: max(u.RestartPause, 10*time.Millisecond), Max: max(u.RestartPause, maxRestartDelay), Free: freeRestarts,

@@ -24,20 +24,20 @@ type State string
 // The states of a service.
 const (
 	Inactive     State = "inactive"
-	Activating   State = "activating" // also while it waits for its restart
+	Activating   State = "activating" // also while waiting to restart
 	Active       State = "active"
 	Deactivating State = "deactivating"
 	Failed       State = "failed"
 )
 
-// Delays between restarts: the unit's RestartPause a few times, then growing, so that a service that can't start costs
-// little.
+// Delays between restarts: first the unit's RestartPause a few times, then growing, so that a service that can't start
+// costs little.
 const (
 	freeRestarts    = 20
 	maxRestartDelay = 10 * time.Second
 )
 
-// service is one unit over its starts and stops. Its goroutine exists from start to stop.
+// service is one unit across its starts and stops. Its goroutine runs from start to stop.
 type service struct {
 	name string
 	m    *Manager
@@ -48,7 +48,7 @@ type service struct {
 	result   string // "success", or why it failed
 	pid      int
 	exit     string // how the last main process ended
-	code     int    // its exit status, or the number of the signal
+	code     int    // its exit status, or the signal's number
 	restarts int
 	since    time.Time
 	run      *run // nil unless started
@@ -56,25 +56,25 @@ type service struct {
 	unit     *unit.Unit // as of the last start
 }
 
-// run is one start to stop.
+// run is the time from one start to the next stop.
 type run struct {
 	cancel context.CancelFunc
 	ctx    context.Context
-	kick   chan struct{} // a start was asked for while waiting to restart
+	kick   chan struct{} // receives when a start is requested while waiting to restart
 	ended  chan struct{}
 
-	attempt *attempt // the one that goes on or comes next; guarded by service.mu
+	attempt *attempt // the current or the next one; guarded by service.mu
 }
 
-// attempt is one of a run's, the first or after a failure.
+// attempt is one execution of a run: the first, or one after a failure.
 type attempt struct {
-	decided chan struct{} // closed when it is active or has failed
-	err     error         // why it has failed, valid once decided is closed
+	decided chan struct{} // closed once it is active or has failed
+	err     error         // why it failed; valid once decided is closed
 }
 
 func newAttempt() *attempt { return &attempt{decided: make(chan struct{})} }
 
-// decide tells those who wait for an attempt how it went. What is decided stays so.
+// decide reports the outcome to those who wait for the attempt. Only the first outcome counts.
 func (a *attempt) decide(err error) {
 	select {
 	case <-a.decided:
@@ -91,7 +91,7 @@ func (s *service) Start(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	for s.run != nil && s.run.ctx.Err() != nil { // it is being stopped: start it when that is done
+	for s.run != nil && s.run.ctx.Err() != nil { // it is stopping: start it afterwards
 		r := s.run
 		s.mu.Unlock()
 		select {
@@ -138,7 +138,7 @@ func (s *service) Start(ctx context.Context) error {
 	}
 }
 
-// Stop stops the service and waits for its end.
+// Stop stops the service and waits until it has stopped.
 func (s *service) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	r := s.run
@@ -171,13 +171,13 @@ func (s *service) setLocked(state State, sub string, pid int) {
 	s.state, s.sub, s.pid = state, sub, pid
 }
 
-// activate sets an attempt's success.
+// activate marks an attempt as successful.
 func (s *service) activate(a *attempt, sub string, pid int) {
 	s.set(Active, sub, pid)
 	a.decide(nil)
 }
 
-// errStopped is why a start fails that somebody stopped before.
+// errStopped is the error of a start that somebody stopped.
 var errStopped = errors.New("it was stopped before it was started again")
 
 func (s *service) loop(r *run, u *unit.Unit) {
@@ -213,7 +213,7 @@ func (s *service) loop(r *run, u *unit.Unit) {
 			s.finish(r, ending{})
 			return
 		}
-		// The unit file may have been changed in the meantime.
+		// The unit file may have changed in the meantime.
 		if again, err := unit.Load(s.name, s.m.dirs); err == nil {
 			u = again
 			s.mu.Lock()
@@ -246,7 +246,7 @@ func (s *service) finish(r *run, end ending) {
 	close(r.ended)
 }
 
-// once runs the service one time, until it ends or is stopped.
+// once runs the service one time, until it exits or is stopped.
 func (s *service) once(r *run, a *attempt, u *unit.Unit) ending {
 	s.set(Activating, "start-pre", 0)
 	env, err := u.Env(s.m.env)
@@ -307,7 +307,7 @@ func (s *service) stop(u *unit.Unit, p *supervise.Process, env []string) {
 	}
 	grace := u.TimeoutStop
 	if grace == 0 {
-		grace = time.Minute // "infinity" would be a wait without bound
+		grace = time.Minute // "infinity" would mean an unbounded wait
 	}
 	if err := p.Stop(grace, supervise.Mode(u.KillMode)); err != nil {
 		s.m.log.Printf("stopping %s: %v", s.name, err)
@@ -343,7 +343,7 @@ func (s *service) oneshot(r *run, a *attempt, u *unit.Unit, env []string) ending
 	return ending{ran: true}
 }
 
-// command runs one command to its end, within limit (0: none), unless the service is stopped before.
+// command runs one command until it exits, the service is stopped, or limit is over (0: no limit).
 func (s *service) command(ctx context.Context, u *unit.Unit, c unit.Command, env []string, limit time.Duration) error {
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -380,8 +380,8 @@ func ignore(c unit.Command, err error) error {
 	return err
 }
 
-// openLog gives the write end of the pipe that leads to the unit's log file. It is kept for the next start: what
-// survives a stop of the service may still write.
+// openLog returns the write end of a pipe to the unit's log file. The pipe stays open for later starts: processes that
+// survive a stop of the service may still write to it.
 func (m *Manager) openLog(name string) (*os.File, error) {
 	file, err := logfile.Open(m.LogPath(name), maxLog)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/capstan-dev/capstan/dock/unit"
 )
 
-// statusLines is how many lines of its log "systemctl status" shows of a unit.
+// statusLines is the number of log lines that "systemctl status" shows.
 const statusLines = 10
 
 func (c *systemctl) status(_ context.Context, name string) {
 	u, err := unit.Load(name, c.m.dirs)
 	if errors.Is(err, unit.ErrNotFound) {
-		// On standard output: kubeadm looks for these words there.
+		// Print to standard output: kubeadm looks for these words there.
 		c.print("Unit %s could not be found.", name)
 		c.code = exitUnknown
 		return

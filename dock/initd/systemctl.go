@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/unit"
 )
 
-// Exit statuses of systemctl, which kubeadm and scripts look at.
+// Exit statuses of systemctl, which kubeadm and scripts check.
 const (
 	exitFailed   = 1
 	exitInactive = 3
@@ -22,7 +22,7 @@ const (
 	exitNoUnit   = 5 // start, stop, ... of a unit that doesn't exist
 )
 
-// systemctl is one call, parsed.
+// systemctl is one parsed call.
 type systemctl struct {
 	m       *Manager
 	verb    string
@@ -38,7 +38,7 @@ type systemctl struct {
 	code     int
 }
 
-// Systemctl does what "systemctl ARGS" asks. power is called for poweroff and reboot.
+// Systemctl executes "systemctl ARGS". It calls power for poweroff and reboot.
 func (m *Manager) Systemctl(args []string, power func(reboot bool)) Reply {
 	c := &systemctl{m: m}
 	if err := c.parse(args); err != nil {
@@ -76,7 +76,7 @@ func (c *systemctl) parse(args []string) error {
 			a == "--force", a == "--no-ask-password",
 			strings.HasPrefix(a, "--lines="), strings.HasPrefix(a, "--type="), strings.HasPrefix(a, "--state="),
 			strings.HasPrefix(a, "--job-mode="), a == "--no-reload":
-			// Without effect here.
+			// These have no effect here.
 		case a == "-n" || a == "-t" || a == "--type" || a == "--lines":
 			i++
 		case strings.HasPrefix(a, "-"):
@@ -95,7 +95,7 @@ func (c *systemctl) parse(args []string) error {
 	return nil
 }
 
-// actions are the commands that work on units.
+// actions returns the commands that operate on units.
 func (c *systemctl) actions() map[string]func(context.Context, string) {
 	return map[string]func(context.Context, string){
 		"start": c.start, "stop": c.stop, "restart": c.restart, "reload-or-restart": c.restart, "reload": c.restart,
@@ -108,7 +108,7 @@ func (c *systemctl) actions() map[string]func(context.Context, string) {
 
 func (c *systemctl) run(power func(bool)) {
 	switch c.verb {
-	// unit files are read at each start anyway
+	// every start reads the unit files anyway
 	case "daemon-reload", "daemon-reexec", "preset", "preset-all", "set-default", "isolate":
 		return
 	case "is-system-running":
@@ -143,7 +143,7 @@ func (c *systemctl) run(power func(bool)) {
 	}
 }
 
-// later does the job without waiting for its end; only a unit that doesn't exist is reported.
+// later starts the job without waiting for its end. It reports only units that don't exist.
 func (c *systemctl) later(name string) {
 	if _, err := c.m.service(name); err != nil {
 		c.noUnit(name, err)
@@ -168,7 +168,7 @@ func (c *systemctl) fail(code int, format string, args ...any) {
 	fmt.Fprintf(&c.err, format+"\n", args...)
 }
 
-// noUnit reports why a unit can't be worked on, as systemctl would.
+// noUnit reports, as systemctl would, why it can't operate on a unit.
 func (c *systemctl) noUnit(name string, err error) {
 	switch {
 	case errors.Is(err, unit.ErrNotFound):
@@ -180,7 +180,7 @@ func (c *systemctl) noUnit(name string, err error) {
 	}
 }
 
-// job runs start, stop or restart and reports its failure.
+// job reports a failed start, stop or restart.
 func (c *systemctl) job(name string, err error) {
 	switch {
 	case err == nil:
@@ -254,7 +254,7 @@ func (c *systemctl) mask(ctx context.Context, name string) {
 		c.fail(exitFailed, "%v", err)
 		return
 	}
-	// Only a unit without a file of its own in the first folder can be masked, as with systemd.
+	// As with systemd, only a unit without a file of its own in the first directory can be masked.
 	if err := os.Symlink(os.DevNull, filepath.Join(c.m.dirs[0], name)); err != nil && !errors.Is(err, os.ErrExist) {
 		c.fail(exitFailed, "Failed to mask unit: %v", err)
 	} else if err != nil {
@@ -279,7 +279,7 @@ func (c *systemctl) resetFailed(ctx context.Context, name string) {
 	}
 }
 
-// unitFileState is what is-enabled prints.
+// unitFileState returns what is-enabled prints.
 func (c *systemctl) unitFileState(name string) string {
 	u, err := unit.Load(name, c.m.dirs)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// tail gives the last n lines of a log, without the last newline, and of the one that was rotated away if that is
-// needed; n < 0 gives all. At most maxTail bytes of each are read.
+// tail returns the last n lines of a log without the final newline, continuing in the rotated log if needed; n < 0
+// returns all lines. It reads at most maxTail bytes of each file.
 func tail(path string, n int) (string, error) {
 	now, err := readEnd(path)
 	if err != nil {

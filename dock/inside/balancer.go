@@ -16,7 +16,7 @@ import (
 // maxBackends bounds the backends of one balancer.
 const maxBackends = 256
 
-// startBalancer gives the bridge the balancer's address and listens there.
+// startBalancer adds the balancer's address to the bridge and listens there.
 func (e *engine) startBalancer(name string, want state.Balancer) *forward {
 	f := newForward(func() (net.Listener, error) {
 		if err := network.Apply(e.kernel, network.PlanBalancer(want.Address)); err != nil {
@@ -135,7 +135,7 @@ func (e *engine) deleteBalancer(name string) error {
 	return classify(network.Apply(e.kernel, network.PlanNoBalancer(want.Address)))
 }
 
-// describeBalancer is called with e.mu held.
+// describeBalancer describes a balancer. The caller holds e.mu.
 func (e *engine) describeBalancer(name string) dock.Balancer {
 	want := e.want.Balancers[name]
 	relay := state.BalancerRelay(name)

@@ -28,14 +28,14 @@ const (
 	maxConsole   = 1 << 20          // bytes of a host's console log
 )
 
-// made reports whether the host has its root directory, with all the files that it was asked for with.
+// made reports whether the host's root directory exists with all the files that it was created with.
 func made(home, host string) bool {
 	_, err := os.Lstat(filepath.Join(dock.HostDir(home, host), "root"))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// boot makes the root directory if it is missing, and starts the host's first process; it returns when that reports the
-// host to be up.
+// boot creates the root directory if it is missing, starts the host's first process, and returns when that process
+// reports the host to be up.
 func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	e.boots <- struct{}{}
 	defer func() { <-e.boots }()
@@ -90,8 +90,8 @@ func (e *engine) boot(h *host) (child *reap.Child, err error) {
 	return child, nil
 }
 
-// deliver writes the files that came for a host while it ran or started. Its agent may have no other way to be heard
-// again: a token that has expired is replaced by such a file, and nobody stops the host for that.
+// deliver writes the files that arrived for a host while it ran or started. This may be the only way to reach its
+// agent: a new file replaces an expired token without stopping the host.
 func (e *engine) deliver(h *host) error {
 	files := h.takeFiles()
 	if len(files) == 0 {
@@ -107,7 +107,7 @@ func (e *engine) deliver(h *host) error {
 	return nil
 }
 
-// introduce tells PID 1 what host it is, and waits for its report.
+// introduce sends PID 1 the host's Spec and waits for its Report.
 func introduce(channel net.Conn, spec initd.Spec) error {
 	channel.SetDeadline(time.Now().Add(bootLimit))
 	if err := json.NewEncoder(channel).Encode(spec); err != nil {
@@ -126,7 +126,7 @@ func introduce(channel net.Conn, spec initd.Spec) error {
 	return nil
 }
 
-// powerOff ends the host in good order, or not after powerOffWait.
+// powerOff stops the host cleanly, or kills it after powerOffWait.
 func (e *engine) powerOff(h *host, run *reap.Child) {
 	h.set(dock.HostStopping, run.Pid)
 	if err := run.Signal(syscall.SIGTERM); err != nil {
@@ -146,7 +146,7 @@ func (e *engine) powerOff(h *host, run *reap.Child) {
 	e.unlink(h)
 }
 
-// unlink removes the host's network cable; all its processes have ended.
+// unlink removes the host's network cable. All its processes must have ended.
 func (e *engine) unlink(h *host) error {
 	err := network.Apply(e.kernel, network.PlanUnlink(h.want.Address))
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 	"github.com/capstan-dev/capstan/dock/state"
 )
 
-// engine holds all that is in the dock. What should be is in the state file; what is, in the maps here.
+// engine holds everything in the dock. The state file holds the wanted state, the maps here the actual one.
 type engine struct {
 	Config
 	engineParts
 	dir     string // HOME/dock
 	started time.Time
-	boots   chan struct{} // bounds how many hosts boot at the same time
+	boots   chan struct{} // bounds the hosts that boot at the same time
 
 	shutdownAsked chan struct{}
 	askOnce       sync.Once
@@ -50,7 +50,7 @@ type engineParts struct {
 	kernel      network.Kernel
 	listeners   listeners
 	machineProc *os.File
-	groups      *cgroup.Dock // nil where hosts can't have limits
+	groups      *cgroup.Dock // nil if hosts can't have limits
 }
 
 // listeners opens listeners on the machine; see package handoff.
@@ -60,10 +60,10 @@ type listeners interface {
 	Gone() <-chan struct{}
 }
 
-// maxBoots is how many hosts boot at the same time; more would only wait for each other's processor time.
+// maxBoots is the number of hosts that boot at the same time; more would only compete for processor time.
 const maxBoots = 4
 
-// newEngine brings back what the state file says should be.
+// newEngine restores what the state file lists.
 func newEngine(c Config, p engineParts) (*engine, error) {
 	e := &engine{
 		Config: c, engineParts: p,
@@ -84,7 +84,7 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 		e.units[name] = e.startUnit(name, u)
 	}
 	for name, h := range e.want.Hosts {
-		// One that the dock died over before it had its files would start without them. It waits until it is asked for again.
+		// If the dock died before this host had its files, the host would start without them. It waits for another request.
 		h.Run = h.Run && made(e.Home, name)
 		e.hosts[name] = e.startHost(name, h, nil)
 	}
@@ -93,8 +93,8 @@ func newEngine(c Config, p engineParts) (*engine, error) {
 
 func (e *engine) statePath() string { return filepath.Join(e.dir, "state.json") }
 
-// change lets f change a copy of the wanted state, and makes it the wanted state once it is on disk. On an error all is
-// as before. e.mu is held.
+// change lets f change a copy of the wanted state, saves the copy and makes it the wanted state. On an error nothing
+// changes. The caller holds e.mu.
 func (e *engine) change(f func(*state.State) error) error {
 	if e.closing {
 		return errClosing
@@ -114,7 +114,7 @@ var errClosing = &dock.Error{
 	Code: dock.CodeShuttingDown, Message: "the dock is shutting down: start it again with `capstan up`",
 }
 
-// shutdown ends everything in good order: all at the same time, as each has its own limits.
+// shutdown stops everything cleanly and at the same time; each part has its own limits.
 func (e *engine) shutdown() {
 	e.mu.Lock()
 	e.closing = true
@@ -143,7 +143,7 @@ func (e *engine) askShutdown() { e.askOnce.Do(func() { close(e.shutdownAsked) })
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// checkName keeps names from becoming parts of paths that they must not be.
+// checkName keeps names from breaking out of the paths that they become part of.
 func checkName(kind, name string) error {
 	if !label.MatchString(name) {
 		return invalid("%q is no name for a %s: it must consist of at most 63 lower case letters, digits and dashes, and "+

@@ -12,7 +12,8 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// forward is a balancer whose listener may not be available yet: it keeps trying, and everything else works meanwhile.
+// forward is a balancer whose listener may not be available yet. It keeps trying to listen, without blocking anything
+// else.
 type forward struct {
 	open  func() (net.Listener, error)
 	limit balancer.Options
@@ -20,7 +21,7 @@ type forward struct {
 	mu       sync.Mutex
 	backends []string
 	run      *balancer.Balancer // nil while there is no listener
-	err      error              // why there is none
+	err      error              // why there is no listener
 	closed   bool
 
 	cancel context.CancelFunc
@@ -33,12 +34,12 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
-// newForward tries at once, and goes on trying in the background if that fails.
+// newForward tries to listen at once. If that fails, it keeps trying in the background.
 func newForward(open func() (net.Listener, error), backends ...string) *forward {
 	return newForwardWith(balancer.Options{}, open, backends...)
 }
 
-// newForwardWith is newForward with what is special about the balancer.
+// newForwardWith is newForward with the balancer's options.
 func newForwardWith(o balancer.Options, open func() (net.Listener, error), backends ...string) *forward {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &forward{open: open, limit: o, backends: backends, cancel: cancel, ended: make(chan struct{})}
@@ -54,7 +55,7 @@ func newForwardWith(o balancer.Options, open func() (net.Listener, error), backe
 	return f
 }
 
-// try opens the listener unless that is done, and says why it can't.
+// try opens the listener unless it is open, and returns the reason if it can't.
 func (f *forward) try() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +78,7 @@ func (f *forward) setBackends(backends []string) {
 	}
 }
 
-// status says which backends are down, and why there is no listener.
+// status returns the backends that are down, and why there is no listener.
 func (f *forward) status() (down []string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +88,7 @@ func (f *forward) status() (down []string, err error) {
 	return down, f.err
 }
 
-// close returns when the port is free and all goroutines have ended.
+// close stops the balancer, and waits until the port is free and all goroutines have finished.
 func (f *forward) close() {
 	f.cancel()
 	f.mu.Lock()

@@ -14,10 +14,11 @@ import (
 	"github.com/capstan-dev/capstan/dock/rootfs"
 )
 
-// EnterCommand makes capstan-dock take the control group it is in for the top of the tree, and become PID 1 of a host.
+// EnterCommand makes capstan-dock treat its own control group as the top of the tree, and then become PID 1 of a host.
 const EnterCommand = "enter-groups"
 
-// newGroups makes the control groups of a host; nil where it has none. A host without limits is better than no host.
+// newGroups creates the control groups of a host, or returns nil where that fails: a host without limits is better than
+// none.
 func (e *engine) newGroups(name string, i *ids) *cgroup.Host {
 	if e.groups == nil {
 		return nil
@@ -42,8 +43,8 @@ func planGroups(groups *cgroup.Host) []rootfs.Mount {
 	return rootfs.PlanGroups(groups.Shared())
 }
 
-// startIn starts PID 1 of a host in its control groups. This thread, which the caller has locked, is in some of them
-// afterwards.
+// startIn starts PID 1 of a host in its control groups. The caller has locked this thread, which is in some of the
+// groups afterwards.
 func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Child, error) {
 	command := "init"
 	if groups != nil {
@@ -53,8 +54,8 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 		}
 		if opened != nil {
 			defer opened.Close()
-			// A namespace of control groups that is made at the start begins at the group of this thread, which version 2
-			// does not move: the new process makes its own.
+			// A new control group namespace begins at the group of the starting thread, which version 2 does not move. So the
+			// new process creates its own namespace.
 			attr.Sys.Cloneflags &^= unix.CLONE_NEWCGROUP
 			command = EnterCommand
 		}
@@ -62,7 +63,7 @@ func (e *engine) startIn(groups *cgroup.Host, attr *syscall.ProcAttr) (*reap.Chi
 	return e.reaper.Start("/proc/self/exe", []string{"capstan-dock", command}, attr)
 }
 
-// keepGroups removes the control groups of a host when it has ended.
+// keepGroups removes a host's control groups when the host has stopped.
 func (e *engine) keepGroups(groups *cgroup.Host, host *reap.Child) {
 	go func() {
 		<-host.Done()
@@ -79,9 +80,9 @@ func (e *engine) dropGroups(groups *cgroup.Host) {
 	}
 }
 
-// EnterGroups is EnterCommand. It returns only when that fails.
+// EnterGroups implements EnterCommand. It returns only on failure.
 func EnterGroups() error {
-	runtime.LockOSThread() // the thread that executes becomes the process
+	runtime.LockOSThread() // the thread that calls exec becomes the process
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("making a namespace of control groups: %w", err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-dev/capstan/internal/backoff"
 )
 
-// goal is what somebody wants of a host.
+// goal is the wanted state of a host.
 type goal int
 
 const (
@@ -27,11 +27,11 @@ const (
 	wantRunning
 	wantReboot  // once; then wantRunning
 	wantDeleted // for good
-	wantClosed  // the dock is on its way to end
+	wantClosed  // the dock is stopping
 )
 
-// host is driven by one goroutine, loop, which brings it from what it is to the goal. Whoever changes the goal can wait
-// until that has tried.
+// host is driven by the goroutine of loop, which moves it towards the goal. After setting a goal, a caller can wait
+// until loop has tried.
 type host struct {
 	name    string
 	address string
@@ -39,26 +39,26 @@ type host struct {
 
 	mu       sync.Mutex
 	goal     goal
-	files    []rootfs.File // to be written by loop: before the next start, or at once if it runs
+	files    []rootfs.File // for loop to write: before the next start, or at once if it runs
 	asked    int           // counts calls of ask
-	tried    int           // the last of them that loop has dealt with
-	err      error         // of that
-	changed  chan struct{} // closed, and replaced, at each change of what follows or of tried
+	tried    int           // the last call that loop has handled
+	err      error         // of that call
+	changed  chan struct{} // closed and replaced whenever tried or one of the following fields changes
 	state    dock.HostState
 	since    time.Time
 	pid      int
 	restarts int
 	lastErr  string
-	ids      int    // of the last start
-	limits   string // of the last start
+	ids      int    // as of the last start
+	limits   string // as of the last start
 
-	images net.Listener // for questions about images; of loop
+	images net.Listener // for requests about images; belongs to loop
 
 	wake  chan struct{} // has room for one
-	ended chan struct{} // loop has returned
+	ended chan struct{} // closed when loop has returned
 }
 
-// startHost begins to drive a host that is in the state file.
+// startHost starts to drive a host from the state file.
 func (e *engine) startHost(name string, want state.Host, files []rootfs.File) *host {
 	h := &host{
 		name: name, address: want.Address.String(), want: want, files: files, state: dock.HostStopped, since: time.Now(),
@@ -74,7 +74,7 @@ func (e *engine) startHost(name string, want state.Host, files []rootfs.File) *h
 	return h
 }
 
-// ask sets the goal; await the number it returns.
+// ask sets the goal and returns a number to await.
 func (h *host) ask(g goal) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +89,7 @@ func (h *host) ask(g goal) int {
 	return h.asked
 }
 
-// await waits until loop has dealt with ask number n, and gives the outcome.
+// await waits until loop has handled call number n of ask, and returns the outcome.
 func (h *host) await(ctx context.Context, n int) error {
 	for {
 		h.mu.Lock()
@@ -125,7 +125,7 @@ func (h *host) set(s dock.HostState, pid int) {
 	h.notify()
 }
 
-// dealt records that everything asked up to number n was tried.
+// dealt records that all calls up to number n were handled.
 func (h *host) dealt(n int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +146,7 @@ func (h *host) next() (goal, int) {
 	return g, h.asked
 }
 
-// takeFiles gives what is to be written; whoever can't write it gives it to returnFiles.
+// takeFiles returns the files to write. A caller that can't write them passes them to returnFiles.
 func (h *host) takeFiles() []rootfs.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +155,7 @@ func (h *host) takeFiles() []rootfs.File {
 	return files
 }
 
-// returnFiles keeps files for the next try, unless newer ones have come.
+// returnFiles keeps files for the next try, except those that were replaced by newer ones.
 func (h *host) returnFiles(files []rootfs.File) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,13 +169,13 @@ func (h *host) close() {
 	<-h.ended
 }
 
-// Delays between starts of a host that can't start or ends by itself.
+// Delays between starts of a host that can't start or stops by itself.
 const (
 	firstHostDelay = 500 * time.Millisecond
 	lastHostDelay  = 30 * time.Second
 )
 
-// drive is the loop of a host.
+// drive runs the loop of a host.
 func (e *engine) drive(h *host) {
 	defer close(h.ended)
 	defer h.closeImages()
@@ -238,13 +238,13 @@ func (e *engine) drive(h *host) {
 	}
 }
 
-// hostEnded deals with a host whose PID 1 ended without being told to; it says how long to wait before the next start.
+// hostEnded handles an unrequested exit of a host's PID 1 and returns how long to wait before the next start.
 func (e *engine) hostEnded(h *host, status syscall.WaitStatus, ran time.Duration,
 	pauses *backoff.Backoff) time.Duration {
 	e.unlink(h)
 	switch {
 	case status.Exited() && status.ExitStatus() == 0:
-		// Somebody in the host said "poweroff". It stays off, also when the dock is started again.
+		// Somebody ran "poweroff" in the host. It stays off, even when the dock restarts.
 		e.Log.Printf("host %s was powered off from within", h.name)
 		h.set(dock.HostStopped, 0)
 		if err := e.record(h, false); err != nil {
@@ -281,12 +281,12 @@ func (e *engine) waitOrWake(h *host, d time.Duration) {
 	}
 }
 
-// record writes down whether a host should run.
+// record saves whether a host should run.
 func (e *engine) record(h *host, run bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
-		return nil // what should run was recorded before
+		return nil // already recorded
 	}
 	return e.recordLocked(h.name, run)
 }
@@ -303,12 +303,12 @@ func (e *engine) recordLocked(name string, run bool) error {
 	return e.change(func(s *state.State) error { s.Hosts[name] = have; return nil })
 }
 
-// delete ends the host and removes all of it; it says whether that is done.
+// delete stops the host, removes everything of it, and reports whether that is done.
 func (e *engine) delete(h *host, run *reap.Child, n int, pauses *backoff.Backoff) bool {
 	h.set(dock.HostDeleting, 0)
 	if run != nil {
-		// Its data goes, so there is nothing to end in good order. PID 1 counts as ended only when all others in its
-		// namespace have.
+		// Its data is deleted anyway, so a clean stop is pointless. PID 1 counts as ended only after all others in its
+		// namespace have ended.
 		if err := run.Signal(syscall.SIGKILL); err != nil {
 			e.Log.Printf("host %s: %v", h.name, err)
 		}

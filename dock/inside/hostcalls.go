@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/state"
 )
 
-// maxHosts bounds the hosts of a dock; the machine's memory ends long before.
+// maxHosts bounds the hosts of a dock; memory runs out long before.
 const maxHosts = 1000
 
 // ensureHost serves dock.Client.EnsureHost.
@@ -34,7 +34,7 @@ func (e *engine) ensureHost(ctx context.Context, spec dock.HostSpec) (dock.Host,
 		}
 		if e.want.Hosts[spec.Name].Deleting {
 			e.mu.Unlock()
-			select { // then make it anew
+			select { // then create it again
 			case <-h.ended:
 			case <-ctx.Done():
 				return dock.Host{}, &dock.Error{
@@ -60,7 +60,8 @@ func (e *engine) ensureHost(ctx context.Context, spec dock.HostSpec) (dock.Host,
 	}
 }
 
-// running describes a host that was waited for, unless that failed or another call has stopped or deleted it since.
+// running describes a host that the caller waited for. It fails if the wait failed, or if another call has stopped or
+// deleted the host since.
 func (e *engine) running(h *host, err error) (dock.Host, error) {
 	if err != nil {
 		return dock.Host{}, err
@@ -74,7 +75,7 @@ func (e *engine) running(h *host, err error) (dock.Host, error) {
 	return now, nil
 }
 
-// createHost is called with e.mu held, and unlocks it. If the first boot fails, nothing of the host remains.
+// createHost is called with e.mu held and unlocks it. If the first boot fails, nothing of the host remains.
 func (e *engine) createHost(ctx context.Context, spec dock.HostSpec, files []rootfs.File) (dock.Host, error) {
 	used := map[netip.Addr]bool{}
 	for _, h := range e.want.Hosts {
@@ -146,7 +147,7 @@ func (e *engine) deleteHost(ctx context.Context, name string) error {
 	want := e.want.Hosts[name]
 	want.Run, want.Deleting = false, true
 	err := e.change(func(s *state.State) error { s.Hosts[name] = want; return nil })
-	if err != nil && dock.CodeOf(err) != dock.CodeNoSpace { // on a full disk, deleting is what helps
+	if err != nil && dock.CodeOf(err) != dock.CodeNoSpace { // on a full disk, deleting must go on: it frees space
 		e.mu.Unlock()
 		return err
 	}
@@ -180,7 +181,7 @@ func (e *engine) describeHost(h *host) dock.Host {
 	defer h.mu.Unlock()
 	state, pid := h.state, e.outerPID(h.pid)
 	if state == dock.HostRunning && pid == 0 {
-		state = dock.HostStopping // it has ended a moment ago, and its loop is about to see that
+		state = dock.HostStopping // it just stopped, and loop is about to notice
 	}
 	ids, limits := h.ids, h.limits
 	if pid == 0 {
@@ -209,7 +210,7 @@ func (e *engine) status() dock.Status {
 		s.Balancers = append(s.Balancers, e.describeBalancer(name))
 	}
 	for name := range e.want.Relays {
-		if label.MatchString(name) { // those of balancers are not
+		if label.MatchString(name) { // skips those of balancers
 			s.Relays = append(s.Relays, e.describeRelay(name))
 		}
 	}

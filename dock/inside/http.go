@@ -26,7 +26,7 @@ const (
 // server is the API on HOME/dock/dock.sock.
 type server struct{ http *http.Server }
 
-// serve listens; only the dock's user may connect.
+// serve listens on the socket; only the dock's user can connect.
 func serve(e *engine, dir string) (*server, error) {
 	l, err := listen(dir, "dock.sock")
 	if err != nil {
@@ -47,8 +47,8 @@ func serve(e *engine, dir string) (*server, error) {
 	return s, nil
 }
 
-// listen makes a socket for the dock's user. It binds through /proc/self/fd, as a unix socket's path may have 107 bytes
-// only.
+// listen creates a socket for the dock's user. It binds through /proc/self/fd because the path of a unix socket is
+// limited to 107 bytes.
 func listen(dir, name string) (net.Listener, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func listen(dir, name string) (net.Listener, error) {
 	}
 	defer d.Close()
 	path := filepath.Join(dir, name)
-	// The lock is ours: a socket that is there belongs to nobody.
+	// We hold the lock, so an existing socket is a leftover.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing the socket of a previous dock: %w", err)
 	}
@@ -65,7 +65,7 @@ func listen(dir, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the dock's socket: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // the name it knows is gone by then
+	l.SetUnlinkOnClose(false) // by then the path it knows no longer exists
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("making the dock's socket: %w", err)
@@ -73,7 +73,7 @@ func listen(dir, name string) (net.Listener, error) {
 	return l, nil
 }
 
-// Close stops serving; calls that are under way get a moment to be answered.
+// Close stops serving and gives calls in progress a moment to finish.
 func (s *server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -152,17 +152,17 @@ func handler(e *engine) http.Handler {
 	return mux
 }
 
-// call does what a request asks for; what it returns is encoded.
+// call handles a request and returns the value to encode.
 type call func(context.Context, *http.Request) (any, error)
 
-// answer turns a function into a handler. A caller that goes away doesn't stop what it asked for half way.
+// answer turns a function into a handler. If the caller goes away, the call still runs to its end.
 func answer(e *engine, do call) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), callLimit)
 		defer cancel()
 		result, err := do(ctx, r)
 		select {
-		case <-e.listeners.Gone(): // the outer process was killed, and this one is about to be
+		case <-e.listeners.Gone(): // the outer process was killed, and this one will be too
 			result, err = nil, errClosing
 		default:
 		}

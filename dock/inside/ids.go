@@ -13,23 +13,23 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 )
 
-// HoldCommand makes capstan-dock wait until its standard input is closed. A user namespace lives as long as a process
-// in it.
+// HoldCommand makes capstan-dock wait until its standard input is closed. It keeps a user namespace alive, which needs
+// a process in it.
 const HoldCommand = "hold"
 
 // ids are the user and group ids of a host.
 type ids struct {
 	size    int
 	reserve *idrange.Range // nil for an ordinary user
-	// Of the dock, for an ordinary user with subordinate ids; each maps ids to the same ones.
+	// The dock's own ids, for an ordinary user with subordinate ids; each maps ids to the same ids.
 	users, groups []syscall.SysProcIDMap
-	// namespace is a user namespace with these ids, to mount the host's root with; nil where ids outside are the same.
+	// namespace is a user namespace with these ids, for mounting the host's root; nil where the ids are the same outside.
 	namespace *os.File
 }
 
-// newIDs reserves the ids of a host: 65,536 that nobody else has where the dock has all ids of the machine, as root has
-// outside of containers. Elsewhere hosts have those of the dock: 65,536 of an ordinary user with subordinate ids, or
-// one.
+// newIDs reserves the ids of a host. Where the dock has all ids of the machine, as root outside of containers has, a
+// host gets 65,536 ids of its own. Elsewhere all hosts share the dock's ids: the 65,536 of an ordinary user with
+// subordinate ids, or one.
 func (e *engine) newIDs() (*ids, error) {
 	all, err := hasAllIDs()
 	if err != nil {
@@ -50,11 +50,11 @@ func (e *engine) newIDs() (*ids, error) {
 	return i, nil
 }
 
-// dockIDs are the dock's own.
+// dockIDs returns the dock's own ids.
 func (e *engine) dockIDs() (*ids, error) {
 	i := &ids{size: 1}
 	if !e.Rootless {
-		return i, nil // root in a container: its other ids are those of others there
+		return i, nil // root in a container: its other ids belong to others there
 	}
 	for path, own := range map[string]*[]syscall.SysProcIDMap{
 		"/proc/self/uid_map": &i.users, "/proc/self/gid_map": &i.groups,
@@ -72,8 +72,7 @@ func (e *engine) dockIDs() (*ids, error) {
 	return i, nil
 }
 
-// hasAllIDs reports whether this process can give ids of the reserved ranges to a user namespace: they must exist in
-// its own.
+// hasAllIDs reports whether this process can map the reserved ranges into a user namespace: they must exist in its own.
 func hasAllIDs() (bool, error) {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		mapping, err := os.ReadFile(path)
@@ -87,7 +86,7 @@ func hasAllIDs() (bool, error) {
 	return true, nil
 }
 
-// attributes are those of a process in new namespaces, of which one is a user namespace with these ids.
+// attributes returns those of a process in new namespaces, including a user namespace with these ids.
 func (i *ids) attributes(flags uintptr) *syscall.SysProcAttr {
 	first := 0
 	if i.reserve != nil {
@@ -101,13 +100,13 @@ func (i *ids) attributes(flags uintptr) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  flags | syscall.CLONE_NEWUSER,
 		UidMappings: users, GidMappings: groups,
-		GidMappingsEnableSetgroups: i.size > 1, // who has one id may not
-		// Our own id may be none of the namespace's.
+		GidMappingsEnableSetgroups: i.size > 1, // the kernel forbids it with one id
+		// The namespace may lack our own id.
 		Credential: &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: i.size == 1},
 	}
 }
 
-// keep releases the ids when the host has ended.
+// keep releases the ids when the host has stopped.
 func (i *ids) keep(host *reap.Child) {
 	r := i.reserve
 	if i.reserve = nil; r == nil {
@@ -119,7 +118,7 @@ func (i *ids) keep(host *reap.Child) {
 	}()
 }
 
-// close lets go of what a start needed. Ids that no host keeps are free again.
+// close releases what a start needed. Ids that no host keeps are free again.
 func (i *ids) close() {
 	if i.namespace != nil {
 		i.namespace.Close()
@@ -129,7 +128,7 @@ func (i *ids) close() {
 	}
 }
 
-// userNamespace makes a user namespace with the ids: a mount can be given ids by a namespace only.
+// userNamespace creates a user namespace with the ids, because a mount takes its id mapping from a namespace.
 func (e *engine) userNamespace(i *ids) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {

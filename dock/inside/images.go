@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-dev/capstan/dock/rootfs"
 )
 
-// ImagesProgram is the image store, beside this program.
+// ImagesProgram is the image store's program, in the same directory as this one.
 const ImagesProgram = "capstan-images"
 
 const (
@@ -30,7 +30,7 @@ const (
 	imagesDial   = 5 * time.Second
 )
 
-// imageStore returns the directory of the image store, and false if there is none.
+// imageStore returns the directory of the image store, or false if there is none.
 func (e *engine) imageStore() (string, bool) {
 	_, err := os.Stat(filepath.Join(e.BinDir, ImagesProgram))
 	return filepath.Join(e.Home, "images"), err == nil
@@ -45,8 +45,8 @@ func (e *engine) planImages(hostDir string) []rootfs.Mount {
 	return rootfs.PlanImages(filepath.Join(store, "layers"), filepath.Join(hostDir, "images"))
 }
 
-// openImages listens for what a host asks the image store, once in the life of the host. It is the dock that says who
-// asks: by the host's name, and an id that another host of that name does not have.
+// openImages listens for a host's requests to the image store; it is called once in the life of the host. The dock
+// itself identifies the host to the store, by its name and an id that no other host of that name has.
 func (e *engine) openImages(h *host) error {
 	store, is := e.imageStore()
 	if !is || h.images != nil {
@@ -74,7 +74,7 @@ func (e *engine) openImages(h *host) error {
 	return nil
 }
 
-// hostID reads the id of a host, or makes it.
+// hostID reads the id of a host, or creates it.
 func hostID(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err == nil && len(data) > 8 {
@@ -87,14 +87,14 @@ func hostID(path string) (string, error) {
 	return id, nil
 }
 
-// closeImages stops listening; connections end with the host's processes, or with the store's patience.
+// closeImages stops listening. Existing connections end with the host's processes, or when the store gives up on them.
 func (h *host) closeImages() {
 	if h.images != nil {
 		h.images.Close()
 	}
 }
 
-// carryImages carries connections of a host to the store.
+// carryImages forwards connections of a host to the store.
 func (e *engine) carryImages(l net.Listener, store, preamble string) {
 	room := make(chan struct{}, maxAsking)
 	for {
@@ -104,7 +104,7 @@ func (e *engine) carryImages(l net.Listener, store, preamble string) {
 		}
 		if err != nil {
 			e.Log.Printf("listening for questions about images: %v", err)
-			time.Sleep(100 * time.Millisecond) // out of files, for a moment
+			time.Sleep(100 * time.Millisecond) // out of file descriptors, for a moment
 			continue
 		}
 		room <- struct{}{}
@@ -116,7 +116,7 @@ func (e *engine) carryImages(l net.Listener, store, preamble string) {
 	}
 }
 
-// carryOne carries one connection.
+// carryOne forwards one connection.
 func carryOne(c net.Conn, store, preamble string) {
 	to, err := dialIn(store, hostsSocket)
 	if err == nil {
@@ -134,13 +134,13 @@ func carryOne(c net.Conn, store, preamble string) {
 			ended <- struct{}{}
 		}()
 	}
-	<-ended // each end of a call ends the call
+	<-ended // if one side closes, the call is over
 	c.Close()
 	to.Close()
 	<-ended
 }
 
-// refuse answers in the store's place. It reads what was asked: who can't send does not look for an answer.
+// refuse answers in place of the store. It first reads the request: a client that can't send does not read the answer.
 func refuse(c net.Conn) {
 	c.SetDeadline(time.Now().Add(time.Second))
 	if _, err := c.Read(make([]byte, 4<<10)); err != nil {
@@ -153,14 +153,14 @@ func refuse(c net.Conn) {
 	}
 }
 
-// unavailable answers in the store's place while that is not there.
+// unavailable is the answer while the store is not there.
 var unavailable = func() string {
 	const body = `{"code":"Unavailable","message":"the image store does not run","advice":"look at dock/dock.log"}`
 	return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n" +
 		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }()
 
-// dialIn connects to a socket in a directory whose path may be longer than that of a socket.
+// dialIn connects to a socket in a directory whose path may be too long for a socket.
 func dialIn(dir, name string) (net.Conn, error) {
 	d, err := os.Open(dir)
 	if err != nil {

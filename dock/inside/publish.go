@@ -42,7 +42,7 @@ func (e *engine) publish(name string, p dock.Publication) (dock.Relay, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f := e.relays[name]; f != nil {
-		_ = f.try() // the answer says what keeps it from working
+		_ = f.try() // the answer reports what keeps it from working
 		return e.describeRelay(name), nil
 	}
 	if err := e.change(func(s *state.State) error { s.Relays[name] = want; return nil }); err != nil {
@@ -52,7 +52,7 @@ func (e *engine) publish(name string, p dock.Publication) (dock.Relay, error) {
 	return e.describeRelay(name), nil
 }
 
-// startPublication listens at the address that want has; its text was checked when it was published.
+// startPublication listens at want's address, which was validated when it was published.
 func (e *engine) startPublication(name string, want state.Relay) *forward {
 	options := balancer.Options{PerSource: dock.PerSource, Announce: want.Announce}
 	f := newForwardWith(options, func() (net.Listener, error) {

@@ -13,7 +13,7 @@ import (
 
 func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// startRelay opens the port that the relay has had from its first day.
+// startRelay opens the port that the relay has always had.
 func (e *engine) startRelay(name string, want state.Relay) *forward {
 	if want.Address != "" {
 		return e.startPublication(name, want)
@@ -25,7 +25,7 @@ func (e *engine) startRelay(name string, want state.Relay) *forward {
 	return f
 }
 
-// newRelay opens a port that is free now. Use adopt on what it returns, or close the listener.
+// newRelay opens a free port. The caller passes the listener to adopt or closes it.
 func (e *engine) newRelay() (l net.Listener, port int, err error) {
 	l, err = e.listeners.Listen(0)
 	if err != nil {
@@ -34,7 +34,7 @@ func (e *engine) newRelay() (l net.Listener, port int, err error) {
 	return l, l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// adopt makes a relay of a listener that is open.
+// adopt makes a relay from an open listener.
 func (e *engine) adopt(name string, l net.Listener, target string) *forward {
 	return newForward(func() (net.Listener, error) { return l, nil }, target)
 }
@@ -101,7 +101,7 @@ func (e *engine) deleteRelay(name string) error {
 	return nil
 }
 
-// describeRelay is called with e.mu held.
+// describeRelay describes a relay. The caller holds e.mu.
 func (e *engine) describeRelay(name string) dock.Relay {
 	want := e.want.Relays[name]
 	r := dock.Relay{Name: name, Local: local(want.Port), Target: want.Target}

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package inside is PID 1 of a dock's namespaces. It makes the dock's network, runs hosts, balancers, relays and units,
-// and serves the dock's API on a unix socket.
+// Package inside is PID 1 of a dock's namespaces. It creates the dock's network, runs hosts, balancers, relays and
+// units, and serves the dock's API on a unix socket.
 package inside
 
 import (
@@ -24,30 +24,30 @@ import (
 	"github.com/capstan-dev/capstan/dock/reap"
 )
 
-// Config is what Run needs.
+// Config configures Run.
 type Config struct {
 	Home     string // HOME; the dock's part is HOME/dock
-	BinDir   string // with our binaries, "bundles" in it
-	Instance string // another one after each start
+	BinDir   string // our binaries, with "bundles" in it
+	Instance string // differs after each start
 	Rootless bool
 	Log      *log.Logger
 }
 
-// Run is the whole life of PID 1 inside. It returns after everything in the dock has ended; an error means that the
-// dock could not be made.
+// Run is the whole life of PID 1 inside. It returns after everything in the dock has stopped; an error means that the
+// dock could not be created.
 func Run(c Config) error {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(48 << 20)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	// Caught and dropped: a signal that is ignored would be so in every unit too.
+	// Catch and drop it: every unit would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	if os.Getpid() != 1 {
 		return errors.New("this command is PID 1 of a dock and is started by `capstan-dock run` only")
 	}
 	unix.CloseOnExec(outside.HandoffFD)
 	unix.CloseOnExec(outside.LockFD)
-	os.WriteFile("/proc/self/comm", []byte("capstan-dock"), 0) // "exe" in lists of processes otherwise
+	os.WriteFile("/proc/self/comm", []byte("capstan-dock"), 0) // process lists would show "exe" otherwise
 	machineProc, err := os.Open("/proc")
 	if err != nil {
 		return fmt.Errorf("opening the machine's /proc: %w", err)
@@ -101,13 +101,13 @@ func Run(c Config) error {
 	return nil
 }
 
-// prepare makes mounts private and gives the namespaces a /proc and a name of their own.
+// prepare isolates mounts, and gives the namespaces their own /proc and host name.
 func prepare() error {
-	// Slave, not private: when the machine unmounts a disk, it must not stay mounted here.
+	// Slave, not private: a disk that the machine unmounts must not stay mounted here.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("making the dock's mounts private: %w", err)
 	}
-	// In a container where parts of /proc are masked the kernel refuses; the machine's /proc does then.
+	// In a container that masks parts of /proc the kernel refuses this; the machine's /proc works instead.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil &&
 		!errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("mounting the dock's /proc: %w", err)

@@ -46,8 +46,8 @@ func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error)
 	}
 	defer theirs.Close()
 	child, err := e.startInit(h, dir, root, &syscall.ProcAttr{
-		// No Dir: the host may have no right to enter its root by a path, so it starts in the working directory of
-		// share.
+		// No Dir: the host may lack the permission to reach its root by path, so it starts in the working directory that
+		// share set.
 		Env:   []string{"PATH=" + rootfs.Path, "HOST=" + h.name},
 		Files: []uintptr{null.Fd(), console.Fd(), console.Fd(), theirs.Fd()},
 	})
@@ -58,9 +58,8 @@ func (e *engine) spawn(h *host, dir, root string) (*reap.Child, net.Conn, error)
 	return child, ours, nil
 }
 
-// startInit starts PID 1 of a host in a user namespace of its own, and with it all other namespaces. What the host
-// shares with the machine is mounted before, from outside that namespace, so that root in the host can't change these
-// mounts.
+// startInit starts PID 1 of a host in its own user namespace and all other namespaces. Mounts shared with the machine
+// are made before, outside of that user namespace, so that root in the host can't change them.
 func (e *engine) startInit(h *host, dir, root string, attr *syscall.ProcAttr) (*reap.Child, error) {
 	ids, err := e.newIDs()
 	if err != nil {
@@ -76,8 +75,7 @@ func (e *engine) startInit(h *host, dir, root string, attr *syscall.ProcAttr) (*
 	}
 	started := make(chan result, 1)
 	go func() {
-		// The thread gets a mount namespace of its own, which the child inherits a copy of, and ends with this
-		// goroutine.
+		// The thread gets its own mount namespace, of which the child inherits a copy. The thread ends with this goroutine.
 		runtime.LockOSThread()
 		if err := e.share(dir, root, ids.namespace, groups); err != nil {
 			started <- result{nil, err}
@@ -101,7 +99,7 @@ func (e *engine) startInit(h *host, dir, root string, attr *syscall.ProcAttr) (*
 	return r.child, nil
 }
 
-// share mounts what a host shares with the machine, in a mount namespace of this thread, and enters the host's root.
+// share mounts what a host shares with the machine, in this thread's mount namespace, and enters the host's root.
 func (e *engine) share(dir, root string, ids *os.File, groups *cgroup.Host) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
@@ -117,7 +115,7 @@ func (e *engine) share(dir, root string, ids *os.File, groups *cgroup.Host) erro
 	return rootfs.Share(root, ids, plan)
 }
 
-// hostNamespaces are those of a host.
+// hostNamespaces returns the namespaces of a host as clone flags.
 func hostNamespaces() uintptr {
 	flags := uintptr(syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS |
 		syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC)

@@ -47,7 +47,7 @@ func (e *engine) startUnit(name string, want state.Unit) *unit {
 	return u
 }
 
-// keep runs the unit until ctx ends; first is called when the first attempt was made.
+// keep runs the unit until ctx ends; it calls first after the first attempt.
 func (e *engine) keep(ctx context.Context, u *unit, first func()) {
 	defer first()
 	path := u.want.LogFile
@@ -105,12 +105,12 @@ func (e *engine) runUnit(ctx context.Context, u *unit, path string, first func()
 		}
 	}
 	exit = reap.Describe(p.Status())
-	if err := p.KillRest(); err != nil { // two of the same must never run side by side
+	if err := p.KillRest(); err != nil { // never run two instances side by side
 		e.Log.Printf("unit %s: %v", u.name, err)
 	}
 	select {
 	case <-copied:
-	case <-time.After(time.Second): // a process that left the session and the environment still holds the pipe
+	case <-time.After(time.Second): // a process that escaped session and environment still holds the pipe
 	}
 	return exit
 }
@@ -129,7 +129,8 @@ func (u *unit) close() {
 	<-u.ended
 }
 
-// baseEnv is the same whoever started the dock, but for a few variables that say who the user is.
+// baseEnv returns an environment that does not depend on who started the dock, except for a few variables that identify
+// the user.
 func baseEnv() []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, name := range []string{"HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"} {

@@ -1,5 +1,5 @@
-// Package network plans and makes the network of the dock: one bridge in one network namespace, a veth pair for each
-// running host, and an address of its own for each balancer. Plans are pure; Apply puts them into a Kernel.
+// Package network plans and creates the network of the dock: one bridge in one network namespace, a veth pair for each
+// running host, and an address for each balancer. Plans are pure; Apply applies them to a Kernel.
 package network
 
 import (
@@ -9,7 +9,7 @@ import (
 	"net/netip"
 )
 
-// The addresses in the dock. Nothing outside of it sees them.
+// The addresses in the dock, which are visible only inside it.
 var (
 	Gateway = netip.MustParseAddr("10.231.0.1") // of the dock; the plane listens here too
 
@@ -29,9 +29,9 @@ type Range struct{ First, Last netip.Addr }
 // ErrExhausted is returned by Next if all addresses are in use.
 var ErrExhausted = errors.New("all addresses of the range are in use")
 
-// Next gives the first address after last that is not used, from the start again at the end. Going on from the last one
-// means that the address of something that was just deleted is not given to the next: its peers may still try to reach
-// it. An invalid last begins at First.
+// Next returns the first unused address after last, and wraps around at the end of the range. If last is invalid, Next
+// starts at First. Starting after last avoids reusing the address of something just deleted, which its peers may still
+// try to reach.
 func (r Range) Next(last netip.Addr, used map[netip.Addr]bool) (netip.Addr, error) {
 	a := r.First
 	if r.Contains(last) && last != r.Last {
@@ -55,15 +55,15 @@ func (r Range) Contains(a netip.Addr) bool {
 	return a.IsValid() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
 }
 
-// MAC is derived from the address, so that a host which comes back with its old address has its old MAC too, and nobody
-// holds a stale ARP entry.
+// MAC returns a MAC address derived from a. A host that comes back with its old address has its old MAC too, so no ARP
+// entry becomes stale.
 func MAC(a netip.Addr) net.HardwareAddr {
 	b := a.As4()
 	return net.HardwareAddr{0x02, 0xca, b[0], b[1], b[2], b[3]}
 }
 
-// LinkName is the name of the dock's end of a host's veth pair: unique for each address, and within the 15 bytes that
-// Linux gives to names.
+// LinkName returns the name of the dock's end of a host's veth pair. It is unique for each address and within Linux's
+// limit of 15 bytes.
 func LinkName(a netip.Addr) string {
 	b := a.As4()
 	return fmt.Sprintf("host-%d-%d", b[2], b[3])

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netlink is the Kernel of the network namespace that this process is in.
+// Netlink is the Kernel of this process's network namespace.
 type Netlink struct{ handle *netlink.Handle }
 
-// Open connects to the kernel. Close it after use.
+// Open connects to the kernel. The caller must close the connection.
 func Open() (*Netlink, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -136,7 +136,7 @@ func (n *Netlink) DeleteLink(name string) error {
 	if err != nil {
 		return err
 	}
-	// The kernel may delete it at the same time, when it gets round to the dead namespace of the peer.
+	// The kernel may delete it at the same time, while it cleans up the peer's dead namespace.
 	if err := n.handle.LinkDel(l); err != nil && !isMissing(err) {
 		return err
 	}
@@ -159,7 +159,7 @@ func (n *Netlink) SetSysctl(key, value string, optional bool) error {
 	return nil
 }
 
-// Dump describes links, addresses and routes of the namespace as text, sorted: "link eth0 mac 02:.. up", "address ..",
+// Dump returns the links, addresses and routes of the namespace as sorted text: "link eth0 mac 02:.. up", "address ..",
 // "route ..".
 func (n *Netlink) Dump() (string, error) {
 	links, err := n.handle.LinkList()
@@ -219,7 +219,7 @@ func isMissing(err error) bool {
 	return errors.As(err, &notFound) || errors.Is(err, unix.ENODEV)
 }
 
-// ErrNoDriver is wrapped by errors that mean that the kernel lacks a kind of link.
+// ErrNoDriver is wrapped by errors that mean that the kernel does not support a kind of link.
 var ErrNoDriver = errors.New("the kernel can't make such links")
 
 func explain(err error, kind string) error {

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Op is one step of a plan. Each is idempotent, so a plan can be applied again after it failed half way.
+// Op is one step of a plan. It is idempotent, so a plan that failed halfway can be applied again.
 type Op interface {
 	fmt.Stringer
 	apply(Kernel) error
 }
 
-// Kernel is what a plan changes: one network namespace. Each call is idempotent.
+// Kernel is what a plan changes: one network namespace. All calls are idempotent.
 type Kernel interface {
-	// EnsureBridge makes a bridge with this MAC.
+	// EnsureBridge creates a bridge with this MAC.
 	EnsureBridge(name string, mac net.HardwareAddr) error
-	// MakeVeth makes a pair: name here and up, and peer, with this MAC, in the network namespace of process pid. A link
-	// called name that exists already is a leftover, and is deleted first.
+	// MakeVeth creates a veth pair: name in this namespace and up, and peer, with this MAC, in the network namespace of
+	// process pid. It first deletes an existing link called name, which is a leftover.
 	MakeVeth(name, peer string, mac net.HardwareAddr, pid int) error
 	// EnsureAddress adds an address to a link.
 	EnsureAddress(link string, prefix netip.Prefix) error
@@ -26,18 +26,18 @@ type Kernel interface {
 	DeleteAddress(link string, prefix netip.Prefix) error
 	// SetUp brings a link up.
 	SetUp(link string) error
-	// EnsureRoute sends what is for addresses of to through a link, from the address source: to via at the other end of
-	// the link, or to the address itself if via is the zero Addr.
+	// EnsureRoute routes the addresses of to through a link, with the source address source. The next hop is via, at the
+	// other end of the link; if via is the zero Addr, the destinations are on the link itself.
 	EnsureRoute(link string, to netip.Prefix, via, source netip.Addr) error
-	// EnsureDefaultRoute routes all else through gateway, which is at the other end of the link.
+	// EnsureDefaultRoute routes everything else through gateway, at the other end of the link.
 	EnsureDefaultRoute(link string, gateway netip.Addr) error
 	// DeleteLink deletes a link; it may be missing.
 	DeleteLink(name string) error
-	// SetSysctl writes value to /proc/sys/net/KEY. Where optional, a kernel without that key is no error.
+	// SetSysctl writes value to /proc/sys/net/KEY. If optional is true, it ignores a key that the kernel lacks.
 	SetSysctl(key, value string, optional bool) error
 }
 
-// Apply does the steps in order and stops at the first that fails.
+// Apply executes the steps in order and stops at the first that fails.
 func Apply(k Kernel, plan []Op) error {
 	for _, op := range plan {
 		if err := op.apply(k); err != nil {
@@ -47,7 +47,7 @@ func Apply(k Kernel, plan []Op) error {
 	return nil
 }
 
-// Text is the plan, one line for each step.
+// Text returns the plan as text, one line for each step.
 func Text(plan []Op) string {
 	var b strings.Builder
 	for _, op := range plan {
@@ -56,14 +56,13 @@ func Text(plan []Op) string {
 	return b.String()
 }
 
-// PlanDock plans the dock's own namespace. Hosts are not on a bridge: each has a cable of its own to the dock, which is
-// their router. So none sees what another sends, and none can answer for another. The bridge has no ports; it holds the
-// dock's addresses.
+// PlanDock plans the dock's own namespace. Each host has its own cable to the dock, which routes between hosts. So no
+// host sees another's traffic or can answer in its place. The bridge has no ports; it only holds the dock's addresses.
 func PlanDock() []Op {
 	plan := common()
-	for _, link := range []string{"all", "default"} { // links that are made later take over what the default is
+	for _, link := range []string{"all", "default"} { // links created later inherit the default
 		plan = append(plan,
-			// What comes from a host and is not from an address that is routed to it is dropped.
+			// Drop packets from a host unless their source address is routed to that host.
 			sysctl{"ipv4/conf/" + link + "/rp_filter", "1", false},
 			sysctl{"ipv4/conf/" + link + "/accept_redirects", "0", true},
 			sysctl{"ipv4/conf/" + link + "/accept_source_route", "0", true},
@@ -76,8 +75,8 @@ func PlanDock() []Op {
 	)
 }
 
-// PlanLink plans, in the dock's namespace, the cable to the host with address a whose first process is pid. Its address
-// is all that is routed to the host, and so all that it may send from.
+// PlanLink plans, in the dock's namespace, the cable to the host with address a whose first process is pid. Only its
+// own address is routed to the host, so the host can send from no other.
 func PlanLink(a netip.Addr, pid int) []Op {
 	return []Op{
 		veth{LinkName(a), HostLink, MAC(a), pid},
@@ -85,15 +84,15 @@ func PlanLink(a netip.Addr, pid int) []Op {
 	}
 }
 
-// PlanRange plans, in the dock's namespace, that a range belongs to the host with address a, too: that of its pods, or
-// one address that it holds for others.
+// PlanRange plans, in the dock's namespace, a route for a further range to the host with address a: the range of its
+// pods, or one address that it holds for others.
 func PlanRange(a netip.Addr, r netip.Prefix) []Op { return []Op{path{LinkName(a), r, a, Gateway}} }
 
-// PlanUnlink plans to remove that cable. Apply it when all processes of the host have ended: a namespace that is in use
-// keeps its end.
+// PlanUnlink plans the removal of that cable. Apply it only after all processes of the host have ended: a namespace in
+// use keeps its end.
 func PlanUnlink(a netip.Addr) []Op { return []Op{deleteLink{LinkName(a)}} }
 
-// PlanHost plans the namespace of the host with address a, from within it and after PlanLink.
+// PlanHost plans the namespace of the host with address a. Apply it inside that namespace, after PlanLink.
 func PlanHost(a netip.Addr) []Op {
 	return append(common(),
 		sysctl{"ipv6/conf/" + HostLink + "/disable_ipv6", "1", true}, // the link is older than the default above
@@ -106,11 +105,12 @@ func PlanHost(a netip.Addr) []Op {
 // PlanBalancer plans a further address on the bridge.
 func PlanBalancer(a netip.Addr) []Op { return []Op{address{Bridge, netip.PrefixFrom(a, 32)}} }
 
-// PlanNoBalancer plans to remove that address.
+// PlanNoBalancer plans the removal of that address.
 func PlanNoBalancer(a netip.Addr) []Op { return []Op{noAddress{Bridge, netip.PrefixFrom(a, 32)}} }
 
-// common is first in each namespace: kubeadm wants ip_forward; without router solicitations and duplicate address
-// detection an idle cable stays silent, and IPv6 leads from no host to another (loopback keeps its IPv6 address).
+// common returns the first steps in every namespace. kubeadm requires ip_forward. IPv6 is off on new links: hosts have
+// none between them, and without router solicitations and duplicate address detection an idle cable stays silent.
+// Loopback keeps its IPv6 address.
 func common() []Op {
 	return []Op{
 		sysctl{"ipv4/ip_forward", "1", false},

@@ -14,17 +14,17 @@ import (
 	"github.com/capstan-dev/capstan/internal/environ"
 )
 
-// imagesGrace is how long the image store may take to end after SIGTERM.
+// imagesGrace is how long the image store may take to stop after SIGTERM.
 const imagesGrace = 10 * time.Second
 
-// keepImages keeps the image store running until ctx ends. It is a child of the outer process, not of the one inside:
-// it needs the machine's network to reach registries. It has all ids of the machine or the user's one, never
-// subordinate ones: it also runs without a dock, and has to be able to remove what it unpacked.
+// keepImages keeps the image store running until ctx ends. The store is a child of the outer process because it needs
+// the machine's network to reach registries. It has either all ids of the machine or only the user's own, never
+// subordinate ones: it also runs without a dock and must be able to remove what it unpacked.
 func keepImages(ctx context.Context, c Config) {
 	if len(c.Images) == 0 {
 		return
 	}
-	runtime.LockOSThread() // the child ends with this thread; it is never given back
+	runtime.LockOSThread() // the child dies with this thread, which therefore stays locked
 	pauses := backoff.Backoff{First: 200 * time.Millisecond, Max: 30 * time.Second, Free: 2}
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked means that a dock runs in this home directory already.
+// ErrLocked reports that a dock already runs in this home directory.
 var ErrLocked = errors.New("a dock runs in this home directory already")
 
-// lock takes the lock that a running dock holds. PID 1 inside inherits the file, so that the lock is free only when
-// both are gone.
+// lock takes the lock of a running dock. PID 1 inside inherits the file, so the lock is free only when both processes
+// are gone.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -36,7 +36,7 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// process identifies a process: ids are used again, an id with a start time is not.
+// process identifies a process: the kernel reuses ids, but not an id with the same start time.
 type process struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"` // in clock ticks since boot
@@ -68,8 +68,8 @@ func (p process) write(path string) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// awaitPrevious waits until the first process of a dock that was killed is gone. The kernel kills all processes in its
-// namespaces before that process counts as ended, but may give the lock back a little earlier.
+// awaitPrevious waits until the first process of a killed dock is gone. By then all processes in its namespaces are
+// gone too; the kernel may release the lock a little earlier.
 func awaitPrevious(path string, limit time.Duration) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +80,7 @@ func awaitPrevious(path string, limit time.Duration) error {
 	}
 	var p process
 	if json.Unmarshal(data, &p) != nil || p.PID <= 0 {
-		return nil // written half, at the start of a dock that was killed then
+		return nil // incomplete: that dock was killed while it started
 	}
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
@@ -91,7 +91,7 @@ func awaitPrevious(path string, limit time.Duration) error {
 	}
 	defer unix.Close(fd)
 	if now, err := identify(p.PID); err != nil || now != p {
-		return nil // another process has that id by now
+		return nil // another process has that id now
 	}
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for deadline := time.Now().Add(limit); ; {

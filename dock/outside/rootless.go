@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rootless says whether this process needs a user namespace to make others: also root does, in a container that holds
-// no capabilities.
+// Rootless reports whether this process needs a user namespace to create other namespaces. Root in a container without
+// capabilities does, too.
 func Rootless() bool {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

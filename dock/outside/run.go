@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package outside is the outer process of a dock. It makes the namespaces with PID 1 in them, opens listeners on the
-// machine's loopback interface for it, and ends with it.
+// Package outside is the outer process of a dock. It creates the namespaces with PID 1 in them, opens listeners on the
+// machine for PID 1, and exits with it.
 package outside
 
 import (
@@ -24,10 +24,10 @@ import (
 // Exit statuses of `capstan-dock run`.
 const (
 	ExitFailed = 1
-	ExitLocked = 75 // a dock runs already (EX_TEMPFAIL)
+	ExitLocked = 75 // another dock runs already (EX_TEMPFAIL)
 )
 
-// File descriptors that PID 1 inside gets.
+// File descriptors that PID 1 inside inherits.
 const (
 	HandoffFD = 3
 	LockFD    = 4
@@ -36,20 +36,20 @@ const (
 // previousLimit is how long the processes of a killed dock may take to disappear.
 const previousLimit = 20 * time.Second
 
-// stopLimit is how long everything inside may take to end in good order.
+// stopLimit is how long everything inside may take to stop cleanly.
 const stopLimit = 60 * time.Second
 
-// Config is what Run needs.
+// Config configures Run.
 type Config struct {
 	Dir string // HOME/dock
-	// Images is the command of the image store, which is kept running; nil means that there is none.
+	// Images is the command of the image store, which Run keeps running; nil means no store.
 	Images []string
-	Inside []string // arguments of this same program that make it PID 1 inside
+	Inside []string // arguments that make this same program PID 1 inside
 	Log    *log.Logger
 }
 
-// Run makes the dock and returns when it has ended. The end of ctx ends it in good order. The calling goroutine must be
-// locked to the main thread: when the thread that started PID 1 ends, so does PID 1.
+// Run creates the dock and returns when it has stopped. When ctx ends, Run stops the dock cleanly. The calling
+// goroutine must be locked to the main thread: PID 1 dies with the thread that started it.
 func Run(ctx context.Context, c Config) error {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(16 << 20)
@@ -104,8 +104,8 @@ func Run(ctx context.Context, c Config) error {
 	return err
 }
 
-// startInside starts PID 1 inside, with an ordinary user's subordinate ids. Whether they can be had is found by trying:
-// without them the dock has one id.
+// startInside starts PID 1 inside, with an ordinary user's subordinate ids if it can get them. Otherwise the dock has
+// one id.
 func startInside(c Config, files []*os.File) (*exec.Cmd, error) {
 	command := func() *exec.Cmd {
 		cmd := exec.Command("/proc/self/exe", c.Inside...)
@@ -158,8 +158,8 @@ func await(ctx context.Context, cmd *exec.Cmd, ended <-chan error) error {
 	}
 }
 
-// attributes puts the child into new namespaces. Root needs no user namespace; all others get one in which they are
-// root, and which knows no other user.
+// attributes puts the child into new namespaces. Root needs no user namespace; other users get one in which they are
+// root and no other user exists.
 func attributes() *syscall.SysProcAttr {
 	runtime.LockOSThread()
 	a := Namespaces(Rootless())
@@ -167,7 +167,7 @@ func attributes() *syscall.SysProcAttr {
 	return a
 }
 
-// Namespaces are those of a dock.
+// Namespaces returns the namespaces of a dock as attributes of a process.
 func Namespaces(rootless bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |

@@ -21,22 +21,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AwaitCommand makes capstan-dock wait until its ids are mapped, and become another of its commands then.
+// AwaitCommand makes capstan-dock wait until its ids are mapped, and then become another of its commands.
 const AwaitCommand = "await-ids"
 
-// awaitFD is the file descriptor at which AwaitCommand waits for a byte.
+// awaitFD is the file descriptor on which AwaitCommand waits for a byte.
 const awaitFD = 5
 
-// subordinates is how many ids of others hosts need: with the user's own one they have 65,536.
+// subordinates is the number of subordinate ids that hosts need: with the user's own id they have 65,536.
 const subordinates = 65535
 
-// mapLimit bounds each of the programs that map ids.
+// mapLimit bounds the run of each program that maps ids.
 const mapLimit = 10 * time.Second
 
-// subordinateIDs are ids that the machine's administrator lets a user map, beside the user's own.
+// subordinateIDs are ids that the machine's administrator lets a user map, besides the user's own.
 type subordinateIDs struct{ users, groups int }
 
-// findSubordinate returns the ids of /etc/subuid and /etc/subgid that this user may map. An error says what is missing.
+// findSubordinate returns the ids in /etc/subuid and /etc/subgid that this user may map. The error says what is
+// missing.
 func findSubordinate() (subordinateIDs, error) {
 	for _, program := range []string{"newuidmap", "newgidmap"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -67,8 +68,8 @@ func findSubordinate() (subordinateIDs, error) {
 	return ids, nil
 }
 
-// firstRange reads lines NAME:FIRST:COUNT and returns the first id of the first range of one of these names that is
-// large enough; 0 if there is none.
+// firstRange reads lines NAME:FIRST:COUNT and returns the first id of the first large enough range of one of these
+// names, or 0.
 func firstRange(from io.Reader, names []string) int {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
@@ -90,9 +91,9 @@ func firstRange(from io.Reader, names []string) int {
 	return 0
 }
 
-// startWithIDs starts a command in a user namespace, and in others that it asks for, with subordinate ids: the user is
-// 0 there, and its subordinate ids follow. cmd runs this program, which becomes the one at path, with the same
-// arguments. It has at most two extra files.
+// startWithIDs starts a command in a user namespace with subordinate ids, and in the other namespaces that it asks for.
+// In there the user is 0, and the subordinate ids follow. cmd runs this program, which then becomes the one at path
+// with the same arguments. It has at most two extra files.
 func startWithIDs(cmd *exec.Cmd, path string, ids subordinateIDs) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -108,7 +109,7 @@ func startWithIDs(cmd *exec.Cmd, path string, ids subordinateIDs) error {
 	a := cmd.SysProcAttr
 	a.Cloneflags |= syscall.CLONE_NEWUSER
 	a.UidMappings, a.GidMappings = nil, nil
-	// Executing takes the capabilities of who is nobody yet, but for ambient ones.
+	// Until the ids are mapped, exec drops all capabilities but ambient ones.
 	a.AmbientCaps = allCapabilities()
 	err = cmd.Start()
 	read.Close()
@@ -128,7 +129,7 @@ func startWithIDs(cmd *exec.Cmd, path string, ids subordinateIDs) error {
 	return err
 }
 
-// mapIDs maps 0 to the user's own id and what follows to its subordinate ids.
+// mapIDs maps 0 to the user's own id and the ids after it to the subordinate ids.
 func mapIDs(program string, pid, own, first int) error {
 	args := []string{
 		strconv.Itoa(pid), "0", strconv.Itoa(own), "1", "1", strconv.Itoa(first), strconv.Itoa(subordinates),
@@ -156,9 +157,10 @@ func allCapabilities() []uintptr {
 	return all
 }
 
-// AwaitIDs is AwaitCommand: args is the program, then the command line to become. It returns only when that fails.
+// AwaitIDs implements AwaitCommand. args holds the program, then the command line to become. It returns only on
+// failure.
 func AwaitIDs(args []string) error {
-	runtime.LockOSThread() // who executes keeps what the thread has
+	runtime.LockOSThread() // exec keeps the attributes of the calling thread
 	unix.CloseOnExec(awaitFD)
 	pipe := os.NewFile(awaitFD, "ids")
 	if _, err := io.ReadFull(pipe, make([]byte, 1)); err != nil {

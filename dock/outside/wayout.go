@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// WayOut is the socket, in the dock's directory, by which the plane reaches API servers of clusters that are not in the
-// dock: an HTTP proxy that knows CONNECT and nothing else.
+// WayOut is the name of the socket, in the dock's directory, through which the plane reaches API servers of clusters
+// outside the dock. It serves an HTTP proxy that supports CONNECT only.
 const WayOut = "out.sock"
 
 const (
-	// wayOutConnections is how many connections there may be at the same time.
+	// wayOutConnections bounds the concurrent connections.
 	wayOutConnections = 512
-	// wayOutDial bounds how long a computer may take to answer.
+	// wayOutDial bounds how long a remote computer may take to accept.
 	wayOutDial = 10 * time.Second
 )
 
-// keepWayOut serves the way out until ctx ends.
+// keepWayOut serves the proxy until ctx ends.
 func keepWayOut(ctx context.Context, c Config) {
 	path := filepath.Join(c.Dir, WayOut)
-	_ = os.Remove(path) // that of a dock which was killed
+	_ = os.Remove(path) // a leftover of a killed dock
 	l, err := net.Listen("unix", path)
 	if err == nil {
-		err = os.Chmod(path, 0o600) // and nobody else enters the directory
+		err = os.Chmod(path, 0o600) // and nobody else can enter the directory
 	}
 	if err != nil {
 		c.Log.Printf("the way out of the dock: %v", err)
@@ -57,7 +57,7 @@ func keepWayOut(ctx context.Context, c Config) {
 type wayOut struct {
 	slots   chan struct{}
 	machine func() ([]net.Addr, error)
-	// open reports whether an address is one to lead to; nil: another computer's.
+	// open reports whether the proxy may connect to an address; nil means to any other computer's.
 	open func(netip.Addr) bool
 
 	mu      sync.Mutex
@@ -65,7 +65,7 @@ type wayOut struct {
 	ended   bool
 }
 
-// ServeHTTP carries one connection.
+// ServeHTTP forwards one connection.
 func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(out, "only CONNECT", http.StatusMethodNotAllowed)
@@ -88,7 +88,7 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	dialer := net.Dialer{Timeout: wayOutDial}
-	far, err := dialer.Dial("tcp", to.String()) // with a limit of its own: who asks may have said all already
+	far, err := dialer.Dial("tcp", to.String()) // not the request's context: the client may have finished sending
 	if err != nil {
 		http.Error(out, err.Error(), http.StatusBadGateway)
 		return
@@ -105,13 +105,13 @@ func (w *wayOut) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 	defer w.drop(near, far)
 	go func() {
-		_, _ = io.Copy(far, buffered.Reader) // with what was read already
+		_, _ = io.Copy(far, buffered.Reader) // including what was already read
 		closeWrite(far)
 	}()
 	_, _ = io.Copy(near, far)
 }
 
-// allowed reports whether an address is another computer's: what listens on this machine is not for clusters.
+// allowed reports whether an address belongs to another computer. Clusters may not reach what listens on this machine.
 func (w *wayOut) allowed(to netip.Addr) bool {
 	if w.open != nil {
 		return w.open(to)
@@ -132,7 +132,7 @@ func (w *wayOut) allowed(to netip.Addr) bool {
 	return true
 }
 
-// carry remembers connections, so that they end with the dock; false if it has ended.
+// carry registers connections to be closed with the dock, or returns false if the dock has stopped.
 func (w *wayOut) carry(conns ...net.Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"github.com/capstan-dev/capstan/dock/outside"
 )
 
-// facts are the settings of the machine that explain a failure.
+// facts are the machine's settings that explain a failure.
 type facts struct {
 	rootless      bool
-	usernsClone   string // kernel.unprivileged_userns_clone, "" if the kernel doesn't have it (Debian's does)
-	apparmor      string // kernel.apparmor_restrict_unprivileged_userns, "" if the kernel doesn't have it (Ubuntu's does)
+	usernsClone   string // kernel.unprivileged_userns_clone, "" if the kernel lacks it (Debian's has it)
+	apparmor      string // kernel.apparmor_restrict_unprivileged_userns, "" if the kernel lacks it (Ubuntu's has it)
 	maxNamespaces map[string]string
-	seccomp       bool // this process is filtered, as in a container
+	seccomp       bool // a filter applies to this process, as in a container
 }
 
 // namespaceLimits are below /proc/sys/user.
@@ -50,7 +50,7 @@ func read(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// diagnose explains a failure by the setting that causes it, most specific first.
+// diagnose finds the setting that causes a failure, checking the most specific first.
 func diagnose(f failure, m facts) *dock.Problem {
 	denied := f.Errno == syscall.EPERM || f.Errno == syscall.EACCES
 	const userns = "ordinary users may not make user namespaces, which a dock without root needs"

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package probe finds out whether a dock can work on this machine: it tries what a dock does, in namespaces that are
-// thrown away, and explains what fails by the settings of the machine.
+// Package probe finds out whether a dock can work on this machine. It tries what a dock does in temporary namespaces,
+// and explains failures by the machine's settings.
 package probe
 
 import (
@@ -29,7 +29,7 @@ import (
 // tryLimit bounds the try.
 const tryLimit = 10 * time.Second
 
-// minOpenFiles is what etcd and the API servers need.
+// minOpenFiles is the limit of open files that etcd and the API servers need.
 const minOpenFiles = 4096
 
 // failure is what went wrong in the try.
@@ -39,15 +39,15 @@ type failure struct {
 	Text  string        `json:"text"`
 }
 
-// Config is what Check needs.
+// Config configures Check.
 type Config struct {
 	Home      string
 	MinFree   uint64   // bytes
 	Instances int      // of inotify that must be free
-	Inside    []string // arguments of this same program that make it call Inside
+	Inside    []string // arguments that make this same program call Inside
 }
 
-// Check lists what keeps a dock from working; the list is empty if nothing does.
+// Check returns what keeps a dock from working.
 func Check(ctx context.Context, c Config) []*dock.Problem {
 	problems := []*dock.Problem{}
 	limits, err := dock.ReadLimits(c.Home)
@@ -90,7 +90,7 @@ func tooLow(l dock.Limits, c Config) []*dock.Problem {
 
 func mib(n uint64) string { return strconv.FormatUint(n>>20, 10) + " MiB" }
 
-// try runs Inside in the namespaces of a dock; nil means that all went well.
+// try runs Inside in the namespaces of a dock. It returns nil on success.
 func try(ctx context.Context, inside []string) *failure {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
@@ -112,7 +112,7 @@ func try(ctx context.Context, inside []string) *failure {
 	return &failure{Stage: "clone", Errno: errno, Text: fmt.Sprint(err)}
 }
 
-// Inside tries in new namespaces what a dock does, and prints the failure.
+// Inside tries, in new namespaces, what a dock does and prints the failure.
 func Inside() error {
 	f := failure{}
 	for _, step := range []struct {
@@ -143,11 +143,11 @@ func tryBridge() error {
 		return err
 	}
 	defer k.Close()
-	// The sysctls are those of the new network namespace: this process has seen no other.
+	// These are the sysctls of the new network namespace; this process never saw another /proc/sys.
 	return network.Apply(k, network.PlanDock())
 }
 
-// tryVeth puts the peer where a host would be; this same namespace does as well.
+// tryVeth creates a veth pair with its peer in this same namespace, which is as good a test as a host's.
 func tryVeth() error {
 	k, err := network.Open()
 	if err != nil {

@@ -2,10 +2,10 @@
 
 // Package reap starts and collects the children of a process that is PID 1 of a PID namespace.
 //
-// Such a process inherits every orphan of its namespace and has to wait for them, or they stay as zombies. Waiting for
-// "any child" beside os/exec steals the exit status from exec.Cmd.Wait, so a program that uses a Reaper starts all of
-// its children through it: Start registers the child before the Reaper can collect it, and the exit status goes to that
-// Child; all others are orphans, and are only collected.
+// Such a process inherits every orphan of its namespace and must wait for them, or they remain as zombies. Waiting for
+// "any child" beside os/exec would steal the exit status from exec.Cmd.Wait. So a program with a Reaper starts all its
+// children through it: Start registers the child before the Reaper can collect it, and the Child receives the exit
+// status. All other processes are orphans, which the Reaper only collects.
 package reap
 
 import (
@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// Reaper collects every child of this process. There should be one in a process. Make it with New.
+// Reaper collects every child of this process. Create at most one in a process, with New.
 type Reaper struct {
 	mu       sync.Mutex // held over fork and registration, and over wait and lookup
 	children map[int]*Child
@@ -27,7 +27,7 @@ type Reaper struct {
 	ended   chan struct{}
 }
 
-// Child is one process started by Reaper.Start.
+// Child is a process started by Reaper.Start.
 type Child struct {
 	// Pid is the process id as this process sees it.
 	Pid int
@@ -37,7 +37,7 @@ type Child struct {
 	status syscall.WaitStatus // valid once done is closed
 }
 
-// New starts to collect children. Close ends that.
+// New returns a Reaper and starts collecting children until Close.
 func New() *Reaper {
 	r := &Reaper{
 		children: map[int]*Child{},
@@ -50,22 +50,22 @@ func New() *Reaper {
 	return r
 }
 
-// Close stops collecting. Children that still run are nobody's afterwards; end them before.
+// Close stops collecting. Nobody collects children that still run, so stop them first.
 func (r *Reaper) Close() {
 	signal.Stop(r.signals)
 	close(r.quit)
 	<-r.ended
 }
 
-// Orphans says how many processes were collected that Start had not started.
+// Orphans returns the number of collected processes that Start did not start.
 func (r *Reaper) Orphans() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.orphans
 }
 
-// Start runs the program at path with argv (argv[0] included). It returns when the program is executing, or with the
-// reason why it can't.
+// Start runs the program at path with argv (argv[0] included). It returns once the program executes, or with the reason
+// why it can't.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Child, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,23 +78,24 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Chi
 	return c, nil
 }
 
-// Done is closed when the child has ended and was collected.
+// Done returns a channel that is closed when the child has ended and was collected.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Status waits for the child's end and says how it ended.
+// Status waits for the child to end and returns its wait status.
 func (c *Child) Status() syscall.WaitStatus {
 	<-c.done
 	return c.status
 }
 
-// Signal sends sig to the child alone. A child that has ended is no error, and its process id is never signalled again.
+// Signal sends sig to the child alone. If the child has ended, Signal does nothing and returns nil; it never signals a
+// reused process id.
 func (c *Child) Signal(sig syscall.Signal) error { return c.kill(c.Pid, sig) }
 
 // SignalGroup sends sig to the child's process group, which the child must lead (ProcAttr.Sys.Setsid or Setpgid).
 func (c *Child) SignalGroup(sig syscall.Signal) error { return c.kill(-c.Pid, sig) }
 
 func (c *Child) kill(pid int, sig syscall.Signal) error {
-	// With the lock held the child can't be collected, so its id can't belong to another process.
+	// While we hold the lock, the child can't be collected, so no other process can have its id.
 	c.reaper.mu.Lock()
 	defer c.reaper.mu.Unlock()
 	if _, alive := c.reaper.children[c.Pid]; !alive {
@@ -118,7 +119,7 @@ func (r *Reaper) run() {
 	}
 }
 
-// collect waits for all that have ended; one SIGCHLD may stand for many.
+// collect collects all children that have ended; one SIGCHLD may announce several.
 func (r *Reaper) collect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +143,7 @@ func (r *Reaper) collect() {
 	}
 }
 
-// Describe says in words how a process ended: "exited with status 1", "was killed by signal: terminated".
+// Describe says how a process ended: "exited with status 1", "was killed by signal: terminated".
 func Describe(s syscall.WaitStatus) string {
 	switch {
 	case s.Exited() && s.ExitStatus() == 0:

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Isolate cuts the propagation of mounts from this mount namespace to others. The caller is the only user of a new
-// mount namespace.
+// Isolate stops mounts from propagating out of this mount namespace. The caller must be the only user of a new mount
+// namespace.
 func Isolate() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -21,12 +21,12 @@ func Isolate() error {
 	return nil
 }
 
-// Share makes root a mount point, mounts plan below it, and makes it the working directory of this thread, which has
-// a mount namespace of its own after Isolate. It belongs to the dock: the caller's user namespace must be the one
-// outside of the host's. With ids, an open user namespace, files that belong to root on disk belong to root of that
-// namespace below root, and so on for its other ids.
+// Share makes root a mount point, mounts plan below it, and makes it this thread's working directory. The thread must
+// have its own mount namespace, after Isolate, and the dock's user namespace, outside the host's. If ids, an open user
+// namespace, is given, files below root show their owners mapped to it: what belongs to root on disk belongs to root of
+// that namespace, and so on for its other ids.
 func Share(root string, ids *os.File, plan []Mount) error {
-	// Before root is mounted with other ids: there nobody outside the host can make a file.
+	// Do this before mounting root with other ids: after that, nobody outside the host can create files there.
 	for _, m := range plan {
 		if err := prepare(root, m); err != nil && !m.Optional {
 			return fmt.Errorf("completing the host's root: %s: %w", m, err)
@@ -46,7 +46,7 @@ func Share(root string, ids *os.File, plan []Mount) error {
 	return wrap(unix.Chdir(root), "entering %s", root)
 }
 
-// share mounts what the host sees of the machine.
+// share mounts one thing that the host sees of the machine.
 func share(root string, ids *os.File, m Mount) error {
 	if !m.HostIDs {
 		return attach(root, m)
@@ -58,12 +58,12 @@ func share(root string, ids *os.File, m Mount) error {
 	return readOnly(filepath.Join(root, m.Target))
 }
 
-// mountRoot mounts root on itself, without device files, and with other ids if there are any.
+// mountRoot mounts root on itself, without device files, and with other ids if any are given.
 func mountRoot(root string, ids *os.File) error {
 	return wrap(mountIDs(root, root, ids, unix.MOUNT_ATTR_NODEV), "mounting %s on itself", root)
 }
 
-// mountIDs mounts a directory, with other ids if there are any.
+// mountIDs mounts a directory, with other ids if any are given.
 func mountIDs(source, target string, ids *os.File, attributes uint64) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -90,11 +90,11 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// Apply mounts plan under the working directory, as PID 1 of the host, in a mount namespace after Isolate, and makes
-// it the root of that namespace. It needs no path to the directory, which the host may have no right to follow. What
-// Share has mounted there stays locked.
+// Apply mounts plan under the working directory and makes that the root of the mount namespace. PID 1 of the host calls
+// it in a mount namespace after Isolate. Apply uses no path to the directory, because the host may lack the permission
+// to follow one. What Share mounted there stays locked.
 func Apply(plan []Mount) error {
-	// Mounts that come from outside can't become the root; a copy can, with all that is below.
+	// Mounts that come from outside can't become the root, but a copy with everything below can.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, ".", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
 		return fmt.Errorf("copying the mounts of the host's root: %w", err)
@@ -141,7 +141,7 @@ func applyOne(root string, m Mount) error {
 	return attach(root, m)
 }
 
-// prepare makes what needs no mount, and the mount point of what does.
+// prepare creates what needs no mount, and the mount points for the rest.
 func prepare(root string, m Mount) error {
 	switch m.Kind {
 	case Link:
@@ -158,7 +158,7 @@ func prepare(root string, m Mount) error {
 	return mountPoint(root, m.Target, info.IsDir())
 }
 
-// source is what a bind mount shows.
+// source returns what a bind mount shows.
 func (m Mount) source(root string) string {
 	if m.Own {
 		return filepath.Join(root, m.Source)
@@ -166,7 +166,7 @@ func (m Mount) source(root string) string {
 	return m.Source
 }
 
-// attach mounts what is a mount, on a mount point that is there.
+// attach mounts m, if it is a mount, on its existing mount point.
 func attach(root string, m Mount) error {
 	target := filepath.Join(root, m.Target)
 	switch m.Kind {
@@ -192,8 +192,8 @@ func attach(root string, m Mount) error {
 	return nil
 }
 
-// mountPoint makes the directory or file to mount on. It must not follow the host's own links out of the root:
-// os.Root sees to that.
+// mountPoint creates the directory or file to mount on. os.Root keeps it from following the host's links out of the
+// root.
 func mountPoint(root, target string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -247,7 +247,7 @@ func writeFile(root, at string, data []byte) error {
 
 func relative(path string) string { return strings.TrimPrefix(filepath.Clean(path), "/") }
 
-// readOnly holds for the mounts below target too.
+// readOnly makes target and all mounts below it read-only.
 func readOnly(target string) error {
 	err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	if !errors.Is(err, unix.ENOSYS) {
@@ -281,7 +281,7 @@ func readOnlyOneByOne(target string) error {
 	return nil
 }
 
-// remount keeps the other flags: a user namespace may not drop those that it inherited.
+// remount keeps the other flags: a user namespace may not drop inherited ones.
 func remount(target string, flags uintptr) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {
@@ -298,9 +298,9 @@ func remount(target string, flags uintptr) error {
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
 }
 
-// pivot makes the working directory the root of this mount namespace and lets go of the old one.
+// pivot makes the working directory the root of this mount namespace and detaches the old root.
 func pivot() error {
-	// With both in the same place no directory for the old root is needed.
+	// With both at the same path, the old root needs no directory of its own.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("making the host's root the root: %w", err)
 	}

@@ -11,22 +11,22 @@ import (
 // Entry is one name in a directory of the machine.
 type Entry struct {
 	Path string // absolute
-	Link string // target if it is a symbolic link
+	Link string // target of a symbolic link
 	Dir  bool
 }
 
-// Machine is what Plan needs to know of the machine: which of the paths that a host shares with it exist, and as what.
+// Machine is what Plan needs to know about the machine: which of the paths shared with hosts exist, and of what kind.
 type Machine struct{ Entries []Entry }
 
-// sharedEtc are parts of the machine's /etc that its programs don't work without: certificates, links that /usr/bin
-// points to, the loader's cache.
+// sharedEtc lists parts of the machine's /etc that its programs need: certificates, links that /usr/bin points to, the
+// loader's cache.
 var sharedEtc = []string{
 	"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/ld.so.cache", "/etc/ld.so.conf",
 	"/etc/ld.so.conf.d",
 	"/etc/localtime", "/etc/pki", "/etc/protocols", "/etc/services", "/etc/ssl",
 }
 
-// Inspect looks at the machine whose root is at root ("/", but for tests).
+// Inspect examines the machine whose root is at root ("/", except in tests).
 func Inspect(root string) (Machine, error) {
 	top, err := os.ReadDir(root)
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Kind says how a Mount comes about.
+// Kind is the way a Mount is made.
 type Kind string
 
 // The kinds of mounts.
 const (
 	Bind   Kind = "bind"   // Source, with all mounts below it
 	FS     Kind = "fs"     // a new file system of type Source
-	Link   Kind = "link"   // no mount: a symbolic link to Source
-	Text   Kind = "text"   // no mount: a file that holds Source
-	Folder Kind = "folder" // no mount: an empty directory
+	Link   Kind = "link"   // not a mount: a symbolic link to Source
+	Text   Kind = "text"   // not a mount: a file that holds Source
+	Folder Kind = "folder" // not a mount: an empty directory
 )
 
-// Mount is one step in the making of the root.
+// Mount is one step in making the root.
 type Mount struct {
 	Kind     Kind
 	Source   string
@@ -27,15 +27,15 @@ type Mount struct {
 	Data     string // options of the file system
 	Own      bool   // Source is a path of the host, not of the machine
 	ReadOnly bool   // with all mounts below
-	HostIDs  bool   // its files belong to the host's ids, as those of the host's root do
-	Writable bool   // although Source is mounted read-only
-	Optional bool   // it may fail: the host works without
+	HostIDs  bool   // its files show the host's ids, as the host's root does
+	Writable bool   // even if Source is mounted read-only
+	Optional bool   // it may fail: the host works without it
 
-	// Instead is done if this one fails.
+	// Instead is used if this one fails.
 	Instead []Mount
 }
 
-// String is one line for logs, errors and golden files.
+// String returns one line for logs, errors and golden files.
 func (m Mount) String() string {
 	s := fmt.Sprintf("%s %s", m.Kind, m.Target)
 	if m.Source != "" {
@@ -65,12 +65,12 @@ func (m Mount) String() string {
 	return s
 }
 
-// controllers make a plain directory look like cgroup v2 to kubeadm's system check. Nothing is really limited.
+// controllers make a plain directory look like cgroup v2 to kubeadm's system check. It limits nothing.
 const controllers = "cpuset cpu io memory hugetlb pids rdma freezer devices\n"
 
-// PlanShared lists what a host sees of machine m, and of our binaries in binDir: /opt/capstan/bin, and its directory
-// "bundles" as /opt/capstan/bundles. The dock mounts it before the host's user namespace exists, which locks the
-// mounts: root in the host can neither make them writable nor unmount them.
+// PlanShared lists what a host sees of machine m and of our binaries in binDir: /opt/capstan/bin, and its directory
+// "bundles" as /opt/capstan/bundles. The dock mounts them before the host's user namespace exists. That locks the
+// mounts: root in the host can neither unmount them nor make them writable.
 func PlanShared(m Machine, binDir string) []Mount {
 	var plan []Mount
 	for _, e := range m.Entries {
@@ -96,7 +96,8 @@ func PlanImages(layers, socket string) []Mount {
 	}
 }
 
-// PlanGroups lists the control groups in which a host makes those of its pods: by name, the directory on the machine.
+// PlanGroups lists the control groups in which a host creates those of its pods. groups maps names to directories of
+// the machine.
 func PlanGroups(groups map[string]string) []Mount {
 	var plan []Mount
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
@@ -105,8 +106,8 @@ func PlanGroups(groups map[string]string) []Mount {
 	return plan
 }
 
-// PlanOwn lists what belongs to the host alone; its PID 1 mounts it, in the host's namespaces. bootID becomes
-// /proc/sys/kernel/random/boot_id: a new one for each boot, or a kubelet does not notice a reboot.
+// PlanOwn lists the host's private mounts; its PID 1 mounts them in the host's namespaces. bootID becomes
+// /proc/sys/kernel/random/boot_id. Each boot needs a new one, or a kubelet does not notice the reboot.
 func PlanOwn(bootID string) []Mount {
 	plan := []Mount{
 		{Kind: FS, Source: "tmpfs", Target: "/run", Data: "mode=755,size=64m"},
@@ -134,8 +135,9 @@ func planDev() []Mount {
 	)
 }
 
-// planProc mounts a /proc of the host's own PID namespace, or the dock's where parts of that are masked (in a
-// container): then the kernel refuses a new one. What belongs to the machine as a whole is read-only.
+// planProc mounts a /proc of the host's own PID namespace. Where parts of the dock's /proc are masked, as in a
+// container, the kernel refuses that, and the host gets the dock's /proc. What belongs to the whole machine is
+// read-only.
 func planProc(bootID string) []Mount {
 	plan := []Mount{
 		{Kind: FS, Source: "proc", Target: "/proc", Instead: []Mount{{Kind: Bind, Source: "/proc", Target: "/proc"}}},
@@ -143,7 +145,7 @@ func planProc(bootID string) []Mount {
 	for _, path := range []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"} {
 		plan = append(plan, Mount{Kind: Bind, Source: path, Target: path, Own: true, ReadOnly: true, Optional: true})
 	}
-	// The sysctls of the network are the host's own.
+	// The network's sysctls are the host's own.
 	plan = append(plan, Mount{Kind: Bind, Source: "/proc/sys/net", Target: "/proc/sys/net", Own: true, Writable: true})
 	if bootID != "" {
 		plan = append(plan,
@@ -156,7 +158,7 @@ func planProc(bootID string) []Mount {
 	return plan
 }
 
-// planSys shows the devices of the host's own network namespace where the kernel allows it.
+// planSys shows the devices of the host's own network namespace if the kernel allows it.
 func planSys() []Mount {
 	return []Mount{
 		{Kind: FS, Source: "sysfs", Target: "/sys", ReadOnly: true,

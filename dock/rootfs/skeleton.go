@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Skeleton is what a new host's root directory holds before its first boot.
+// Skeleton describes a new host's root directory before its first boot.
 type Skeleton struct {
-	Name      string // the first host name
-	MachineID string // 32 hexadecimal digits; the host keeps it for life
+	Name      string // the initial host name
+	MachineID string // 32 hexadecimal digits; never changes
 	OSName    string // of the machine whose programs it uses: "Debian GNU/Linux 12 (bookworm)"
 }
 
-// NewMachineID makes a random one.
+// NewMachineID returns a random machine id.
 func NewMachineID() string {
 	var b [16]byte
 	rand.Read(b[:])                             // never fails
@@ -26,7 +26,7 @@ func NewMachineID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// MachineOSName reads the machine's name for itself; "Linux" if it has none.
+// MachineOSName returns the name of the machine's operating system, or "Linux" if the machine has none.
 func MachineOSName() string {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		data, err := os.ReadFile(path)
@@ -42,7 +42,7 @@ func MachineOSName() string {
 	return "Linux"
 }
 
-// Applets are the commands of a host that are capstan-dock under another name.
+// Applets lists the commands of a host that are capstan-dock under another name.
 var Applets = []string{"systemctl", "journalctl", "hostnamectl", "poweroff", "reboot", "shutdown"}
 
 type node struct {
@@ -108,11 +108,11 @@ func (s Skeleton) nodes() []node {
 	})
 }
 
-// Path is PATH on a host.
+// Path is the PATH of a host.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/capstan/bin"
 
-// Write makes the skeleton with these files in directory root, which must not exist. Half of it is never seen there: it
-// is made beside and then renamed, and on an error nothing is left.
+// Write writes the skeleton and files to the directory root, which must not exist. It writes beside root and then
+// renames, so root is never incomplete; on an error nothing is left.
 func Write(root string, s Skeleton, files []File) (err error) {
 	temp := root + ".new"
 	if err := Remove(temp); err != nil {
@@ -154,18 +154,18 @@ func (n node) write(root string) error {
 	if err := os.WriteFile(path, []byte(n.data), n.mode); err != nil {
 		return err
 	}
-	return os.Chmod(path, n.mode) // whatever the umask
+	return os.Chmod(path, n.mode) // regardless of the umask
 }
 
-// File is one to put into a host's root.
+// File is a file to put into a host's root.
 type File struct {
 	Path string // absolute, as the host sees it
 	Mode fs.FileMode
 	Data []byte
 }
 
-// Put writes files into a host's root, each as a whole: whoever reads one in a host that runs sees the old or the new.
-// Links in the root that lead out of it are refused.
+// Put writes files into a host's root, each as a whole: a reader in a running host sees either the old or the new file.
+// It refuses links that lead out of the root.
 func Put(root string, files []File) error {
 	if len(files) == 0 {
 		return nil
@@ -185,7 +185,7 @@ func Put(root string, files []File) error {
 
 func put(r *os.Root, f File) error {
 	name := relative(f.Path)
-	// reading a pipe would wait
+	// only regular files: reading a pipe would block
 	if info, err := r.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == int64(len(f.Data)) {
 		if have, err := r.ReadFile(name); err == nil && bytes.Equal(have, f.Data) {
 			return r.Chmod(name, f.Mode.Perm())
@@ -206,8 +206,8 @@ func put(r *os.Root, f File) error {
 	return r.Rename(temp, name)
 }
 
-// Remove deletes a directory tree, also where a directory denies its owner access. A missing one is no error. No host
-// may run in it.
+// Remove deletes a directory tree, even where a directory denies its owner access. A missing tree is not an error. No
+// host may be running in it.
 func Remove(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {

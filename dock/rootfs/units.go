@@ -1,7 +1,7 @@
 package rootfs
 
-// unitFiles are the services that every local host knows, by path below /etc/systemd/system. kubelet.service and its
-// drop-in are kubeadm's own but for RestartSec (10 s there: too slow where a cluster is ready in 20) and the memory
+// unitFiles are the services of every local host, by path below /etc/systemd/system. kubelet.service and its drop-in
+// are kubeadm's own, except for RestartSec (kubeadm's 10 s is too slow where a cluster is ready in 20) and the memory
 // settings.
 var unitFiles = map[string]string{
 	"containerd.service": `[Unit]

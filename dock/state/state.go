@@ -1,4 +1,4 @@
-// Package state keeps what a dock holds in one file that is never seen half written.
+// Package state stores what a dock holds in one file, which a reader never sees half written.
 package state
 
 import (
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Version of the file's format.
+// Version is that of the file's format.
 const Version = 1
 
-// State is what should be. It holds no pointers to share: Clone copies all that may be changed.
+// State is the wanted state of a dock. It shares no pointers: Clone copies everything that may change.
 type State struct {
 	Version      int                 `json:"version"`
 	Hosts        map[string]Host     `json:"hosts"`
@@ -46,12 +46,12 @@ type Balancer struct {
 type Relay struct {
 	Port   int    `json:"port"`
 	Target string `json:"target"`
-	// Address is "ADDRESS:PORT" on the machine for what is published there; empty: Port on its loopback.
+	// Address is "ADDRESS:PORT" on the machine for a publication. If it is empty, the relay uses Port on loopback.
 	Address  string `json:"address,omitempty"`
 	Announce bool   `json:"announce,omitempty"`
 }
 
-// Unit is a unit that should run; the fields are those of dock.Unit.
+// Unit is a unit that should run; its fields are those of dock.Unit.
 type Unit struct {
 	Argv    []string      `json:"argv"`
 	Env     []string      `json:"env,omitempty"`
@@ -60,16 +60,16 @@ type Unit struct {
 	Grace   time.Duration `json:"grace,omitempty"`
 }
 
-// Equal says whether a process of one unit would do for the other.
+// Equal reports whether a process of one unit would also do for the other.
 func (u Unit) Equal(v Unit) bool {
 	return slices.Equal(u.Argv, v.Argv) && slices.Equal(u.Env, v.Env) && u.Dir == v.Dir && u.LogFile == v.LogFile &&
 		u.Grace == v.Grace
 }
 
-// BalancerRelay is the name of a balancer's relay. No other relay can have it: it is no DNS label.
+// BalancerRelay returns the name of a balancer's relay. It is not a DNS label, so no other relay can have it.
 func BalancerRelay(balancer string) string { return "balancer/" + balancer }
 
-// New is the state of a dock that holds nothing.
+// New returns the state of an empty dock.
 func New() *State {
 	return &State{
 		Version: Version, Hosts: map[string]Host{}, Balancers: map[string]Balancer{}, Relays: map[string]Relay{},
@@ -77,7 +77,7 @@ func New() *State {
 	}
 }
 
-// Clone copies s; slices in it are replaced, never changed in place.
+// Clone copies s. Slices in it are replaced, never changed in place.
 func (s *State) Clone() *State {
 	c := *s
 	c.Hosts, c.Balancers, c.Relays, c.Units = maps.Clone(s.Hosts), maps.Clone(s.Balancers), maps.Clone(s.Relays),
@@ -85,7 +85,7 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Load reads the file at path; a missing one is a New state.
+// Load reads the file at path. If the file is missing, Load returns a New state.
 func Load(path string) (*State, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +111,7 @@ func Load(path string) (*State, error) {
 	return s, nil
 }
 
-// Save replaces the file at path. After a crash, or on an error, the old or the new state is there, whole.
+// Save replaces the file at path. After a crash or an error, the file holds either the old or the new state.
 func (s *State) Save(path string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/capstan-dev/capstan/internal/proc"
 )
 
-// markName is the environment variable by which the descendants of one start of a command are found again, as cgroups
-// are not available to ordinary users everywhere. systemd sets the same variable.
+// markName is the environment variable that identifies the descendants of one start of a command, because ordinary
+// users don't have cgroups everywhere. systemd sets the same variable.
 const markName = "INVOCATION_ID"
 
-// members lists the processes of this PID namespace that carry mark in their environment or belong to session sid
-// (0: none). The process that asks is never among them. unsettled reports that there are processes without any
-// environment: they may be about to execute another program, and need another look.
+// members lists the processes of this PID namespace that carry mark in their environment or belong to session sid (0:
+// none). It never includes the calling process. unsettled reports that some processes have no environment at all: they
+// may be about to execute another program, so look again.
 func members(mark string, sid int) (found []int, unsettled bool) {
 	list, err := proc.List()
 	if err != nil {

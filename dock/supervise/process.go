@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package supervise runs commands under a PID 1: each in a session of its own, ended together with all that it started,
-// and started again with growing delays if it is to be kept running.
+// Package supervise runs commands under a PID 1. Each command has its own session and is stopped together with
+// everything that it started.
 package supervise
 
 import (
@@ -22,7 +22,7 @@ import (
 // Command is what to run.
 type Command struct {
 	Argv   []string // Argv[0] without a slash is looked up in PATH of Env
-	Env    []string // all of the environment; of equal names the last wins
+	Env    []string // the whole environment; the last of equal names wins
 	Dir    string   // "" is /
 	Output *os.File // standard output and error; nil discards
 }
@@ -30,7 +30,7 @@ type Command struct {
 // Process is a running Command.
 type Process struct {
 	*reap.Child
-	// Started is when it was started.
+	// Started is the time of the start.
 	Started time.Time
 
 	mark string
@@ -71,20 +71,21 @@ func Start(r *reap.Reaper, c Command) (*Process, error) {
 	return &Process{Child: child, Started: time.Now(), mark: mark}, nil
 }
 
-// Mode says which processes Stop ends beside the main one; the values are systemd's KillMode.
+// Mode selects which processes Stop stops besides the main one. The values are systemd's KillMode.
 type Mode string
 
-// The modes that Stop knows; any other is as WholeGroup.
+// The modes that Stop knows. It treats any other as WholeGroup.
 const (
 	WholeGroup  Mode = "control-group" // SIGTERM, later SIGKILL, to all
-	MixedGroup  Mode = "mixed"         // SIGTERM to the main process, SIGKILL to all that are left of the others
+	MixedGroup  Mode = "mixed"         // SIGTERM to the main process, SIGKILL to all others that remain
 	MainProcess Mode = "process"       // only the main process
 	NoProcess   Mode = "none"          // none: Stop only waits
 )
 
-// Stop ends the process and, depending on mode, all that it started: SIGTERM, then SIGKILL after grace. It returns when
-// they are gone; what survives SIGKILL for 5 seconds (a process that waits for a disk) is an error. In mode NoProcess
-// it sends nothing, and returns when the main process has ended or grace is over.
+// Stop stops the process and, depending on mode, everything that it started: SIGTERM, then SIGKILL after grace. It
+// returns when they are gone, or with an error if a process survives SIGKILL for 5 seconds (for example because it
+// waits for a disk). In mode NoProcess, Stop sends nothing and returns when the main process has ended or grace is
+// over.
 func (p *Process) Stop(grace time.Duration, mode Mode) error {
 	if mode == NoProcess {
 		p.wait(grace)
@@ -111,7 +112,7 @@ func (p *Process) Stop(grace time.Duration, mode Mode) error {
 	return p.KillRest()
 }
 
-// wait waits for the end of the main process, and says whether it came within limit.
+// wait waits for the main process to end and reports whether it did so within limit.
 func (p *Process) wait(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -126,8 +127,7 @@ func (p *Process) wait(limit time.Duration) bool {
 // killWait is how long a process may take to disappear after SIGKILL.
 const killWait = 5 * time.Second
 
-// KillRest ends with SIGKILL what is left of the descendants of a process that has ended itself, and waits for their
-// end.
+// KillRest kills the remaining descendants of a process that has ended, and waits for them to end.
 func (p *Process) KillRest() error {
 	deadline := time.Now().Add(killWait)
 	empty := 0
@@ -147,15 +147,16 @@ func (p *Process) KillRest() error {
 	}
 }
 
-// One look at all processes is not enough: one that forks and ends, or that executes another program, is easily missed.
+// One look at all processes is not enough: it can easily miss a process that forks and exits, or that executes another
+// program.
 const (
 	emptyScans     = 2 // in a row that must find nothing
-	unsettledScans = 6 // in a row after which a process without an environment is not ours
+	unsettledScans = 6 // scans in a row after which a process without an environment is not ours
 )
 
 func signalAll(pids []int, sig syscall.Signal) {
 	for _, pid := range pids {
-		syscall.Kill(pid, sig) // it may have ended since
+		syscall.Kill(pid, sig) // it may have ended already
 	}
 }
 
@@ -179,7 +180,7 @@ func lookup(name string, env []string) (string, error) {
 	return "", fmt.Errorf("starting %s: %w in PATH %s", name, fs.ErrNotExist, path)
 }
 
-// last keeps the last of equal names: getenv would give the first.
+// last keeps the last of equal names; getenv would return the first.
 func last(env []string) []string {
 	seen := map[string]bool{}
 	out := make([]string, 0, len(env))

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package testns runs the tests of a package in Linux namespaces of their own, so that they can make links and mounts,
-// as root and as an ordinary user, and leave nothing behind.
+// Package testns runs a package's tests in their own Linux namespaces, as root or as an ordinary user, so that they can
+// create links and mounts and leave nothing behind.
 package testns
 
 import (
@@ -19,10 +19,10 @@ import (
 const inside = "CAPSTAN_TEST_INSIDE"
 
 // Child is set (NAME=VALUE) in the environment of a child process that runs this same test binary in namespaces that
-// the test made.
+// the test created.
 const Child = inside + "=child"
 
-// Main is the body of a TestMain. It ends the process.
+// Main is the body of a TestMain. It exits the process.
 func Main(m *testing.M) {
 	switch os.Getenv(inside) {
 	case "child":

@@ -12,8 +12,8 @@ import (
 // BootTarget is the target whose wants are started at boot.
 const BootTarget = "multi-user.target"
 
-// Enable makes the links that the unit's [Install] section asks for in dir, and says which it made. A unit without such
-// a section is an error.
+// Enable creates the links that the unit's [Install] section asks for in dir, and returns them. A unit without such a
+// section is an error.
 func Enable(u *Unit, dir string) (made []string, err error) {
 	if len(u.WantedBy) == 0 {
 		return nil, fmt.Errorf("the unit file of %s has no [Install] section with WantedBy=, so it can't be enabled; use "+
@@ -40,7 +40,7 @@ func Enable(u *Unit, dir string) (made []string, err error) {
 	return made, nil
 }
 
-// Disable removes every link to the unit from the wants folders of dir, and says which it removed.
+// Disable removes every link to the unit from the wants directories of dir, and returns the removed links.
 func Disable(name, dir string) (removed []string, err error) {
 	links, err := linksTo(name, dir)
 	if err != nil {
@@ -55,13 +55,13 @@ func Disable(name, dir string) (removed []string, err error) {
 	return removed, nil
 }
 
-// Enabled says whether anything in dir wants the unit.
+// Enabled reports whether anything in dir wants the unit.
 func Enabled(name, dir string) bool {
 	links, err := linksTo(name, dir)
 	return err == nil && len(links) > 0
 }
 
-// linksTo doesn't use a glob: a unit's name may hold its special characters.
+// linksTo avoids globs because a unit's name may contain their special characters.
 func linksTo(name, dir string) ([]string, error) {
 	if err := ValidName(name); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func linksTo(name, dir string) ([]string, error) {
 	return out, nil
 }
 
-// WantedAtBoot lists the names of all units linked in BootTarget's wants of dir, sorted.
+// WantedAtBoot returns the sorted names of all units linked in BootTarget's wants of dir.
 func WantedAtBoot(dir string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, BootTarget+".wants"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,15 +15,15 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/unit"
 )
 
-// maxFile bounds what is read of one unit or environment file, in bytes.
+// maxFile bounds how much of one unit or environment file is read, in bytes.
 const maxFile = 1 << 20
 
-// Dirs are the folders that hold unit files, the first that has one wins. The machine's own /usr/lib/systemd is
-// deliberately absent: its services are none of a local host's.
+// Dirs are the directories with unit files; the first that has a unit wins. The machine's own /usr/lib/systemd is
+// absent on purpose: a local host runs none of its services.
 var Dirs = []string{"/etc/systemd/system", "/run/systemd/system"}
 
-// Load reads the unit called name (with suffix) and its drop-ins NAME.d/*.conf from dirs.
-// The error wraps ErrNotFound or ErrMasked where it applies.
+// Load reads the unit called name (with suffix) and its drop-ins NAME.d/*.conf from dirs. The error wraps ErrNotFound
+// or ErrMasked where it applies.
 func Load(name string, dirs []string) (*Unit, error) {
 	if err := ValidName(name); err != nil {
 		return nil, err
@@ -73,11 +73,12 @@ func find(name string, dirs []string) (path string, data []byte, err error) {
 			return "", nil, fmt.Errorf("reading unit %s: %w", path, err)
 		}
 	}
-	// systemd's own words, which scripts look for
+	// These are systemd's own words, which scripts look for.
 	return "", nil, fmt.Errorf("Unit %s could not be found: %w", name, ErrNotFound)
 }
 
-// findDropIns sorts by file name over all dirs, as systemd does; of equal names the first dir wins.
+// findDropIns sorts by file name across all dirs, as systemd does. If dirs have files of the same name, the first dir
+// wins.
 func findDropIns(name string, dirs []string) ([]string, error) {
 	byName := map[string]string{}
 	for _, dir := range dirs {
@@ -132,7 +133,7 @@ func readFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Env is what the unit's commands get beside base: Environment, then the files, in order.
+// Env returns base, extended by Environment and then the files, in order.
 func (u *Unit) Env(base []string) ([]string, error) {
 	env := append(append([]string(nil), base...), u.Environment...)
 	for _, f := range u.EnvironmentFiles {
@@ -148,8 +149,8 @@ func (u *Unit) Env(base []string) ([]string, error) {
 	return env, nil
 }
 
-// parseEnv reads lines NAME=VALUE: comments begin with # or ;, a value may be quoted whole, a backslash at the end of a
-// line joins it with the next.
+// parseEnv parses lines NAME=VALUE. Comments begin with # or ;. A whole value may be quoted. A backslash at the end of
+// a line joins it with the next.
 func parseEnv(data string) []string {
 	var out []string
 	data = strings.ReplaceAll(data, "\\\n", "")
@@ -175,7 +176,7 @@ func parseEnv(data string) []string {
 	return out
 }
 
-// Names lists the services that have a unit file in dirs, sorted.
+// Names returns the sorted names of the services with a unit file in dirs.
 func Names(dirs []string) ([]string, error) {
 	seen := map[string]bool{}
 	for _, dir := range dirs {

@@ -1,7 +1,7 @@
-// Package unit reads the subset of systemd's unit files that local hosts understand: services with their drop-ins, and
-// enablement by links in multi-user.target.wants.
+// Package unit reads the subset of systemd's unit files that local hosts support: services with their drop-ins, enabled
+// by links in multi-user.target.wants.
 //
-// Directives outside of the subset are not errors: they are listed in Unit.Ignored.
+// A directive outside the subset is not an error: Unit.Ignored lists it.
 package unit
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Unit is one service, its drop-ins applied.
+// Unit is one service with its drop-ins applied.
 type Unit struct {
 	Name        string // with suffix: "kubelet.service"
 	Path        string // the unit file
@@ -31,11 +31,11 @@ type Unit struct {
 
 	Restart      string        // no, always, on-failure, on-success, on-abnormal, on-abort, on-watchdog
 	RestartPause time.Duration // RestartSec; default 100ms
-	TimeoutStart time.Duration // of each ExecStartPre and of a oneshot's commands; default 90s, 0 is no limit
+	TimeoutStart time.Duration // for each ExecStartPre and a oneshot's commands; default 90s, 0 is no limit
 	TimeoutStop  time.Duration // from SIGTERM to SIGKILL; default 10s (systemd's is 90s: too long for `down`)
 	KillMode     string        // control-group (default), mixed, process, none
 
-	After    []string // started before this one if both are to be started
+	After    []string // units to start before this one if both are to start
 	WantedBy []string
 
 	Ignored []string // directives that have no effect here, as Section.Name
@@ -54,7 +54,7 @@ type EnvironmentFile struct {
 	Optional bool // prefix "-": may be missing
 }
 
-// ErrNotFound is wrapped by Load's error if there is no such unit.
+// ErrNotFound is wrapped by Load's error if the unit does not exist.
 var ErrNotFound = errors.New("unit could not be found")
 
 // ErrMasked is wrapped by Load's error if the unit is a link to /dev/null.
@@ -71,10 +71,10 @@ func FullName(name string) string {
 	return name + ".service"
 }
 
-// ShortName is the name without ".service", as logs are named.
+// ShortName returns the name without ".service", as in names of logs.
 func ShortName(name string) string { return strings.TrimSuffix(name, ".service") }
 
-// ValidName says why name can't be the name of a unit: it becomes part of paths.
+// ValidName returns an error if name can't be the name of a unit, which becomes part of paths.
 func ValidName(name string) error {
 	if name == "" || len(name) > 200 || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "-") {
 		return fmt.Errorf("%q is not a unit name", name)
@@ -188,7 +188,7 @@ func (u *Unit) set(o option) (err error) {
 		}
 	case "Unit.Documentation", "Unit.Wants", "Unit.Requires", "Unit.Before", "Service.StandardOutput",
 		"Service.StandardError":
-		// Known to matter little here: not worth a line in the log.
+		// These matter little here: they are not worth a line in the log.
 	default:
 		u.Ignored = append(u.Ignored, o.section+"."+o.name)
 	}
@@ -238,7 +238,7 @@ func boolean(value string) (bool, error) {
 	return false, errors.New("not a boolean")
 }
 
-// Span reads systemd's time spans: "5", "500ms", "1min 30s", "infinity" (which is 0 here).
+// Span parses systemd's time spans: "5", "500ms", "1min 30s", "infinity" (which is 0 here).
 func Span(value string) (time.Duration, error) {
 	value = strings.ReplaceAll(value, " ", "")
 	if value == "infinity" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// split breaks a line into words as systemd does: quotes (single and double) group, a backslash escapes, "%%" is a
+// split splits a line into words as systemd does: single and double quotes group, a backslash escapes, "%%" is a
 // percent sign.
 func split(line string) ([]string, error) {
 	var out []string
@@ -59,7 +59,7 @@ func split(line string) ([]string, error) {
 	return out, nil
 }
 
-// escape reads what follows a backslash; n is how many bytes it took.
+// escape decodes what follows a backslash; n is the number of bytes that it consumed.
 func escape(s string) (text string, n int, err error) {
 	if s == "" {
 		return "", 0, errors.New("a backslash at the end")
@@ -74,7 +74,7 @@ func escape(s string) (text string, n int, err error) {
 	case s[0] == 'u':
 		width = 4
 	case s[0] >= '0' && s[0] <= '7':
-		s, width, base = "0"+s, 3, 8 // one shape for all: a letter, then digits
+		s, width, base = "0"+s, 3, 8 // normalize the form: a letter, then digits
 	default:
 		return "", 0, fmt.Errorf(`unknown escape sequence \%c`, s[0])
 	}
@@ -94,8 +94,8 @@ func escape(s string) (text string, n int, err error) {
 	return string([]byte{byte(code)}), 1 + width, nil
 }
 
-// Expand gives the words to execute: "${NAME}" is replaced in place, a word that is "$NAME" alone is replaced by the
-// words of the value (none if it is empty), "$$" is a dollar sign. env holds NAME=VALUE; later ones win.
+// Expand returns the words to execute. It replaces "${NAME}" in place, replaces a word that is only "$NAME" by the
+// words of the value (none if it is empty), and turns "$$" into a dollar sign. env holds NAME=VALUE; later ones win.
 func (c Command) Expand(env []string) []string {
 	if c.NoExpand {
 		return c.Argv
