@@ -159,6 +159,7 @@ type pod struct {
 			Name, ContainerID string
 			Ready             bool
 			RestartCount      int
+			State             struct{ Running *struct{} }
 		}
 	}
 }

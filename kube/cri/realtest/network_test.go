@@ -35,7 +35,7 @@ func serveUntil(step string) int {
 	flags := flag.NewFlagSet("server", flag.ContinueOnError)
 	at := map[string]*string{}
 	for _, name := range []string{"state", "listen", "images", "layers", "runner", "listen-hollow", "listen-real",
-		"groups"} {
+		"groups", "bundles"} {
 		at[name] = flags.String(name, "", "")
 	}
 	flags.Bool("hollow", false, "")
@@ -49,6 +49,7 @@ func serveUntil(step string) int {
 	}
 	server, err := cri.New(cri.Options{
 		Groups: groups, State: *at["state"], Images: images.New(*at["images"], *at["layers"]), Runner: *at["runner"],
+		Bundles: cri.Bundles{Dir: *at["bundles"]},
 		Step: func(name string) {
 			if name == step {
 				unix.Kill(os.Getpid(), unix.SIGKILL)
