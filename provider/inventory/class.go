@@ -18,7 +18,7 @@ import (
 // classes reads ClusterClasses, each at most once.
 type classes struct {
 	reader client.Reader
-	known  map[client.ObjectKey]*clusterv1.ClusterClass // nil if there is none
+	known  map[client.ObjectKey]*clusterv1.ClusterClass // nil if it doesn't exist
 }
 
 func (c *classes) get(ctx context.Context, key client.ObjectKey) (*clusterv1.ClusterClass, error) {
@@ -40,9 +40,9 @@ func (c *classes) get(ctx context.Context, key client.ObjectKey) (*clusterv1.Clu
 	return class, nil
 }
 
-// wants returns how many hosts the topology of a Cluster asks for, as the capacity gate counts them; 0 without a
-// topology, and while its class is not there. zones are those of workers that can be in one zone only. ours is false
-// for a Cluster of another provider.
+// wants returns how many hosts the topology of a Cluster asks for, counted as the capacity gate does. hosts is 0
+// without a topology or while the ClusterClass does not exist. zones counts the workers of MachineDeployments by
+// failure domain, with "" for those without one. ours is false for a Cluster of another provider.
 func (c *classes) wants(ctx context.Context, cluster *clusterv1.Cluster) (
 	hosts int, zones map[string]int, ours bool, err error,
 ) {
@@ -90,7 +90,7 @@ func isOurs(ref clusterv1.ClusterClassTemplateReference) bool {
 	return strings.HasPrefix(ref.APIVersion, infrav1.GroupVersion.Group+"/")
 }
 
-// replicas returns the number of machines at the start: as written, else the least that the autoscaler keeps, else 1.
+// replicas returns the initial number of machines: the written one, else the autoscaler's minimum, else 1.
 func replicas(written *int32, annotations map[string]string) int {
 	if written != nil {
 		return int(*written)
@@ -101,7 +101,7 @@ func replicas(written *int32, annotations map[string]string) int {
 	return 1
 }
 
-// surgeOf returns how many machines more than before a rollout of so many has. 1 is the default.
+// surgeOf returns how many additional machines a rollout needs. The default is 1.
 func surgeOf(surge *intstr.IntOrString, machines int) int {
 	switch {
 	case machines == 0:
@@ -111,7 +111,7 @@ func surgeOf(surge *intstr.IntOrString, machines int) int {
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(surge, machines, true)
 	if err != nil {
-		return 1 // the API server lets no such value through
+		return 1 // the API server rejects such values
 	}
 	return n
 }

@@ -15,27 +15,27 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// cluster is what is known about one Cluster, or about the machines of one that is gone.
+// cluster is what is known about one Cluster, or about the machines of a Cluster that no longer exists.
 type cluster struct {
-	// admitted is true once its control plane or its infrastructure was made: the capacity gate has let it through.
+	// admitted is true once its control plane or infrastructure exists, which means that the capacity gate admitted it.
 	admitted bool
-	// wants is how many machines its topology asks for, made what its control plane and deployments do, and lives how
-	// many it has that are not going.
+	// wants is how many machines its topology asks for, made how many its control plane and MachineDeployments ask for,
+	// and lives how many it has that are not being deleted.
 	wants, made, lives int
-	// controlPlaneSurge and workerSurges are the machines that each rollout has besides; atOnce is how many groups of
-	// workers are rolled out at the same time.
+	// controlPlaneSurge and workerSurges are the additional machines of each rollout. atOnce is how many groups of workers
+	// are rolled out at the same time; 0 means 1.
 	controlPlaneSurge int
 	workerSurges      []int
 	atOnce            int
-	// wantsIn and madeIn are those of wants and made that can be in one zone only, by zone.
+	// wantsIn and madeIn are the machines among wants and made that are bound to a zone, by zone.
 	wantsIn, madeIn map[string]int
 }
 
 // hosts returns how many hosts the cluster wants.
 func (c *cluster) hosts() int { return max(c.wants, c.made, c.lives) }
 
-// surge returns how many hosts an upgrade needs besides: the control plane and the workers are upgraded one after the
-// other, and which workers come first is not known.
+// surge returns how many additional hosts an upgrade needs at most. The control plane and the workers are upgraded one
+// after the other, and the order of the workers is unknown.
 func (c *cluster) surge() int {
 	if !c.admitted {
 		return 0
@@ -48,22 +48,22 @@ func (c *cluster) surge() int {
 	return max(c.controlPlaneSurge, sum)
 }
 
-// look finds out what namespaces ask for.
+// look collects what namespaces ask for.
 type look struct {
 	reader client.Reader
-	// asks are the namespaces that ask, going those that are being deleted.
+	// asks holds the namespaces that ask for hosts, going those that are being deleted.
 	asks, going map[string]bool
 	clusters    map[client.ObjectKey]*cluster
-	// bound are machines that can be in one zone only, by the key of their CapstanMachine.
+	// bound holds the zones of machines that are bound to one, by the key of their CapstanMachine.
 	bound map[client.ObjectKey]string
-	// besides counts hosts that serve no machine that lives, by namespace: they are wanted until they come free.
+	// besides counts the hosts that serve no live machine, by namespace. They count as wanted until they are free.
 	besides map[string]int
 }
 
-// Look finds out what each namespace asks for, sorted by namespace. A namespace asks when it has a Cluster, a
-// CapstanCluster or a CapstanMachine that is not being deleted, and is none of another provider's; Home always asks.
-// Another namespace in which hosts have enrolled does not: its machines are for those, which can't reach local hosts.
-// hosts are those of all namespaces. Has and Claimed are not set: see [Decide].
+// Look returns the demand of each namespace, sorted by namespace. A namespace asks for hosts if it has a Cluster, a
+// CapstanCluster or a CapstanMachine that is not being deleted; Clusters of other providers don't count. Home always
+// asks. Any other namespace with enrolled hosts does not: its machines are meant for those hosts, which can't reach
+// local ones. hosts are the hosts of all namespaces. Look leaves Has and Claimed unset; [Decide] computes them.
 func Look(ctx context.Context, c client.Reader, hosts []infrav1.CapstanHost) ([]Demand, error) {
 	l := &look{
 		reader: c, asks: map[string]bool{Home: true}, going: map[string]bool{},
@@ -90,7 +90,7 @@ func (l *look) list(ctx context.Context, list client.ObjectList, what string) er
 	return nil
 }
 
-// cluster returns what is known about a Cluster.
+// cluster returns the entry of a Cluster, and creates it if necessary.
 func (l *look) cluster(namespace, name string) *cluster {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if l.clusters[key] == nil {
@@ -110,7 +110,7 @@ func (l *look) namespaces(ctx context.Context) error {
 	return nil
 }
 
-// topologies reads the Clusters: what those with a topology want, and which ones are another provider's.
+// topologies reads the Clusters. It counts what those with a topology want, and skips those of other providers.
 func (l *look) topologies(ctx context.Context) error {
 	list := &clusterv1.ClusterList{}
 	if err := l.list(ctx, list, "Clusters"); err != nil {
@@ -131,10 +131,10 @@ func (l *look) topologies(ctx context.Context) error {
 		}
 		l.asks[object.Namespace] = true
 		c := l.cluster(object.Namespace, object.Name)
-		// 0 is the default, one.
+		// 0 means the default, 1.
 		c.atOnce, _ = strconv.Atoi(object.Annotations[clusterv1.ClusterTopologyUpgradeConcurrencyAnnotation])
 		c.admitted = object.Spec.InfrastructureRef.IsDefined() || object.Spec.ControlPlaneRef.IsDefined()
-		if c.admitted || !isPaused(object) { // what is paused before it was let through does not go on by itself
+		if c.admitted || !isPaused(object) { // a Cluster paused before it was admitted does not continue on its own
 			c.wants, c.wantsIn = wants, zones
 		}
 	}
@@ -159,7 +159,7 @@ func (l *look) infrastructure(ctx context.Context) error {
 	return nil
 }
 
-// controlPlanes counts the machines that KubeadmControlPlanes want. One that exists has been let through.
+// controlPlanes counts the machines that KubeadmControlPlanes want. A cluster with a control plane has been admitted.
 func (l *look) controlPlanes(ctx context.Context) error {
 	list := &controlplanev1.KubeadmControlPlaneList{}
 	if err := l.list(ctx, list, "KubeadmControlPlanes"); err != nil {
@@ -180,7 +180,7 @@ func (l *look) controlPlanes(ctx context.Context) error {
 	return nil
 }
 
-// deployments counts the machines that MachineDeployments want beside the control planes.
+// deployments counts the machines that MachineDeployments want.
 func (l *look) deployments(ctx context.Context) error {
 	list := &clusterv1.MachineDeploymentList{}
 	if err := l.list(ctx, list, "MachineDeployments"); err != nil {
@@ -204,8 +204,8 @@ func (l *look) deployments(ctx context.Context) error {
 	return nil
 }
 
-// placed finds the machines that can be in one zone only. Those of a control plane are bound one by one; workers have
-// the zone of their MachineDeployment.
+// placed finds the machines that are bound to a zone. It counts those of control planes one by one; workers are already
+// counted in the zone of their MachineDeployment.
 func (l *look) placed(ctx context.Context) error {
 	list := &clusterv1.MachineList{}
 	if err := l.list(ctx, list, "Machines"); err != nil {
@@ -226,7 +226,7 @@ func (l *look) placed(ctx context.Context) error {
 	return nil
 }
 
-// zones counts the machines of a namespace that can be in one zone only and have no host yet.
+// zones counts, by zone, the machines of a namespace that are bound to a zone and have no host yet.
 func (l *look) zones(namespace string, hosts []infrav1.CapstanHost) map[string]int {
 	lacks := map[string]int{}
 	for key, c := range l.clusters {
@@ -263,8 +263,8 @@ func nameOfCluster(object client.Object) string {
 	return object.GetLabels()[clusterv1.ClusterNameLabel]
 }
 
-// machines counts the machines that live, and the hosts that serve none of them: those that are being cleaned, and
-// those that an administrator keeps claims away from.
+// machines counts the live machines, and the hosts that serve none of them: hosts that are being cleaned, and hosts
+// that an administrator has closed to claims.
 func (l *look) machines(ctx context.Context, hosts []infrav1.CapstanHost) error {
 	list := &infrav1.CapstanMachineList{}
 	if err := l.list(ctx, list, "CapstanMachines"); err != nil {
@@ -296,7 +296,7 @@ func (l *look) machines(ctx context.Context, hosts []infrav1.CapstanHost) error 
 	return nil
 }
 
-// demands sums up what each namespace asks for.
+// demands returns the demand of each namespace, sorted by namespace.
 func (l *look) demands(hosts []infrav1.CapstanHost) []Demand {
 	has, enrolled := map[string]int{}, map[string]bool{}
 	for i := range hosts {
@@ -317,7 +317,7 @@ func (l *look) demands(hosts []infrav1.CapstanHost) []Demand {
 	for key, c := range l.clusters {
 		d := all[key.Namespace]
 		switch n := c.hosts(); {
-		case d == nil: // a control plane that belongs to nothing of ours
+		case d == nil: // a control plane without any objects of ours
 		case c.admitted:
 			d.Promised, d.Wants, d.Surge = d.Promised+n, d.Wants+n, d.Surge+c.surge()
 		case n > 0:
@@ -329,7 +329,7 @@ func (l *look) demands(hosts []infrav1.CapstanHost) []Demand {
 	}
 	for namespace, d := range all {
 		if d.Promised > has[namespace] {
-			d.Step = 0 // each host is of use to those that were let through
+			d.Step = 0 // each host helps a cluster that was admitted
 		}
 		d.Zones = l.zones(namespace, hosts)
 	}

@@ -1,10 +1,10 @@
-// Package inventory keeps the supplied hosts registered: a budget of N hosts, host-01 to host-N, shared by the
-// namespaces that ask for hosts. Each number is registered in one namespace at a time, so a host's name is unique
-// among all that the supplier makes, and a claim never crosses a namespace.
+// Package inventory registers the supplied hosts: a budget of N hosts, host-01 to host-N, that the namespaces which ask
+// for hosts share. Each number is registered in one namespace at a time, so host names are unique for the supplier, and
+// a claim never crosses namespaces.
 //
-// [Look] finds out what namespaces ask for. [Shares] says how many hosts each shall have, [Decide] what to do for
-// that; both are pure. A [Keeper] does it, one small step after the other: it may end at any moment, and the next one
-// goes on. The [Register] knows which namespace has which number, also while that number is between two namespaces.
+// [Look] finds out what namespaces ask for. [Shares] computes how many hosts each should have, and [Decide] what to do
+// to get there; both are pure. A [Keeper] carries this out in small steps: it may stop at any moment, and the next one
+// continues. The [Register] records which namespace has which number, even while the number moves between namespaces.
 package inventory
 
 import (
@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// Max is the largest budget: as many hosts as the network of local hosts has addresses for, by far.
+// Max is the largest budget. The network of local hosts has far more addresses than that.
 const Max = 999
 
 // Home is the namespace that always asks for hosts.
@@ -26,7 +26,7 @@ const prefix = "host-"
 // name returns the name of the host with a number.
 func name(number int) string { return fmt.Sprintf("%s%02d", prefix, number) }
 
-// numberOf returns the number of a host of the budget.
+// numberOf returns the number of a host of the budget. It reports false for other hosts.
 func numberOf(host *infrav1.CapstanHost) (int, bool) {
 	if host.Spec.Supplier != infrav1.SupplierDock {
 		return 0, false
@@ -34,7 +34,7 @@ func numberOf(host *infrav1.CapstanHost) (int, bool) {
 	return parse(host.Name)
 }
 
-// parse returns the number in the name of a host.
+// parse returns the number in a host name. It reports false if the name is not one of the budget.
 func parse(host string) (int, bool) {
 	digits, ok := strings.CutPrefix(host, prefix)
 	if !ok {
@@ -44,7 +44,7 @@ func parse(host string) (int, bool) {
 	return number, err == nil && number > 0 && name(number) == host
 }
 
-// IsOfBudget reports whether a host is one of the budget's, and not one that enrolled.
+// IsOfBudget reports whether a host belongs to the budget, as opposed to an enrolled host.
 func IsOfBudget(host *infrav1.CapstanHost) bool {
 	_, ours := numberOf(host)
 	return ours

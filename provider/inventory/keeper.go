@@ -16,28 +16,28 @@ import (
 	"github.com/capstan-dev/capstan/provider/supply"
 )
 
-// Options say what a Keeper keeps. All are required.
+// Options configures a Keeper. All fields are required.
 type Options struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	// Reader reads from the API server.
 	Reader client.Reader
-	// Register is the one that the hosts' controller asks, too.
+	// Register must be the one that the controller of CapstanHosts uses.
 	Register *Register
-	// Supplier makes the hosts.
+	// Supplier creates and destroys the hosts.
 	Supplier supply.Supplier
 	// Budget is the number of hosts, at most Max.
 	Budget int
-	// Zones are spread evenly over the hosts of each namespace.
+	// Zones are the failure domains over which the hosts of each namespace are spread evenly; at least one.
 	Zones []string
-	// Clock tells the time.
+	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
 
-// Keeper brings the inventory to its shares. Make it with New.
+// Keeper registers, removes and moves hosts until each namespace has its share. Create it with New.
 type Keeper struct{ Options }
 
-// New returns a keeper.
+// New returns a Keeper. It returns an error if the budget is out of range or there are no zones.
 func New(o Options) (*Keeper, error) {
 	if o.Budget < 0 || o.Budget > Max {
 		return nil, fmt.Errorf("%d local hosts are not possible: choose 0 to %d", o.Budget, Max)
@@ -48,12 +48,12 @@ func New(o Options) (*Keeper, error) {
 	return &Keeper{Options: o}, nil
 }
 
-// supplyTimeout bounds what the supplier is asked in one pass.
+// supplyTimeout bounds one call to the supplier.
 const supplyTimeout = time.Minute
 
-// Keep takes one step towards the shares, and reports whether there is nothing left to do. Each step is safe to repeat,
-// and to be cut off: hosts that nobody claims are removed; a number whose host is gone, on the API server and in the
-// dock, is noted for its new namespace; then its host is registered there. What fails stops nothing else.
+// Keep takes one step towards the shares and reports whether nothing is left to do. It removes unclaimed hosts, records
+// the new namespace of each number whose host is gone from the API server and from the supplier, and then registers the
+// host there. A step may be repeated, and may stop at any point. An error in one part does not stop the others.
 func (k *Keeper) Keep(ctx context.Context) (settled bool, err error) {
 	picture, err := k.picture(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *Keeper) Keep(ctx context.Context) (settled bool, err error) {
 	return d.IsSettled(), errors.Join(errs...)
 }
 
-// picture looks at everything that a decision depends on.
+// picture collects everything that a decision depends on.
 func (k *Keeper) picture(ctx context.Context) (Picture, error) {
 	list := &infrav1.CapstanHostList{}
 	if err := k.Client.List(ctx, list); err != nil {
@@ -85,8 +85,8 @@ func (k *Keeper) picture(ctx context.Context) (Picture, error) {
 	}, err
 }
 
-// remove deletes a host that nobody claimed when it was seen. If it has changed since, it may be claimed now: the next
-// step looks again.
+// remove deletes a host that was unclaimed when it was read. A host that has changed since may be claimed now, so it
+// stays, and the next step looks again.
 func (k *Keeper) remove(ctx context.Context, host *infrav1.CapstanHost) error {
 	err := k.Client.Delete(ctx, host, client.Preconditions{UID: &host.UID, ResourceVersion: &host.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -95,7 +95,7 @@ func (k *Keeper) remove(ctx context.Context, host *infrav1.CapstanHost) error {
 	return nil
 }
 
-// note writes down which namespaces get which numbers, and returns those that may be registered now.
+// note records in the register which namespaces get which numbers, and returns the numbers that may be registered now.
 func (k *Keeper) note(ctx context.Context, d Decision) ([]Assignment, error) {
 	if len(d.Assign)+len(d.Forget) == 0 {
 		return nil, nil
@@ -141,8 +141,8 @@ func (k *Keeper) exist(ctx context.Context) ([]string, error) {
 	return exist, nil
 }
 
-// isGone reports whether a number is free to be registered: the namespace that had it has no such host any more, and
-// when another one gets it, nothing of that host is left.
+// isGone reports whether a number is free: the namespace that had it no longer has the host. If another namespace gets
+// the number, isGone also destroys what is left of the host.
 func (k *Keeper) isGone(ctx context.Context, a Assignment, owner string, exist []string) (bool, error) {
 	host := name(a.Number)
 	if owner != "" {
@@ -165,7 +165,7 @@ func (k *Keeper) isGone(ctx context.Context, a Assignment, owner string, exist [
 	return true, nil
 }
 
-// register makes the host of a number.
+// register creates the CapstanHost of a number.
 func (k *Keeper) register(ctx context.Context, a Assignment) error {
 	host := &infrav1.CapstanHost{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: name(a.Number)},

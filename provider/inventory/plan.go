@@ -9,22 +9,22 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// stuckAfter is how long a host may take to go. One that takes longer, because somebody holds it, counts as claimed by
-// its namespace until it is gone.
+// stuckAfter is how long the deletion of a host may take. A host that takes longer, because something blocks its
+// deletion, counts as claimed by its namespace until it is gone.
 const stuckAfter = time.Minute
 
-// Picture is everything that a decision depends on.
+// Picture holds everything that a decision depends on.
 type Picture struct {
-	// Budget is the number of hosts, Zones the failure domains that they are spread over; at least one.
+	// Budget is the number of hosts. Zones are the failure domains to spread them over; at least one.
 	Budget int
 	Zones  []string
 	// Hosts are the CapstanHosts of all namespaces.
 	Hosts []infrav1.CapstanHost
-	// Owners says which namespace has which number.
+	// Owners maps numbers to the namespaces that have them.
 	Owners map[int]string
-	// Demands say what namespaces ask for. Has and Claimed are found out from Hosts.
+	// Demands holds what namespaces ask for. Has and Claimed are ignored and computed from Hosts.
 	Demands []Demand
-	// Now is compared with when a host began to go.
+	// Now is the present time, which is compared with deletion times.
 	Now time.Time
 }
 
@@ -34,41 +34,41 @@ type Assignment struct {
 	Namespace, Zone string
 }
 
-// Decision is what brings the inventory closer to the shares.
+// Decision is the next step towards the shares.
 type Decision struct {
-	// Shares says how many hosts each namespace shall have.
+	// Shares is how many hosts each namespace should have.
 	Shares map[string]int
-	// Remove are hosts that nobody claims, as they were seen.
+	// Remove holds unclaimed hosts to delete, as they were read.
 	Remove []*infrav1.CapstanHost
-	// Assign are numbers that no namespace has a host for.
+	// Assign holds hosts to register. No namespace has a host with one of these numbers.
 	Assign []Assignment
-	// Forget are numbers beyond the budget whose hosts are gone.
+	// Forget holds numbers beyond the budget whose hosts are gone.
 	Forget []int
-	// Going counts the hosts that are on their way out: their numbers come next.
+	// Going counts the hosts that are being deleted, whose numbers are free soon.
 	Going int
 }
 
-// IsSettled reports whether there is nothing to do, and nothing to wait for.
+// IsSettled reports whether there is nothing to do and nothing to wait for.
 func (d Decision) IsSettled() bool { return len(d.Remove)+len(d.Assign)+len(d.Forget)+d.Going == 0 }
 
-// decider works out one decision.
+// decider computes one decision.
 type decider struct {
 	Picture
-	// of holds the hosts of each namespace that stay for the moment, taken those of their numbers that exist at all.
+	// of holds the hosts that each namespace keeps so far. taken holds the numbers that have a host in their namespace.
 	of    map[string][]*infrav1.CapstanHost
 	taken map[int]bool
-	// strange are hosts that belong elsewhere, by name and namespace.
+	// strange holds hosts in a namespace that does not own their number.
 	strange map[place]bool
 	stuck   map[string]int
-	// bound counts, by namespace and zone, the machines without a host that can be in no other zone.
+	// bound counts, by namespace and zone, the machines without a host that are bound to the zone.
 	bound map[string]map[string]int
-	extra int // hosts beyond the budget that can't be taken
+	extra int // claimed hosts beyond the budget
 	d     Decision
 }
 
 type place struct{ namespace, name string }
 
-// newDecider finds out what is there, and what each namespace shall have.
+// newDecider sorts the hosts and computes the share of each namespace.
 func newDecider(p Picture) *decider {
 	d := &decider{
 		Picture: p, of: map[string][]*infrav1.CapstanHost{}, taken: map[int]bool{}, stuck: map[string]int{},
@@ -82,8 +82,9 @@ func newDecider(p Picture) *decider {
 	return d
 }
 
-// Decide says what to do next. It never removes a host that is claimed, registers no number that is registered
-// anywhere, and takes from a namespace only what another one shall have. Pure: the same picture has the same decision.
+// Decide returns what to do next. It never removes a claimed host or registers a number that is registered elsewhere,
+// and from one namespace to another it moves only hosts beyond the former's share. It is pure: the same picture leads
+// to the same decision.
 func Decide(p Picture) Decision {
 	d := newDecider(p)
 	for _, namespace := range d.namespaces() {
@@ -102,7 +103,7 @@ func Decide(p Picture) Decision {
 	return d.d
 }
 
-// sort finds out where each host belongs.
+// sort decides for each host whether it stays, goes or is in the wrong namespace.
 func (d *decider) sort() {
 	for i := range d.Hosts {
 		host := &d.Hosts[i]
@@ -112,7 +113,7 @@ func (d *decider) sort() {
 		}
 		going, claimed := !host.DeletionTimestamp.IsZero(), host.Spec.Claim != nil
 		if owner, known := d.Owners[number]; !known || owner != host.Namespace {
-			// Somebody else made it: nothing supplies it, and it is in the way of the number in its namespace.
+			// Somebody else created it: no supplier makes it, and it prevents its namespace from getting this number.
 			d.strange[place{host.Namespace, host.Name}] = true
 			if !going && !claimed {
 				d.d.Remove = append(d.d.Remove, host)
@@ -140,7 +141,7 @@ func (d *decider) sort() {
 	}
 }
 
-// share computes the shares. A namespace that has hosts and no demand asks for nothing.
+// share computes the shares. A namespace with hosts but without a demand asks for nothing.
 func (d *decider) share() {
 	demands := map[string]Demand{}
 	for _, demand := range d.Demands {
@@ -197,8 +198,8 @@ func (d *decider) remove(host *infrav1.CapstanHost) {
 		func(h *infrav1.CapstanHost) bool { return h == host })
 }
 
-// spare returns the host that a namespace can do without best: one that nobody has marked, that no machine waits for,
-// of the zone with the most hosts, with the highest number. Nil if all are claimed.
+// spare returns the unclaimed host that a namespace needs least, or nil if all are claimed. It prefers, in this order,
+// hosts that nobody has marked, hosts that no machine waits for, the zone with the most hosts, and the highest number.
 func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 	var free []*infrav1.CapstanHost
 	for _, host := range d.of[namespace] {
@@ -221,7 +222,7 @@ func (d *decider) spare(namespace string) *infrav1.CapstanHost {
 	})
 }
 
-// isMarked reports whether somebody has said something about the host that would be lost with it.
+// isMarked reports whether somebody has labeled or closed the host, which would be lost with it.
 func isMarked(host *infrav1.CapstanHost) bool { return host.Spec.Closed() || len(host.Labels) > 0 }
 
 func numberOrZero(host *infrav1.CapstanHost) int {
@@ -248,8 +249,8 @@ func (d *decider) zones(namespace string) map[string]int {
 	return count
 }
 
-// lacks returns, for each zone, how many free hosts fewer a namespace has than machines wait for there. Less than 0:
-// there are some to spare.
+// lacks returns, for each zone, how many more machines of a namespace wait for a host there than it has free hosts. A
+// negative number means spare hosts.
 func (d *decider) lacks(namespace string) map[string]int {
 	lacks := maps.Clone(d.bound[namespace])
 	if lacks == nil {
@@ -263,14 +264,14 @@ func (d *decider) lacks(namespace string) map[string]int {
 	return lacks
 }
 
-// nextZone returns the zone for one host more: where machines wait, else where the fewest hosts are.
+// nextZone returns the zone for another host: where most machines wait, else where the fewest hosts are.
 func (d *decider) nextZone(zones, lacks map[string]int) string {
 	return slices.MinFunc(d.Zones, func(a, b string) int {
 		return cmp.Or(cmp.Compare(max(lacks[b], 0), max(lacks[a], 0)), cmp.Compare(zones[a], zones[b]))
 	})
 }
 
-// assign gives the numbers that nobody has to namespaces that have fewer than their share, the neediest first.
+// assign distributes free numbers to namespaces with fewer hosts than their share, those with the fewest hosts first.
 func (d *decider) assign() {
 	var loose []int
 	for number := 1; number <= d.Budget; number++ {
@@ -282,7 +283,8 @@ func (d *decider) assign() {
 		zones, lacks := d.zones(namespace), d.lacks(namespace)
 		usable := func(number int) bool { return !d.strange[place{namespace, name(number)}] }
 		for range d.d.Shares[namespace] - d.count(namespace) {
-			// A number that was about to be registered here when the plane ended stays here.
+			// Prefer a number that is already recorded for this namespace, in case an earlier process stopped before it
+			// registered the host.
 			i := slices.IndexFunc(loose, func(n int) bool { return usable(n) && d.Owners[n] == namespace })
 			if i < 0 {
 				i = slices.IndexFunc(loose, usable)
@@ -299,8 +301,8 @@ func (d *decider) assign() {
 	}
 }
 
-// balanceZones removes one free host of each namespace where machines wait for one in another zone, or where its zone
-// has two hosts more than another: it is registered again there.
+// balanceZones removes one free host of each namespace in which machines wait for a host of another zone, or in which
+// its zone has at least two hosts more than another. The host is then registered again in the other zone.
 func (d *decider) balanceZones() {
 	for _, namespace := range d.namespaces() {
 		zones, lacks := d.zones(namespace), d.lacks(namespace)

@@ -14,27 +14,27 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// registerName is the name of the ConfigMap that the register is kept in: keys are hosts, values their namespaces.
+// registerName is the name of the ConfigMap that stores the register. Its keys are hosts, its values their namespaces.
 const registerName = "capstan-local-hosts"
 
-// registerNamespace is where it is: no tenant has rights there.
+// registerNamespace is the namespace of the ConfigMap, in which tenants have no rights.
 const registerNamespace = metav1.NamespaceSystem
 
-// Register knows which namespace has which number of the budget. The supplier knows hosts by their names alone, and
-// tenants may write CapstanHosts: only the one in the namespace that is registered here is supplied. A number changes
-// its namespace when its host is gone there, and before one is made elsewhere.
+// Register records which namespace has which number of the budget. The supplier knows hosts only by name, and tenants
+// may create CapstanHosts, so only the CapstanHost in the recorded namespace is supplied. A number gets a new namespace
+// after its host is gone from the old one and before a host is created in the new one.
 type Register struct {
 	client client.Client
 	reader client.Reader
 
 	mu     sync.Mutex
 	owners map[int]string
-	// object is the ConfigMap as it was read or written last; nil if there is none.
+	// object is the ConfigMap as last read or written; nil if it doesn't exist.
 	object *corev1.ConfigMap
 }
 
-// OpenRegister reads the register from the API server; reader must not be a cache. A management plane of an earlier
-// version has none: there all supplied hosts are in Home.
+// OpenRegister reads the register from the API server; reader must not be a cache. If there is no register, as in a
+// management plane of an earlier version, it is derived from the existing hosts.
 func OpenRegister(ctx context.Context, c client.Client, reader client.Reader) (*Register, error) {
 	r := &Register{client: c, reader: reader}
 	return r, r.load(ctx)
@@ -66,8 +66,8 @@ func (r *Register) load(ctx context.Context) error {
 	return nil
 }
 
-// found makes a register of the hosts that are there: Home's, then those that exist in one namespace only. Of two with
-// the same number the older one counts.
+// found derives a register from the existing hosts. If several have the same number, the one in Home counts, else the
+// oldest.
 func (r *Register) found(ctx context.Context) (map[int]string, error) {
 	list := &infrav1.CapstanHostList{}
 	if err := r.reader.List(ctx, list); err != nil {
@@ -89,7 +89,8 @@ func (r *Register) found(ctx context.Context) (map[int]string, error) {
 	return owners, nil
 }
 
-// Namespace returns the namespace in which the supplier makes the host, "" if there is none.
+// Namespace returns the namespace in which the supplier makes the host, or "" if there is none. It returns Home for
+// names that are not of the budget.
 func (r *Register) Namespace(host string) string {
 	number, ours := parse(host)
 	if !ours {
@@ -100,14 +101,14 @@ func (r *Register) Namespace(host string) string {
 	return r.owners[number]
 }
 
-// Owners returns a copy of what the register holds.
+// Owners returns a copy of the register: the namespace of each number.
 func (r *Register) Owners() map[int]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.owners)
 }
 
-// write replaces the register. When the answer to a write is lost, nobody knows what is written: it is read again.
+// write replaces the register. If the write fails, it may still have taken effect, so write reads the register again.
 func (r *Register) write(ctx context.Context, owners map[int]string) error {
 	r.mu.Lock()
 	object, same := r.object, r.object != nil && maps.Equal(r.owners, owners)

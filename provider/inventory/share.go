@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// Demand is what one namespace has of the budget, and what it asks for. All numbers count hosts.
+// Demand is what one namespace has of the budget and what it asks for. All numbers except Zones count hosts.
 type Demand struct {
-	// Namespace that the demand is about.
+	// Namespace is the namespace with this demand.
 	Namespace string
-	// Asks is true for a namespace that may have hosts which nobody claims.
+	// Asks is true for a namespace that may have unclaimed hosts.
 	Asks bool
-	// Has are the hosts that are registered there, but those on their way out.
+	// Has is how many hosts are registered there, without those being deleted.
 	Has int
-	// Claimed are those of them that can't be taken away.
+	// Claimed is how many of these can't be taken away.
 	Claimed int
-	// Promised is what the clusters there want that were let through: the hosts that the namespace has are kept for them.
+	// Promised is what the admitted clusters there want. The namespace keeps the hosts that it has for them.
 	Promised int
 	// Wants is what all clusters there want.
 	Wants int
-	// Step is the least number of hosts beyond those promised that is of any use: a cluster that was not let through yet
-	// begins with all of its hosts or not at all. 0 and 1: each host is of use.
+	// Step is the least number of hosts beyond Promised that helps: a cluster that is not admitted yet starts with all of
+	// its hosts or not at all. 0 and 1 mean that each host helps.
 	Step int
-	// Surge is what the clusters there have besides during a rollout.
+	// Surge is how many additional hosts the clusters there need during a rollout.
 	Surge int
-	// Zones counts, by zone, the machines without a host that can be in no other zone.
+	// Zones counts, by zone, the machines without a host that are bound to the zone.
 	Zones map[string]int
 }
 
-// kept is what the namespace keeps in any case.
+// kept returns how many hosts the namespace keeps in any case.
 func (d Demand) kept() int {
 	if !d.Asks {
 		return d.Claimed
@@ -36,11 +36,11 @@ func (d Demand) kept() int {
 	return max(d.Claimed, min(d.Promised, d.Has))
 }
 
-// Shares returns how many hosts of a budget each namespace shall have. Nothing that is claimed or promised is taken
-// away. Then each namespace gets what its clusters want, the one with the fewest hosts first, one by one: the shares
-// are max-min fair. Then each gets room for rollouts in the same way, and what is left is spread evenly. Equal
-// namespaces are served in the order of their names, Home first, so the same demands have the same shares, also after
-// they were carried out.
+// Shares returns how many hosts of a budget each namespace should have. Each namespace keeps the hosts that are claimed
+// or promised. Then namespaces get what their clusters want, the namespace with the fewest hosts first, one host at a
+// time or, to begin with, Demand.Step hosts: the shares are max-min fair. After that, they get hosts for rollouts in
+// the same way, and the rest is spread evenly. Ties are broken by name, Home first, so the same demands lead to the
+// same shares, even after these were carried out.
 func Shares(budget int, demands []Demand) map[string]int {
 	s := shares{demands: slices.Clone(demands), left: budget}
 	slices.SortFunc(s.demands, func(a, b Demand) int { return before(a.Namespace, b.Namespace) })
@@ -71,14 +71,14 @@ func before(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// shares is what was given so far, and what is left.
+// shares holds what each namespace has been given so far, and what is left.
 type shares struct {
 	demands []Demand
 	has     []int
 	left    int
 }
 
-// serveClusters gives what clusters want.
+// serveClusters gives each namespace what its clusters want.
 func (s *shares) serveClusters() {
 	begun, skipped := make([]bool, len(s.demands)), make([]bool, len(s.demands))
 	step := func(i int) int {
@@ -104,12 +104,13 @@ func (s *shares) serveClusters() {
 			s.give(next, n)
 			begun[next] = true
 		} else {
-			skipped[next] = true // fewer are of no use there
+			skipped[next] = true // fewer hosts don't help there
 		}
 	}
 }
 
-// serve gives each namespace that asks up to so many hosts more, the one first that got the fewest.
+// serve gives each namespace that asks up to most(i) more hosts, one at a time, the namespace that got the fewest here
+// first.
 func (s *shares) serve(most func(i int) int) {
 	got := make([]int, len(s.demands))
 	for s.left > 0 {

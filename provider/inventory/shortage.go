@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Shortage says, for a machine that found no host in a namespace, what happens next or what to do. It is empty if the
-// namespace has hosts that nobody claims, if it asks for none of ours, or if it can't be found out.
+// Shortage returns, for a machine that found no host in a namespace, what happens next or what to do. It returns "" if
+// the namespace has unclaimed hosts, if it does not ask for local hosts, or if the inventory can't be read.
 func (k *Keeper) Shortage(ctx context.Context, namespace string) string {
 	picture, err := k.picture(ctx)
 	if err != nil {
@@ -17,7 +17,7 @@ func (k *Keeper) Shortage(ctx context.Context, namespace string) string {
 	return shortage(picture, namespace)
 }
 
-// shortage compares what the namespace has with its share. Pure.
+// shortage compares what the namespace has with its share. It is pure.
 func shortage(p Picture, namespace string) string {
 	if !slices.ContainsFunc(p.Demands, func(d Demand) bool { return d.Namespace == namespace && d.Asks }) {
 		return ""

@@ -1,5 +1,5 @@
-// Package pace limits how often the provider does something to hosts: to all together, and to each one (SG-04). What
-// has to wait gets a turn, so that those who wait don't come back all at once.
+// Package pace limits how often the provider changes hosts: all hosts together, and each host on its own (contract rule
+// SG-04). Callers that must wait get turns, so that they don't all come back at once.
 package pace
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Operation is something that is done to a host. Each has limits of its own.
+// Operation is something that the provider does to a host. Each operation has its own limits.
 type Operation string
 
 // Operations.
@@ -23,11 +23,11 @@ const (
 	Destroy Operation = "destroy"
 )
 
-// Limit is how often an operation may be done.
+// Limit is how often an operation may happen.
 type Limit struct {
-	// PerSecond is how often, in the long run.
+	// PerSecond is the sustained rate.
 	PerSecond float64
-	// Burst is how often at once, after a pause.
+	// Burst is how many operations may happen at once after a pause.
 	Burst int
 }
 
@@ -37,15 +37,15 @@ var (
 	DefaultEach = Limit{PerSecond: 0.2, Burst: 30}
 )
 
-// Limits are those of each operation.
+// Limits are the limits of each operation.
 type Limits struct {
-	// All is for all hosts together. Default: DefaultAll.
+	// All applies to all hosts together. Default: DefaultAll.
 	All Limit
-	// Each is for one host. Default: DefaultEach.
+	// Each applies to one host. Default: DefaultEach.
 	Each Limit
 }
 
-// Complete sets defaults, and returns an error for limits that let nothing pass.
+// Complete sets defaults for zero fields. It returns an error if a limit is out of range.
 func (l *Limits) Complete() error {
 	for limit, other := range map[*Limit]Limit{&l.All: DefaultAll, &l.Each: DefaultEach} {
 		if limit.PerSecond == 0 {
@@ -62,14 +62,14 @@ func (l *Limits) Complete() error {
 	return nil
 }
 
-// Bounds of Limit.PerSecond: one in three hours, and what nothing reaches.
+// Bounds of Limit.PerSecond: about one in three hours, and a rate that is never reached.
 const (
 	slowest = 1e-4
 	fastest = 1e6
 )
 
-// Pacer knows what was done lately. Nil lets everything pass. A process that starts has forgotten it. It is safe for
-// concurrent use.
+// Pacer tracks recent operations. A nil Pacer limits nothing. Its records are lost when the process restarts. It is
+// safe for concurrent use.
 type Pacer struct {
 	limits Limits
 	clock  clock.PassiveClock
@@ -77,17 +77,17 @@ type Pacer struct {
 	mu    sync.Mutex
 	all   map[Operation]time.Time
 	each  map[turn]time.Time
-	due   map[turn]time.Time // turns that are promised
+	due   map[turn]time.Time // promised turns
 	swept time.Time
 }
 
-// turn is of an object, for an operation.
+// turn identifies an operation on one object.
 type turn struct {
 	operation Operation
 	uid       types.UID
 }
 
-// New returns a pacer with limits that are complete.
+// New returns a Pacer. Call Complete on limits first.
 func New(limits Limits, clock clock.PassiveClock) *Pacer {
 	return &Pacer{
 		limits: limits, clock: clock,
@@ -95,13 +95,13 @@ func New(limits Limits, clock clock.PassiveClock) *Pacer {
 	}
 }
 
-// Ask returns how long an operation on a host has to wait; 0: not at all, and then it counts as done. Whoever has to
-// wait asks again then.
+// Ask returns how long an operation on a host must wait. If it returns 0, the operation counts as done. Otherwise the
+// caller must ask again after that time.
 func (p *Pacer) Ask(operation Operation, host types.UID) time.Duration {
 	return p.ask(operation, host, true)
 }
 
-// AskForAny is Ask for a machine that doesn't know its host yet: only the limit for all hosts together counts.
+// AskForAny is like Ask, for a machine that doesn't know its host yet: only the limit for all hosts together applies.
 func (p *Pacer) AskForAny(operation Operation, machine types.UID) time.Duration {
 	return p.ask(operation, machine, false)
 }
@@ -132,8 +132,8 @@ func (p *Pacer) ask(operation Operation, uid types.UID, each bool) time.Duration
 	return 0
 }
 
-// next takes a turn: it returns when it is, and when all turns that are taken are used up, which is what to pass the
-// next time.
+// next takes a turn. It returns at, the time of the turn, and after, the time when all turns taken so far are used up.
+// Pass after as used the next time.
 func (l Limit) next(used, now time.Time) (after, at time.Time) {
 	every := time.Duration(float64(time.Second) / l.PerSecond)
 	if used.Before(now) {
@@ -143,8 +143,8 @@ func (l Limit) next(used, now time.Time) (after, at time.Time) {
 	return used, used.Add(-time.Duration(l.Burst) * every)
 }
 
-// sweepEvery is how often what counts no more is forgotten, and how long a promised turn is kept for somebody who
-// doesn't come.
+// sweepEvery is how often outdated records are dropped, and how long a promised turn is kept for a caller that doesn't
+// come back.
 const sweepEvery = time.Minute
 
 func (p *Pacer) sweep(now time.Time) {

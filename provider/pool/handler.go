@@ -14,13 +14,13 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// queue is where machines are woken: the part of a controller's queue that the pool uses.
+// queue is the part of a controller's queue through which the pool wakes machines.
 type queue interface {
 	Add(reconcile.Request)
 	AddAfter(reconcile.Request, time.Duration)
 }
 
-// Wake lets the pool wake machines through the queue of their controller. It is a source of that controller.
+// Wake makes the pool wake machines through queue q. Use it as a source of the controller of CapstanMachines.
 func (p *Pool) Wake(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,15 +28,15 @@ func (p *Pool) Wake(_ context.Context, q workqueue.TypedRateLimitingInterface[re
 	return nil
 }
 
-// wakes returns where machines are woken; nil: nowhere yet.
+// wakes returns the queue to wake machines, or nil before Wake.
 func (p *Pool) wakes() queue {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue
 }
 
-// Handler returns what a watch of CapstanHosts tells its events. The machine that has a host is woken after the pool
-// knows of the event, so it never looks into a pool that is behind it.
+// Handler returns the event handler for a watch of CapstanHosts. It updates the pool before it wakes the machine that
+// has the host, so the machine never sees a pool that lags behind the event.
 func (p *Pool) Handler() handler.EventHandler {
 	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -55,7 +55,7 @@ func (p *Pool) Handler() handler.EventHandler {
 	}
 }
 
-// Observe takes note of a host that the watch shows. The pool keeps the object, which must not change any more.
+// Observe updates the pool with a host from the watch. The pool keeps the object, so it must not change afterwards.
 func (p *Pool) Observe(object client.Object) {
 	host, ok := object.(*infrav1.CapstanHost)
 	if !ok {
@@ -70,7 +70,7 @@ func (p *Pool) Observe(object client.Object) {
 	s.observe(host)
 }
 
-// Remove takes note of a host that the watch doesn't show any more. stale is true if the object is not its last state.
+// Remove removes a host that disappeared from the watch. stale is true if the object is not its last state.
 func (p *Pool) Remove(object client.Object, stale bool) {
 	host, ok := object.(*infrav1.CapstanHost)
 	if !ok {
@@ -81,7 +81,7 @@ func (p *Pool) Remove(object client.Object, stale bool) {
 	s.remove(host, stale)
 }
 
-// wakeClaimants wakes the machines that have or had the host: also one whose claim was cleared hears of it.
+// wakeClaimants wakes the machines that have or had the host, so a machine also learns that its claim was cleared.
 func wakeClaimants(q queue, objects ...client.Object) {
 	for _, object := range objects {
 		if host, ok := object.(*infrav1.CapstanHost); ok && host.Spec.Claim != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-dev/capstan/provider/placement"
 )
 
-// Pick is a host that is set aside for a machine while the claim is written. Whoever picked must say how that ended:
-// Claimed, Changed, Return or Lose.
+// Pick is a host that is set aside for a machine while the claim is being written. The caller must report the outcome
+// with Claimed, Changed, Return or Lose.
 type Pick struct {
 	machine types.NamespacedName
 	uid     types.UID
@@ -18,14 +18,15 @@ type Pick struct {
 	host    *infrav1.CapstanHost
 }
 
-// Before returns the host that was picked, as it was. It must not be changed.
+// Before returns the host as it was when it was picked. The caller must not change it.
 func (p *Pick) Before() *infrav1.CapstanHost { return p.before }
 
-// After returns a copy of the host with the claim of the machine.
+// After returns a copy of the host with the machine's claim.
 func (p *Pick) After() *infrav1.CapstanHost { return p.host.DeepCopy() }
 
-// Pick sets a host aside for a machine, or returns none and why; then the machine waits, and is woken when there is
-// one. edit writes the claim into a copy of the host. It must not use the pool.
+// Pick sets a host aside for a machine. If no host fits, it returns nil and the explanation; the machine then waits,
+// and is woken when a host fits. edit sets the claim on a copy of the host. It must not use the pool. Pick returns an
+// error while the outcome of an earlier claim of the machine is unknown.
 func (p *Pool) Pick(
 	capstan *infrav1.CapstanMachine, request placement.Request, edit func(*infrav1.CapstanHost),
 ) (*Pick, placement.Explanation, error) {
@@ -46,7 +47,8 @@ func (p *Pool) Pick(
 	return e.pick, why, nil
 }
 
-// Place says whether there is a host for a machine now, and why not. A machine without one waits, as after Pick.
+// Place reports whether a host fits a machine now, with the explanation. If none fits, the machine waits, as after
+// Pick.
 func (p *Pool) Place(capstan *infrav1.CapstanMachine, request placement.Request) (bool, placement.Explanation) {
 	s := p.in(capstan.Namespace)
 	defer s.leave()
@@ -54,7 +56,7 @@ func (p *Pool) Place(capstan *infrav1.CapstanMachine, request placement.Request)
 	return host != nil, why
 }
 
-// place finds a host, or lets the machine wait.
+// place finds a host or makes the machine wait.
 func (s *shard) place(machine string, request placement.Request) (*infrav1.CapstanHost, placement.Explanation) {
 	host, why := s.index.Place(request)
 	if host == nil {
@@ -63,10 +65,11 @@ func (s *shard) place(machine string, request placement.Request) (*infrav1.Capst
 	return host, why
 }
 
-// Claimed says that the claim was written, and what the API server answered.
+// Claimed reports that the claim was written. answer is the host that the API server returned.
 func (p *Pool) Claimed(pick *Pick, answer *infrav1.CapstanHost) { p.settle(pick, answer.DeepCopy()) }
 
-// Changed says that the host was not the one that was picked any more, and what it is on the API server; nil: nothing.
+// Changed reports that the host changed after it was picked. now is the host on the API server, or nil if it no longer
+// exists.
 func (p *Pool) Changed(pick *Pick, now *infrav1.CapstanHost) {
 	if now != nil && p.filter.Matches(now) {
 		p.settle(pick, now.DeepCopy())
@@ -75,22 +78,22 @@ func (p *Pool) Changed(pick *Pick, now *infrav1.CapstanHost) {
 	s := p.in(pick.machine.Namespace)
 	defer s.leave()
 	e := s.release(pick)
-	// What the watch has shown since is not what the API server didn't have.
+	// The host is missing, unless the watch has shown a newer state since it was picked.
 	if e.ahead = nil; e.seen != nil && !newer(e.seen, pick.before) {
 		e.missing = true
 	}
 	s.show(pick.before.Name, e)
 }
 
-// Return says that the claim was not written, and never will be.
+// Return reports that the claim was not written and never will be.
 func (p *Pool) Return(pick *Pick) {
 	s := p.in(pick.machine.Namespace)
 	defer s.leave()
 	s.show(pick.before.Name, s.release(pick))
 }
 
-// Lose says that it is not known whether the claim was written. The host stays aside, and the machine gets no other
-// one, until one of Claimed, Changed, Return or Forget settles it, or the watch shows the host after it.
+// Lose reports that nobody knows whether the claim was written. The host stays set aside, and the machine gets no other
+// one, until Claimed, Changed, Return or Forget settles the outcome or the watch shows a newer state of the host.
 func (p *Pool) Lose(pick *Pick) {
 	s := p.in(pick.machine.Namespace)
 	defer s.leave()
@@ -101,7 +104,7 @@ func (p *Pool) Lose(pick *Pick) {
 	}
 }
 
-// Lost returns the claim of a machine of which it is not known whether it was written; nil: there is none.
+// Lost returns the claim of a machine whose outcome is unknown, or nil if there is none.
 func (p *Pool) Lost(capstan *infrav1.CapstanMachine) *Pick {
 	s := p.in(capstan.Namespace)
 	defer s.leave()
@@ -113,7 +116,7 @@ func (p *Pool) Lost(capstan *infrav1.CapstanMachine) *Pick {
 	return lost
 }
 
-// Forget says that a machine is gone: what the watch shows of its claims is all that counts.
+// Forget reports that a machine is gone. From then on, only the watch counts for its claims.
 func (p *Pool) Forget(machine types.NamespacedName) {
 	s := p.in(machine.Namespace)
 	defer s.leave()
@@ -122,7 +125,7 @@ func (p *Pool) Forget(machine types.NamespacedName) {
 	}
 }
 
-// settle ends a pick with the host as the API server has it.
+// settle ends a pick with the state of the host on the API server.
 func (p *Pool) settle(pick *Pick, host *infrav1.CapstanHost) {
 	s := p.in(pick.machine.Namespace)
 	defer s.leave()
@@ -130,7 +133,7 @@ func (p *Pool) settle(pick *Pick, host *infrav1.CapstanHost) {
 	s.returned(host)
 }
 
-// release lets go of the host of a pick.
+// release ends a pick, so that its host is no longer set aside.
 func (s *shard) release(pick *Pick) *entry {
 	if s.lost[pick.machine.Name] == pick {
 		delete(s.lost, pick.machine.Name)

@@ -1,15 +1,17 @@
-// Package pool is the inventory in memory: the hosts as the watch shows them, with what this process knows better.
+// Package pool keeps the inventory in memory: the hosts as the watch shows them, plus newer states that this process
+// knows of.
 //
-// A claim is one patch of one host that fails if the host has changed; that keeps two machines off one host. The pool
-// finds the host for it without a look at the others, and sets it aside, so that the workers of this process don't run
-// for the same one. That one machine takes no second host rests on three things: what a patch answered counts until the
-// watch shows it (Claimed); a patch whose answer was lost is looked up before this machine's next try (Lost); and the
-// hosts are read once from the API server before the first claim, for what an earlier process did last (Read).
+// A claim is a single patch that fails if the host has changed, so two machines can't claim the same host. The pool
+// finds a host without checking all of them, and sets it aside so that the workers of this process don't compete for
+// it. Three things prevent one machine from claiming a second host. The answer to a patch counts until the watch shows
+// it (Claimed). A claim whose answer was lost is looked up before the machine's next attempt (Lost). And before the
+// first claim, the hosts are read once from the API server, because the watch may not show the last claims of an
+// earlier process yet (Read).
 //
-// A machine that finds no host waits in the pool, and is woken when one is free that fits it: one machine for each
-// host, however many wait.
+// A machine that finds no host waits in the pool until a fitting host is free. Each free host wakes one machine,
+// however many wait.
 //
-// Namespaces don't share anything, not even a lock.
+// Namespaces share nothing, not even a lock.
 package pool
 
 import (
@@ -25,18 +27,18 @@ import (
 	"github.com/capstan-dev/capstan/provider/watchfilter"
 )
 
-// Pool is the inventory of all namespaces. Make it with New. It is safe for concurrent use.
+// Pool is the inventory of all namespaces. Create it with New. It is safe for concurrent use.
 type Pool struct {
 	reader client.Reader
 	filter watchfilter.Filter
 
 	mu     sync.Mutex
-	queue  queue // nil: nobody can be woken yet
+	queue  queue // nil before Wake
 	shards map[string]*shard
 }
 
-// New returns a pool of the hosts that pass the filter. It knows none until it is told by Handler, or by Read, which
-// reads them with reader, from the API server.
+// New returns an empty Pool for the hosts that match the filter. Handler and Read fill it. Read uses reader, which must
+// read from the API server and not from a cache.
 func New(reader client.Reader, filter watchfilter.Filter) *Pool {
 	return &Pool{reader: reader, filter: filter, shards: map[string]*shard{}}
 }
@@ -47,37 +49,38 @@ type shard struct {
 	namespace string
 
 	mu    sync.Mutex
-	gone  bool // nothing is in it, and it is not the pool's any more
+	gone  bool // empty, and removed from the pool
 	index *placement.Index
 	hosts map[string]*entry
-	// claims are the hosts that are claimed, by uid and by name of the machine.
+	// claims holds the names of the claimed hosts, by uid and by name of the machine.
 	claims map[claimant]map[string]bool
-	// lost are claims whose answer was lost, by name of the machine.
+	// lost holds claims whose outcome is unknown, by name of the machine.
 	lost map[string]*Pick
 	reading
 	waiting
 }
 
-// claimant is a machine as a claim names it, by uid or by name.
+// claimant identifies a machine in a claim, either by uid or by name.
 type claimant struct{ uid, name string }
 
 // entry is what is known about one host.
 type entry struct {
-	// seen is the host as the watch shows it; nil: it doesn't.
+	// seen is the host as the watch shows it; nil if it doesn't.
 	seen *infrav1.CapstanHost
-	// ahead is the host as the API server returned it, which the watch is still to show; nil: the watch is not behind.
+	// ahead is a newer state of the host that the API server returned and the watch has not shown yet; nil if the watch is
+	// not behind.
 	ahead *infrav1.CapstanHost
-	// missing is true if the API server doesn't have the host that the watch shows.
+	// missing is true if the host is gone from the API server but the watch still shows it.
 	missing bool
-	// pick is the claim that is being written; nil: none.
+	// pick is the claim that is being written, or nil.
 	pick *Pick
-	// shown is the host as the index has it; nil: the index doesn't.
+	// shown is the host as it is in the index; nil if it isn't.
 	shown *infrav1.CapstanHost
-	// claimed is the latest host as claims has it.
+	// claimed is the state of the host that shard.claims reflects.
 	claimed *infrav1.CapstanHost
 }
 
-// latest returns the host without the claim that is being written; nil: there is none.
+// latest returns the latest known state of the host, without a claim that is being written, or nil if there is no host.
 func (e *entry) latest() *infrav1.CapstanHost {
 	switch {
 	case e.missing:
@@ -89,7 +92,7 @@ func (e *entry) latest() *infrav1.CapstanHost {
 	}
 }
 
-// in returns the locked shard of a namespace. The caller must leave it.
+// in returns the shard of a namespace, locked. The caller must call leave.
 func (p *Pool) in(namespace string) *shard {
 	for {
 		p.mu.Lock()
@@ -110,7 +113,7 @@ func (p *Pool) in(namespace string) *shard {
 	}
 }
 
-// leave unlocks the shard, and lets the pool forget it if nothing is in it.
+// leave unlocks the shard, and removes it from the pool if it is empty.
 func (s *shard) leave() {
 	if len(s.hosts)+len(s.lost)+len(s.machines) == 0 && s.call == nil {
 		s.gone = true
@@ -142,7 +145,7 @@ func (p *Pool) Held(capstan *infrav1.CapstanMachine) []*infrav1.CapstanHost {
 	return held
 }
 
-// observe takes note of a host that the watch shows.
+// observe adds or updates a host from the watch.
 func (s *shard) observe(host *infrav1.CapstanHost) {
 	e := s.entry(host.Name)
 	if e.seen != nil && e.seen.UID != host.UID && e.ahead != nil && e.ahead.UID == e.seen.UID {
@@ -158,17 +161,16 @@ func (s *shard) observe(host *infrav1.CapstanHost) {
 	s.show(host.Name, e)
 }
 
-// found ends a pick whose answer was lost, once the host is seen in a later state: the claim is written by now or
-// never.
+// found ends a pick with an unknown outcome once the host is seen in a later state: the claim was written by then, or
+// never will be.
 func (s *shard) found(pick *Pick) {
 	if s.lost[pick.machine.Name] == pick {
 		s.release(pick)
 	}
 }
 
-// remove takes note of a host that the watch doesn't show any more. stale is true if the host is an older state than
-// the one that the API server deleted: then the watch was broken, and whatever is known of the host is older than its
-// end.
+// remove removes a host that disappeared from the watch. stale is true if host is an older state than the one that was
+// deleted. Then the watch was interrupted, and everything known about the host is older than its deletion.
 func (s *shard) remove(host *infrav1.CapstanHost, stale bool) {
 	s.noteRemoved(host, stale)
 	e := s.hosts[host.Name]
@@ -185,7 +187,7 @@ func (s *shard) remove(host *infrav1.CapstanHost, stale bool) {
 	s.show(host.Name, e)
 }
 
-// returned takes note of a host as the API server returned it.
+// returned updates a host with the state that the API server returned.
 func (s *shard) returned(host *infrav1.CapstanHost) {
 	e := s.entry(host.Name)
 	if e.pick != nil && newer(host, e.pick.before) {
@@ -207,7 +209,8 @@ func (s *shard) entry(name string) *entry {
 	return e
 }
 
-// show brings the index, the claims and those who wait in line with what is known about a host.
+// show updates the index and the claims with what is known about a host, and wakes a waiting machine if something
+// changed.
 func (s *shard) show(name string, e *entry) {
 	latest := e.latest()
 	s.claim(name, e.claimed, false)
@@ -234,7 +237,7 @@ func (s *shard) show(name string, e *entry) {
 	}
 }
 
-// claim notes whose claim a host has, or forgets it.
+// claim adds the host to s.claims, or removes it if has is false.
 func (s *shard) claim(name string, host *infrav1.CapstanHost, has bool) {
 	if host == nil || host.Spec.Claim == nil {
 		return
@@ -253,13 +256,14 @@ func (s *shard) claim(name string, host *infrav1.CapstanHost, has bool) {
 	}
 }
 
-// newer reports whether a host is in a later state than another one. Where that can't be seen, it is not.
+// newer reports whether a is a later state of a host than b. It returns false if the resource versions can't be
+// compared.
 func newer(a, b *infrav1.CapstanHost) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0
 }
 
-// keyOf names a machine.
+// keyOf returns the namespace and name of a machine.
 func keyOf(capstan *infrav1.CapstanMachine) types.NamespacedName {
 	return client.ObjectKeyFromObject(capstan)
 }

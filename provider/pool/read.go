@@ -10,23 +10,23 @@ import (
 	infrav1 "github.com/capstan-dev/capstan/api/v1beta2"
 )
 
-// reading is how far a shard is with the one read of its hosts.
+// reading is the state of the one initial read of a shard's hosts.
 type reading struct {
 	read bool
-	call *call // nil: nobody reads
-	// removed holds the hosts that went away while the hosts were read, and the resourceVersion of their end, or
-	// nothing if that isn't known.
+	call *call // nil if no read is running
+	// removed maps the hosts that were removed during the read to the resourceVersion of their deletion, or to "" if that
+	// is unknown.
 	removed map[string]string
 }
 
-// call is a read that others wait for.
+// call is a running read, which other callers can wait for.
 type call struct {
 	done chan struct{}
 	err  error
 }
 
-// Read makes sure that the hosts of a namespace were read from the API server once, and not from its cache. A watch may
-// begin behind what an earlier process did last. Read must not be called before the watch has begun.
+// Read makes sure that the hosts of a namespace have been read once from the API server, not from a cache. A new watch
+// may not show the last writes of an earlier process yet. Don't call Read before the watch has started.
 func (p *Pool) Read(ctx context.Context, namespace string) error {
 	s := p.in(namespace)
 	switch {
@@ -64,7 +64,7 @@ func (p *Pool) Read(ctx context.Context, namespace string) error {
 	return running.err
 }
 
-// merge takes note of a host that was read, unless it went away in the meantime.
+// merge adds a host that was read, unless it was removed in the meantime.
 func (s *shard) merge(host *infrav1.CapstanHost) {
 	if !s.pool.filter.Matches(host) {
 		return
@@ -78,7 +78,7 @@ func (s *shard) merge(host *infrav1.CapstanHost) {
 	s.returned(host)
 }
 
-// noteRemoved takes note of a host that went away, if the hosts are being read.
+// noteRemoved records the removal of a host if a read is running.
 func (s *shard) noteRemoved(host *infrav1.CapstanHost, stale bool) {
 	switch {
 	case s.removed == nil:

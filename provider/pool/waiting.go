@@ -12,34 +12,34 @@ import (
 	"github.com/capstan-dev/capstan/provider/placement"
 )
 
-// Machines that wait don't only want a host, but also to say why they have none. After a change of the inventory, they
-// look again refreshesAtOnce at a time, each time after refreshPause.
+// Waiting machines must also show why they have no host. After a change of the inventory, they look again,
+// refreshesAtOnce at a time, each after refreshPause.
 const (
 	refreshesAtOnce = 16
 	refreshPause    = time.Second
 )
 
-// waiting are the machines of a shard that found no host, in the order in which they came.
+// waiting holds the machines of a shard that found no host, in order of arrival.
 //
-// If one of them fits a host, a machine is on its way that was woken: it takes a host or not, and whatever it does,
-// those who wait are looked at again when its pass ends. So no wake is lost if a machine does not take what it was
-// woken for, and no host wakes more than one.
+// While a free host fits a waiting machine, some machine has been woken and its pass has not ended yet. When it ends,
+// whether the machine took a host or not, the pool checks the waiting machines again. So no host is forgotten if the
+// woken machine does not take it, and no host wakes more than one machine.
 type waiting struct {
 	machines map[string]*waiter
-	// lines are the waiters that ask for the same, by what they ask for.
+	// lines groups the waiters with the same request, by idOf the request.
 	lines map[string]*line
 	came  uint64
-	// looks are the waiters, the one whose explanation is the oldest first.
+	// looks holds the waiters, the one with the oldest explanation first.
 	looks *list.List
 	// version counts the changes of the inventory.
 	version uint64
-	// woken is how many waiters were woken for a host, and have not ended their pass yet.
+	// woken is how many waiters were woken for a host and have not finished their pass yet.
 	woken int
-	// refreshing is how many waiters look again for the sake of their explanation.
+	// refreshing is how many waiters are looking again to update their explanation.
 	refreshing int
 }
 
-// line are waiters that ask for the same.
+// line holds the waiters with the same request, in order of arrival.
 type line struct {
 	id      string
 	request placement.Request
@@ -48,21 +48,21 @@ type line struct {
 
 type waiter struct {
 	machine string
-	came    uint64 // its place among all
+	came    uint64 // its position among all
 	line    *line
-	place   *list.Element // in its line
-	look    *list.Element // in looks
-	looked  uint64        // the version that its explanation is about
+	place   *list.Element // its element in line.waiters
+	look    *list.Element // its element in looks
+	looked  uint64        // the version that its explanation is based on
 	woken   bool          // for a host; it is in the queue
 	refresh bool          // for its explanation; it is in the queue
-	busy    bool          // its pass runs
+	busy    bool          // its pass is running
 }
 
 func newWaiting() waiting {
 	return waiting{machines: map[string]*waiter{}, lines: map[string]*line{}, looks: list.New()}
 }
 
-// Begin says that a pass over a machine begins; the caller must call end when it has ended. A machine that has waited
+// Begin reports that a pass over a machine begins. The caller must call end when the pass has ended. A waiting machine
 // keeps its place if it still waits then.
 func (p *Pool) Begin(machine types.NamespacedName) (end func()) {
 	s := p.in(machine.Namespace)
@@ -90,7 +90,7 @@ func (p *Pool) Begin(machine types.NamespacedName) (end func()) {
 	}
 }
 
-// wait lets a machine wait. It is called with what Place returned just before.
+// wait makes a machine wait. Call it right after Index.Place found no host for the request.
 func (s *shard) wait(machine string, request placement.Request) {
 	id := idOf(request)
 	w := s.machines[machine]
@@ -115,7 +115,7 @@ func (s *shard) wait(machine string, request placement.Request) {
 	s.looks.MoveToBack(w.look)
 }
 
-// unwait lets a machine wait no longer.
+// unwait removes a machine from those that wait.
 func (s *shard) unwait(w *waiter) {
 	if s.machines[w.machine] != w {
 		return
@@ -130,7 +130,8 @@ func (s *shard) unwait(w *waiter) {
 	}
 }
 
-// changed wakes one machine for a host that has changed, if one can have it.
+// changed handles a change of the inventory: it wakes one machine that fits the changed host, if that host is free, and
+// lets waiting machines update their explanations.
 func (s *shard) changed(host *infrav1.CapstanHost) {
 	s.version++
 	if len(s.machines) == 0 {
@@ -142,7 +143,7 @@ func (s *shard) changed(host *infrav1.CapstanHost) {
 	s.refreshOne()
 }
 
-// wakeAll wakes a machine of each line for which there are more hosts than machines that are on their way.
+// wakeAll wakes a machine of each line for which more hosts fit than machines are already woken.
 func (s *shard) wakeAll() {
 	for _, l := range s.lines {
 		if w := l.first(); w != nil {
@@ -153,7 +154,7 @@ func (s *shard) wakeAll() {
 	}
 }
 
-// wakeFirst wakes the machine that came first of those whose request fits.
+// wakeFirst wakes the machine that came first among those whose request fits.
 func (s *shard) wakeFirst(fits func(placement.Request) bool) {
 	var first *waiter
 	for _, l := range s.lines {
@@ -174,7 +175,7 @@ func (s *shard) wake(w *waiter) {
 	}
 }
 
-// refreshOne lets the waiters with the oldest explanations look again, if something has changed since.
+// refreshOne makes the waiters with the oldest explanations look again if the inventory has changed since.
 func (s *shard) refreshOne() {
 	q := s.pool.wakes()
 	for e := s.looks.Front(); q != nil && e != nil && s.refreshing < refreshesAtOnce; e = e.Next() {
@@ -195,7 +196,7 @@ func (s *shard) requestFor(w *waiter) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.namespace, Name: w.machine}}
 }
 
-// first returns the waiter that came first of those who sit and wait; nil: there is none.
+// first returns the first waiter that is neither woken nor busy, or nil.
 func (l *line) first() *waiter {
 	for e := l.waiters.Front(); e != nil; e = e.Next() {
 		if w := e.Value.(*waiter); !w.woken && !w.busy {
@@ -205,7 +206,7 @@ func (l *line) first() *waiter {
 	return nil
 }
 
-// idOf returns a text that is the same for the same requests.
+// idOf returns a key that is the same for equal requests.
 func idOf(r placement.Request) string {
 	selector := ""
 	if r.Selector != nil {
